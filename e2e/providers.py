@@ -10,8 +10,8 @@ from typing import Final
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
+from e2e.harness.cluster_rig import ClusterRig
 from e2e.harness.rig import Rig, RigLayout
-from e2e.harness.stage import Stage
 from e2e.kubelets.__main__ import on_real_nodes
 from e2e.kubelets.configuration import DIRECTORY
 from e2e.kubelets.kind import __main__ as kind
@@ -48,7 +48,7 @@ def name() -> str:
     return "kind" if kind.is_chosen() else "kubelets"
 
 
-def start(run: Run, layout: RigLayout, say: Callable[[ControlPlane], None] = lambda _: None) -> Stage:
+def start(run: Run, layout: RigLayout, say: Callable[[ControlPlane], None] = lambda _: None) -> ClusterRig:
     """A control plane and the nodes of a layout, with Hajob as an admin installs it; `say` hears of the former."""
     if kind.is_chosen():
         plane, nodes = kind.start(run, chips_of(layout))

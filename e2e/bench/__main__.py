@@ -40,8 +40,8 @@ from e2e.bench.report import Limit, Row, row
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
+from e2e.harness.cluster_rig import ClusterRig
 from e2e.harness.rig import Rig, RigLayout
-from e2e.harness.stage import Stage
 
 RESULTS = CHECKOUT / "bench/results"
 SECTIONS = (
@@ -86,7 +86,7 @@ class Bench:
         self.problems: list[str] = []
         self._began = time.monotonic()
         self._rig: Rig | None = None
-        self._stage: Stage | None = None
+        self._cluster_rig: ClusterRig | None = None
 
     def say(self, words: str) -> None:
         """A line of progress."""
@@ -101,14 +101,14 @@ class Bench:
         return self._rig
 
     @property
-    def stage(self) -> Stage:
+    def cluster_rig(self) -> ClusterRig:
         """The same, or real nodes (`PROVIDER=kubelets`)."""
         if not providers.are_real():
             return self.rig
-        if self._stage is None:
+        if self._cluster_rig is None:
             self.say("starting real nodes")
-            self._stage = providers.start(self.run, RigLayout())
-        return self._stage
+            self._cluster_rig = providers.start(self.run, RigLayout())
+        return self._cluster_rig
 
     def measure(self) -> None:
         """All chosen sections, one after the other."""
@@ -147,7 +147,7 @@ class Bench:
 
     def _end_broken(self, name: str) -> None:
         """Keep the logs of a section that broke, then leave nothing of it to the sections after it."""
-        used = self._rig or self._stage
+        used = self._rig or self._cluster_rig
         if used is None:
             return
         try:
@@ -171,7 +171,7 @@ class Bench:
     def _in_place(self) -> None:
         found: list[Round] = []
         try:
-            for each in in_place(self.stage, self.chosen.rounds, self.say):
+            for each in in_place(self.cluster_rig, self.chosen.rounds, self.say):
                 found.append(each)
         finally:
             self.rows += in_place_rows(found)
@@ -179,7 +179,7 @@ class Bench:
     def _replace(self) -> None:
         found: list[Round] = []
         try:
-            for each in replace(self.stage, self.chosen.rounds, self.say):
+            for each in replace(self.cluster_rig, self.chosen.rounds, self.say):
                 found.append(each)
         finally:
             self.rows += replace_rows(found)

@@ -30,7 +30,7 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
-from hajob.runtime import app, footprint
+from hajob.runtime import app, memory_tuning
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.caches import Caches
@@ -211,7 +211,7 @@ class Bench:
         await self.api.complete(jobs * (pods + 1))
         await asyncio.sleep(SETTLE_SECONDS)
         gc.collect()
-        footprint.trim()  # as an operator does each minute
+        memory_tuning.trim()  # as an operator does each minute
         memory = _resident()
         pod_cost = await self._time(self.pod, self._sample())
         chips = CHIPS * max(1, jobs * pods // nodes)

@@ -205,7 +205,7 @@ class RealFaults:
         assert self.core is not None
         self.core.faults_changed(nodes)
 
-    def belief_changed(self, held: str) -> None:
+    def breaker_changed(self, held: str) -> None:
         """A breaker that opens would spoil the measurement."""
         print(f"breaker: {held or 'closed'}", flush=True)
 

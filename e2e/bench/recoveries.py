@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from e2e.harness.account import Recovery, recovery
+from e2e.harness.cluster_rig import ClusterRig
 from e2e.harness.job import Job
-from e2e.harness.stage import Stage
 from e2e.trainer import proof
 
 ROUNDS_PER_JOB = 10
@@ -58,7 +58,7 @@ class Fault:
     lost: list[int]
 
 
-def training(rig: Stage, name: str, more: Mapping[str, object] | None = None) -> Job:
+def training(rig: ClusterRig, name: str, more: Mapping[str, object] | None = None) -> Job:
     """A training that goes on until it is deleted, under way; `more`: of its spec."""
     spec = {**UNLIMITED, **(more or {})}
     job = rig.submit(name, iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS, spec=spec)
@@ -67,7 +67,7 @@ def training(rig: Stage, name: str, more: Mapping[str, object] | None = None) ->
     return job
 
 
-def in_place(rig: Stage, rounds: int, say: Say) -> Iterator[Round]:
+def in_place(rig: ClusterRig, rounds: int, say: Say) -> Iterator[Round]:
     """Kill one rank after the other."""
     for number, job in _rounds(rig, "in-place", rounds):
         rank = number % job.world()
@@ -77,7 +77,7 @@ def in_place(rig: Stage, rounds: int, say: Say) -> Iterator[Round]:
         yield account(rig, job, made, say)
 
 
-def replace(rig: Stage, rounds: int, say: Say) -> Iterator[Round]:
+def replace(rig: ClusterRig, rounds: int, say: Say) -> Iterator[Round]:
     """Power off one node after the other; it boots again before the next one goes."""
     for number, job in _rounds(rig, "replace", rounds):
         node_rank = number % 4
@@ -90,7 +90,7 @@ def replace(rig: Stage, rounds: int, say: Say) -> Iterator[Round]:
         wait_ready(rig, node)
 
 
-def wait_ready(rig: Stage, node: str) -> None:
+def wait_ready(rig: ClusterRig, node: str) -> None:
     """Wait until the scheduler may use a node."""
     path = f"/api/v1/nodes/{node}"
 
@@ -101,7 +101,7 @@ def wait_ready(rig: Stage, node: str) -> None:
     rig.plane.wait(f"{node} to be ready", ready)
 
 
-def _rounds(rig: Stage, name: str, rounds: int) -> Iterator[tuple[int, Job]]:
+def _rounds(rig: ClusterRig, name: str, rounds: int) -> Iterator[tuple[int, Job]]:
     job: Job | None = None
     for number in range(rounds):
         if job is None or number % ROUNDS_PER_JOB == 0:
@@ -113,7 +113,7 @@ def _rounds(rig: Stage, name: str, rounds: int) -> Iterator[tuple[int, Job]]:
         job.delete()
 
 
-def account(rig: Stage, job: Job, fault: Fault, say: Say) -> Round:
+def account(rig: ClusterRig, job: Job, fault: Fault, say: Say) -> Round:
     """Wait until a fault's incident is over and read what it cost."""
     incarnation, began = fault.incarnation, fault.began_ns
     job.wait_incident(incarnation, seconds=RECOVERY_SECONDS)
@@ -134,7 +134,7 @@ def account(rig: Stage, job: Job, fault: Fault, say: Say) -> Round:
     )
 
 
-def stop_accepted(rig: Stage, job: Job, began: int) -> int:
+def stop_accepted(rig: ClusterRig, job: Job, began: int) -> int:
     """When MindIO took `stop_train`, by the log of the job's coordinator; 0 where it does not say."""
     for line in coordinator_lines(rig, job):
         clock, _, words = line.partition(" ")
@@ -146,7 +146,7 @@ def stop_accepted(rig: Stage, job: Job, began: int) -> int:
     return 0
 
 
-def coordinator_lines(rig: Stage, job: Job) -> Iterator[str]:
+def coordinator_lines(rig: ClusterRig, job: Job) -> Iterator[str]:
     """What the job's coordinator has logged."""
     yield from rig.lines(job.pods("coordinator")[0]["metadata"]["name"], "coordinator")
 

@@ -72,7 +72,7 @@ class WatchPath:
         self.told.append(time.time())
         self.core.faults_changed(nodes)
 
-    def belief_changed(self, held: str) -> None:
+    def breaker_changed(self, held: str) -> None:
         """The breaker opened, or closed."""
         self.held.append(held)
 

@@ -23,11 +23,11 @@ from e2e.demo.observer import DemoError, Observer
 from e2e.demo.preparation import Building, announcement
 from e2e.demo.screen import Screen
 from e2e.harness.account import Recovery, layout_of, recovery
+from e2e.harness.cluster_rig import ClusterRig
 from e2e.harness.controllers import coordinator_node
 from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.preflight import require_free_ports
 from e2e.harness.rig import HOST_PATH, RigLayout
-from e2e.harness.stage import Stage
 from e2e.harness.undisturbed import undisturbed
 
 EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
@@ -116,7 +116,7 @@ class Switches:
 class Scene:
     """The cluster, the job on it, and who watches it."""
 
-    rig: Stage
+    rig: ClusterRig
     job: Job
     observer: Observer
 
@@ -129,7 +129,7 @@ class Demo:
         self.screen = screen
         self.switches = switches
         self.outcome = Outcome(wanted=switches.faults)
-        self.rig: Stage | None = None
+        self.rig: ClusterRig | None = None
         self._off: list[str] = []  # nodes, in the order in which they were powered off
 
     def play(self) -> None:
@@ -175,7 +175,7 @@ class Demo:
         tensor, pipeline, data = (sizes[name] for name in ("tensor", "pipeline", "data"))
         return undisturbed(self.run, tensor=tensor, pipeline=pipeline, data=data, iterations=self.switches.steps)
 
-    def _build(self) -> Stage:
+    def _build(self) -> ClusterRig:
         require_free_ports(self.run)
         self.screen.begin("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
         kind = "real nodes" if providers.are_real() else "process nodes"
@@ -196,14 +196,14 @@ class Demo:
         self.rig = providers.start(self.run, layout, begun)
         return self.rig
 
-    def _submit(self, rig: Stage) -> Job:
+    def _submit(self, rig: ClusterRig) -> Job:
         self.screen.begin(f"kubectl apply -f {EXAMPLE.relative_to(CHECKOUT)}")
         rig.plane.kubectl("apply", "-f", str(EXAMPLE))
         if not self.switches.stays:
             self._patch(rig, SPARE)
         return Job(rig.plane, JOB_NAME, rig.namespace, rig.host_path(VOLUME))
 
-    def _patch(self, rig: Stage, spec: Mapping[str, object]) -> None:
+    def _patch(self, rig: ClusterRig, spec: Mapping[str, object]) -> None:
         patch = json.dumps({"spec": spec})
         self.screen.say(f"kubectl patch hajob {JOB_NAME} --type merge -p '{patch}'")
         rig.plane.kubectl("patch", "hajob", JOB_NAME, "--type", "merge", "-p", patch)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from e2e.cluster.audit import Request
+from e2e.harness.cluster_rig import ClusterRig
 from e2e.harness.job import Job, Object
 from e2e.harness.operator import NAME
-from e2e.harness.stage import Stage
 from e2e.trainer import proof
 from e2e.trainer.layout import Layout
 
@@ -68,7 +68,9 @@ class Recovery:
         return sum(self.writes.values())
 
 
-def recovery(rig: Stage, job: Job, fault: str, began_ns: int, *, incarnation: int, lost_ranks: list[int]) -> Recovery:
+def recovery(
+    rig: ClusterRig, job: Job, fault: str, began_ns: int, *, incarnation: int, lost_ranks: list[int]
+) -> Recovery:
     """The account of the incident that a fault at `began_ns` (real-time clock) caused.
 
     Args:
@@ -97,7 +99,7 @@ def recovery(rig: Stage, job: Job, fault: str, began_ns: int, *, incarnation: in
     )
 
 
-def hajob_writes(rig: Stage, since: datetime.datetime) -> list[Request]:
+def hajob_writes(rig: ClusterRig, since: datetime.datetime) -> list[Request]:
     """What clients of Hajob wrote since then: the operator is the only one with the right to."""
     return rig.plane.audit.writes(since, user=f"system:serviceaccount:{rig.operator_namespace}:{NAME}")
 

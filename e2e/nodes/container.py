@@ -279,18 +279,18 @@ class LiveContainer:
                     return
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
-    def _judge_startup(self, good: bool) -> None:
+    def _apply_startup_probe(self, good: bool) -> None:
         if not good:
-            self._judge_liveness(good)
+            self._apply_liveness_probe(good)
             return
         self._mark_started()
         self._scope.changed()
 
-    def _judge_readiness(self, good: bool) -> None:
+    def _apply_readiness_probe(self, good: bool) -> None:
         self.record.ready = good
         self._scope.changed()
 
-    def _judge_liveness(self, good: bool) -> None:
+    def _apply_liveness_probe(self, good: bool) -> None:
         if good:
             return
         self._tell("Unhealthy", f"Container {self.record.name} failed its probe, will be restarted", warning=True)
@@ -339,7 +339,7 @@ class LiveContainer:
 
 
 _VERDICTS: dict[str, Callable[[LiveContainer, bool], None]] = {
-    "startup": LiveContainer._judge_startup,
-    "readiness": LiveContainer._judge_readiness,
-    "liveness": LiveContainer._judge_liveness,
+    "startup": LiveContainer._apply_startup_probe,
+    "readiness": LiveContainer._apply_readiness_probe,
+    "liveness": LiveContainer._apply_liveness_probe,
 }

@@ -27,8 +27,8 @@ def loaded(job: Job) -> set[int]:
 
 def unmet(job: Job, action: str) -> set[str]:
     """Names of what an action lacks; before the first step it is everything."""
-    judged = [each for each in job.status().get("recoverability", []) if each["action"] == action]
-    return {one["name"] for each in judged for one in each["unmet"]} if judged else {"CheckpointPresent"}
+    evaluated = [each for each in job.status().get("recoverability", []) if each["action"] == action]
+    return {one["name"] for each in evaluated for one in each["unmet"]} if evaluated else {"CheckpointPresent"}
 
 
 def stood_at(job: Job, loaded_step: int, killed: list[int]) -> int:

@@ -227,5 +227,5 @@ def test_what_high_availability_refuses_is_told_by_name(rig: Rig) -> None:
 
 def unmet(job: Job, action: str) -> set[str]:
     """Names of what an action of the job lacks."""
-    judged = [each for each in job.status().get("recoverability", []) if each["action"] == action]
-    return {one["name"] for each in judged for one in each["unmet"]}
+    evaluated = [each for each in job.status().get("recoverability", []) if each["action"] == action]
+    return {one["name"] for each in evaluated for one in each["unmet"]}

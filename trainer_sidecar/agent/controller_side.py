@@ -12,7 +12,7 @@ from typing import Protocol
 
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.gate_rules import Rules
-from trainer_sidecar.agent.rank_voice import LinkedRank
+from trainer_sidecar.agent.rank_messages import LinkedRank
 from trainer_sidecar.agent.registering import REPLY_TIMEOUT_SECONDS, register
 from trainer_sidecar.agent.registrations import Registration, Registrations
 from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial

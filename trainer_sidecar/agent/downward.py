@@ -9,8 +9,8 @@ import logging
 from dataclasses import dataclass
 
 from trainer_sidecar.agent import frames
+from trainer_sidecar.agent.dead_rank_replies import answer
 from trainer_sidecar.agent.gate_rules import Rules
-from trainer_sidecar.agent.last_words import answer
 from trainer_sidecar.agent.outward import Outward
 from trainer_sidecar.agent.registrations import Registrations
 

@@ -1,6 +1,6 @@
 """Whether the training begins and ends as it should, told as facts where it does not.
 
-The exit code does not tell (endings.py); a rank that nobody here explains is held for a moment (held.py).
+The exit code does not tell (endings.py); a rank that nobody here explains is held for a moment (unexplained_exits.py).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.agent.endings import Endings, Training
-from trainer_sidecar.agent.held import HeldFacts
 from trainer_sidecar.agent.launcher_messages import Script
 from trainer_sidecar.agent.log_watch import Tell
 from trainer_sidecar.agent.ranks import ProcessName, RankProcess, Wanted
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.unexplained_exits import UnexplainedExits
 from trainer_sidecar.launcher import endings
 from trainer_sidecar.launcher.arguments import ARGUMENTS, LOAD_STEP, RESUME_POLICY, means_to_resume, options
 
@@ -30,7 +30,7 @@ class Finish:
         self._settings, self._clock, self._tell, self._seen_end = settings, clock, tell, seen_end
         self._endings = Endings()
         self._unfinished: dict[tuple[int, ProcessName], str] = {}  # ended with 0, and why that is no finish
-        self._held = HeldFacts()
+        self._held = UnexplainedExits()
         self._arguments: Sequence[str] = ()
 
     def begin_launch(self) -> None:

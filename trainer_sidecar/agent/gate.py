@@ -19,7 +19,7 @@ from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.gate_link import GateLink, until_closed
 from trainer_sidecar.agent.gate_rules import LinkPhase, Rules
 from trainer_sidecar.agent.listener import Listener
-from trainer_sidecar.agent.rank_voice import LinkedRank
+from trainer_sidecar.agent.rank_messages import LinkedRank
 from trainer_sidecar.agent.registering import StandIns
 from trainer_sidecar.agent.registrations import Registrations
 

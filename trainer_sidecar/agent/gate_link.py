@@ -15,12 +15,12 @@ from typing import Any, Protocol
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.controller_side import ControllerSide, Passage
+from trainer_sidecar.agent.dead_rank_replies import DeadRankReplies
 from trainer_sidecar.agent.downward import Between, Downward
 from trainer_sidecar.agent.gate_rules import LinkPhase
-from trainer_sidecar.agent.last_words import LastWords
 from trainer_sidecar.agent.listener import CHUNK
 from trainer_sidecar.agent.outward import Outward
-from trainer_sidecar.agent.rank_voice import LinkedRank, RankVoice
+from trainer_sidecar.agent.rank_messages import LinkedRank, RankMessages
 from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 
 UNREAD_SECONDS = 0.05  # what a dead rank had said is read; a child that it forked may keep its link open
@@ -58,11 +58,11 @@ class GateLink:
         self, gate: LinkGate, whose: LinkedRank, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._gate, self.whose, self._reader, self._writer = gate, whose, reader, writer
-        self._voice = RankVoice(whose, gate.rules, gate.clock, gate.count_unreadable)
+        self._messages = RankMessages(whose, gate.rules, gate.clock, gate.count_unreadable)
         self._controller = ControllerSide(gate, whose, writer.write)
         self._downward: Downward | None = None
         self._outward = Outward(lambda: not gate.rules.may_pass(whose.rank))
-        self._last_words = LastWords(whose.rank)
+        self._replies = DeadRankReplies(whose.rank)
         self._died = asyncio.Event()
         self._speaks_tls = False
         self.has_ended = False
@@ -97,7 +97,7 @@ class GateLink:
     def _can_go_on(self) -> bool:
         """Whether another connection to the controller can follow: both sides stand between two messages."""
         self._outward.detach()
-        return not (self._voice.is_lost or (self._downward is not None and self._downward.lost))
+        return not (self._messages.is_lost or (self._downward is not None and self._downward.lost))
 
     def _set_phase(self, phase: LinkPhase) -> None:
         before, self.phase = self.phase, phase
@@ -136,13 +136,13 @@ class GateLink:
 
     async def _forward(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
         """Both directions until one of them ends, or the rank's process."""
-        self._voice.begin()
+        self._messages.begin()
         link = Between(self.whose.rank, self.whose.process, self._controller.bound or "")
         self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward)
         self._outward.attach()
         for message in self._controller.unsaid():
             self._outward.insert(message)
-        self._last_words.begin()
+        self._replies.begin()
         if self._controller.is_taken:
             self._set_phase(LinkPhase.LINKED)
         pumps: list[asyncio.Future[Any]] = [
@@ -168,8 +168,8 @@ class GateLink:
         self._set_phase(LinkPhase.NONE)
         await asyncio.wait({reading}, timeout=UNREAD_SECONDS)
         self._writer.close()
-        words, may_answer = self._last_words, self._gate.rules.may_answer
-        if words.has_left or not self._voice.is_at_boundary:
+        replies, may_answer = self._replies, self._gate.rules.may_answer
+        if replies.has_left or not self._messages.is_at_boundary:
             return
         async with asyncio.timeout(KNOWN_SECONDS):
             await self._died.wait()
@@ -178,11 +178,11 @@ class GateLink:
             self._controller.write(self._outward.take())
             while True:
                 await self._gate.until(may_answer)
-                self._controller.write(words.take())
+                self._controller.write(replies.take())
                 data = await upstream.read(CHUNK)
                 if not data:
                     return
-                words.ordered(data)
+                replies.ordered(data)
 
     def end(self) -> None:
         """The rank's process has ended."""
@@ -200,7 +200,7 @@ class GateLink:
                 self._found_tls()
                 return
             while data:
-                for piece in self._voice.cut(data):
+                for piece in self._messages.cut(data):
                     await self._outward.put(piece)
                     if piece.message is not None:
                         self._listen(piece.message)
@@ -225,8 +225,8 @@ class GateLink:
                 self._controller.abort()
         if message.kind in frames.HANDLED.values() and self.phase is not LinkPhase.LINKED:
             self._gate.rules.link_changed(rank)  # another controller waits for that
-        self._last_words.said(message)
-        self._voice.hear(message)
+        self._replies.said(message)
+        self._messages.hear(message)
 
     async def _pass_outward(self) -> None:
         while await self._outward.until_some():
@@ -236,7 +236,7 @@ class GateLink:
 
     async def _pass_inward(self, upstream: asyncio.StreamReader, downward: Downward) -> None:
         while data := await upstream.read(CHUNK):
-            self._last_words.ordered(data)
+            self._replies.ordered(data)
             await self._controller.until_open()
             passed = downward.take(data)
             if not self._writer.is_closing():
@@ -248,7 +248,7 @@ class GateLink:
         """Report the rank when it is linked, could speak, and has not for long."""
         if self.phase is LinkPhase.LINKED:
             held = not self._gate.rules.may_pass(self.whose.rank)
-            self._voice.check(now, could_speak=not (excused or held or self._controller.is_congested))
+            self._messages.check(now, could_speak=not (excused or held or self._controller.is_congested))
 
 
 async def until_closed(reader: asyncio.StreamReader) -> None:

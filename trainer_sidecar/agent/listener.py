@@ -5,7 +5,7 @@ within microseconds: were the listener still open then, the kernel would accept 
 closes a dying process's descriptors from the highest down (measured: a listener below its links accepted and closed
 135 of 300 such connections, one above them none), so the listener has a higher one than any link will get.
 
-Who connects from an address that this pod does not have is held and counted, never read: a stranger could say that it
+Who connects from an address that this pod does not have is held and counted, never read: another could say that it
 is any rank. docs/protocols/launcher.md#the-gate
 """
 
@@ -26,8 +26,8 @@ CHUNK = 65536
 BACKLOG = 512
 LISTENER_DESCRIPTOR = 4000
 BIND_RETRY_SECONDS = 1.0
-HELD_STRANGERS = 64
-"""So many strangers are held; for one more the oldest is let go, or they would use up the agent's descriptors."""
+HELD_CONNECTIONS = 64
+"""So many foreign ones are held; for one more the oldest is let go, or they would use up the agent's descriptors."""
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class ListenerRules(Protocol):
     def port_taken(self, port: int, problem: OSError) -> None:
         """It can't listen."""
 
-    def stranger(self, port: int, host: str) -> None:
+    def foreign_connection(self, port: int, host: str) -> None:
         """Somebody from outside of this pod has connected, and is held."""
 
 
@@ -136,8 +136,8 @@ class Listener:
             writer.close()
 
     def _hold(self, host: str, writer: asyncio.StreamWriter) -> None:
-        self._rules.stranger(self.port, host)
+        self._rules.foreign_connection(self.port, host)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         self._held.append(writer)
-        if len(self._held) > HELD_STRANGERS:
+        if len(self._held) > HELD_CONNECTIONS:
             self._held.popleft().close()

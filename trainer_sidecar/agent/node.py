@@ -18,6 +18,7 @@ from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.agent.environment import rank_environment
 from trainer_sidecar.agent.fence import Fence
 from trainer_sidecar.agent.finish import Finish
+from trainer_sidecar.agent.foreign_connections import ForeignConnections
 from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.launcher_messages import Script, read_name, read_process, read_script
 from trainer_sidecar.agent.lease import Lease
@@ -29,7 +30,6 @@ from trainer_sidecar.agent.processes import Processes
 from trainer_sidecar.agent.protection import Protection
 from trainer_sidecar.agent.ranks import Command, ProcessName, RankProcess, is_admitted, reconcile
 from trainer_sidecar.agent.settings import AgentSettings
-from trainer_sidecar.agent.strangers import Strangers
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Node:
         self._logs = LogWatch(settings, self.ports, self._tell)
         self._finish = Finish(settings, clock, self._tell, self._let_launcher_go)
         self._protection = Protection(settings, self._processes, self.ports)
-        self._strangers = Strangers(settings)
+        self._foreign = ForeignConnections(settings)
         self._fence = Fence(settings.fence_after_seconds, clock.now())
         self._checkpoint: pb.CheckpointState | None = None
         self._sign = 0  # when something below the launcher was last seen to compute or print; 0: never
@@ -370,9 +370,9 @@ class Node:
         if self._tell(fact):
             log.error("%s", fact.message)
 
-    def stranger(self, port: int, host: str) -> None:
+    def foreign_connection(self, port: int, host: str) -> None:
         """Somebody from outside of this pod is held at a port."""
-        if self._strangers.held(port, host):
+        if self._foreign.held(port, host):
             self._report_soon()
 
     def checkpoints_seen(self, state: pb.CheckpointState) -> None:
@@ -411,8 +411,8 @@ class Node:
             script_ended=script.ended,
             sees_checkpoints=bool(self._settings.checkpoint_directory),
             checkpoint=self._checkpoint,
-            problems=[*self._protection.problems(), *self._strangers.problems()],
-            strangers=self._strangers.number,
+            problems=[*self._protection.problems(), *self._foreign.problems()],
+            strangers=self._foreign.number,
             launched=[script.entry, *script.arguments] if tells_launch else [],
             sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,
             gate=self.ports.gate_state(),

@@ -91,7 +91,7 @@ class StoreJournal:
     def content(self, wanted: str, clock: Clock) -> Iterator[pb.StoreContent]:
         """All of it, in messages of bearable size; the last one says that it is the last.
 
-        Ages count from when a part is made: the one before it may have taken its time.
+        SeenSince count from when a part is made: the one before it may have taken its time.
         """
         part = pb.StoreContent(wanted=wanted, dialect=self.dialect, problem=self.problem)
         size = 0

@@ -3,7 +3,7 @@
 `iter_NNNNNNN/mp_rank_TT[_PPP][_EEE]/` holds `model_optim_rng.pt` and, with a sharded optimizer, `distrib_optim.pt`. The
 commit mark is `latest_checkpointed_iteration.txt`, written last; MindIO's last checkpoint stands in a directory that
 ends in `_tmp` until then. One file holds the optimizer of a whole data-parallel group, so nothing can be filled in.
-What is committed in another format (no `mp_rank` directory) is not judged: refusing what is not understood costs more.
+What is committed in another format (no `mp_rank` directory) is not checked: refusing what is not understood costs more.
 """
 
 from __future__ import annotations

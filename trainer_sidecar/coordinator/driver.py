@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import first_step, migration, sizes
+from trainer_sidecar.coordinator import first_step, migration, resize
 from trainer_sidecar.coordinator.conversation import (
     COMMUNICATION_FAULT,
     MEMORY_FAULT,
@@ -103,7 +103,7 @@ def _call(command: HostCall, job: Job, _at: float) -> None:
 
 def _opened_by(job: Job, command: HostCall) -> OpenIncident:
     """The incident of a call that begins one. Who was left out is left out again under the number of the order."""
-    if job.change.smaller and job.order is not None and job.order.action in sizes.SIZES:
+    if job.change.smaller and job.order is not None and job.order.action in resize.SIZES:
         return open_incident(job, job.order.incarnation, planned=True)
     return open_incident(job, planned=command.name in PLANNED_CALLS)
 
@@ -112,7 +112,7 @@ def _opened_by(job: Job, command: HostCall) -> OpenIncident:
 def _admit(command: Admit, job: Job, _at: float) -> None:
     roster = job.roster
     for rank in command.ranks:
-        if sizes.comes_back(job, rank):
+        if resize.comes_back(job, rank):
             continue  # its predecessor was named; it is let in when growing is asked for
         for target in (roster.targets.get(rank), roster.spares.get(rank)):
             if target is not None and target.admit():
@@ -139,7 +139,7 @@ def _end(command: EndRanks, job: Job, _at: float) -> None:
     ranks = job.roster.targets.keys() if command.ranks is None else command.ranks
     for rank in ranks:
         target = job.roster.targets.get(rank)
-        if target is not None and not sizes.comes_back(job, rank) and target.end():
+        if target is not None and not resize.comes_back(job, rank) and target.end():
             job.touch(rank)
 
 
@@ -170,7 +170,7 @@ def _mark(command: TellMilestone, job: Job, at: float) -> None:
         strategy=event.strategy,
         ranks=sorted(event.ranks),
     )
-    if sizes.is_own_affair(job) and event.kind not in FAILED:
+    if resize.is_own_affair(job) and event.kind not in FAILED:
         if command.kind == pb.RESULT:
             _result(job, event)
         return
@@ -213,7 +213,7 @@ def _result(job: Job, event: MindIOEvent) -> None:
         if event.strategy == "upgrade":
             job.roster.leave_out(())
         migration.take_over(job)
-        grows_on = sizes.is_own_affair(job)
+        grows_on = resize.is_own_affair(job)
         job.change.has_left_out()
         if grows_on:
             return

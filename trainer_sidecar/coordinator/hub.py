@@ -70,7 +70,7 @@ class Hub:
         before = now()
         while goes_on():
             await asyncio.sleep(TICK_SECONDS)
-            # Let what waits in the sockets be read before silence is judged.
+            # Let what waits in the sockets be read before silence is measured.
             await asyncio.sleep(0)
             at = now()
             self._core.tick(at, at - before - TICK_SECONDS)

@@ -4,7 +4,7 @@ A gate passes bytes to MindIO only under a lease of three seconds, counted by it
 *sent* the heartbeat that the grant answers. So three seconds after the last grant left here, no process of that pod can
 reach the controller, whatever has become of its node.
 
-Silence is judged by the same heartbeats. A coordinator that was itself not scheduled hears nothing
+Silence is measured by the same heartbeats. A coordinator that was itself not scheduled hears nothing
 either: the time it lost is given to everybody. Pure; seconds of a clock that counts suspended time.
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration, sizes
+from trainer_sidecar.coordinator import migration, resize
 from trainer_sidecar.coordinator.conversation import FAILED_FOR_GOOD, PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.conversation_states import TRAINING, State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
@@ -27,7 +27,7 @@ STRATEGIES = {
     pb.CONTINUE: "continue",
     pb.MIGRATE: "migration",
 }
-PARAMETERS = {pb.SHRINK: sizes.SCALE_IN, pb.EXPAND: '{"scale-out-strategy":"DP"}'}
+PARAMETERS = {pb.SHRINK: resize.SCALE_IN, pb.EXPAND: '{"scale-out-strategy":"DP"}'}
 WITHOUT_WAITING = frozenset({pb.RETRY, pb.CHECKPOINT, pb.PAUSE, pb.CONTINUE, pb.SHRINK})
 TAKES_ALL = frozenset({pb.RETRY, pb.CHECKPOINT})
 """Orders that name whatever has died meanwhile, because nothing was planned rank by rank."""
@@ -238,7 +238,7 @@ def desired(job: Job) -> Desired | None:
     order = job.order
     if order is None or not is_open(job):
         return None
-    if (again := sizes.left_out_again(job)) is not None:
+    if (again := resize.left_out_again(job)) is not None:
         return again
     memory = job.conversation.memory
     if order.action == pb.MIGRATE:

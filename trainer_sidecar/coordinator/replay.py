@@ -134,7 +134,7 @@ class _Replay:
         if name == "stop_train":
             conversation.miss(ranks)
         if not self._said.requests:
-            self._look(_wish(name, arguments, job.roster.dropped))
+            self._look(_desired_of(name, arguments, job.roster.dropped))
         made = [request.call for request in self._said.take_requests()]
         if made != [name]:
             self._hear(MindIOEvent(EventKind.FAILURE, text="what it was told before cannot be followed"))
@@ -144,7 +144,7 @@ class _Replay:
         carry_out(self._job, self._job.conversation.look() or [], self._at)
 
 
-def _wish(name: str, arguments: Mapping[str, Any], dropped: set[int]) -> Desired | None:
+def _desired_of(name: str, arguments: Mapping[str, Any], dropped: set[int]) -> Desired | None:
     """The decision behind a call."""
     ranks, parameters = dict(arguments.get("ranks", [])), str(arguments.get("parameters", ""))
     if name == "change_strategy":

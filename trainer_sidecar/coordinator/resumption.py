@@ -31,7 +31,7 @@ class Resumption(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RepairProgress:
     """How far the repair is.
 
     Attributes:
@@ -71,9 +71,9 @@ class ResumptionRow:
     reason: str = ""
 
 
-def resumption(stage: Stage) -> ResumptionRow:
-    """The row for this stage."""
-    return next(ROWS[name] for name, question in QUESTIONS if question(stage))
+def resumption(progress: RepairProgress) -> ResumptionRow:
+    """The row for this progress."""
+    return next(ROWS[name] for name, question in QUESTIONS if question(progress))
 
 
 ROWS: Mapping[str, ResumptionRow] = {
@@ -104,7 +104,7 @@ ROWS: Mapping[str, ResumptionRow] = {
         ResumptionRow("training", Resumption.TRAINING),
     )
 }
-QUESTIONS: tuple[tuple[str, Callable[[Stage], bool]], ...] = (
+QUESTIONS: tuple[tuple[str, Callable[[RepairProgress], bool]], ...] = (
     (
         "stopped for a move",
         lambda stage: stage.moving and stage.has(PAUSED, REBUILT, REPAIRED, ROLLED_BACK),

@@ -14,7 +14,7 @@ from itertools import chain
 from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator import half_told, migration, resumption, sizes
+from trainer_sidecar.coordinator import migration, partial_action, resize, resumption
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.controller_change import LAST_SERIAL, ChangePhase
@@ -74,7 +74,7 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
     else:
         job.change.begin(job.controller.instance, job.now, adopted=adopted)
         job.effects.hold(job.now, HELD_SECONDS)
-        sizes.hold(job)
+        resize.hold(job)
         number, controller = job.attempt.number, job.controller
         is_empty = controller.requested == number or controller.unfilled or not controller.has_store(number)
         if adopted and is_empty:
@@ -206,11 +206,11 @@ def _stands_still(job: Job) -> bool:
     if change.untold and job.now - change.looked < LOOK_SECONDS:
         return False
     change.has_looked(job.now)
-    if not half_told.is_told(job):
+    if not partial_action.is_told(job):
         return False
     lost = missing(job.conversation.memory) or _ordered(job)
-    half_told.start_once_more(job, lost)
-    return half_told.is_half_repaired(job, lost) or not _handlers_run(job)
+    partial_action.start_once_more(job, lost)
+    return partial_action.is_half_repaired(job, lost) or not _handlers_run(job)
 
 
 def _handlers_run(job: Job) -> bool:
@@ -225,14 +225,14 @@ def _decide(job: Job) -> None:
     """Nothing moves any more: how far are the ranks, and can another controller go on from there?"""
     said = {one.rank: one for pod in _gates(job) for one in _state(pod).told if job.roster.pod_of(one.rank) is pod}
     moving = _settle_a_move(job)
-    sizes.settle(job, said)
+    resize.settle(job, said)
     dropped = job.roster.dropped
     told = {rank: set(one.answered) for rank, one in said.items() if one.answered and rank not in dropped}
     job.conversation.miss(dict.fromkeys(_unsaid(job, said), PROCESS_FAULT))
     if job.change.adopted and any(told.values()):
         job.conversation.miss(_ordered(job))
-    half = half_told.is_half_repaired(job, missing(job.conversation.memory))
-    row = resumption.resumption(resumption.Stage(told, _processes_lost(job), moving, half))
+    half = partial_action.is_half_repaired(job, missing(job.conversation.memory))
+    row = resumption.resumption(resumption.RepairProgress(told, _processes_lost(job), moving, half))
     outcomes = resumption.Resumption
     if row.outcome is outcomes.IMPOSSIBLE or (row.outcome is outcomes.SAVE and job.order is None):
         if moving:
@@ -406,7 +406,7 @@ def _repairs(job: Job) -> bool:
     order = job.order
     if order is None or not missing(job.conversation.memory):
         return False
-    return order.action in REPAIRS or (job.change.smaller and order.action in sizes.SIZES)
+    return order.action in REPAIRS or (job.change.smaller and order.action in resize.SIZES)
 
 
 def _why_undone(job: Job) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration, sizes, successor
+from trainer_sidecar.coordinator import migration, resize, successor
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import AT_REST, TRAINING, UNNAMED, State
 from trainer_sidecar.coordinator.driver import feed, lose
@@ -56,7 +56,7 @@ def take_over(job: Job, pods: list[RankPod]) -> None:
     _take_processes(job, pods, moved=replayed is not None and replayed.moved)
     attempt.take_up(job.now)
     if replayed is None:
-        sizes.find(job)
+        resize.find(job)
         _controller_was_lost(job)
     _end_dropped(job)
     job.touch_all()

@@ -88,24 +88,24 @@ class CheckpointView:
     """What an agent has found, and the pod of the one that is asked.
 
     Attributes:
-        look: how often it was asked to look at once, at each of these moments for the first time: the newest incident,
+        look: how often it was asked to look at once, for each of these triggers once: the newest incident,
             and whether its strategy was sent.
     """
 
     found: pb.CheckpointState | None = None
     pod_uid: str = ""
     look: int = 0
-    moment: tuple[int, bool] = (0, False)
+    trigger: tuple[int, bool] = (0, False)
 
     def ask(self, pod_uid: str) -> None:
         """It is another agent's turn."""
         self.pod_uid = pod_uid
 
-    def is_new(self, moment: tuple[int, bool]) -> bool:
-        """Whether the agent is to look at once, at this moment."""
-        before, self.moment = self.moment, moment
-        self.look += moment != before
-        return moment != before
+    def is_new(self, trigger: tuple[int, bool]) -> bool:
+        """Whether the agent is to look at once, for this trigger."""
+        before, self.trigger = self.trigger, trigger
+        self.look += trigger != before
+        return trigger != before
 
     def take(self, said: pb.CheckpointState) -> None:
         """An agent has looked; what an attempt was given to load stays known when it is another agent's turn."""

@@ -12,7 +12,7 @@ import os
 import signal
 from typing import Iterable, List, Tuple
 
-from .strangers import family
+from .foreign_launchers import family
 from .variables import TOKEN
 
 CHIPS = ("/dev/davinci", "/dev/devmm_svm", "/dev/hisi_hdc")

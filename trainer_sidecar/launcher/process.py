@@ -2,7 +2,8 @@
 
 `subprocess` is not used: the start needs a process group, a parent-death signal and a time stamp between fork and
 exec, in this order, and the launcher itself must do all waiting, since as first process of the container (or as a
-subreaper) it also inherits strangers. Between fork and exec only system calls are made: the launcher has threads.
+subreaper) it also inherits others' children. Between fork and exec only system calls are made: the launcher has
+threads.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _become(
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal the process group of what `spawn` started; when that was reaped, the number may be a stranger's."""
+    """Signal the process group of what `spawn` started; when that was reaped, the number may be another's."""
     if leader not in _leaders:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -131,7 +132,7 @@ def reap(spared: int = 0) -> List[Ended]:
     """Every child that has ended, without waiting; what it leaves of its group is killed if it was started here.
 
     The group is signalled before the leader is reaped: until then nobody else can get its number. The groups of
-    strangers, daemons of the start script among them, are their own; that of `spared`, the script, goes on: it may
+    others, daemons of the start script among them, are their own; that of `spared`, the script, goes on: it may
     hold a launch in its background.
     """
     ended: List[Ended] = []

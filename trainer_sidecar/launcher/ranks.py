@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-from . import endings, helpers, kept, memory, output, process, program, progress, stacks, strangers
+from . import endings, foreign_launchers, helpers, kept, memory, output, process, program, progress, stacks
 from .limits import ProcessLimits
 from .loop import Loop
 from .protocol import boottime_nanoseconds
@@ -251,7 +251,7 @@ class Ranks:
     def _end_helpers(self, rank: Rank) -> None:
         """What it has left in other sessions: all of it after a failure, else what holds a chip."""
         known = [each.pid for each in self.running()]
-        roots = [pid for pid in strangers.children(os.getpid()) if pid not in known]
+        roots = [pid for pid in foreign_launchers.children(os.getpid()) if pid not in known]
         ended = helpers.end(rank.token, roots, only_with_chip=rank.finished, chips=self._settings.chips)
         if ended:
             self._terminal.say("rank {} left processes {} behind, they are ended with it".format(rank.rank, ended))

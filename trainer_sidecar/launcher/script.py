@@ -7,7 +7,7 @@ import os
 import signal
 from typing import Callable, Dict, List
 
-from . import endings, output, process, strangers
+from . import endings, foreign_launchers, output, process
 from .loop import Loop
 
 LOST_LOG = "its log is lost and the start script will end with an error, the training goes on: make the directory"
@@ -75,6 +75,6 @@ class StartScript:
 
     def kill(self) -> None:
         """At once, with everything below it, whatever sessions that has made."""
-        for each in reversed(strangers.family(self.pid)):
+        for each in reversed(foreign_launchers.family(self.pid)):
             with contextlib.suppress(OSError):
                 os.kill(each.pid, signal.SIGKILL)

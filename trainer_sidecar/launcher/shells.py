@@ -4,7 +4,7 @@ Three ways, since each shell closes some: the shims' directory first on PATH; a 
 (BASH_ENV), which puts it there again after a login shell, a virtual environment or the script has changed PATH, and
 catches the image's own launchers where they are called by their absolute paths; functions in the environment for a
 bash that reads no BASH_ENV (`sh`, `bash -p`, `bash -i`). The other shells have PATH alone: a launcher that slips
-through is found among the processes (strangers.py). docs/protocols/launcher.md#reached
+through is found among the processes (foreign_launchers.py). docs/protocols/launcher.md#reached
 """
 
 from __future__ import annotations

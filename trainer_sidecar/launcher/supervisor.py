@@ -15,6 +15,7 @@ from trainer_sidecar import prctl, signals
 
 from . import (
     clients,
+    foreign_launchers,
     launches,
     limits,
     output,
@@ -26,7 +27,6 @@ from . import (
     shells,
     signs,
     starts,
-    strangers,
     user_files,
     warm,
 )
@@ -37,7 +37,7 @@ AGENT_WAIT_SECONDS = 3.0
 FILES_SECONDS = 1.0
 NO_CALL_NOTE_SECONDS = 60.0
 NO_CALL_NOTE = "the command has run for {:.0f} s and launched no ranks yet (torchrun, msrun, torch.distributed.launch)"
-STRANGERS_SECONDS = 1.0
+FOREIGN_LAUNCHERS_SECONDS = 1.0
 UNFINISHED = 65
 
 
@@ -79,7 +79,7 @@ class Supervisor:
             goes_on=self._script_goes_on,
         )
         self._starts = starts.Starts(settings.directory, terminal)
-        self._strangers = strangers.StrangerWatch(settings.directory)
+        self._foreign = foreign_launchers.ForeignLauncherWatch(settings.directory)
         self._signs = signs.Signs()
         self._files = user_files.UserFiles(self._loop, settings.checkpoint_directory, self._tell)
         self._problem = ""
@@ -99,10 +99,10 @@ class Supervisor:
         self._clients.open()
         self._script.start(self._command, self._environment)
         self._loop.later(NO_CALL_NOTE_SECONDS, self._note_missing_call)
-        self._loop.later(STRANGERS_SECONDS, self._look_for_strangers)
+        self._loop.later(FOREIGN_LAUNCHERS_SECONDS, self._look_for_foreign_launchers)
         self._loop.later(signs.LOOK_SECONDS, self._look_for_signs)
         self._loop.run()
-        for child in strangers.children(os.getpid()):
+        for child in foreign_launchers.children(os.getpid()):
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
         self._files.finish(FILES_SECONDS)
@@ -139,15 +139,15 @@ class Supervisor:
         if not self._launches.number and self._script.exit_code is None:
             self._terminal.say(NO_CALL_NOTE.format(NO_CALL_NOTE_SECONDS))
 
-    def _look_for_strangers(self) -> None:
+    def _look_for_foreign_launchers(self) -> None:
         """A launcher past Hajob's ends the script; after the training everything may run."""
         if self._script.exit_code is not None or self._stop_signal or self._launches.is_training:
             return
-        self._tell_problem(self._strangers.look(self._script.pid))
+        self._tell_problem(self._foreign.look(self._script.pid))
         if self._problem:
             self._script.kill()
         else:
-            self._loop.later(STRANGERS_SECONDS, self._look_for_strangers)
+            self._loop.later(FOREIGN_LAUNCHERS_SECONDS, self._look_for_foreign_launchers)
 
     def _tell_problem(self, problem: str) -> None:
         """Why no training of the script can begin; empty: nothing is wrong."""
@@ -157,7 +157,7 @@ class Supervisor:
 
     def _look_for_signs(self) -> None:
         """What goes on below this process: of interest until the ranks train."""
-        below = [each.pid for each in strangers.family(os.getpid()) if each.pid != os.getpid()]
+        below = [each.pid for each in foreign_launchers.family(os.getpid()) if each.pid != os.getpid()]
         if self._signs.look(below, self._ranks.lines):
             self._clients.tell({"kind": "sign", "time": protocol.boottime_nanoseconds()})
         self._loop.later(signs.LOOK_SECONDS, self._look_for_signs)
@@ -355,7 +355,7 @@ class Supervisor:
 
     def _let_go(self, connection: protocol.Connection, call: program.ShimCall, note: str) -> None:
         """The shim becomes the image's own launcher."""
-        self._strangers.let_go(connection.peer_pid())
+        self._foreign.let_go(connection.peer_pid())
         self._clients.send(connection, {"kind": "say", "text": note})
         environment = shells.without_shims(call.environment, self._settings.directory)
         self._clients.send(connection, {"kind": "run", "environment": environment})

@@ -1,6 +1,6 @@
 """Changes to the user's checkpoints, made by a process of the user: what it writes, the training may write again.
 
-The agent looks and judges, with a user of its own; the launcher carries out what follows from that, in a thread, since
+The agent looks and decides, with a user of its own; the launcher carries out what follows from that, in a thread, since
 a volume may hang. Everything is made under another name and renamed, and what has been renamed is synced with its
 directory, so that a node that dies in the middle leaves what was there before or what was wanted, never half of it.
 docs/protocols/launcher.md, "The socket"
@@ -87,7 +87,7 @@ class UserFiles:
         self._tell({"kind": "files", "number": order["number"], "errno": errno.ESHUTDOWN, "problem": problem})
 
     def finish(self, seconds: float) -> None:
-        """Before the launcher ends: what is done already is told, so that nobody judges it anew."""
+        """Before the launcher ends: what is done already is told, so that nobody decides on it anew."""
         for read_end, thread in list(self._at_work.items()):
             thread.join(seconds)
             if not thread.is_alive():

@@ -77,7 +77,7 @@ class Reason(Enum):
     RUNNING_ENDED = (_T.RUNNING, _FALSE, "Ended", "The training has ended.")
     RUNNING_SUSPENDED = (_T.RUNNING, _FALSE, "Suspended", "The job is suspended.")
 
-    NOT_JUDGED = (_T.RECOVERABLE, _UNKNOWN, "NotTraining", "What could be recovered is known while the job trains.")
+    NOT_EVALUATED = (_T.RECOVERABLE, _UNKNOWN, "NotTraining", "What could be recovered is known while the job trains.")
     RECOVERABLE = (_T.RECOVERABLE, _TRUE, "PreconditionsMet", "A lost process or node can be recovered.")
     UNRECOVERABLE = (
         _T.RECOVERABLE,
@@ -150,7 +150,7 @@ class Reason(Enum):
     SPARES_PENDING = (_T.SPARES_READY, _FALSE, "Pending", "Some spare nodes are not held yet.")
     SPARES_NOT_CREATED = (_T.SPARES_READY, _FALSE, "NotCreated", "Some spare pods are not created, or have ended.")
 
-    PROTECTION_NOT_JUDGED = (_T.DEGRADED, _UNKNOWN, "NotTraining", "Protection is judged while the job trains.")
+    PROTECTION_NOT_EVALUATED = (_T.DEGRADED, _UNKNOWN, "NotTraining", "Protection is evaluated while the job trains.")
     PROTECTED = (_T.DEGRADED, _FALSE, "Protected", "No action that the spec allows is known to lack anything.")
     CRD_OLDER = (
         _T.DEGRADED,

@@ -2,7 +2,7 @@
 
 The full PodSpec schema would be several hundred kB, would eat the budget of the rules and would age with every
 Kubernetes release. So the template is kept as it is, and only what a rule must see or Hajob builds upon is declared,
-no deeper than that: text where a list belongs is refused at once. The rest is judged by the API server itself when the
+no deeper than that: text where a list belongs is refused at once. The rest is checked by the API server itself when the
 first pod is created as a dry run.
 
 The list of containers is deliberately no list-map: two trainers should be refused with our sentence.

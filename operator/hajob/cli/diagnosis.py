@@ -360,12 +360,12 @@ def _uid(job: Json) -> str:
 
 def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
     """Each precondition once, with the actions that lack it; then what is left."""
-    judged = [mapping(one) for one in items(status.get("recoverability"))]
-    if not judged:
-        yield Finding(Grade.NOTE, "protection", "not judged: the job does not train")
+    evaluated = [mapping(one) for one in items(status.get("recoverability"))]
+    if not evaluated:
+        yield Finding(Grade.NOTE, "protection", "not evaluated: the job is not training")
         return
     lacking: dict[tuple[Grade, str, str], list[str]] = {}
-    for one in judged:
+    for one in evaluated:
         grade = Grade.PROBLEM if one.get("status") == "False" else Grade.NOTE
         for unmet in map(mapping, items(one.get("unmet"))):
             key = (grade, text(unmet.get("name")), text(unmet.get("message")))
@@ -373,7 +373,7 @@ def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
     for (grade, name, message), actions in lacking.items():
         do = _DO.get(name, "docs/preconditions.md")
         yield Finding(grade, name, f"{', '.join(actions)}: {message}", do)
-    told = {word: [text(one.get("action")) for one in judged if one.get("status") == word] for word in _WORKS}
+    told = {word: [text(one.get("action")) for one in evaluated if one.get("status") == word] for word in _WORKS}
     shares = [f"{_WORKS[word]}: {', '.join(actions)}" for word, actions in told.items() if actions]
     yield Finding(Grade.PROBLEM if told["False"] else Grade.FINE, "protection", "; ".join(shares))
 

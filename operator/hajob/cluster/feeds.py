@@ -71,7 +71,7 @@ class Feeds:
 
 
 class ClockGuard:
-    """Notices that the wall clock was set: what is told with times cannot be judged for a while."""
+    """Notices that the wall clock was set: times in reports cannot be trusted for a while."""
 
     def __init__(self) -> None:
         self._ahead_ms: int | None = None

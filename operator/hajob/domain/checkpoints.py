@@ -1,6 +1,6 @@
 """Why a checkpoint is not loaded: the words, declared once for agents, operator, status and docs.
 
-The judgement itself needs a directory and is the sidecar's (`trainer_sidecar.checkpoints`); what stands here travels.
+The check itself needs a directory and is the sidecar's (`trainer_sidecar.checkpoints`); what stands here travels.
 docs/checkpoints.md explains each reason.
 """
 

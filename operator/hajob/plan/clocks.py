@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from hajob.domain.incidents import Purpose
-from hajob.plan.bookkeeping import clear_deadlines, set_deadline
+from hajob.plan.incident_state import clear_deadlines, set_deadline
 from hajob.plan.policy import FIT_SECONDS, LOOK_AGAIN_SECONDS, RELEASE_SECONDS, Policy
 from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
 

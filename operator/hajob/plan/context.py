@@ -144,7 +144,7 @@ class Context:
             rank=ranks[0] if ranks else -1,
             step=self.view.step if fact.step is None else fact.step,
             corrupted=fact.kind is FactKind.DATA_CORRUPTED,
-            judges_progress=self.state.phase not in UNTRAINED,
+            checks_progress=self.state.phase not in UNTRAINED,
             maintenance=fact.code in DISRUPTIONS,
         )
 
@@ -165,7 +165,7 @@ class Context:
             maintenance=incident.cause.code in DISRUPTIONS or self._lost_its_coordinator,
             program_failure=program,
             # a start that had its places and all its time, and did not train, has made no progress
-            judges_progress=self.state.phase not in UNTRAINED or isinstance(self.event, DeadlineReached),
+            checks_progress=self.state.phase not in UNTRAINED or isinstance(self.event, DeadlineReached),
             counted=program
             or incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR}
             or isinstance(self.event, DeadlineReached),

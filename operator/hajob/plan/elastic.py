@@ -7,7 +7,10 @@ from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import TAKES_THE_NODE
 from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
 from hajob.plan import effects, events
-from hajob.plan.bookkeeping import (
+from hajob.plan.context import Context, HandlerResult
+from hajob.plan.evaluator import spent
+from hajob.plan.guards import why_no_move
+from hajob.plan.incident_state import (
     FACT_LIMIT,
     abandon,
     avoid,
@@ -19,9 +22,6 @@ from hajob.plan.bookkeeping import (
     set_deadline,
     take_spares,
 )
-from hajob.plan.context import Context, HandlerResult
-from hajob.plan.evaluator import spent
-from hajob.plan.guards import why_no_move
 from hajob.plan.policy import LOOK_AGAIN_SECONDS
 from hajob.plan.recovery import EXPAND_PARAMETERS, SHRINK_PARAMETERS, finished, names_to_avoid, order
 from hajob.plan.state import Deadline, JobPhase, JobState, Spend

@@ -84,7 +84,7 @@ class Loss:
         continues: the action that is being done and would only be widened: neither its budget nor its progress
             is asked again.
         maintenance: it was done on purpose: it has a budget of its own.
-        judges_progress: the no-progress rule applies; False for a fault of an attempt that has not trained.
+        checks_progress: the no-progress rule applies; False for a fault of an attempt that has not trained.
     """
 
     ranks: tuple[int, ...]
@@ -97,7 +97,7 @@ class Loss:
     corrupted: bool = False
     counted: bool = True
     continues: Action | None = None
-    judges_progress: bool = True
+    checks_progress: bool = True
     maintenance: bool = False
 
 
@@ -218,7 +218,7 @@ class Evaluator:
                 words = f"the program failed {failures + 1} times in a day, {allowed} are allowed"
                 found.append(Refusal("ProgramBudgetLeft", words))
         count = stalled(self.state, action, self.loss.rank, self.loss.step)
-        if count >= NO_PROGRESS_LIMIT and self.loss.judges_progress:
+        if count >= NO_PROGRESS_LIMIT and self.loss.checks_progress:
             who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
             where = f"at step {self.loss.step}" if self.loss.step >= 0 else "before its first step"
             words = f"{who} stood {where} {count} times before, no progress"

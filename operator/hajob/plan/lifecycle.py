@@ -9,7 +9,13 @@ from hajob.domain.facts import NO_SUCCESSOR
 from hajob.domain.incidents import Incident, IncidentOutcome, Purpose
 from hajob.domain.text import last_lines
 from hajob.plan import effects, events
-from hajob.plan.bookkeeping import (
+from hajob.plan.context import Context, HandlerResult
+from hajob.plan.effects import Effect
+from hajob.plan.elastic import set_next_look, unsettle
+from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
+from hajob.plan.guards import start_due_ms, why_coordinator_stays
+from hajob.plan.ignored import Ignored, IgnoreReason
+from hajob.plan.incident_state import (
     FACT_LIMIT,
     MESSAGE_LIMIT,
     PLANNED,
@@ -24,12 +30,6 @@ from hajob.plan.bookkeeping import (
     set_deadline,
     take_spares,
 )
-from hajob.plan.context import Context, HandlerResult
-from hajob.plan.effects import Effect
-from hajob.plan.elastic import set_next_look, unsettle
-from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
-from hajob.plan.guards import start_due_ms, why_coordinator_stays
-from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
     COORDINATOR_SECONDS,

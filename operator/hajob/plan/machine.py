@@ -7,7 +7,6 @@ a no-op that says why. It never raises for what the outside world may send.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hajob.plan.bookkeeping import explain
 from hajob.plan.clocks import follow
 from hajob.plan.context import Context, TableRow
 from hajob.plan.effects import Effect
@@ -15,6 +14,7 @@ from hajob.plan.evaluator import ActionVerdict
 from hajob.plan.events import EVENTS, DeadlineReached, JobEvent, PolicyChanged
 from hajob.plan.guards import ALWAYS
 from hajob.plan.ignored import Ignored
+from hajob.plan.incident_state import explain
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.table import TABLE

@@ -10,8 +10,8 @@ from typing import Final
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.incidents import IncidentOutcome, Purpose
 from hajob.plan import effects, events
-from hajob.plan.bookkeeping import abandon, clear_deadlines, close, new_incident, set_deadline
 from hajob.plan.context import Context, Guard, HandlerResult
+from hajob.plan.incident_state import abandon, clear_deadlines, close, new_incident, set_deadline
 from hajob.plan.policy import Mode
 from hajob.plan.recovery import finished, order
 from hajob.plan.state import Deadline

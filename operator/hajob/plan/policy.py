@@ -165,14 +165,14 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
     Args:
         spec: spec of a HATrainingJob, as the API model or as the plain mapping of a manifest.
         launched: what its start script has launched (script or module, then its arguments), once that is known.
-        nodes: with which it was started, by which everything but `sizes` is judged; 0: with all.
+        nodes: with which it was started, by which everything but `sizes` is checked; 0: with all.
 
     Raises:
         HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
     """
     whole = read_spec(spec)
     model, setting = with_nodes(whole, nodes), JobSetting.of(whole, launched)
-    refusals, advice, unknowns = judge_spec(model, launched)
+    refusals, advice, unknowns = check_spec(model, launched)
     recovery, elastic = model.recovery, model.elastic
     limits = {**DEFAULT_ACTION_LIMITS, **{action: action_limits(model, action) for action in FAULT_ACTIONS}}
     return Policy(
@@ -226,10 +226,12 @@ def read_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> HATrainingJobSpec:
         raise HajobInputError("; ".join(wrong)) from None
 
 
-Judgement = dict[Action, tuple[Refusal, ...]]
+RefusalsByAction = dict[Action, tuple[Refusal, ...]]
 
 
-def judge_spec(spec: HATrainingJobSpec, launched: Sequence[str] = ()) -> tuple[Judgement, Judgement, Judgement]:
+def check_spec(
+    spec: HATrainingJobSpec, launched: Sequence[str] = ()
+) -> tuple[RefusalsByAction, RefusalsByAction, RefusalsByAction]:
     """Preconditions of every action that bind, that are advice, and that cannot be known, from spec and arguments.
 
     What follows from the sizes binds. What the visible arguments say binds only where elastic training refuses it by

@@ -57,9 +57,9 @@ def protection_in_words(policy: Policy) -> str:
     return f"protection left: {left}; not met: {lost}"
 
 
-def recoverable(judged: list[ActionRecoverability]) -> ConditionStatus:
+def recoverable(evaluated: list[ActionRecoverability]) -> ConditionStatus:
     """Condition `Recoverable`: False before Unknown before True."""
-    statuses = {one.status for one in judged}
+    statuses = {one.status for one in evaluated}
     for status in (ConditionStatus.FALSE, ConditionStatus.UNKNOWN):
         if status in statuses:
             return status

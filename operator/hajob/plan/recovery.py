@@ -12,7 +12,10 @@ from hajob.domain.facts import GONE_NODE, Origin
 from hajob.domain.incidents import Incident, IncidentOutcome, RestoredFrom
 from hajob.domain.loss import copy_survives
 from hajob.plan import effects, events
-from hajob.plan.bookkeeping import (
+from hajob.plan.context import Context, HandlerResult
+from hajob.plan.effects import Effect
+from hajob.plan.guards import unknown_ranks
+from hajob.plan.incident_state import (
     avoid,
     clear_deadlines,
     close,
@@ -23,9 +26,6 @@ from hajob.plan.bookkeeping import (
     set_deadline,
     take_spares,
 )
-from hajob.plan.context import Context, HandlerResult
-from hajob.plan.effects import Effect
-from hajob.plan.guards import unknown_ranks
 from hajob.plan.policy import CONFIRM_SECONDS
 from hajob.plan.state import EVERY_NODE_RANK, OF_COORDINATOR, Deadline, JobState, Shrunk, Smaller
 

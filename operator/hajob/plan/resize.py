@@ -104,16 +104,16 @@ def _look_again(context: Context, capacity_ms: int) -> JobState:
 
 def grow(context: Context) -> HandlerResult:
     """Save, then start with all nodes."""
-    context.state = _booked(context)
+    context.state = _with_budget_spent(context)
     return save_for(Purpose.GROW, context)
 
 
 def grow_from_periodic(context: Context) -> HandlerResult:
     """MindIO cannot save, but the training just has: start with all nodes from there."""
-    context.state = _booked(context)
+    context.state = _with_budget_spent(context)
     state, incident, out = planned(context, Purpose.GROW, Action.RESTART)
     return launch(context, state, incident, out)
 
 
-def _booked(context: Context) -> JobState:
+def _with_budget_spent(context: Context) -> JobState:
     return replace(context.state, spent=(*context.state.spent, Spend(Action.EXPAND.value, context.now_ms)))

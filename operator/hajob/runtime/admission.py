@@ -21,7 +21,7 @@ from hajob.objects.spare_pod import spare_pod
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.channel import CoordinatorCredentials
 from hajob.runtime.clock import Clock
-from hajob.runtime.consents import Answer, Consents
+from hajob.runtime.dry_run_cache import Answer, DryRunCache
 from hajob.runtime.job_certificates import JobCertificates
 from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube
 from hajob.sources.creation import is_over_quota
@@ -44,9 +44,9 @@ class Admission:
     """
 
     def __init__(
-        self, kube: Kube, clock: Clock, settings: PodSettings, store: AuthorityStore, consents: Consents
+        self, kube: Kube, clock: Clock, settings: PodSettings, store: AuthorityStore, dry_runs: DryRunCache
     ) -> None:
-        self._kube, self._clock, self._settings, self._consents = kube, clock, settings, consents
+        self._kube, self._clock, self._settings, self._dry_runs = kube, clock, settings, dry_runs
         self.reason, self.message = Reason.NOT_CHECKED, ""
         self.certificates = JobCertificates(kube, clock, store)
 
@@ -61,7 +61,7 @@ class Admission:
         return self.reason is Reason.VALID
 
     def spec_changed(self) -> None:
-        """A spec that was refused is judged again."""
+        """Check a spec anew that was refused."""
         if self.reason in AGAIN:
             self.reason = Reason.NOT_CHECKED
 
@@ -70,7 +70,7 @@ class Admission:
 
         Args:
             job: as it is now.
-            accepted_before: its pods may exist: it is not judged again, for a dry run would meet a quota that they
+            accepted_before: its pods may exist: it is not checked again, for a dry run would meet a quota that they
                 fill, or a policy that is newer than they are.
 
         Raises:
@@ -87,7 +87,7 @@ class Admission:
             pods = _but_for_its_name(job, self._settings)
         except _MALFORMED:
             return await evaluate(self._kube, job, self._settings)
-        return await self._consents.ask(pods, lambda: evaluate(self._kube, job, self._settings), self._clock)
+        return await self._dry_runs.ask(pods, lambda: evaluate(self._kube, job, self._settings), self._clock)
 
 
 async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:

@@ -25,7 +25,7 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.cluster.reachability import Reach, reach
 from hajob.protocol import descriptors
-from hajob.runtime import footprint, metrics
+from hajob.runtime import memory_tuning, metrics
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.backoff import Backoff
@@ -42,10 +42,10 @@ from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import ApiError, Kube
 from hajob.runtime.leader_kube import LeaderKube
 from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
+from hajob.runtime.partition_detector import PartitionDetector
 from hajob.runtime.ports import Link, Ports
 from hajob.runtime.probe import probe
 from hajob.runtime.quarantines import Quarantines
-from hajob.runtime.self_watch import SelfWatch
 from hajob.runtime.settings import Settings
 from hajob.runtime.status_writer import StatusWriter
 from hajob.runtime.tenants import Tenants
@@ -95,7 +95,7 @@ class Operator:
             on_gained=self._gained,
             on_lost=self._lost,
             floor=lambda: self._fence_floor,
-            cut_off=lambda: self._self_watch.offers,
+            cut_off=lambda: self._partition.offers,
             reaches=self._reaches_coordinators,
         )
         self._leader_kube = LeaderKube(kube, clock, self._lease)
@@ -120,7 +120,7 @@ class Operator:
             changed=lambda _: self._core.places_changed(),
         )
         self._crd = CrdCheck(kube, clock, self._crd_changed)
-        self._self_watch = SelfWatch(clock, self._reach, self._reach_changed)
+        self._partition = PartitionDetector(clock, self._reach, self._reach_changed)
         self._core = OperatorCore(self._ports(), self._caches)
         self._frontend = Frontend(kube, credentials, clock, settings.watch_namespace)
         self._pods = Informer(
@@ -137,7 +137,7 @@ class Operator:
         self._nodes = Informer(kube, clock, "nodes", self._node_read, self._node_changed, large=True)
         self._faults.reads_too(self._nodes)
         self._tenants = Tenants(
-            kube, clock, settings.watch_namespace, self._core.stranger_changed, self._core.quota_changed
+            kube, clock, settings.watch_namespace, self._core.foreign_pod_changed, self._core.quota_changed
         )
 
     def _ports(self) -> Ports:
@@ -163,7 +163,7 @@ class Operator:
             sub_healthy=self._faults.sub_healthy,
             quarantined=self._quarantines.kept_out,
             crd_is_older=lambda: self._crd.older,
-            cut_off=lambda: self._self_watch.cut_off,
+            cut_off=lambda: self._partition.cut_off,
             quotas=self._caches.quotas,
         )
 
@@ -212,9 +212,9 @@ class Operator:
         self._core.faults_changed(nodes)
         self._quarantines.faults_changed(nodes)
 
-    def belief_changed(self, held: str) -> None:
+    def breaker_changed(self, held: str) -> None:
         """Faults are held back from now on, or believed again."""
-        self._core.belief_changed(held)
+        self._core.breaker_changed(held)
         if not held:
             self._quarantines.follow_all()
 
@@ -259,9 +259,9 @@ class Operator:
                 asyncio.create_task(self._announcer.run(), name="announcer"),
                 asyncio.create_task(self._lease.run(), name="lease"),
                 asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
-                asyncio.create_task(self._self_watch.run(), name="self-watch"),
+                asyncio.create_task(self._partition.run(), name="partition detector"),
                 asyncio.create_task(self._quarantines.run(), name="quarantines"),
-                asyncio.create_task(footprint.trim_now_and_then(self._clock), name="memory"),
+                asyncio.create_task(memory_tuning.trim_now_and_then(self._clock), name="memory"),
             ]
         )
         await self._stop.wait()
@@ -343,8 +343,8 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
     """
     line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     log_format.begin(settings.log_format, line, level=settings.log_level)
-    footprint.give_memory_back()
-    footprint.use_small_tls_buffers()
+    memory_tuning.give_memory_back()
+    memory_tuning.use_small_tls_buffers()
     gc.freeze()  # nor what was imported, while the lists are read
     sys.setswitchinterval(0.0005)  # kopf's thread must not hold the core's up
     descriptors.raise_limit()

@@ -53,19 +53,19 @@ class _Line:
         self._client = client
         self.pod, self.address = pod, address
         self.link: Link | None = None
-        self.deaf = False
+        self.closed = False
 
     async def greeted(self, hello: wire.Hello) -> bool:
-        return not self.deaf and await self._client.greeted(hello, self.pod) and not self.deaf
+        return not self.closed and await self._client.greeted(hello, self.pod) and not self.closed
 
     def reported(self, report: wire.Report) -> None:
-        if self.deaf:
+        if self.closed:
             self._client.former_reported(self, report)
         else:
             self._client.reported(report)
 
     def connected_changed(self, up: bool, reason: str) -> None:
-        if not self.deaf:
+        if not self.closed:
             self._client.connected_changed(up, reason)
         elif not up:
             self._client.former_ended(self)
@@ -158,7 +158,7 @@ class CoordinatorClient:
         self.connected, line, self._line = False, self._line, None
         self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
         if line is not None:
-            line.deaf = True
+            line.closed = True
         return line
 
     def _hang_up(self, line: _Line | None) -> None:
@@ -226,7 +226,7 @@ class CoordinatorClient:
         return False
 
     def reported(self, report: wire.Report) -> None:
-        """A report has come. Its state is taken over first: a fact in the first report is judged by it, too."""
+        """A report has come. Its state is taken over first: a fact in the first report is decided with it, too."""
         self.sequence = report.sequence
         self.before, self.now = self.now, self.now.then(report.state)
         self.problem = report.state.controller_problem

@@ -35,7 +35,7 @@ from hajob.runtime.kube import ApiError
 from hajob.runtime.leader_kube import NOT_LEADING
 from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView, Stranger
+from hajob.sources.pod import ForeignPod, PodView
 from hajob.sources.quota import Quota
 from hajob.status.journal import JournalError
 
@@ -232,7 +232,7 @@ class OperatorCore:
         if occupied:
             self._capacity_changed()
 
-    def stranger_changed(self, pod: Stranger | None, before: Stranger | None) -> None:
+    def foreign_pod_changed(self, pod: ForeignPod | None, before: ForeignPod | None) -> None:
         """From the informer of everybody else's pods: one with chips came, went, or ended (None)."""
         capacity = self._caches.capacity
         gone = before is not None and pod is None and capacity.pod_gone(before.key)
@@ -279,10 +279,10 @@ class OperatorCore:
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.say_again)
 
-    def belief_changed(self, held: str) -> None:
+    def breaker_changed(self, held: str) -> None:
         """Faults of nodes and chips are not believed from now on, and why; empty: they are again."""
         for uid, controller in list(self._controllers.items()):
-            self._guard(uid, partial(controller.belief_changed, held))
+            self._guard(uid, partial(controller.breaker_changed, held))
 
     def places_changed(self) -> None:
         """Nodes were quarantined, or let in again."""

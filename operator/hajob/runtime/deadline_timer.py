@@ -30,13 +30,13 @@ class DeadlineTimer:
         clock: of the machine.
         time: by which the job lives.
         reached: called with the name.
-        deaf: whether this operator is cut off from the job's coordinator.
+        cut_off: whether this operator is cut off from the job's coordinator.
     """
 
     def __init__(
-        self, clock: Clock, time: JobTime, reached: Callable[[str], None], deaf: Callable[[], bool] = lambda: False
+        self, clock: Clock, time: JobTime, reached: Callable[[str], None], cut_off: Callable[[], bool] = lambda: False
     ) -> None:
-        self._clock, self._time, self._reached, self._deaf = clock, time, reached, deaf
+        self._clock, self._time, self._reached, self._cut_off = clock, time, reached, cut_off
         self._timer: Timer | None = None
         self._look_at = 0.0
         self._back = self._heard = clock.monotonic()
@@ -72,11 +72,11 @@ class DeadlineTimer:
 
     def _look(self, name: str, at_ms: int) -> None:
         self._notice_absence()
-        deaf = self._deaf()
-        if deaf:
+        cut_off = self._cut_off()
+        if cut_off:
             self._back = self._clock.monotonic()
         come = self._time.now() >= at_ms and self._has_listened()
-        self._wait(name, at_ms, at_least=LOOK_SECONDS if come or deaf else 0.1)
+        self._wait(name, at_ms, at_least=LOOK_SECONDS if come or cut_off else 0.1)
         if come:
             self._reached(name)
 

@@ -65,7 +65,7 @@ class FaultListener(Protocol):
     def faults_changed(self, nodes: frozenset[str]) -> None:
         """What stands on these nodes, or is believed of them, has changed."""
 
-    def belief_changed(self, held: str) -> None:
+    def breaker_changed(self, held: str) -> None:
         """From now on nothing is believed, and why; empty: everything is believed again."""
 
 
@@ -290,6 +290,6 @@ class FaultWatch:
         wait = LOOK_MS if wait is None else min(wait, LOOK_MS)
         self._timer = self._clock.call_later(wait / MILLISECONDS, self._tell_news)
         if turned:
-            self._listener.belief_changed(held)
+            self._listener.breaker_changed(held)
         if news:
             self._listener.faults_changed(news)

@@ -23,8 +23,8 @@ from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Clock
 from hajob.runtime.credentials import ApiCredentials
-from hajob.runtime.footprint import absent
 from hajob.runtime.kube import ApiError, Kube
+from hajob.runtime.memory_tuning import absent
 from hajob.runtime.metrics import FRONTEND_RESTARTS
 
 with absent("kubernetes"):  # kopf would load it for owner references of its models: 16 MiB

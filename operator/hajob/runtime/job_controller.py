@@ -26,7 +26,7 @@ from hajob.runtime.job_outputs import JobOutputs
 from hajob.runtime.ports import Ports
 from hajob.runtime.reconcile_loop import ReconcileLoop
 from hajob.sources.pod import PodView
-from hajob.status.announcements import Announcement, of_belief
+from hajob.status.announcements import Announcement, of_breaker
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +50,12 @@ class JobController:
         self._ports, self._broke = ports, broke
         self._memory = JobMemory(job, ports.clock, self._announce)
         self.observer = JobObserver(self._memory, ports, self)
-        self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.consents)
+        self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.dry_runs)
         self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._look_at_start)
         self._loop = ReconcileLoop(self._memory, self.observer.places, self._admission, ports, self)
         self._drains = DrainWatch(self._memory, self.observer.places, ports, self._loop.wake, self._announce)
         self._deadline = DeadlineTimer(
-            ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.deaf
+            ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.cut_off
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._unheard: Timer | None = None
@@ -86,7 +86,7 @@ class JobController:
             task.add_done_callback(self._task_ended)
 
     def _coordinator_unheard(self) -> None:
-        """It was not heard for so long: faults that stand are judged without it."""
+        """It was not heard for so long: faults that stand are decided upon without it."""
         try:
             self._take_in(self.observer.hardware.look())
         except Exception as error:  # in a timer nobody else would hear of it
@@ -174,7 +174,7 @@ class JobController:
             self._outputs.assign_soon()
         if serving:
             self._take_in(observer.of_end())
-            self._memory.book(observer.training())
+            self._memory.record_time(observer.training())
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         self._take_in(self.observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
@@ -203,7 +203,7 @@ class JobController:
         self._take_in(self.observer.of_coordinator())
         if self.observer.hardware.coordinator_heard():
             self._take_in(self.observer.hardware.look())
-        self._memory.book(self.observer.training())
+        self._memory.record_time(self.observer.training())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
         self._outputs.status.publish(lazy=True)
@@ -261,9 +261,9 @@ class JobController:
         """Faults of these nodes, or of their chips, have changed."""
         self._take_in(self.observer.hardware.look(nodes))
 
-    def belief_changed(self, held: str) -> None:
+    def breaker_changed(self, held: str) -> None:
         """Faults of nodes and chips are held back from now on (why), or believed again: people are told."""
-        self._announce(of_belief(held) if not self._memory.ended else None)
+        self._announce(of_breaker(held) if not self._memory.ended else None)
         self._take_in(self.observer.of_nodes())
         self._take_in(self.observer.hardware.look() if not held else ())
         self._outputs.status.publish()

@@ -67,7 +67,7 @@ class JobHardware:
                 )
 
     def _knows_what_works(self) -> bool:
-        """Whether it can be judged what a fault asks for: MindIO may serve though its coordinator was not heard yet."""
+        """Whether what a fault asks for can be decided: MindIO may serve though its coordinator was not heard yet."""
         waited = self._ports.clock.monotonic() - self._began >= HEAR_SECONDS
         return self._heard or waited or self._memory.state.phase in UNTRAINED
 

@@ -61,7 +61,7 @@ class JobMemory:
         self.time = JobTime(clock, reading.journal.written_ms)
         self.journal = reading.journal.taken_over(self.time.now())
         self._launched: tuple[str, ...] = ()
-        self._judge()
+        self._apply_spec()
         self.pace = StepPace()
         self.recorder = IncidentRecorder(self.journal.record(), announce)
 
@@ -70,7 +70,7 @@ class JobMemory:
         """What the planner remembers."""
         return self.journal.state
 
-    def _judge(self) -> None:
+    def _apply_spec(self) -> None:
         """What follows from the spec, for the nodes that the attempt was started with."""
         nodes = self.state.nodes
         self.policy = from_spec(self.job.spec, self._launched, nodes)
@@ -107,14 +107,14 @@ class JobMemory:
         before, self.job = self.job, job
         if job.metadata.generation == before.metadata.generation:
             return False
-        self._judge()
+        self._apply_spec()
         return True
 
     def launch_seen(self, launched: tuple[str, ...]) -> None:
         """What the start script has launched: its arguments tell more of the preconditions than the spec."""
         if launched and launched != self._launched:
             self._launched = launched
-            self._judge()
+            self._apply_spec()
 
     def follow_restart(self, asked: str) -> str:
         """Note the restart that the spec asks for; returns the one that was noted before."""
@@ -135,16 +135,16 @@ class JobMemory:
         log.info("%s: %s: %s -> %s", self.title, type(event).__name__, before.phase, transition.state.phase)
         self.journal = dataclasses.replace(self.journal, state=transition.state)
         if transition.state.nodes != before.nodes:
-            self._judge()
+            self._apply_spec()
         if transition.state.phase is not JobPhase.FAILED and self.journal.failed_reason:
             self.journal = dataclasses.replace(self.journal, failed_reason="", failed_message="")
-        self.book(view, happened_ms)
+        self.record_time(view, happened_ms)
         self.recorder.follow(transition.state.incident, event, max(view.step, before.step), view.checkpoint_step)
         for effect in transition.effects:
             self._take(effect)
         return transition
 
-    def book(self, view: ClusterView, happened_ms: int | None = None) -> None:
+    def record_time(self, view: ClusterView, happened_ms: int | None = None) -> None:
         """Bring the account of time to what is the case now, and has been since `happened_ms` where that is known."""
         now = self.time.now()
         self._stepped(view.step, now)

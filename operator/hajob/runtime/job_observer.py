@@ -80,7 +80,7 @@ class JobObserver:
         )
 
     def training(self) -> ClusterView:
-        """The training alone, for who books its time; of the cluster nothing is looked up."""
+        """The training alone, to record its time; of the cluster nothing is looked up."""
         unplaced = len(self.pods.serving(self._memory.state).unplaced)
         return ClusterView(layout=self._memory.layout, step=self.coordinator.step, unplaced=unplaced)
 
@@ -200,7 +200,7 @@ class JobObserver:
         """
         pod, up = self.places.coordinator_pod(), self.coordinator.connected
         starts = not up and pod is not None and pod.phase == "Pending" and not self.places.node_is_away(pod)
-        return () if self.deaf or starts else (observe.of_channel(up=up),)
+        return () if self.cut_off or starts else (observe.of_channel(up=up),)
 
     def silence_counts(self) -> None:
         """The coordinator has been waited for in vain: until more is known, its node is as good as dead."""
@@ -213,7 +213,7 @@ class JobObserver:
         return self.coordinator.connected and self.coordinator.incarnation == coordinator.incarnation
 
     @property
-    def deaf(self) -> bool:
+    def cut_off(self) -> bool:
         """Whether the coordinator is silent because this operator is cut off."""
         return bool(self.coordinator.address and not self.coordinator.connected and self._ports.cut_off())
 

@@ -140,7 +140,7 @@ class JobOutputs:
         return partial(coordinator.acknowledge, coordinator.sequence)
 
     def _cut_off(self) -> str:
-        return self._ports.cut_off() if self._observer.deaf else ""
+        return self._ports.cut_off() if self._observer.cut_off else ""
 
     def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
         return build_status(self._snapshot(before))

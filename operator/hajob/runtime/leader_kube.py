@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from hajob.api.base import Json
 from hajob.runtime.clock import Clock, timeout
 from hajob.runtime.kube import ApiError, Kube
-from hajob.runtime.turns import WriteTurns
+from hajob.runtime.request_limiter import RequestLimiter
 
 NOT_LEADING: Final = "NotLeading"
 WRITES_AT_ONCE: Final = 60
@@ -48,7 +48,7 @@ class LeaderKube(Kube):
         self._kube = kube
         self._clock = clock
         self._leadership = leadership
-        self._turns = WriteTurns(clock, WRITES_ALWAYS, WRITES_AT_ONCE)
+        self._turns = RequestLimiter(clock, WRITES_ALWAYS, WRITES_AT_ONCE)
 
     async def write(
         self,

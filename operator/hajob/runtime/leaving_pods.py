@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hajob.runtime.ages import Ages
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.pod_index import old_ranks
 from hajob.runtime.ports import Ports
+from hajob.runtime.seen_since import SeenSince
 
 GONE_SECONDS: Final = 30.0
 """So long after its grace a pod of an earlier start is waited for: its node may be dead and nobody know it yet."""
@@ -21,7 +21,7 @@ class LeavingPods:
     def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, wake: Callable[[], None]) -> None:
         self._memory, self._places = memory, places
         self._default_grace_seconds = ports.pod_settings.rank_grace_seconds
-        self._ages = Ages(ports.clock, wake)
+        self._ages = SeenSince(ports.clock, wake)
 
     def overdue(self) -> set[str]:
         """UIDs of those that should have gone long ago; what comes anew waits for them no longer."""

@@ -22,7 +22,7 @@ from hajob.runtime.avoided_nodes import AvoidedNodes
 from hajob.runtime.batches import AT_ONCE
 from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import Clock
-from hajob.runtime.consents import Consents
+from hajob.runtime.dry_run_cache import DryRunCache
 from hajob.runtime.kube import Kube
 from hajob.runtime.start_queue import StartQueue
 from hajob.runtime.status_publisher import StatusPace
@@ -106,7 +106,7 @@ class Ports:
     capacity_watchers: set[str] = field(default_factory=set)
     """UIDs of the jobs that wait for nodes: they are told of each change."""
 
-    consents: Consents = field(default_factory=Consents)
+    dry_runs: DryRunCache = field(default_factory=DryRunCache)
     starts: StartQueue = field(default_factory=StartQueue)
     pace: StatusPace = field(default_factory=StatusPace)
     openings: Openings = field(default_factory=Openings)

@@ -205,7 +205,7 @@ class ReconcileLoop:
         self._owner.look_for_missed()
 
     async def _admit(self) -> bool:
-        """A job that was accepted once is not judged again: its pods may be there."""
+        """A job that was accepted once is not checked again: its pods may be there."""
         accepted_before = self._memory.state.phase is not JobPhase.NEW
         try:
             admitted = await self._admission.ask(self._memory.job, accepted_before=accepted_before)

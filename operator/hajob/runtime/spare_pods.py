@@ -12,13 +12,13 @@ from hajob.api.enums import SpareMode
 from hajob.objects.naming import rank_pod_name, spare_pod_name
 from hajob.objects.spare_pod import spare_pod
 from hajob.plan.placements import CoordinatorPlacement, Placement
-from hajob.runtime.ages import Ages
 from hajob.runtime.backoff import Retry
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.kube import ALREADY_EXISTS, ApiError, PatchKind
 from hajob.runtime.pod_reconciler import PodReconciler
 from hajob.runtime.ports import Ports
+from hajob.runtime.seen_since import SeenSince
 from hajob.scheduling.spares import SpareTurn, look, successors
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
@@ -61,7 +61,7 @@ class SparePods:
     ) -> None:
         self._memory, self._places, self._ports, self._reconciler = memory, places, ports, reconciler
         self._retry = Retry(ports.clock, wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
-        self._waiting = Ages(ports.clock, wake)
+        self._waiting = SeenSince(ports.clock, wake)
         self.adopted: set[str] = set()
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from hajob.api import constants as names
 from hajob.runtime.clock import Clock, timeout
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import Kube
-from hajob.sources.pod import Stranger, stranger
+from hajob.sources.pod import ForeignPod, foreign_pod
 from hajob.sources.quota import Quota, view
 
 log = logging.getLogger(__name__)
@@ -39,17 +39,17 @@ class Tenants:
         kube: Kube,
         clock: Clock,
         namespace: str,
-        pods_changed: Callable[[Stranger | None, Stranger | None], None],
+        pods_changed: Callable[[ForeignPod | None, ForeignPod | None], None],
         quota_changed: Callable[[str, str, Quota | None], None],
     ) -> None:
         self._clock = clock
         self._pods_changed, self._quota_changed = pods_changed, quota_changed
         others = f"!{names.LABEL_JOB_UID}"
-        self._pods = Informer(kube, clock, "pods", stranger, self._pod, label_selector=others, large=True)
+        self._pods = Informer(kube, clock, "pods", foreign_pod, self._pod, label_selector=others, large=True)
         self._quotas = Informer(kube, clock, "resourcequotas", view, self._quota, namespace=namespace)
 
     @property
-    def informers(self) -> tuple[Informer[Stranger | None], Informer[Quota]]:
+    def informers(self) -> tuple[Informer[ForeignPod | None], Informer[Quota]]:
         """All of them, to be run."""
         return self._pods, self._quotas
 
@@ -61,7 +61,7 @@ class Tenants:
         except TimeoutError:
             log.warning("the pods of other tenants cannot be listed: nodes that they occupy count as free")
 
-    def _pod(self, change: Change[Stranger | None]) -> None:
+    def _pod(self, change: Change[ForeignPod | None]) -> None:
         gone = change.type is ChangeType.DELETED
         self._pods_changed(None if gone else change.value, change.previous)
 

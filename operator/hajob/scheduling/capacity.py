@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView, Requests, Stranger
+from hajob.sources.pod import ForeignPod, PodView, Requests
 
 LOG_LIMIT: Final = 20_000
 """Changes that are remembered; who has missed more looks at all nodes."""
@@ -59,14 +59,14 @@ class Capacity:
         self._kept_out: frozenset[str] = frozenset()
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._places: dict[str, str] = {}
-        self._strangers: dict[tuple[Requests, int], Occupant] = {}
+        self._foreign: dict[tuple[Requests, int], Occupant] = {}
         self._priorities: Counter[int] = Counter()
         self._log: list[str] = []
         self._forgotten = 0
         self._kept: dict[tuple[Demand, str], _Kept] = {}
 
     @classmethod
-    def of(cls, nodes: Iterable[NodeView], pods: Iterable[PodView | Stranger]) -> Self:
+    def of(cls, nodes: Iterable[NodeView], pods: Iterable[PodView | ForeignPod]) -> Self:
         """The capacity of these nodes with these pods on them."""
         made = cls()
         for node in nodes:
@@ -95,7 +95,7 @@ class Capacity:
         for name in before ^ self._kept_out:
             self._changed(name)
 
-    def pod_seen(self, pod: PodView | Stranger) -> bool:
+    def pod_seen(self, pod: PodView | ForeignPod) -> bool:
         """A pod of anybody as it is now; whether it changes what is occupied."""
         if not pod.node_name or pod.ended or not (pod.requests or pod.job_uid):
             return self.pod_gone(pod.key)
@@ -110,12 +110,12 @@ class Capacity:
         self._changed(pod.node_name)
         return True
 
-    def _occupant(self, pod: PodView | Stranger) -> Occupant:
-        """Strangers that ask for the same are one: there may be ten thousand."""
+    def _occupant(self, pod: PodView | ForeignPod) -> Occupant:
+        """Foreign pods that ask for the same are one: there may be ten thousand."""
         if pod.job_uid:
             return Occupant(pod.job_uid, pod.requests, pod.priority)
         alike = pod.requests, pod.priority
-        return self._strangers.get(alike) or self._strangers.setdefault(alike, Occupant("", *alike))
+        return self._foreign.get(alike) or self._foreign.setdefault(alike, Occupant("", *alike))
 
     def pod_gone(self, key: str) -> bool:
         """A pod that is no more, by namespace and name; whether it occupied anything."""
@@ -204,7 +204,7 @@ class Capacity:
     def _keep(self, demand: Demand, job_uid: str = "") -> _Kept:
         """What is kept of this demand, and of this job; the last that was asked for is the last one forgotten."""
         key = demand, job_uid
-        self._kept[key] = kept = self._kept.pop(key) if key in self._kept else _Kept(demand.judge())
+        self._kept[key] = kept = self._kept.pop(key) if key in self._kept else _Kept(demand.node_filter())
         if len(self._kept) > KEPT_LIMIT:
             del self._kept[next(iter(self._kept))]
         return kept

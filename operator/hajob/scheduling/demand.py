@@ -52,7 +52,7 @@ class Demand:
         text = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
         return cls(spec.accelerator.resource_name, layout.chips_per_node, text)
 
-    def judge(self) -> Callable[[NodeView], bool]:
+    def node_filter(self) -> Callable[[NodeView], bool]:
         """Whether the scheduler may put such a pod on a node, its chips apart: usable, allowed, taints tolerated."""
         rules = orjson.loads(self.rules)
         selector: Mapping[str, str] = rules["selector"]

@@ -224,7 +224,7 @@ def _named(spec: Mapping[str, Any], operator: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class ForeignPod:
     """The little that is kept of a pod that is none of ours and has chips of a node: there may be ten thousand.
 
     Attributes:
@@ -247,7 +247,7 @@ class Stranger:
         return False
 
 
-def stranger(pod: Mapping[str, Any]) -> Stranger | None:
+def foreign_pod(pod: Mapping[str, Any]) -> ForeignPod | None:
     """What is kept of a pod that is none of ours: nothing, unless it has chips of a node."""
     status, spec = mapping(pod.get("status")), mapping(pod.get("spec"))
     if not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
@@ -257,7 +257,7 @@ def stranger(pod: Mapping[str, Any]) -> Stranger | None:
         return None
     metadata = pod["metadata"]
     key = f"{metadata.get('namespace', '')}/{metadata['name']}"
-    return Stranger(key, intern(str(spec["nodeName"])), requests, _priority(spec))
+    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _priority(spec))
 
 
 def _requests(spec: Mapping[str, Any]) -> Requests:

@@ -62,7 +62,7 @@ def of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announ
     return Announcement(reason.word, refused.message, warning=True)
 
 
-def of_belief(held: str) -> Announcement:
+def of_breaker(held: str) -> Announcement:
     """Faults of nodes and chips are held back, and why; empty: they are acted upon again."""
     if held:
         return Announcement(Reason.BREAKER_OPEN.word, f"{Reason.BREAKER_OPEN.sentence} {held}", warning=True)

@@ -200,7 +200,7 @@ def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, 
     """The status of a job that is left as it is: what was last known of it, and why nobody looks after it now."""
     now, generation = time_of(now_ms), job.metadata.generation
     conditions = job.status.conditions
-    for one in (reason, Reason.NOT_JUDGED):
+    for one in (reason, Reason.NOT_EVALUATED):
         conditions = with_condition(conditions, condition(one, now, message=message, generation=generation))
     summary = (job.status.summary or api.Summary()).model_copy(update={"state": "OnHold"})
     known = {"conditions": conditions, "summary": summary, "fence": fence, "recoverability": ()}
@@ -238,7 +238,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     recoverable = RECOVERABLE_REASON[recoverable_status(list(snapshot.recoverability))]
     unmet = ", ".join(f"{one.action}: {one.unmet[0].name}" for one in refused if one.unmet)
     if not snapshot.recoverability:
-        recoverable = Reason.NOT_JUDGED
+        recoverable = Reason.NOT_EVALUATED
     elif untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
         recoverable, unmet = Reason.COPIES_NOT_REGISTERED, untold
     return [
@@ -288,12 +288,12 @@ def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
     return _protection(snapshot.recoverability)
 
 
-def _protection(judged: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
+def _protection(evaluated: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
     """Which precondition of which action is missing; what cannot be known misses nothing."""
-    if not judged:
-        return Reason.PROTECTION_NOT_JUDGED, ""
+    if not evaluated:
+        return Reason.PROTECTION_NOT_EVALUATED, ""
     missing = [
-        f"{one.action}: {', '.join(unmet.name for unmet in one.unmet)}" for one in judged if one.status == "False"
+        f"{one.action}: {', '.join(unmet.name for unmet in one.unmet)}" for one in evaluated if one.status == "False"
     ]
     return (Reason.PROTECTION_MISSING, "; ".join(missing)[:MESSAGE_LIMIT]) if missing else (Reason.PROTECTED, "")
 

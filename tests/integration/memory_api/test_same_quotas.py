@@ -79,7 +79,7 @@ async def test_a_full_quota_refuses_also_what_is_there(api: Api) -> None:
         assert await over_quota(api, "pods", pod(name)) == f'403 pods "{name}" is forbidden: {why}'
 
 
-async def test_a_dry_run_is_judged_and_not_counted(api: Api) -> None:
+async def test_a_dry_run_is_checked_and_not_counted(api: Api) -> None:
     await limit(api, pods="1", requests_cpu="500m")
     for _ in range(2):
         await api.kube.create("pods", api.namespace, pod("a", cpu="0.25"), dry_run=True)

@@ -9,7 +9,7 @@ from hajob.api import constants as names
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.tenants import Tenants
-from hajob.sources.pod import Stranger
+from hajob.sources.pod import ForeignPod
 from hajob.sources.quota import Quota, use_of, view
 
 Body = dict[str, Any]
@@ -24,10 +24,10 @@ async def until(what: str, found: Any) -> None:
 
 
 async def test_pods_of_others_and_quotas_are_told(kube: HttpKube, namespace: str) -> None:
-    pods: list[Stranger | None] = []
+    pods: list[ForeignPod | None] = []
     quotas: list[Quota | None] = []
 
-    def pod_changed(now: Stranger | None, before: Stranger | None) -> None:
+    def pod_changed(now: ForeignPod | None, before: ForeignPod | None) -> None:
         if namespace in {one.key.partition("/")[0] for one in (now, before) if one is not None}:
             pods.append(now)
 

@@ -14,7 +14,7 @@ from e2e.trainer import checkpoint
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import Job
-from tests.integration.sidecar.test_falls import finished_step
+from tests.integration.sidecar.test_escalations import finished_step
 from tests.integration.sidecar.test_recoveries import finish
 
 NewJob = Callable[..., Job]

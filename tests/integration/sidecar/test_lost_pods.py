@@ -10,7 +10,7 @@ import pytest
 from e2e.trainer import checkpoint, store_wire
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job
-from tests.integration.sidecar.test_falls import finished_step
+from tests.integration.sidecar.test_escalations import finished_step
 from tests.integration.sidecar.test_lost_controllers import in_a_retry
 
 NewJob = Callable[..., Job]

@@ -16,7 +16,7 @@ from tests.unit.agent.rig import ADDRESS, Controller, until
 from trainer_sidecar.agent.frames import FrameReader, Message, Piece
 from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.gate_rules import LinkPhase
-from trainer_sidecar.agent.listener import HELD_STRANGERS, is_of_this_pod
+from trainer_sidecar.agent.listener import HELD_CONNECTIONS, is_of_this_pod
 
 
 def heartbeat(rank: int = 2, step: int = 7, *, run_status: int = 0) -> bytes:
@@ -101,7 +101,7 @@ class Rules:
     def port_taken(self, _: int, problem: OSError) -> None:
         self.problems.append(problem)
 
-    def stranger(self, port: int, host: str) -> None:
+    def foreign_connection(self, port: int, host: str) -> None:
         self.strangers.append((port, host))
 
 
@@ -480,9 +480,9 @@ async def test_another_pods_connection_is_held_and_counted(scene: Scene, monkeyp
 
 async def test_many_strangers_do_not_use_up_the_descriptors(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scene.gate.listener, "is_own", lambda _: False)
-    readers = [(await asyncio.open_connection(ADDRESS, scene.port))[0] for _ in range(HELD_STRANGERS + 1)]
+    readers = [(await asyncio.open_connection(ADDRESS, scene.port))[0] for _ in range(HELD_CONNECTIONS + 1)]
     assert await readers[0].read() == b"", "the oldest is let go"
-    assert len(scene.rules.strangers) == HELD_STRANGERS + 1
+    assert len(scene.rules.strangers) == HELD_CONNECTIONS + 1
 
 
 @pytest.mark.parametrize(

@@ -531,7 +531,7 @@ def test_strangers_are_counted_and_told_when_they_double() -> None:
     rig.report()
     told = []
     for number in range(1, 11):
-        rig.node.stranger(8000, f"10.0.0.{number}")
+        rig.node.foreign_connection(8000, f"10.0.0.{number}")
         rig.clock.pass_seconds(1.0)
         report = rig.node.next_report()
         if report is not None:

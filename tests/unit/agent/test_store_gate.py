@@ -38,7 +38,7 @@ class Rules:
     def port_taken(self, port: int, _: OSError) -> None:
         self.problems.append(port)
 
-    def stranger(self, port: int, _: str) -> None:
+    def foreign_connection(self, port: int, _: str) -> None:
         self.strangers.append(port)
 
 

@@ -87,7 +87,7 @@ def test_which_layouts_can_shrink(fields: dict[str, Any], can: bool) -> None:
     assert layout_can_shrink(spec(**fields)) is can
 
 
-def test_a_wish_that_cannot_be_met_is_named() -> None:
+def test_a_request_that_cannot_be_met_is_named() -> None:
     assert not_served(spec()) == ""
     sentence = not_served(spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "queueName": "q"}))
     assert "launcher: TaskD, scheduling.gangPolicy: Volcano, scheduling.queueName" in sentence
@@ -109,7 +109,7 @@ def test_what_nothing_reads_is_named(fields: dict[str, Any], named: str) -> None
     assert f"does not do {named} yet" in not_served(spec(**fields))
 
 
-def test_what_means_nothing_is_no_wish() -> None:
+def test_what_means_nothing_is_no_selector() -> None:
     assert not_served(spec(accelerator={"product": "A2", "superPodChips": 16})) == ""
     assert not_served(spec(checkpoint={"path": "/ckpt", "savedLimit": 2}, elastic={"restartSize": "Original"})) == ""
     assert not_served(spec(elastic={"restartSize": "Available"})) == ""

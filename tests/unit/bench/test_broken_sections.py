@@ -24,9 +24,9 @@ LOOKS = 5
 class Control(NodeControl):
     """The nodes' control; what a node that is off should do is done when it is on."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, cluster_rig: ClusterRig) -> None:
         super().__init__(Path("nowhere"))
-        self._stage = stage
+        self._cluster_rig = cluster_rig
         self.powers = {"node-0": True, "node-1": True, "node-2": True}
 
     def call(self, command: str, **arguments: object) -> Object:
@@ -36,11 +36,11 @@ class Control(NodeControl):
         if self.powers[name] is wanted:
             raise ControlError(f"node {name} is {'on' if wanted else 'off'} already")
         self.powers[name] = wanted
-        self._stage.end_pods()
+        self._cluster_rig.end_pods()
         return {"time": 1}
 
 
-class Stage:
+class ClusterRig:
     """A cluster whose pods go when their job is deleted and their node is on; its API shows all nodes as ready."""
 
     namespace = "default"
@@ -89,8 +89,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    made = Stage()
+def cluster_rig(monkeypatch: pytest.MonkeyPatch) -> ClusterRig:
+    made = ClusterRig()
     monkeypatch.setattr(ControlPlane, "start", lambda _: None)
     monkeypatch.setattr(Rig, "start_demo", lambda *_: made)
     monkeypatch.setattr(bench, "replace", broken_series)
@@ -98,15 +98,15 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return made
 
 
-def broken_series(stage: Stage, rounds: int, say: Callable[[str], None]) -> Iterator[Any]:
-    stage.submit("replace-0")
-    stage.nodes.control.power_off("node-1")
+def broken_series(cluster_rig: ClusterRig, rounds: int, say: Callable[[str], None]) -> Iterator[Any]:
+    cluster_rig.submit("replace-0")
+    cluster_rig.nodes.control.power_off("node-1")
     yield from ()
     raise AssertionError("the incident is not over")
 
 
-def next_series(stage: Stage, rounds: int, say: Callable[[str], None]) -> Iterator[Any]:
-    say(f"found {stage.jobs}, {stage.pods}, {stage.off()}")
+def next_series(cluster_rig: ClusterRig, rounds: int, say: Callable[[str], None]) -> Iterator[Any]:
+    say(f"found {cluster_rig.jobs}, {cluster_rig.pods}, {cluster_rig.off()}")
     yield from ()
 
 
@@ -116,32 +116,34 @@ def measured() -> bench.Bench:
     return made
 
 
-def test_the_next_section_finds_nothing_of_a_broken_one(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_next_section_finds_nothing_of_a_broken_one(
+    cluster_rig: ClusterRig, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert measured().problems == ["replace: the incident is not over"]
     assert "found [], {}, []" in capsys.readouterr().err
 
 
-def test_a_broken_section_is_explained_as_it_stands(stage: Stage) -> None:
+def test_a_broken_section_is_explained_as_it_stands(cluster_rig: ClusterRig) -> None:
     measured()
-    assert stage.explained == [(["replace-0"], ["node-1"])]
+    assert cluster_rig.explained == [(["replace-0"], ["node-1"])]
 
 
 def test_what_cannot_be_explained_is_cleared_up(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster_rig: ClusterRig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def explain() -> str:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(stage, "explain", explain)
+    monkeypatch.setattr(cluster_rig, "explain", explain)
     problems = ["replace: the incident is not over", "replace: its logs are not kept: the disk is full"]
     assert measured().problems == problems
     assert "found [], {}, []" in capsys.readouterr().err
 
 
 def test_what_cannot_be_cleared_up_is_told(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster_rig: ClusterRig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stage, "end_pods", lambda: None)
+    monkeypatch.setattr(cluster_rig, "end_pods", lambda: None)
     assert measured().problems == [
         "replace: the incident is not over",
         "replace: not cleared up: waited in vain for: the pods to be gone",

@@ -141,7 +141,7 @@ def save_toy(root: Path, step: int) -> None:
 LAYOUT = Layout(num_nodes=2, chips_per_node=2, tensor=2)
 
 
-def test_what_the_toy_trainer_saves_is_judged_like_megatrons(tmp_path: Path) -> None:
+def test_what_the_toy_trainer_saves_is_checked_like_megatrons(tmp_path: Path) -> None:
     for step in (5, 10):
         save_toy(tmp_path, step)
     assert megatron.evaluate(RealDirectory(tmp_path), LAYOUT) == Verdict("iter_0000010", 10, writes={})

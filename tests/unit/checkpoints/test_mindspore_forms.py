@@ -24,7 +24,7 @@ LAYOUT = Layout(num_nodes=2, chips_per_node=2)  # ranks r and r + 2 hold the sam
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
-def judged(root: Path) -> Verdict:
+def evaluated(root: Path) -> Verdict:
     return evaluate(RealDirectory(root), LAYOUT)
 
 
@@ -46,7 +46,7 @@ def reasons(verdict: Verdict) -> list[tuple[str, str]]:
 def test_the_newest_iteration_is_taken(tmp_path: Path, form: dict[str, object], inner: str) -> None:
     for step in (100, 200):
         iteration(tmp_path / inner, step, **form)  # type: ignore[arg-type]
-    verdict = judged(tmp_path)
+    verdict = evaluated(tmp_path)
     name = f"{inner}/iteration_00000200".removeprefix("/")
     assert (verdict.name, verdict.step, verdict.refused, verdict.tracked) == (name, 200, (), True)
 
@@ -111,20 +111,20 @@ def test_a_damaged_iteration_makes_the_older_one_load(
 ) -> None:
     iteration(tmp_path, 100)
     damage(iteration(tmp_path, 200))
-    verdict = judged(tmp_path)
+    verdict = evaluated(tmp_path)
     assert (verdict.step, reasons(verdict)) == (100, [("iteration_00000200", reason)])
     carry_out_verdict(tmp_path, verdict)
     assert (tmp_path / TRACKER).read_text() == "100"
-    assert judged(tmp_path).tracked
+    assert evaluated(tmp_path).tracked
 
 
 def test_an_iteration_that_was_not_committed_is_refused(tmp_path: Path) -> None:
     iteration(tmp_path, 200)
     iteration(tmp_path, 100)  # the tracker names the older one: the newer was being written
-    verdict = judged(tmp_path)
+    verdict = evaluated(tmp_path)
     assert (verdict.step, reasons(verdict)) == (100, [("iteration_00000200", RefusalReason.NOT_COMMITTED)])
     (tmp_path / TRACKER).unlink()
-    verdict = judged(tmp_path)
+    verdict = evaluated(tmp_path)
     assert (verdict.step, {reason for _, reason in reasons(verdict)}) == (-1, {RefusalReason.NOT_COMMITTED})
 
 
@@ -134,9 +134,9 @@ def test_an_iteration_that_is_written_anew_is_not_loaded(tmp_path: Path) -> None
     directory = iteration(tmp_path, 200)
     shutil.rmtree(directory)
     directory.mkdir()
-    assert (judged(tmp_path).step, reasons(judged(tmp_path))) == (100, [(TRACKER, RefusalReason.WRONG_TRACKER)])
+    assert (evaluated(tmp_path).step, reasons(evaluated(tmp_path))) == (100, [(TRACKER, RefusalReason.WRONG_TRACKER)])
     (directory / "model-0000000-0000004.safetensors").write_bytes(safetensors())
-    verdict = judged(tmp_path)
+    verdict = evaluated(tmp_path)
     assert (verdict.step, reasons(verdict)) == (100, [("iteration_00000200", RefusalReason.MISSING_SHARD)])
 
 
@@ -144,32 +144,32 @@ def test_a_tracker_that_was_being_written(tmp_path: Path) -> None:
     """It is opened and emptied before the number is written, after everything else is there."""
     iteration(tmp_path, 100)
     (tmp_path / TRACKER).write_text("")
-    verdict = judged(tmp_path)
+    verdict = evaluated(tmp_path)
     assert (verdict.step, reasons(verdict)) == (100, [(TRACKER, RefusalReason.WRONG_TRACKER)])
     assert verdict.writes == {TRACKER: "100"}
 
 
 def test_nothing_complete_is_left_to_find(tmp_path: Path) -> None:
     lose_model(iteration(tmp_path, 100))
-    carry_out_verdict(tmp_path, judged(tmp_path))
+    carry_out_verdict(tmp_path, evaluated(tmp_path))
     assert not (tmp_path / TRACKER).exists()
-    assert judged(tmp_path).step == -1
+    assert evaluated(tmp_path).step == -1
 
 
 def test_a_file_saved_for_mindio_is_filled_from_its_partner(tmp_path: Path) -> None:
     directory = saved_for_mindio(tmp_path, 40, [0, 3])
-    verdict = judged(tmp_path)
+    verdict = evaluated(tmp_path)
     assert (verdict.name, verdict.step, verdict.refused) == ("ttp_saved_checkpoints-step_40", 40, ())
     carry_out_verdict(tmp_path, verdict)
     assert {path.name for path in directory.glob("*/*")} == {f"ttp_rank_{rank}-1_40.ckpt" for rank in range(4)}
-    assert judged(tmp_path).tracked
+    assert evaluated(tmp_path).tracked
 
 
 def test_a_save_for_mindio_that_did_not_end_is_refused(tmp_path: Path) -> None:
     saved_for_mindio(tmp_path, 30, [0, 1])
     saved_for_mindio(tmp_path, 40, [0, 2])  # both hold the same shard
     saved_for_mindio(tmp_path, 50, [0], temporary=True)
-    verdict = judged(tmp_path)
+    verdict = evaluated(tmp_path)
     assert (verdict.name, verdict.step) == ("ttp_saved_checkpoints-step_30", 30)
     assert reasons(verdict) == [
         ("ttp_saved_checkpoints-step_50_tmp", RefusalReason.TEMPORARY_LEFT_BEHIND),
@@ -191,17 +191,17 @@ def legacy(root: Path, epoch: int, step: int, told: int, ranks: range = range(4)
 def test_the_newest_of_all_forms_is_taken(tmp_path: Path) -> None:
     legacy(tmp_path, 2, 15, told=65)
     iteration(tmp_path / "checkpoint", 60)
-    assert (judged(tmp_path).name, judged(tmp_path).step) == ("2_15", 65)
+    assert (evaluated(tmp_path).name, evaluated(tmp_path).step) == ("2_15", 65)
     iteration(tmp_path / "checkpoint", 70)
-    assert (judged(tmp_path).name, judged(tmp_path).step) == ("checkpoint/iteration_00000070", 70)
+    assert (evaluated(tmp_path).name, evaluated(tmp_path).step) == ("checkpoint/iteration_00000070", 70)
     saved_for_mindio(tmp_path, 80, [0, 1])
-    assert judged(tmp_path).step == 80
+    assert evaluated(tmp_path).step == 80
 
 
 def test_files_of_one_name_and_different_steps_are_refused(tmp_path: Path) -> None:
     legacy(tmp_path, 2, 15, told=65)
     legacy(tmp_path, 2, 15, told=15, ranks=range(1))  # left by a training that began anew
-    assert reasons(judged(tmp_path)) == [("2_15", RefusalReason.MIXED_STEPS)]
+    assert reasons(evaluated(tmp_path)) == [("2_15", RefusalReason.MIXED_STEPS)]
 
 
 @pytest.mark.parametrize(

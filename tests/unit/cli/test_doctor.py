@@ -193,7 +193,7 @@ def test_hostile_objects_are_findings_like_others() -> None:
     assert all(len(one["message"]) < 2000 for one in found)
 
 
-def test_the_admins_settings_count_and_are_judged() -> None:
+def test_the_admins_settings_count_and_are_checked() -> None:
     data = {"conditions": "NPULost: SeparateNPU", "senders": "a", "beaker": "{}"}
     settings = {"/api/v1/namespaces/hajob-system/configmaps/hajob-faults": {"data": data}}
     _, found = ask(Cluster(**settings, **{NODES: {"items": [chip_node(NPULost="True")]}}))
@@ -237,7 +237,7 @@ def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
         ({"Complete": "True/AllRanksFinished", "Scheduled": "False/PodsPending"}, []),
     ],
 )
-def test_conditions_of_a_job_are_judged(told: dict[str, str], wrong: list[str]) -> None:
+def test_conditions_of_a_job_are_graded(told: dict[str, str], wrong: list[str]) -> None:
     _, found = ask(Cluster(**{JOB: job(**told)}), "qwen", "-n", "team")
     assert problems(found) == wrong
 

@@ -245,8 +245,8 @@ def test_it_is_told_what_an_enforced_recovery_would_do(mode: str) -> None:
 
 def test_every_action_up_to_the_taken_one_is_evaluated() -> None:
     answer = simulate(JOB["spec"], SimulationRequest(nodes=(2,)))
-    judged = [(verdict.action, verdict.taken) for verdict in answer.considered]
-    assert judged == [("Retry", False), ("InPlace", False), ("Replace", False), ("Shrink", True)]
+    evaluated = [(verdict.action, verdict.taken) for verdict in answer.considered]
+    assert evaluated == [("Retry", False), ("InPlace", False), ("Replace", False), ("Shrink", True)]
 
 
 def test_larger_actions_that_would_not_work_are_refused_too() -> None:

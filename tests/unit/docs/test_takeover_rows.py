@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.unit.docs.test_checklist import DEFINED
-from trainer_sidecar.coordinator.resumption import ROWS as STAGES
+from trainer_sidecar.coordinator.resumption import ROWS as RESUMPTIONS
 from trainer_sidecar.coordinator.resumption import Resumption
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,5 +72,5 @@ def test_the_scenarios_are_there() -> None:
 
 
 def test_what_cannot_be_gone_on_with_says_why() -> None:
-    hopeless = [row for row in STAGES.values() if row.outcome is Resumption.IMPOSSIBLE]
+    hopeless = [row for row in RESUMPTIONS.values() if row.outcome is Resumption.IMPOSSIBLE]
     assert len(hopeless) == len(re.findall(r"^\| [^|]*\| nothing: ", SECTION, re.MULTILINE))

@@ -11,7 +11,7 @@ from trainer_sidecar.launcher import endings, progress
 
 
 def trained(pod: Container, problem: str = "") -> int:
-    """Bring the training to its end and judge it."""
+    """Bring the training to its end and return its verdict."""
     pod.launched()
     pod.register()
     pod.start_ranks()

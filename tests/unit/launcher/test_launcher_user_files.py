@@ -54,7 +54,7 @@ def test_what_fails_is_told_and_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_is_ending_changes_nothing_any_more(tmp_path: Path) -> None:
-    """Another pod will judge these files: it must find them as they were."""
+    """Another pod will check these files: it must find them as they were."""
     with running(tmp_path, "trap '' TERM; touch up; sleep 60", HAJOB_CHECKPOINT_DIR=str(tmp_path)) as pod:
         pod.until((tmp_path / "home/up").exists, "the trap")
         assert pod.launcher is not None

@@ -1,7 +1,7 @@
 """Random histories of nodes that are lost and come back, in virtual time: the real planner, its pods and capacity.
 
 A small cluster places the pods that the planner's state asks for, agents fall silent with their nodes, and a
-coordinator does what MindIO does with an order. Nothing of the planner is used to judge it: which shrink is legal, how
+coordinator does what MindIO does with an order. Nothing of the planner is used to check it: which shrink is legal, how
 long nodes were free, how often the job has grown are kept here (docs/layout.md, docs/protocols/mindio.md).
 """
 

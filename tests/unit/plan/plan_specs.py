@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hajob.domain.actions import Action
-from hajob.plan.policy import judge_spec, read_spec
+from hajob.plan.policy import check_spec, read_spec
 
 GOOD = (
     "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 64 --save /ckpt --load /ckpt --bf16 "
@@ -34,11 +34,11 @@ def spec(arguments: str | None = GOOD, **changes: Any) -> dict[str, Any]:
 
 
 def unmet(made: dict[str, Any]) -> dict[Action, set[str]]:
-    binding, advice, _ = judge_spec(read_spec(made))
+    binding, advice, _ = check_spec(read_spec(made))
     both = {action: (*binding[action], *advice[action]) for action in binding}
     return {action: {one.name for one in found} for action, found in both.items() if found}
 
 
 def unknown(made: dict[str, Any]) -> set[str]:
-    _, _, unknowns = judge_spec(read_spec(made))
+    _, _, unknowns = check_spec(read_spec(made))
     return {one.name for found in unknowns.values() for one in found}

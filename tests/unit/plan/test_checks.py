@@ -44,7 +44,7 @@ def names(made: dict[str, Any]) -> set[str]:
     [
         # without sharding every rank holds everything, whatever divides
         (spec(numNodes=3, optimizer={"sharding": "None"}), {"DistributedOptimizer"}),
-        # the experts' groups are judged apart from the dense ones
+        # the experts' groups are checked apart from the dense ones
         (
             spec(GOOD + " --expert-model-parallel-size 2", numNodes=6, parallelism={"tensor": 2, "expert": 2}),
             {"CopiesDivideExpertDataParallel", "NoExpertParallel"},

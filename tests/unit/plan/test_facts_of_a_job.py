@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.plan import events as e
-from hajob.plan.bookkeeping import FACT_LIMIT, RENEWED_LIMIT
+from hajob.plan.incident_state import FACT_LIMIT, RENEWED_LIMIT
 from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState, Stall

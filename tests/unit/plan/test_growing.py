@@ -11,7 +11,7 @@ from hajob.domain.facts import FactKind, Source
 from hajob.domain.incidents import Cause, Purpose
 from hajob.plan import effects as do
 from hajob.plan import events as e
-from hajob.plan.bookkeeping import RENEWED_LIMIT
+from hajob.plan.incident_state import RENEWED_LIMIT
 from hajob.plan.policy import ActionLimits, NodePolicy, Policy
 from hajob.plan.state import JobPhase, Spend
 from hajob.plan.view import ClusterView

@@ -167,7 +167,7 @@ def test_suspended_failed_and_deleted_jobs_have_no_pods() -> None:
 
 def test_a_thousand_replaced_pods_are_all_remembered() -> None:
     """What is forgotten of processes makes old facts stale; of pods it would make the wrong ones."""
-    from hajob.plan.bookkeeping import renew
+    from hajob.plan.incident_state import renew
 
     state = Rig.running().state
     for node_rank in range(1000):

@@ -132,7 +132,7 @@ LAUNCHED = [
 
 
 @pytest.mark.parametrize(("words", "names"), LAUNCHED)
-def test_what_a_script_has_launched_is_judged(words: str, names: set[str]) -> None:
+def test_what_a_script_has_launched_is_checked(words: str, names: set[str]) -> None:
     policy = from_spec(spec(None), words.split())
     told = {one.name for found in policy.advice.values() for one in found}
     assert told - {"RandomStateLoaded"} == names
@@ -160,9 +160,9 @@ def test_what_a_script_hides_is_unknown_not_true() -> None:
     assert {"LayoutAgrees", "SaveAndLoadSame", "ZeroOne", "Bf16", "NoCustomFsdp", "NoLora"} <= hidden
     assert unmet(spec(None)) == {}
     policy = from_spec(spec(None))
-    judged = recoverability(TRAINING, view(), policy)
-    assert {one.status for one in judged} == {ConditionStatus.UNKNOWN}
-    assert recoverable(judged) is ConditionStatus.UNKNOWN
+    evaluated = recoverability(TRAINING, view(), policy)
+    assert {one.status for one in evaluated} == {ConditionStatus.UNKNOWN}
+    assert recoverable(evaluated) is ConditionStatus.UNKNOWN
 
 
 def test_shell_variables_are_unknown() -> None:
@@ -269,10 +269,10 @@ def view(**changes: Any) -> ClusterView:
 
 
 def test_everything_would_work() -> None:
-    judged = recoverability(TRAINING, view(), from_spec(spec()), now_ms=1)
-    assert [one.action for one in judged] == list(FAULT_ACTIONS)
-    assert all(one.status is ConditionStatus.TRUE and not one.unmet for one in judged)
-    assert recoverable(judged) is ConditionStatus.TRUE
+    evaluated = recoverability(TRAINING, view(), from_spec(spec()), now_ms=1)
+    assert [one.action for one in evaluated] == list(FAULT_ACTIONS)
+    assert all(one.status is ConditionStatus.TRUE and not one.unmet for one in evaluated)
+    assert recoverable(evaluated) is ConditionStatus.TRUE
 
 
 @pytest.mark.parametrize(
@@ -290,16 +290,16 @@ def test_everything_would_work() -> None:
     ],
 )
 def test_what_is_missing_now(state: JobState, seen: ClusterView, missing: dict[Action, set[str]]) -> None:
-    judged = recoverability(state, seen, from_spec(spec()))
-    assert {one.action: {two.name for two in one.unmet} for one in judged if one.unmet} == missing
-    assert recoverable(judged) is (ConditionStatus.FALSE if missing else ConditionStatus.TRUE)
+    evaluated = recoverability(state, seen, from_spec(spec()))
+    assert {one.action: {two.name for two in one.unmet} for one in evaluated if one.unmet} == missing
+    assert recoverable(evaluated) is (ConditionStatus.FALSE if missing else ConditionStatus.TRUE)
 
 
 def test_a_spent_budget_is_told() -> None:
     policy = from_spec(spec())
     state = JobState(phase=JobPhase.RUNNING, step=5, spent=(Spend("Retry", 10),) * 3)
-    judged = recoverability(state, view(), policy, now_ms=20)
-    assert [two.name for two in judged[0].unmet] == ["BudgetLeft"]
+    evaluated = recoverability(state, view(), policy, now_ms=20)
+    assert [two.name for two in evaluated[0].unmet] == ["BudgetLeft"]
     assert recoverability(state, view(), policy, now_ms=700_000)[0].status is ConditionStatus.TRUE
     assert recoverability(state, view(), policy)[0].status is ConditionStatus.TRUE
 
@@ -318,7 +318,7 @@ def test_recoverability_never_promises_what_a_decision_refuses() -> None:
 
 def test_a_name_stands_once() -> None:
     made = copy.deepcopy(spec(elastic={"minDataParallel": 4}, numNodes=3, parallelism={"tensor": 2}))
-    judged = recoverability(TRAINING, ClusterView(layout_of(made), step=5), from_spec(made))
-    for one in judged:
+    evaluated = recoverability(TRAINING, ClusterView(layout_of(made), step=5), from_spec(made))
+    for one in evaluated:
         names = [two.name for two in one.unmet]
         assert len(names) == len(set(names))

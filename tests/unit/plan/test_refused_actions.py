@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hajob.domain.actions import Action
 from hajob.plan import events as e
-from hajob.plan.bookkeeping import UNMET_LIMIT
+from hajob.plan.incident_state import UNMET_LIMIT
 from hajob.plan.policy import Policy, Refusal
 from tests.unit.plan.plan_rig import Rig
 

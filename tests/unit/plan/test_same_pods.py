@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hajob.domain.actions import Action
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
-from hajob.plan.bookkeeping import renew
+from hajob.plan.incident_state import renew
 from hajob.plan.placements import same_placements
 from hajob.plan.state import JobPhase, JobState, Smaller
 from tests.unit.plan.plan_rig import Rig, assert_told_alike

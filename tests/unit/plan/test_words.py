@@ -41,7 +41,7 @@ def evaluator(
 
 
 @pytest.mark.parametrize(
-    ("judged", "action", "refusals"),
+    ("evaluated", "action", "refusals"),
     [
         (
             evaluator(Loss((5,), floor=Action.IN_PLACE)),
@@ -170,20 +170,20 @@ def evaluator(
         ),
     ],
 )
-def test_every_refusal_word_for_word(judged: Evaluator, action: Action, refusals: list[tuple[str, str]]) -> None:
-    assert [(one.name, one.message) for one in judged.refusals(action)] == refusals
+def test_every_refusal_word_for_word(evaluated: Evaluator, action: Action, refusals: list[tuple[str, str]]) -> None:
+    assert [(one.name, one.message) for one in evaluated.refusals(action)] == refusals
 
 
 @pytest.mark.parametrize("trigger", [LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED])
 def test_a_trigger_leaves_these_actions(trigger: object) -> None:
     assert trigger in {LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED}
-    judged = replace(evaluator(Loss((5,))), trigger=trigger)
+    evaluated = replace(evaluator(Loss((5,))), trigger=trigger)
     for action in Action:
         if action in {Action.EXPAND, Action.MIGRATE, Action.PAUSE}:
             continue
-        refusals = judged.refusals(action)
-        left = action in judged.trigger.actions
-        assert left or [(one.name, one.message) for one in refusals] == [("StillPossible", judged.trigger.why)]
+        refusals = evaluated.refusals(action)
+        left = action in evaluated.trigger.actions
+        assert left or [(one.name, one.message) for one in refusals] == [("StillPossible", evaluated.trigger.why)]
 
 
 def test_a_verdict_in_words() -> None:

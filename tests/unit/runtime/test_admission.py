@@ -37,7 +37,7 @@ async def refused_in_words(kube: Kube, case: Any) -> None:
         return
     job = HATrainingJob.from_object(stored)
     read_flags(job.spec.template)
-    Demand.of(job.spec, layout_of(job.spec)).judge()(NODE)
+    Demand.of(job.spec, layout_of(job.spec)).node_filter()(NODE)
     reason, message = await evaluate(kube, job, SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert message

@@ -17,7 +17,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.caches import Caches
 from hajob.runtime.core import OperatorCore
 from hajob.runtime.job_controller import JobController
-from hajob.runtime.self_watch import SelfWatch
+from hajob.runtime.partition_detector import PartitionDetector
 from hajob.sources.pod import view
 from tests.unit.runtime.runtime_fakes import settle
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town
@@ -30,7 +30,7 @@ class City:
 
     def __init__(self, town: Town) -> None:
         self.town, self.clock, self.kube = town, town.clock, town.kube
-        self.watch = SelfWatch(town.clock, self._reach, self._tell)
+        self.watch = PartitionDetector(town.clock, self._reach, self._tell)
         self.caches = Caches()
         for node in town.nodes.values():
             self.caches.capacity.node_seen(node)

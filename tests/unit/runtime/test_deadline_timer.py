@@ -18,8 +18,8 @@ class Rig:
         self.clock = FakeClock()
         self.time = JobTime(self.clock)
         self.reached: list[str] = []
-        self.deaf = False
-        self.timer = DeadlineTimer(self.clock, self.time, self.reached.append, lambda: self.deaf)
+        self.cut_off = False
+        self.timer = DeadlineTimer(self.clock, self.time, self.reached.append, lambda: self.cut_off)
         self.clock.freeze(HEAR_SECONDS)
 
     def arm(self, **seconds: float) -> None:
@@ -56,7 +56,7 @@ async def test_a_deadline_that_nobody_took_is_told_again() -> None:
 
 
 @pytest.mark.parametrize("frozen", [60.0, 60.5, 63.0, 600.0])
-async def test_a_thawed_operator_hears_before_it_judges(frozen: float) -> None:
+async def test_a_thawed_operator_hears_before_it_decides(frozen: float) -> None:
     rig = Rig()
     rig.arm(Recovery=60)
     await rig.clock.advance(0.2)
@@ -95,10 +95,10 @@ async def test_an_operator_that_is_cut_off_calls_nothing_missed() -> None:
     rig = Rig()
     rig.arm(Coordinator=60)
     await rig.clock.advance(50)
-    rig.deaf = True
+    rig.cut_off = True
     await rig.clock.advance(3600)
     assert rig.reached == []
-    rig.deaf = False
+    rig.cut_off = False
     await rig.clock.advance(HEAR_SECONDS - 1)
     assert rig.reached == []
     await rig.clock.advance(2)
@@ -127,7 +127,7 @@ async def test_a_little_lateness_is_no_absence() -> None:
     ("ahead", "left", "after"),
     [(0, 45, 45), (-60, 45, 45), (60, 45, 45), (0, 200, 195), (-60, 200, 200), (60, 200, 135)],
 )
-def test_a_leader_with_another_clock_judges_no_deadline_early(ahead: int, left: int, after: int) -> None:
+def test_a_leader_with_another_clock_ends_no_deadline_early(ahead: int, left: int, after: int) -> None:
     """Taken over five seconds after the write; nobody knows by how much the clocks differ."""
     written, clock = 1_000_000, FakeClock()
     clock.step_wall((written + 5_000) / 1000 + ahead - clock.now_milliseconds() / 1000)

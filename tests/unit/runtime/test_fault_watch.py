@@ -39,7 +39,7 @@ class Cluster:
     def faults_changed(self, nodes: frozenset[str]) -> None:
         self.told.append(nodes)
 
-    def belief_changed(self, held: str) -> None:
+    def breaker_changed(self, held: str) -> None:
         self.held.append(held)
 
     async def started(self) -> list[asyncio.Task[None]]:

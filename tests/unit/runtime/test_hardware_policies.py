@@ -135,13 +135,13 @@ async def test_a_pod_placed_on_a_broken_node_is_told_of_it(town: Town) -> None:
 async def test_a_breaker_that_opens_is_told_on_the_job(town: Town) -> None:
     await trained(town)
     town.held = "300 of 1000 nodes turned bad"
-    town.controller.belief_changed(town.held)
+    town.controller.breaker_changed(town.held)
     await settled(town)
     held = next(one for one in town.status()["conditions"] if one["type"] == "Held")
     assert (held["status"], held["reason"], held["message"]) == ("True", "BreakerOpen", town.held)
     assert town.events.reasons[-1] == "BreakerOpen"
     town.held = ""
-    town.controller.belief_changed("")
+    town.controller.breaker_changed("")
     await settled(town)
     held = next(one for one in town.status()["conditions"] if one["type"] == "Held")
     assert (held["status"], town.events.reasons[-1]) == ("False", "BreakerClosed")
@@ -158,7 +158,7 @@ async def test_a_flood_strands_no_pod(town: Town) -> None:
     town.controller.pod_seen(next(one for one in town.pods() if one.name == pod.name))
     assert town.controller.state == before
     town.held = ""
-    town.controller.belief_changed("")
+    town.controller.breaker_changed("")
     assert town.controller.state.pod_incarnation(0) > before.pod_incarnation(0)
 
 

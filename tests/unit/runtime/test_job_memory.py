@@ -50,7 +50,7 @@ def test_an_outage_is_booked_from_when_it_happened() -> None:
     clock = FakeClock()
     told = trained(clock)
     clock.seconds += 100
-    told.book(VIEW)
+    told.record_time(VIEW)
     clock.seconds += 10
     now = told.time.now()
     fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(3,), incarnation=1, time_ms=now - 4000)
@@ -88,7 +88,7 @@ def test_steps_are_booked_alone_as_with_all_that_is_seen() -> None:
         for step in steps:
             clock.seconds, other.seconds = clock.seconds + 3, other.seconds + 3
             alone.stepped(step)
-            whole.book(replace(VIEW, step=step))
+            whole.record_time(replace(VIEW, step=step))
         account, expected = alone.journal.account, whole.journal.account
         assert account is not None
         assert expected is not None

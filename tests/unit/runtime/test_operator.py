@@ -214,7 +214,7 @@ async def test_a_leader_that_is_cut_off_ends_for_a_better_one(world: World, monk
     standby = asyncio.create_task(other._lease.run())
     await world.clock.advance(5)
     assert not led.task.done()
-    monkeypatch.setattr(led.operator._self_watch, "_count", lambda: Reach(2, 2))
+    monkeypatch.setattr(led.operator._partition, "_count", lambda: Reach(2, 2))
     await world.clock.advance(12)
     await asyncio.wait_for(led.task, 60)
     await world.clock.advance(2)

@@ -18,7 +18,7 @@ from hajob.runtime.core import OperatorCore
 from hajob.runtime.kube import ApiError
 from hajob.runtime.ports import Ports
 from hajob.runtime.tenants import PATIENCE_SECONDS, Tenants
-from hajob.sources.pod import Stranger
+from hajob.sources.pod import ForeignPod
 from hajob.sources.quota import Quota
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle
 
@@ -36,7 +36,7 @@ class Told:
         self.tenants = Tenants(self.kube, self.clock, "", self._pod, self._quota)
         self.tasks = [asyncio.create_task(informer.run()) for informer in self.tenants.informers]
 
-    def _pod(self, now: Stranger | None, before: Stranger | None) -> None:
+    def _pod(self, now: ForeignPod | None, before: ForeignPod | None) -> None:
         self.pods.append((before.node_name if before else "", now.node_name if now else ""))
 
     def _quota(self, namespace: str, name: str, quota: Quota | None) -> None:
@@ -97,7 +97,7 @@ async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:
 
 async def test_ten_thousand_pods_of_others_take_six_megabytes(told: Told) -> None:
     core = OperatorCore(cast("Ports", SimpleNamespace(capacity_watchers=())), Caches())
-    told.tenants = Tenants(told.kube, told.clock, "", core.stranger_changed, print)
+    told.tenants = Tenants(told.kube, told.clock, "", core.foreign_pod_changed, print)
     gc.collect()
     tracemalloc.start()
     for number in range(10_000):

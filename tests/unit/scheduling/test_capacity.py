@@ -16,7 +16,7 @@ from hajob.plan.policy import layout_of
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView, Taint, view
-from hajob.sources.pod import PodView, Stranger, stranger
+from hajob.sources.pod import ForeignPod, PodView, foreign_pod
 from hajob.sources.pod import view as pod_view
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
@@ -31,7 +31,7 @@ def spec(excluded: tuple[str, ...] = (), **pod: Any) -> HATrainingJobSpec:
     return HATrainingJobSpec.model_validate(body)
 
 
-def is_free(node: NodeView, job: HATrainingJobSpec, *pods: PodView | Stranger) -> bool:
+def is_free(node: NodeView, job: HATrainingJobSpec, *pods: PodView | ForeignPod) -> bool:
     return set(Capacity.of([node], pods).free(demand(job))) == {node.name}
 
 
@@ -59,10 +59,10 @@ def test_what_a_node_says(changes: dict[str, Any], free: bool) -> None:
 CHIPS = {"resources": {"limits": {names.DEFAULT_RESOURCE_NAME: "2"}}}
 
 
-def somebodys(phase: str = "Running", node: str = "node", **spec: Any) -> Stranger | None:
+def somebodys(phase: str = "Running", node: str = "node", **spec: Any) -> ForeignPod | None:
     """A pod of another tenant."""
     body = {"nodeName": node, "containers": [{"name": "main", **CHIPS}], **spec}
-    return stranger({"metadata": {"namespace": "b", "name": "theirs"}, "spec": body, "status": {"phase": phase}})
+    return foreign_pod({"metadata": {"namespace": "b", "name": "theirs"}, "spec": body, "status": {"phase": phase}})
 
 
 def test_chips_of_other_tenants_are_taken() -> None:
@@ -169,7 +169,7 @@ def test_what_is_kept_is_what_would_be_counted() -> None:
         assert capacity.soon_free(job, "uid-1") == (homes & left) - fresh.free(job)
 
 
-def test_what_the_job_wishes() -> None:
+def test_what_the_job_asks_for() -> None:
     assert is_free(NODE, spec(nodeSelector={"pool": "a"}))
     assert not is_free(NODE, spec(nodeSelector={"pool": "a", "rack": "2"}))
     assert not is_free(NODE, spec(excluded=("node",)))

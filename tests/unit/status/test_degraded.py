@@ -23,7 +23,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
 JOB = HATrainingJob.model_validate(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
 
 
-def judged(action: Action, status: ConditionStatus, *names: str) -> ActionRecoverability:
+def evaluated(action: Action, status: ConditionStatus, *names: str) -> ActionRecoverability:
     return ActionRecoverability(action=action, status=status, unmet=tuple(UnmetPrecondition(name=one) for one in names))
 
 
@@ -33,10 +33,10 @@ def degraded(*recoverability: ActionRecoverability) -> Condition:
     return next(each for each in build_status(snapshot).conditions if each.type == "Degraded")
 
 
-FINE = judged(Action.RETRY, ConditionStatus.TRUE)
-NO_NODE = judged(Action.REPLACE, ConditionStatus.FALSE, "FreeNode")
-MANY = judged(Action.SHRINK, ConditionStatus.FALSE, "PodsAligned", "MinDataParallel")
-HIDDEN = judged(Action.CHECKPOINT, ConditionStatus.UNKNOWN, "CheckpointFormatTorch")
+FINE = evaluated(Action.RETRY, ConditionStatus.TRUE)
+NO_NODE = evaluated(Action.REPLACE, ConditionStatus.FALSE, "FreeNode")
+MANY = evaluated(Action.SHRINK, ConditionStatus.FALSE, "PodsAligned", "MinDataParallel")
+HIDDEN = evaluated(Action.CHECKPOINT, ConditionStatus.UNKNOWN, "CheckpointFormatTorch")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ HIDDEN = judged(Action.CHECKPOINT, ConditionStatus.UNKNOWN, "CheckpointFormatTor
         ((FINE, NO_NODE), "True", "ProtectionMissing", "Replace: FreeNode"),
         ((NO_NODE, MANY), "True", "ProtectionMissing", "Replace: FreeNode; Shrink: PodsAligned, MinDataParallel"),
         ((FINE, HIDDEN), "False", "Protected", "No action that the spec allows is known to lack anything."),
-        ((), "Unknown", "NotTraining", "Protection is judged while the job trains."),
+        ((), "Unknown", "NotTraining", "Protection is evaluated while the job trains."),
     ],
 )
 def test_degraded_names_what_is_missing(
@@ -57,7 +57,7 @@ def test_degraded_names_what_is_missing(
 
 def test_a_long_list_of_what_is_missing_is_cut() -> None:
     names = [f"Precondition{number:02}" + "x" * 40 for number in range(32)]
-    assert len(degraded(judged(Action.RESTART, ConditionStatus.FALSE, *names)).message) == MESSAGE_LIMIT
+    assert len(degraded(evaluated(Action.RESTART, ConditionStatus.FALSE, *names)).message) == MESSAGE_LIMIT
 
 
 def test_an_entry_says_which_smaller_actions_were_refused() -> None:

@@ -1,4 +1,4 @@
-"""MindFormers' face of the trainer: its command line, its place, its files as Hajob judges them."""
+"""MindFormers' face of the trainer: its command line, its place, its files as Hajob checks them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_oldest_file_goes_when_there_are_too_many(tmp_path: Path) -> None:
     ]
 
 
-def test_hajob_judges_and_fills_what_the_toy_saves(tmp_path: Path) -> None:
+def test_hajob_checks_and_fills_what_the_toy_saves(tmp_path: Path) -> None:
     saved(tmp_path, 60)
     for rank in (0, 3):  # MindIO's choice: one of each coordinate
         RankFiles.begin(tmp_path, rank).write(65, state(65))

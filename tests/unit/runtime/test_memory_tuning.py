@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hajob.runtime.credentials import CredentialsError, from_service_account
-from hajob.runtime.footprint import absent
+from hajob.runtime.memory_tuning import absent
 
 SERVER = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -34,9 +34,9 @@ def test_a_package_is_absent_only_while_it_is_asked_to_be() -> None:
 
 CONNECTIONS = """
 import asyncio, ssl, sys, tracemalloc
-from hajob.runtime import footprint
+from hajob.runtime import memory_tuning
 
-footprint.use_small_tls_buffers()
+memory_tuning.use_small_tls_buffers()
 
 async def main():
     loop, context = asyncio.get_running_loop(), ssl.create_default_context()
@@ -55,16 +55,16 @@ def test_forty_connections_take_two_megabytes() -> None:
 
 
 FRAGMENTS = """
-from hajob.runtime import footprint
+from hajob.runtime import memory_tuning
 
 def resident():
     return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1]) / 1024
 
-footprint.give_memory_back()
+memory_tuning.give_memory_back()
 blocks = [bytes(bytearray(20_000)) for _ in range(5_000)]
 kept, before = blocks[::50], resident()
 del blocks
-footprint.trim()
+memory_tuning.trim()
 print(before - resident() > 80, len(kept))
 """
 

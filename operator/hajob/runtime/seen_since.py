@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hajob.runtime.clock import Clock
 
 
-class Ages:
+class SeenSince:
     """Of some things, by name. What is not seen at one look begins anew.
 
     Args:

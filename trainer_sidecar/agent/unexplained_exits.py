@@ -12,7 +12,7 @@ from trainer_sidecar.agent.clock import SECOND
 HELD_SECONDS = 2
 
 
-class HeldFacts:
+class UnexplainedExits:
     """Facts and when they happened; all are due together, `HELD_SECONDS` after the first of them was held."""
 
     def __init__(self) -> None:

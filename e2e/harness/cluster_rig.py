@@ -41,7 +41,7 @@ class Nodes(Protocol):
         ...
 
 
-class Stage(Protocol):
+class ClusterRig(Protocol):
     """Nodes, an operator and a namespace for jobs.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hajob.runtime.turns import WriteTurns
+from hajob.runtime.request_limiter import RequestLimiter
 from tests.unit.runtime.runtime_fakes import FakeClock, settle
 
 LEAST, MOST = 8, 60
@@ -15,7 +15,7 @@ GIVEN_UP_SECONDS = 2.5
 class Server:
     """Serves so many requests a second, however many are under way."""
 
-    def __init__(self, clock: FakeClock, turns: WriteTurns, rate: float) -> None:
+    def __init__(self, clock: FakeClock, turns: RequestLimiter, rate: float) -> None:
         self.clock, self.turns, self.rate = clock, turns, rate
         self.free_at, self.under_way, self.most = 0.0, 0, 0
         self.took: list[float] = []
@@ -39,7 +39,7 @@ class Server:
 
 async def test_a_slow_server_is_asked_for_less_and_gives_nothing_up() -> None:
     clock = FakeClock()
-    server = Server(clock, WriteTurns(clock, LEAST, MOST), rate=15.0)
+    server = Server(clock, RequestLimiter(clock, LEAST, MOST), rate=15.0)
     tasks = await server.serve(300, 25.0)
     assert all(task.done() for task in tasks)  # as fast as it can: 20 s
     assert max(server.took) < GIVEN_UP_SECONDS
@@ -48,14 +48,14 @@ async def test_a_slow_server_is_asked_for_less_and_gives_nothing_up() -> None:
 
 async def test_a_fast_server_is_asked_for_more() -> None:
     clock = FakeClock()
-    server = Server(clock, WriteTurns(clock, LEAST, MOST), rate=300.0)
+    server = Server(clock, RequestLimiter(clock, LEAST, MOST), rate=300.0)
     await server.serve(1000, 10.0)
     assert server.most == MOST
 
 
 async def test_who_leaves_the_row_keeps_nobody_waiting() -> None:
     clock = FakeClock()
-    turns = WriteTurns(clock, 1, 1)
+    turns = RequestLimiter(clock, 1, 1)
     server = Server(clock, turns, rate=1.0)
     first, second, third = (asyncio.create_task(server.ask()) for _ in range(3))
     await settle()

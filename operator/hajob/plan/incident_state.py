@@ -80,7 +80,7 @@ def _spend(context: Context, state: JobState, action: Action) -> JobState:
     spent = (*(spend for spend in state.spent if spend.time_ms > since), Spend(action, context.now_ms))
     if loss.program_failure:
         spent = (*spent, Spend(PROGRAM_BUDGET, context.now_ms))
-    if not loss.judges_progress:
+    if not loss.checks_progress:
         return replace(state, spent=spent)
     return replace(state, spent=spent, stalls=_stalls(state, action, loss.rank, loss.step))
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
 
 
-class SelfWatch:
+class PartitionDetector:
     """Asks who answers.
 
     Args:

@@ -27,7 +27,7 @@ class LinkedRank:
     process: str
 
 
-class RankVoice:
+class RankMessages:
     """One link's messages; `unreadable` is told of those that could not be read."""
 
     def __init__(self, whose: LinkedRank, rules: Rules, clock: Clock, unreadable: Callable[[int, str], None]) -> None:

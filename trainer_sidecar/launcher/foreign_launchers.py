@@ -29,7 +29,7 @@ class ScriptProcess(NamedTuple):
     argv: List[str]
 
 
-class Stranger(NamedTuple):
+class ForeignLauncher(NamedTuple):
     """A launcher that is not Hajob's, and where the script starts it, as far as that can be told."""
 
     pid: int
@@ -37,7 +37,7 @@ class Stranger(NamedTuple):
     line: str
 
 
-class StrangerWatch:
+class ForeignLauncherWatch:
     """Looks again and again; what is seen twice is a launcher indeed: one seen once may only be asked for help."""
 
     def __init__(self, directory: str) -> None:
@@ -83,13 +83,13 @@ def _is_shell(argv: List[str]) -> bool:
     return bool(argv) and os.path.basename(argv[0]).lstrip("-") in SHELLS
 
 
-def find(family: Iterable[ScriptProcess], directory: str, allowed: Set[int]) -> Stranger | None:
+def find(family: Iterable[ScriptProcess], directory: str, allowed: Set[int]) -> ForeignLauncher | None:
     """The first launcher in the script's family; `allowed`: processes that run as what they are, with their own."""
     known = {process.pid: process for process in family}
     for process in known.values():
         name = launcher_name(process.argv, directory)
         if name and not _below(process, known, allowed):
-            return Stranger(process.pid, " ".join(process.argv)[:500], _line(process, known, name))
+            return ForeignLauncher(process.pid, " ".join(process.argv)[:500], _line(process, known, name))
     return None
 
 

@@ -14,7 +14,7 @@ from trainer_sidecar.agent.settings import AgentSettings
 log = logging.getLogger(__name__)
 
 
-class Strangers:
+class ForeignConnections:
     """What was held at each port; who scans ports for hours costs a sentence for each doubling."""
 
     def __init__(self, settings: AgentSettings) -> None:

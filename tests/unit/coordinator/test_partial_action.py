@@ -6,7 +6,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.world import World
-from trainer_sidecar.coordinator.half_told import NORMAL, REPAIR, TELLING_SECONDS
+from trainer_sidecar.coordinator.partial_action import NORMAL, REPAIR, TELLING_SECONDS
 from trainer_sidecar.coordinator.resumption import CLEANED, LOCKED, REBUILT, REPAIRED, ROLLED_BACK, STOPPED
 
 WORD = b"the same for all"

@@ -15,7 +15,7 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.settings import PodSettings
 from hajob.runtime.admission import Admission
 from hajob.runtime.authority_store import AuthorityStore
-from hajob.runtime.consents import SERVES_SECONDS, Consents
+from hajob.runtime.dry_run_cache import SERVES_SECONDS, DryRunCache
 from hajob.runtime.kube import ApiError
 from tests.unit.runtime.malformed_templates import job_with
 from tests.unit.runtime.runtime_fakes import FakeClock
@@ -30,7 +30,7 @@ class Sweep:
         self.clock = FakeClock()
         self.kube = MemoryKube(MemoryServer(self.clock))
         self.store = AuthorityStore(self.kube, self.clock, "hajob-system", timedelta(days=365))
-        self.consents = Consents()
+        self.dry_runs = DryRunCache()
         self.asked: list[str] = []
         self.refuses = ""
         create = self.kube.create
@@ -48,7 +48,7 @@ class Sweep:
     async def ask(self, name: str, namespace: str = "default", priority: str = "a") -> Admission:
         body = job_with(("priorityClassName",), priority)
         body["metadata"] = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
-        admission = Admission(self.kube, self.clock, SETTINGS, self.store, self.consents)
+        admission = Admission(self.kube, self.clock, SETTINGS, self.store, self.dry_runs)
         await admission.ask(HATrainingJob.from_object(body))
         return admission
 

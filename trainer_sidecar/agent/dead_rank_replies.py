@@ -25,7 +25,7 @@ HARMLESS: Final = frozenset({9, 11, 17, 19, 25})
 """Collect, lock, stop, clean, "everything is normal": a process that is dead stands, is stopped, holds nothing."""
 
 
-class LastWords:
+class DeadRankReplies:
     """What a rank still owes the controller, and what it last said of itself."""
 
     def __init__(self, rank: int) -> None:

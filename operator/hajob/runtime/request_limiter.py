@@ -21,7 +21,7 @@ SHRINK: Final = 0.9
 GROW: Final = 0.2
 
 
-class WriteTurns:
+class RequestLimiter:
     """Lets requests begin in the order in which they came.
 
     Args:

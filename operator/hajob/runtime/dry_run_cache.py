@@ -26,7 +26,7 @@ class _Asked:
     consented: bool = False
 
 
-class Consents:
+class DryRunCache:
     """Of all jobs."""
 
     def __init__(self) -> None:

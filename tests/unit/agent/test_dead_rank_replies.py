@@ -11,9 +11,9 @@ import pytest
 from tests.unit.agent.rig import until
 from tests.unit.agent.test_agent_gate import REGISTER, Scene, heartbeat, message
 from trainer_sidecar.agent import gate_link
+from trainer_sidecar.agent.dead_rank_replies import DeadRankReplies
 from trainer_sidecar.agent.frames import HEARTBEAT, SERIAL_AT, Message
 from trainer_sidecar.agent.gate_rules import LinkPhase
-from trainer_sidecar.agent.last_words import LastWords
 
 COLLECT, LOCK, STOP, CLEAN, REPAIR, PAUSE, NORMAL = 9, 11, 17, 19, 21, 13, 25
 STATUS = heartbeat()[16:]
@@ -177,7 +177,7 @@ def test_what_another_controller_had_asked_is_forgotten() -> None:
     assert words.take() == short_answer(18, 1, 0)
 
 
-def spoken(status: int = 0) -> LastWords:
-    words = LastWords(2)
+def spoken(status: int = 0) -> DeadRankReplies:
+    words = DeadRankReplies(2)
     words.said(Message(HEARTBEAT, heartbeat(run_status=status)))
     return words

@@ -1,12 +1,12 @@
 """How long things are seen, and when somebody is woken for it."""
 
-from hajob.runtime.ages import Ages
+from hajob.runtime.seen_since import SeenSince
 from tests.unit.runtime.runtime_fakes import FakeClock
 
 
 async def test_a_thing_ages_while_it_is_seen_at_every_look() -> None:
     clock, woken = FakeClock(), list[float]()
-    ages = Ages(clock, lambda: woken.append(clock.monotonic()))
+    ages = SeenSince(clock, lambda: woken.append(clock.monotonic()))
     begun = clock.monotonic()
     assert ages.look(["a"], 3.0, 15.0) == {"a": 0.0}
     await clock.advance(2.0)
@@ -17,7 +17,7 @@ async def test_a_thing_ages_while_it_is_seen_at_every_look() -> None:
 
 async def test_what_was_not_seen_once_begins_anew() -> None:
     clock = FakeClock()
-    ages = Ages(clock, lambda: None)
+    ages = SeenSince(clock, lambda: None)
     ages.look(["a"])
     await clock.advance(5.0)
     assert ages.look([]) == {}
