@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from hajob.runtime.clock import Clock, Timer
+from hajob.runtime.clock import Alarm, Clock
 
 FIRST_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 10.0
@@ -60,7 +60,7 @@ class Retry:
     ) -> None:
         self._clock, self._wake, self._random = clock, wake, rand
         self._backoff = Backoff(first, longest)
-        self._timer: Timer | None = None
+        self._alarm = Alarm(clock)
         self._at = 0.0
 
     @property
@@ -70,10 +70,9 @@ class Retry:
 
     def failed(self) -> None:
         """Wait, longer each time."""
-        self.cancel()
         delay = self._backoff.delay()
         self._at = self._clock.monotonic() + delay
-        self._timer = self._clock.call_later(delay, self._wake)
+        self._alarm.set(delay, self._wake)
 
     def sooner(self, seconds: float) -> None:
         """What it failed of may have changed: try within so many seconds, at a moment of chance.
@@ -81,10 +80,9 @@ class Retry:
         Of many such calls the first one counts.
         """
         at = self._clock.monotonic() + seconds * self._random()
-        if self._timer is not None and at < self._at - seconds:
-            self._timer.cancel()
+        if self._alarm.is_set and at < self._at - seconds:
             self._at = at
-            self._timer = self._clock.call_later(at - self._clock.monotonic(), self._wake)
+            self._alarm.set(at - self._clock.monotonic(), self._wake)
 
     def succeeded(self) -> None:
         """Begin with the shortest delay again."""
@@ -98,6 +96,4 @@ class Retry:
 
     def cancel(self) -> None:
         """Wake nobody."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()

@@ -41,6 +41,34 @@ class Clock(Protocol):
         """Wait."""
 
 
+class Alarm:
+    """One call that is still to come, or none: set anew, it replaces the one before."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timer: Timer | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a call is to come; no longer while it is made."""
+        return self._timer is not None
+
+    def set(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+        """Make this call, not before so many seconds have passed."""
+        self.cancel()
+        self._timer = self._clock.call_later(seconds, self._ring, call, arguments)
+
+    def cancel(self) -> None:
+        """Make none."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self, call: Callable[..., object], arguments: tuple[object, ...]) -> None:
+        self._timer = None
+        call(*arguments)
+
+
 class SystemClock:
     """The machine's clock."""
 

@@ -9,9 +9,10 @@ still to be read. So whoever was away first hears the coordinator, and only then
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final
 
-from hajob.runtime.clock import Clock, JobTime, Timer
+from hajob.runtime.clock import Alarm, Clock, JobTime
 
 LOOK_SECONDS: Final = 1.0
 """How often a deadline is looked at: so a suspension is noticed, and a deadline that nobody took is told again."""
@@ -37,8 +38,8 @@ class DeadlineTimer:
         self, clock: Clock, time: JobTime, reached: Callable[[str], None], cut_off: Callable[[], bool] = lambda: False
     ) -> None:
         self._clock, self._time, self._reached, self._cut_off = clock, time, reached, cut_off
-        self._timer: Timer | None = None
-        self._look_at = 0.0
+        self._alarm = Alarm(clock)
+        self._look_at = inf
         self._back = self._heard = clock.monotonic()
 
     def heard(self) -> None:
@@ -55,20 +56,19 @@ class DeadlineTimer:
 
     def cancel(self) -> None:
         """There is none."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
+        self._look_at = inf
 
     def _notice_absence(self) -> None:
         now = self._clock.monotonic()
-        if self._timer is not None and now - self._look_at > AWAY_SECONDS:
+        if now - self._look_at > AWAY_SECONDS:
             self._back = self._look_at = now
 
     def _wait(self, name: str, at_ms: int, at_least: float = 0.0) -> None:
         rest = (at_ms - self._time.now()) / 1000
         delay = min(max(rest, at_least), LOOK_SECONDS)
         self._look_at = self._clock.monotonic() + delay
-        self._timer = self._clock.call_later(delay, self._look, name, at_ms)
+        self._alarm.set(delay, self._look, name, at_ms)
 
     def _look(self, name: str, at_ms: int) -> None:
         self._notice_absence()

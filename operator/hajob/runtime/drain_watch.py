@@ -12,7 +12,7 @@ from typing import Final
 from hajob.plan import events
 from hajob.plan.policy import NodePolicy
 from hajob.plan.state import ENDED, STEADY, JobPhase
-from hajob.runtime.clock import Timer
+from hajob.runtime.clock import Alarm
 from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
@@ -49,18 +49,17 @@ class DrainWatch:
         self._wake, self._announce = wake, announce
         self._drains = Drains(memory.policy.drain_timeout_seconds)
         self._budgets = DisruptionBudgets(ports.kube, ports.clock, wake)
-        self._timer: Timer | None = None
+        self._alarm = Alarm(ports.clock)
         self._turn = EvictionTurn(ports.openings)
-        self._opening: Timer | None = None
+        self._opening = Alarm(ports.clock)
         self._asked = float("-inf")
         self._move_asked: tuple[object, float] = (None, 0.0)
 
     def close(self) -> None:
         """Do nothing any more."""
         self._budgets.close()
-        self._cancel()
-        if self._opening is not None:
-            self._opening.cancel()
+        self._alarm.cancel()
+        self._opening.cancel()
 
     def moves(self) -> Iterable[events.MigrateRequested]:
         """Rank pods that are to leave their nodes; a move that was refused is asked for again now and then."""
@@ -80,9 +79,9 @@ class DrainWatch:
             if pod.node_name in fresh:
                 said = _in_words(pod, policy.cordon)
                 self._announce(Announcement("NodeDraining", said, warning=pod.node_rank < 0))
-        self._cancel()
+        self._alarm.cancel()
         if (rest := self._drains.next_change(now)) is not None:
-            self._timer = self._clock.call_later(rest + 0.01, self._wake)
+            self._alarm.set(rest + 0.01, self._wake)
         return self._coordinator_move(now) if policy.cordon is NodePolicy.MIGRATE else []
 
     async def protect(self) -> None:
@@ -103,9 +102,7 @@ class DrainWatch:
         if overdue:
             self._turn.begin_anew()
         opened = self._turn.is_now(now, self._drains.timeout)
-        if self._opening is not None:
-            self._opening.cancel()
-        self._opening = self._clock.call_later(self._turn.next_change(now) - now + 0.01, self._wake)
+        self._opening.set(self._turn.next_change(now) - now + 0.01, self._wake)
         return opened
 
     def _coordinator_move(self, now: float) -> list[events.CoordinatorMoveRequested]:
@@ -116,11 +113,6 @@ class DrainWatch:
         if asked:
             self._asked = now
         return asked
-
-    def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 def _in_words(pod: PodView, policy: NodePolicy) -> str:

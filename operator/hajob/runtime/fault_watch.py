@@ -19,7 +19,7 @@ from hajob.cluster.settings import SELECTOR, FaultSettings
 from hajob.cluster.settings import read as read_settings
 from hajob.domain.hardware import ClusterFact
 from hajob.runtime import metrics
-from hajob.runtime.clock import Clock, Timer
+from hajob.runtime.clock import Alarm, Clock
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import Kube
 from hajob.runtime.rejections import Rejections
@@ -99,7 +99,7 @@ class FaultWatch:
     ) -> None:
         self._clock, self._listener = clock, listener
         self._faults = ClusterFaults(nodes, is_known_bad)
-        self._timer: Timer | None = None
+        self._alarm = Alarm(clock)
         self._held = ""
         self._rejections = Rejections()
         self._serials: dict[str, str] = {}
@@ -284,11 +284,9 @@ class FaultWatch:
         turned, self._held = bool(held) != bool(self._held), held
         if turned:
             log.warning("breaker: %s", held or "closed again, jobs are told of faults")
-        if self._timer is not None:
-            self._timer.cancel()
         wait = self._faults.wakes_in_ms(now)
         wait = LOOK_MS if wait is None else min(wait, LOOK_MS)
-        self._timer = self._clock.call_later(wait / MILLISECONDS, self._tell_news)
+        self._alarm.set(wait / MILLISECONDS, self._tell_news)
         if turned:
             self._listener.breaker_changed(held)
         if news:

@@ -14,7 +14,7 @@ from hajob.api.enums import GangPolicy
 from hajob.plan.placements import WITHOUT_RANK_PODS
 from hajob.plan.state import ENDED, UNTRAINED
 from hajob.plan.waits import nodes_to_return
-from hajob.runtime.clock import Timer
+from hajob.runtime.clock import Alarm
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.ports import Ports
@@ -40,17 +40,16 @@ class GangStart:
     def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, wake: Callable[[], None]) -> None:
         self._memory, self._places, self._ports, self._wake = memory, places, ports, wake
         self._let_in = 0
-        self._timer: Timer | None = None
-        self._soon: Timer | None = None
+        self._alarm = Alarm(ports.clock)
+        self._soon = Alarm(ports.clock)
         ports.starts.claims[memory.job.metadata.uid] = self.claim
 
     def close(self) -> None:
         """The job claims nothing any more."""
         if self._ports.starts.claims.get(self._memory.job.metadata.uid) == self.claim:
             del self._ports.starts.claims[self._memory.job.metadata.uid]
-        for timer in (self._timer, self._soon):
-            if timer is not None:
-                timer.cancel()
+        self._alarm.cancel()
+        self._soon.cancel()
 
     def claim(self) -> Claim | None:
         """What the job still needs of the cluster; None for nothing."""
@@ -83,9 +82,7 @@ class GangStart:
         if self._ports.may_start(self._memory.job.metadata.uid):
             self._let_in = self._memory.state.base
             return False
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._ports.clock.call_later(AGAIN_SECONDS, self._wake)
+        self._alarm.set(AGAIN_SECONDS, self._wake)
         return True
 
     def held_back(self) -> list[PodView]:
@@ -94,12 +91,8 @@ class GangStart:
 
     def capacity_changed(self) -> None:
         """Nodes came or went, and the job waits for some: look in a moment."""
-        if self._soon is None:
-            self._soon = self._ports.clock.call_later(SOON_SECONDS, self._look)
-
-    def _look(self) -> None:
-        self._soon = None
-        self._wake()
+        if not self._soon.is_set:
+            self._soon.set(SOON_SECONDS, self._wake)
 
     def _waits(self) -> bool:
         """Whether none of this start's pods may ask for a node yet; what asks already was let in before."""

@@ -21,7 +21,7 @@ from hajob.runtime import metrics
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.certificates import issue, material_at
 from hajob.runtime.channel import CoordinatorCredentials
-from hajob.runtime.clock import Clock, Timer
+from hajob.runtime.clock import Alarm, Clock
 from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class JobCertificates:
         self._secret: Json | None = None
         self._due = 0.0
         self._said = ""
-        self._timer: Timer | None = None
+        self._alarm = Alarm(clock)
         self.credentials: CoordinatorCredentials | None = None
 
     @property
@@ -60,13 +60,11 @@ class JobCertificates:
 
     def wake_when_due(self, wake: Callable[[], None]) -> None:
         """Call it when it is time to look again."""
-        self.close()
-        self._timer = self._clock.call_later(max(self._due - self._clock.monotonic(), 0.0), wake)
+        self._alarm.set(max(self._due - self._clock.monotonic(), 0.0), wake)
 
     def close(self) -> None:
         """Wake nobody."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
 
     async def look(self, job: HATrainingJob, *, new: bool = False) -> None:
         """Bring Secret and credentials to what they should be.

@@ -17,7 +17,7 @@ from hajob.plan.state import UNTRAINED, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.admission import Admission
-from hajob.runtime.clock import Timer
+from hajob.runtime.clock import Alarm
 from hajob.runtime.deadline_timer import HEAR_SECONDS, DeadlineTimer
 from hajob.runtime.drain_watch import DrainWatch
 from hajob.runtime.job_memory import JobMemory
@@ -58,7 +58,7 @@ class JobController:
             ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.cut_off
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self._unheard: Timer | None = None
+        self._unheard = Alarm(ports.clock)
         self._releasing: list[asyncio.Task[None]] = []
 
     @property
@@ -77,7 +77,7 @@ class JobController:
         """Begin; pods that exist have been shown before."""
         title, status = self._memory.title, self._outputs.status
         self._follow_capacity()
-        self._unheard = self._ports.clock.call_later(HEAR_SECONDS, self._coordinator_unheard)
+        self._unheard.set(HEAR_SECONDS, self._coordinator_unheard)
         self._tasks = [
             asyncio.create_task(self._loop.run(status), name=f"controller {title}"),
             asyncio.create_task(status.run(), name=f"status of {title}"),
@@ -105,8 +105,7 @@ class JobController:
         self._loop.close()
         self._outputs.close()
         self._deadline.cancel()
-        if self._unheard is not None:
-            self._unheard.cancel()
+        self._unheard.cancel()
         self._drains.close()
         for task in self._tasks:
             task.cancel()

@@ -19,7 +19,7 @@ from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import JobState
 from hajob.plan.waits import wait_of
 from hajob.runtime.admission import Admission
-from hajob.runtime.clock import Timer
+from hajob.runtime.clock import Alarm
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.ports import Ports
@@ -57,7 +57,7 @@ class JobOutputs:
         self._memory, self._observer, self._admission, self._ports = memory, observer, admission, ports
         self._gate = StartGate(memory, observer, ports, look_at_start)
         job = memory.job
-        self._assigning: Timer | None = None
+        self._assigning = Alarm(ports.clock)
         self._assigned = -math.inf
         self.status = StatusPublisher(
             ports.clock,
@@ -101,22 +101,22 @@ class JobOutputs:
 
         The message names every pod, so during a storm it is sent less often the larger the job is.
         """
-        if self._assigning is not None or not self._observer.coordinator.address:
+        if self._assigning.is_set or not self._observer.coordinator.address:
             return  # a coordinator that is dialled later is told all
         now = self._ports.clock.monotonic()
         rest = self._assigned + ASSIGN_SECONDS_PER_POD * self._memory.layout.num_nodes - now
-        self._assigning = self._ports.clock.call_later(max(rest, SOON_SECONDS), self.assign)
+        self._assigning.set(max(rest, SOON_SECONDS), self.assign)
 
     def close(self) -> None:
         """Tell nobody anything any more."""
         self._gate.close()
         self.status.end()
-        if self._assigning is not None:
-            self._assigning.cancel()
+        self._assigning.cancel()
 
     def assign(self) -> None:
         """Tell the coordinator what the job is and where its pods are."""
-        self._assigning, self._assigned = None, self._ports.clock.monotonic()
+        self._assigning.cancel()
+        self._assigned = self._ports.clock.monotonic()
         job, layout, journal = self._memory.started, self._memory.layout, self._memory.journal
         pods = self._observer.pods.ranks()
         self._observer.coordinator.assign(

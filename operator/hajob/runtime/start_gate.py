@@ -14,7 +14,7 @@ from hajob.domain.actions import OrderCommand
 from hajob.plan import fencing
 from hajob.plan.effects import SendOrder
 from hajob.plan.state import UNTRAINED
-from hajob.runtime.clock import Timer
+from hajob.runtime.clock import Alarm
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.ports import Ports
@@ -38,16 +38,14 @@ class StartGate:
 
     def __init__(self, memory: JobMemory, observer: JobObserver, ports: Ports, open_again: Callable[[], None]) -> None:
         self._memory, self._observer, self._ports, self._open_again = memory, observer, ports, open_again
-        self._timer: Timer | None = None
+        self._alarm = Alarm(ports.clock)
         self.holds = False
         """Whether an order waits."""
         self._since = 0.0
 
     def close(self) -> None:
         """Wait for nothing any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
 
     def passes(self, order: SendOrder) -> bool:
         """Whether the coordinator may be told; the one of the attempt before may: it only ends what it runs.
@@ -60,7 +58,7 @@ class StartGate:
         if self.holds and not before:
             self._since = self._ports.clock.monotonic()
         if self.holds and (rest := self._next_look()) > 0:
-            self._timer = self._ports.clock.call_later(rest, self._open_again)
+            self._alarm.set(rest, self._open_again)
         return not self.holds
 
     def _next_look(self) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob.api.status import HATrainingJobStatus
-from hajob.runtime.clock import Clock, Timer
+from hajob.runtime.clock import Alarm, Clock
 from hajob.runtime.status_writer import JobGoneError, StatusRefusedError, StatusWriter
 from hajob.status.build import is_news
 
@@ -73,7 +73,7 @@ class StatusPublisher:
         self._busy = busy
         self._confirming: set[asyncio.Task[None]] = set()
         self._version = 0
-        self._timer: Timer | None = None
+        self._alarm = Alarm(clock)
         self._urgent = False
         self._closed = False
 
@@ -85,15 +85,13 @@ class StatusPublisher:
         """Something has changed."""
         if self._closed:
             return
-        if self._timer is not None:
-            if lazy or self._urgent:
-                return
-            self._timer.cancel()
+        if self._alarm.is_set and (lazy or self._urgent):
+            return
         self._urgent = not lazy
         if lazy:
             self._put_when_idle(self._clock.monotonic() + LONGEST_SECONDS)
         else:
-            self._timer = self._clock.call_later(SOON_SECONDS, self._put)
+            self._alarm.set(SOON_SECONDS, self._put)
 
     async def acknowledged(self) -> None:
         """Wait until the server has the status as it is now.
@@ -106,7 +104,7 @@ class StatusPublisher:
     def close(self) -> None:
         """Publish nothing any more."""
         self._closed = True
-        self._cancel()
+        self._alarm.cancel()
 
     def end(self) -> None:
         """Wait for nothing any more."""
@@ -114,14 +112,9 @@ class StatusPublisher:
         for task in self._confirming:
             task.cancel()
 
-    def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def _put_when_idle(self, at_the_latest: float) -> None:
         delay = self._pace.delay(self._clock.monotonic())
-        self._timer = self._clock.call_later(delay, self._put_or_wait, at_the_latest)
+        self._alarm.set(delay, self._put_or_wait, at_the_latest)
 
     def _put_or_wait(self, at_the_latest: float) -> None:
         if self._busy() and self._clock.monotonic() < at_the_latest:
@@ -130,7 +123,7 @@ class StatusPublisher:
             self._put()
 
     def _put(self) -> int:
-        self._cancel()
+        self._alarm.cancel()
         status = self._build(self.current)
         if is_news(self.current, status):
             self.current = status

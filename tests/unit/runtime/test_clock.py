@@ -8,7 +8,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import SILENCE_SECONDS, Channel, CoordinatorCredentials
-from hajob.runtime.clock import SystemClock, timeout
+from hajob.runtime.clock import Alarm, SystemClock, timeout
 from tests.unit.runtime.runtime_fakes import FakeClock, settle
 
 
@@ -82,3 +82,31 @@ async def test_the_systems_clock_sleeps_and_calls() -> None:
     timer.cancel()
     await clock.sleep(0.01)
     assert clock.monotonic() - began >= 0.019
+
+
+async def test_an_alarm_set_anew_replaces_the_one_before() -> None:
+    clock, calls = FakeClock(), list[str]()
+    alarm = Alarm(clock)
+    alarm.set(1, calls.append, "first")
+    alarm.set(5, calls.append, "second")
+    await clock.advance(2)
+    assert (calls, alarm.is_set) == ([], True)
+    await clock.advance(3)
+    assert (calls, alarm.is_set) == (["second"], False)
+
+
+async def test_an_alarm_that_rings_can_be_set_by_its_call() -> None:
+    clock, calls = FakeClock(), list[int]()
+    alarm = Alarm(clock)
+
+    def again() -> None:
+        calls.append(len(calls))
+        assert not alarm.is_set
+        alarm.set(1, again)
+
+    alarm.set(1, again)
+    for _ in range(3):
+        await clock.advance(1)
+    alarm.cancel()
+    await clock.advance(9)
+    assert (calls, alarm.is_set) == ([0, 1, 2], False)

@@ -228,7 +228,7 @@ async def test_a_job_gone_without_release_leaves_nothing_at_work(hall: Hall) -> 
     assert hall.controller is None
     assert [task.done() for task in controller._tasks] == [True, True]
     assert [link.closed for link in hall.town.links] == [True]
-    assert controller._deadline._timer is None
+    assert not controller._deadline._alarm.is_set
 
 
 async def test_the_end_waits_for_a_controller_that_is_closing(hall: Hall) -> None:
