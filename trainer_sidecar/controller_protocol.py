@@ -9,10 +9,13 @@ directory and name the socket through `/proc/self/fd`, which is short whatever t
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import time
 from typing import Any, Dict, List, Optional
+
+log = logging.getLogger(__name__)
 
 Message = Dict[str, Any]
 SOCKET_NAME = "controller.sock"
@@ -35,10 +38,9 @@ class LineBuffer:
 
     def __init__(self) -> None:
         self._rest: List[bytes] = []  # pieces of a line: a long one comes in many, put together once
-        self.malformed = 0
 
     def feed(self, data: bytes) -> List[Message]:
-        """Every message that `data` completes; a line that is not a JSON object is counted and left out."""
+        """Every message that `data` completes; a line that is not a JSON object is logged and left out."""
         self._rest.append(data)
         if b"\n" not in data:
             return []
@@ -58,7 +60,7 @@ class LineBuffer:
             message = None
         if isinstance(message, dict):
             return message
-        self.malformed += 1
+        log.warning("a line that is no JSON object is left out: %.80r", line)
         return None
 
 

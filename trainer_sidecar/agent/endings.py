@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.ranks import ProcessName
 from trainer_sidecar.launcher import endings
+from trainer_sidecar.launcher.protocol import ProcessName
 
 HEARTBEATS = 3 * SECOND
 """What may have been trained since the newest heartbeat that told a step: one interval, and the way here."""

@@ -16,9 +16,10 @@ from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.launcher_messages import Script
 from trainer_sidecar.agent.log_rules import Match
-from trainer_sidecar.agent.ranks import ProcessName, RankProcess
+from trainer_sidecar.agent.ranks import RankProcess
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.launcher.endings import FAULT
+from trainer_sidecar.launcher.protocol import ProcessName
 
 MESSAGE_CHARACTERS = 4000
 NOT_FINISHED = "NotFinished"

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Iterable
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.ranks import ProcessName, RankProcess
+from trainer_sidecar.agent.ranks import RankProcess
+from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.ranks import ProcessName
+from trainer_sidecar.launcher.protocol import ProcessName
 
 LINE_CHARACTERS = 500
 OPEN_REPEATS = 4

@@ -28,8 +28,9 @@ from trainer_sidecar.agent.outbox import Outbox
 from trainer_sidecar.agent.ports import AgentPorts
 from trainer_sidecar.agent.processes import Processes
 from trainer_sidecar.agent.protection import Protection
-from trainer_sidecar.agent.ranks import Command, ProcessName, RankProcess, is_admitted, reconcile
+from trainer_sidecar.agent.ranks import Command, RankProcess, is_admitted, reconcile
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent.ranks import ProcessName, Wanted
+from trainer_sidecar.agent.ranks import Wanted
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
 

@@ -11,13 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True, order=True)
-class ProcessName:
-    """Which process of a rank; ordered by age."""
-
-    incarnation: int
-    start: int
+from trainer_sidecar.launcher.protocol import ProcessName
 
 
 @dataclass(frozen=True)

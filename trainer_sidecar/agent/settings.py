@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from trainer_sidecar.environment import number, text
 
 UNNAMED = -1
@@ -85,7 +86,7 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         output_directory=environment.get("HAJOB_OUTPUT_DIR", ""),
         checkpoint_directory=environment.get("HAJOB_CHECKPOINT_DIR", ""),
         output_attempt_limit=number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
-        fence_after_seconds=number(environment, "HAJOB_FENCE_AFTER_SECONDS", 60),
+        fence_after_seconds=number(environment, "HAJOB_FENCE_AFTER_SECONDS", FENCE_AFTER_SECONDS),
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
-from trainer_sidecar.checkpoints.verdict import Directory, Verdict, refuse, shown
+from trainer_sidecar.checkpoints.verdict import Directory, Verdict, refuse, shown, step_in
 
 TRACKER: Final = "latest_checkpointed_iteration.txt"
 COMMON: Final = "common.json"
@@ -55,7 +55,7 @@ def evaluate(directory: Directory) -> Verdict | None:
     if not candidates:
         return None  # the tracker alone is also Megatron's
     tracker = trackers[0] if trackers else f"{candidates[0].name.rpartition('iteration_')[0]}{TRACKER}"
-    named = _step(directory.text(tracker)) if trackers else None
+    named = step_in(directory.text(tracker)) if trackers else None
     refused: list[CheckpointRefusal] = []
     if trackers and named not in {one.step for one in candidates}:
         refused.append(refuse(tracker, RefusalReason.WRONG_TRACKER, _what_it_says(directory.text(tracker))))
@@ -116,13 +116,8 @@ def _iterations(directory: Directory) -> list[_Iteration]:
     return sorted(found.values(), key=lambda one: one.step, reverse=True)
 
 
-def _step(text: str | None) -> int | None:
-    stripped = (text or "").strip()
-    return int(stripped) if stripped.isdecimal() and stripped.isascii() and len(stripped) <= 15 else None
-
-
 def _what_it_says(text: str | None) -> str:
-    step = _step(text)
+    step = step_in(text)
     return f"it says {(text or '')[:40]!r}" if step is None else f"it says step {step}, which is not there"
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
 from hajob.domain.layout import Layout, Sharding
-from trainer_sidecar.checkpoints.verdict import Directory, Verdict, refuse, shown
+from trainer_sidecar.checkpoints.verdict import Directory, Verdict, refuse, shown, step_in
 
 TRACKER: Final = "latest_checkpointed_iteration.txt"
 MODEL_FILE: Final = "model_optim_rng.pt"
@@ -99,10 +99,9 @@ def _writers(layout: Layout) -> Iterator[int]:
 def _read_tracker(directory: Directory) -> _Tracker:
     text = directory.text(TRACKER)
     stripped = text.strip() if text is not None else None
-    number = stripped is not None and stripped.isdecimal() and stripped.isascii() and len(stripped) <= 15
     if text is None and TRACKER in directory.names():
         stripped = ""  # there, but no text
-    return _Tracker(stripped, int(stripped or 0) if number else None)
+    return _Tracker(stripped, step_in(text))
 
 
 def _candidates(directory: Directory) -> list[_Candidate]:

@@ -100,3 +100,9 @@ def shown(names: list[str], most: int = 3) -> str:
     """The first of some names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def step_in(text: str | None) -> int | None:
+    """The step that a tracker's text names; None where it is no plain number."""
+    stripped = (text or "").strip()
+    return int(stripped) if stripped.isdecimal() and stripped.isascii() and len(stripped) <= 15 else None

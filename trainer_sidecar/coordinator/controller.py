@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.access import refused
 from trainer_sidecar.controller_protocol import SOCKET_NAME, LineBuffer, Message
-from trainer_sidecar.coordinator.clock import NANOSECONDS
+from trainer_sidecar.coordinator.clock import NANOSECONDS, now
 
 log = logging.getLogger(__name__)
 
@@ -83,14 +83,13 @@ class ControllerLink:
             await self._task
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        away_since: float | None = loop.time()
+        away_since: float | None = now()
         while True:
             pause = REDIAL_SECONDS
             try:
                 if await self._converse():
-                    away_since = loop.time()
-                elif away_since is not None and loop.time() - away_since >= LOST_SECONDS:
+                    away_since = now()
+                elif away_since is not None and now() - away_since >= LOST_SECONDS:
                     away_since = None
                     self._listener.controller_unreachable()
             except Exception:  # of the listener: nobody would dial again if it ended this task

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
@@ -42,7 +43,7 @@ class Limits:
     controller_again_seconds: float = 1.0  # after the first failure: the second one tells whether it passes by itself
     controller_retry_seconds: float = 5.0
     takeover_seconds: float = 3.0
-    forget_seconds: float = 120.0  # an agent that hears nobody ends its ranks after 60 s
+    forget_seconds: float = 2 * FENCE_AFTER_SECONDS  # an agent that hears nobody has ended its ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ FILE_BYTES = 64 * 1024 * 1024
 TERMINATION_LOG = "/dev/termination-log"
 
 
-class SettingsError(Exception):
+class LauncherSettingsError(Exception):
     """A variable is missing or not a number; the text names it."""
 
 
 def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
-    """The launcher's settings from its environment. SettingsError names what is wrong."""
+    """The launcher's settings from its environment. LauncherSettingsError names what is wrong."""
     directory = environment.get("HAJOB_DIR", "")
     if not directory:
-        raise SettingsError("HAJOB_DIR is not set: the directory shared with the agent")
+        raise LauncherSettingsError("HAJOB_DIR is not set: the directory shared with the agent")
     size = program.Size(
         node_rank=_number(environment, "HAJOB_NODE_RANK", None),
         ranks_per_node=_number(environment, "HAJOB_RANKS_PER_NODE", None),
@@ -54,7 +54,7 @@ def _number(environment: Dict[str, str], name: str, default: int | None) -> int:
     if not text and default is not None:
         return default
     if not text.isdigit():
-        raise SettingsError("{} must be a number, it is {!r}".format(name, text))
+        raise LauncherSettingsError("{} must be a number, it is {!r}".format(name, text))
     return int(text)
 
 
@@ -68,7 +68,7 @@ def main(arguments: List[str]) -> int:
     try:
         settings = read_settings(dict(os.environ))
         running = supervisor.Supervisor(settings, arguments[1:], dict(os.environ))
-    except (SettingsError, OSError) as problem:
+    except (LauncherSettingsError, OSError) as problem:
         sys.stderr.write("hajob: the launcher cannot start: {}\n".format(problem))
         return supervisor.REFUSED
     return running.run()

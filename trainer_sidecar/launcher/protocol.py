@@ -14,7 +14,7 @@ import os
 import socket
 import struct
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple
 
 VERSION = 1
 SOCKET_NAME = "launcher.sock"
@@ -26,6 +26,13 @@ Message = Dict[str, Any]
 
 class ProtocolError(Exception):
     """The peer sent something that is not a message; the text says what, for a log."""
+
+
+class ProcessName(NamedTuple):
+    """Which process: ordered by age, for one rank."""
+
+    incarnation: int
+    start: int
 
 
 def boottime_nanoseconds() -> int:

@@ -14,17 +14,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 from . import endings, foreign_launchers, helpers, kept, memory, output, process, program, progress, stacks
 from .limits import ProcessLimits
 from .loop import Loop
-from .protocol import boottime_nanoseconds
+from .protocol import ProcessName, boottime_nanoseconds
 from .variables import TOKEN
 
 GENTLE_SECONDS = 2.0  # short: MindIO makes ranks ignore SIGTERM, and a restart of the job waits for it
-
-
-class ProcessName(NamedTuple):
-    """Which process: ordered by age, for one rank."""
-
-    incarnation: int
-    start: int
 
 
 class Rank:

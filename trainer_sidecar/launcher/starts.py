@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-from . import arguments, program, ranks, shells, stacks, variables
+from . import arguments, program, shells, stacks, variables
 from .launches import Launch
 from .output import Terminal
+from .protocol import ProcessName
 
 
 class Starts:
@@ -18,7 +19,7 @@ class Starts:
         self._noted: List[str] = []
 
     def of_rank(
-        self, launch: Launch, rank: int, name: ranks.ProcessName, ordered: Dict[str, str], is_restart: bool
+        self, launch: Launch, rank: int, name: ProcessName, ordered: Dict[str, str], is_restart: bool
     ) -> Tuple[program.Program, Dict[str, str]]:
         """The program of a rank's process and its environment; `ordered`: the variables that the agent sets."""
         called = shells.without_shims(launch.program.environment, self._directory)

@@ -364,5 +364,5 @@ class Supervisor:
         self._launches.shim_gone(connection, expected=self._script_over or bool(self._stop_signal))
 
 
-def _name(message: Dict[str, Any]) -> ranks.ProcessName:
-    return ranks.ProcessName(int(message["incarnation"]), int(message["start"]))
+def _name(message: Dict[str, Any]) -> protocol.ProcessName:
+    return protocol.ProcessName(int(message["incarnation"]), int(message["start"]))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hajob.api.base import Json
+from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from hajob.log_format import LogFormat
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
@@ -29,7 +30,7 @@ class PodSettings:
     security_context: Json = field(default_factory=dict)
     """What differs, in Hajob's own containers, from what Pod Security `restricted` asks for."""
     log_format: LogFormat = "text"
-    fence_after_seconds: int = 60
+    fence_after_seconds: int = FENCE_AFTER_SECONDS
     shared_directory: str = "/hajob"
     tls_directory: str = "/hajob-tls"
     token_directory: str = "/hajob-token"

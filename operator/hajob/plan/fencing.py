@@ -9,12 +9,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from hajob.plan import events
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.state import Deadline, JobState
 
-FENCE_SECONDS: Final = 65
-"""An agent ends ranks that show no sign of life 60 s after its last word from a coordinator; and a little more."""
+FENCE_SECONDS: Final = FENCE_AFTER_SECONDS + 5
+"""Then the ranks of a pod that nobody reaches are over; and a little more."""
 
 
 def left_ms(state: JobState, now_ms: int, known_dead: Collection[str] = ()) -> int:

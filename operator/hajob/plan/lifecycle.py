@@ -295,18 +295,20 @@ def observed(context: Context) -> HandlerResult:
 
 def hold(context: Context) -> HandlerResult:
     """Open an incident and start nothing."""
+    return _with_held_incident(context), (effects.Announce("Held", f"fact {context.fact.id} waits, mode is Hold"),)
+
+
+def _with_held_incident(context: Context) -> JobState:
     context.loss = context.loss_of_fact()
     incident = replace(
         new_incident(context, context.state, context.first_action(), Purpose.FAULT), lost_ranks=context.fact_ranks()
     )
-    state = replace(context.state, incident=incident, incarnation=incident.number)
-    return state, (effects.Announce("Held", f"fact {context.fact.id} waits, mode is Hold"),)
+    return replace(context.state, incident=incident, incarnation=incident.number)
 
 
 def hold_until_protected(context: Context) -> HandlerResult:
     """A fault while no controller serves and one will: nothing is decided before."""
-    state, _ = hold(context)
-    state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS)
+    state = set_deadline(_with_held_incident(context), Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS)
     if Deadline.UNREACHABLE in state.deadlines:  # the training stands: nothing is gained by speaking of it first
         state = clear_deadlines(state, Deadline.UNREACHABLE)
         state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))

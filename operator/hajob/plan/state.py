@@ -66,7 +66,11 @@ JOB_PHASE_SENTENCE: Final = {
 ENDED: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED, JobPhase.DELETED})
 UNTRAINED: Final = (JobPhase.PENDING, JobPhase.STARTING, JobPhase.WARMING, JobPhase.RESTARTING)
 """Phases in which no step of the attempt has ended."""
+REMADE: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
+"""Phases in which a pod that is deleted is made anew, and nothing else follows."""
 LIVE: Final = tuple(phase for phase in JobPhase if phase not in ENDED)
+WITHOUT_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, *ENDED})
+"""Phases in which a job has no pods."""
 STEADY: Final = frozenset(
     {JobPhase.RUNNING, JobPhase.SHRUNK, JobPhase.UNPROTECTED, JobPhase.HELD, JobPhase.SUSPENDED, JobPhase.NEW}
 )

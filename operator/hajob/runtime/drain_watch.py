@@ -11,7 +11,7 @@ from typing import Final
 
 from hajob.plan import events
 from hajob.plan.policy import NodePolicy
-from hajob.plan.state import ENDED, STEADY, JobPhase
+from hajob.plan.state import REMADE, STEADY, WITHOUT_PODS
 from hajob.runtime.clock import Alarm
 from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.job_memory import JobMemory
@@ -27,8 +27,6 @@ ASK_AGAIN_SECONDS: Final = 300.0
 MOVE_AGAIN_SECONDS: Final = 600.0
 """A move that was refused or given up is asked for again after so long, when the spec is edited, and by another
 coordinator: it may have gone with the one before."""
-_GETTING_PODS: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
-_WITHOUT_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, *ENDED})
 
 
 class DrainWatch:
@@ -87,7 +85,7 @@ class DrainWatch:
     async def protect(self) -> None:
         """Say how many pods evictions have to leave now."""
         phase = self._memory.state.phase
-        if phase in _WITHOUT_PODS or (phase in _GETTING_PODS and not self._budgets.are_written):
+        if phase in WITHOUT_PODS or (phase in REMADE and not self._budgets.are_written):
             return  # who is evicted before the ranks are started is made anew alone; a start has enough to write
         policy = self._memory.policy
         overdue = self._drains.overdue(self._clock.monotonic())

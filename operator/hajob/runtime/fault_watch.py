@@ -98,7 +98,7 @@ class FaultWatch:
         is_known_bad: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._clock, self._listener = clock, listener
-        self._faults = ClusterFaults(nodes, is_known_bad)
+        self.cluster = ClusterFaults(nodes, is_known_bad)
         self._alarm = Alarm(clock)
         self._held = ""
         self._rejections = Rejections()
@@ -125,27 +125,19 @@ class FaultWatch:
     def on_node(self, node: str) -> list[tuple[ClusterFact, int]]:
         """What a job on the node hears of now, each with how many milliseconds ago it was first heard of."""
         now = self._now_ms()
-        return [(fact, now - self._faults.appeared_ms(fact)) for fact in self._faults.of_node(node, now)]
+        return [(fact, now - self.cluster.appeared_ms(fact)) for fact in self.cluster.of_node(node, now)]
 
     def standing(self, node: str) -> list[ClusterFact] | None:
         """What stands on a node and concerns a job there; None while that cannot be said."""
-        return self._faults.standing(node, self._now_ms()) if self.complete and not self._held else None
+        return self.cluster.standing(node, self._now_ms()) if self.complete and not self._held else None
 
     def isolating(self, node: str) -> list[ClusterFact]:
         """Faults that keep new pods off a node, believed or not."""
-        return self._faults.isolating(node, self._now_ms())
+        return self.cluster.isolating(node, self._now_ms())
 
     def nodes(self) -> frozenset[str]:
         """Names of the nodes on which anything stands."""
-        return self._faults.nodes()
-
-    def kept_out(self) -> Collection[str]:
-        """Names of nodes with isolated chips, on which rather nothing new should be placed."""
-        return self._faults.kept_out()
-
-    def sub_healthy(self) -> Collection[str]:
-        """Names of nodes that work, but not well."""
-        return self._faults.sub_healthy()
+        return self.cluster.nodes()
 
     def why_held(self) -> str:
         """Why nothing is believed now; empty: everything is."""
@@ -160,9 +152,9 @@ class FaultWatch:
         """What an admin asks first when something did not happen; served at /faults."""
         return {
             "held": self._held,
-            "standing": len(self._faults),
-            "nodes": sorted(self._faults.nodes())[:MOST_SHOWN],
-            "silent": sorted(self._faults.silent(self._now_ms()))[:MOST_SHOWN],
+            "standing": len(self.cluster),
+            "nodes": sorted(self.cluster.nodes())[:MOST_SHOWN],
+            "silent": sorted(self.cluster.silent(self._now_ms()))[:MOST_SHOWN],
             **self._rejections.report(MOST_SHOWN),
             "complete": self.complete,
         }
@@ -186,7 +178,7 @@ class FaultWatch:
         else:
             self._forget(f"/{name}")
             self._serials = {serial: node for serial, node in self._serials.items() if node != name}
-        self._faults.node_changed(name, self._now_ms())
+        self.cluster.node_changed(name, self._now_ms())
         self._tell_news()
 
     def _learn_serial(self, name: str, serial: str) -> None:
@@ -210,7 +202,7 @@ class FaultWatch:
 
     def look_at(self, node: str) -> None:
         """A node was isolated, or let in again."""
-        self._faults.node_changed(node, self._now_ms())
+        self.cluster.node_changed(node, self._now_ms())
 
     def _read(self, raw: Json) -> ReadObject:
         metadata = raw["metadata"]
@@ -237,25 +229,25 @@ class FaultWatch:
         if found.silent_after_ms and reading.updated_ms is not None:
             wall = self._clock.now_milliseconds()
             told = WriteTime(reading.updated_ms, wall, found.silent_after_ms)
-            self._faults.feeds.heard(found.origin, found.node, told, now)
-        refused = self._faults.take(found.origin, reading, now, keeps=found.keeps)
+            self.cluster.feeds.heard(found.origin, found.node, told, now)
+        refused = self.cluster.take(found.origin, reading, now, keeps=found.keeps)
         self._rejections.take(found.origin, [*reading.rejected, *refused])
 
     def _take_changed(self, found: ReadObject) -> None:
         """What was there at the start is read at once, what comes later in its turn."""
-        if found.keeps and self.complete and self._faults.waits(found.origin, found.reading, self._now_ms()):
+        if found.keeps and self.complete and self.cluster.waits(found.origin, found.reading, self._now_ms()):
             sender = found.reading.sender
             self._rejections.take(found.origin, [Rejection(RejectionReason.RATE, "resource", sender)])
         else:
             self._take(found)
 
     def _take_due_messages(self) -> None:
-        for origin, reading in self._faults.due_messages(self._now_ms()):
+        for origin, reading in self.cluster.due_messages(self._now_ms()):
             self._take(ReadObject(origin, reading, keeps=True))
 
     def _forget(self, origin: str) -> None:
         self._rejections.take(origin, ())
-        self._faults.forget(origin, self._now_ms())
+        self.cluster.forget(origin, self._now_ms())
 
     def _settings_changed(self, change: Change[Json]) -> None:
         if change.value["metadata"]["name"] != SETTINGS_NAME:
@@ -263,7 +255,7 @@ class FaultWatch:
         before, gone = self.settings, change.type is ChangeType.DELETED
         self.settings, reading = read_settings({} if gone else change.value, self._clock.now_milliseconds())
         self._rejections.take(f"settings {SETTINGS_NAME}", reading.rejected)
-        faults, now = self._faults, self._now_ms()
+        faults, now = self.cluster, self._now_ms()
         faults.breaker.settings, faults.frequency.settings = self.settings.breaker, self.settings.frequency
         if self.settings.believe != before.believe and change.type is ChangeType.MODIFIED:
             log.warning("an admin says that what is told of nodes is true: %s", self.settings.believe)
@@ -277,14 +269,14 @@ class FaultWatch:
         """Tell what there is to tell, and wake again when that changes by itself."""
         now = self._now_ms()
         self._take_due_messages()
-        self._faults.clock.look(now, self._clock.now_milliseconds(), CLOCK_HOLD_MS)
-        metrics.HARDWARE_FAULTS.set(len(self._faults))
-        news, held = self._faults.news(now), self._faults.why_held(now)
+        self.cluster.clock.look(now, self._clock.now_milliseconds(), CLOCK_HOLD_MS)
+        metrics.HARDWARE_FAULTS.set(len(self.cluster))
+        news, held = self.cluster.news(now), self.cluster.why_held(now)
         metrics.BREAKER_OPEN.set(1 if held else 0)
         turned, self._held = bool(held) != bool(self._held), held
         if turned:
             log.warning("breaker: %s", held or "closed again, jobs are told of faults")
-        wait = self._faults.wakes_in_ms(now)
+        wait = self.cluster.wakes_in_ms(now)
         wait = LOOK_MS if wait is None else min(wait, LOOK_MS)
         self._alarm.set(wait / MILLISECONDS, self._tell_news)
         if turned:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from typing import Final
 
 from hajob.cluster.reachability import ExpectedCoordinator
 from hajob.plan import events
 from hajob.plan.placements import serving_incarnation
-from hajob.plan.state import UNTRAINED, Deadline, JobPhase
+from hajob.plan.state import JobPhase
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
@@ -30,9 +29,6 @@ from hajob.sources.report import Observed
 log = logging.getLogger(__name__)
 
 Seen = Iterable[events.JobEvent]
-
-APART: Final = "anti-affinity"
-"""In the scheduler's words, where a pod may not join another one on its node."""
 
 
 class JobObserver:
@@ -140,20 +136,12 @@ class JobObserver:
         return observe.of_places(state, num_nodes, serving.pods, coordinator, self.pods.not_created, blocked=blocked)
 
     def of_coordinator_place(self) -> Seen:
-        """Whether the coordinator keeps to itself a node that a rank pod of this start needs: no rank may join it.
-
-        That happens where a job has no other nodes than it has ranks, and the coordinator was the first to be placed.
-        """
-        state, coordinator = self._memory.state, self.places.coordinator_pod()
-        if state.phase not in UNTRAINED or not state.apart or coordinator is None or not coordinator.node_name:
-            return ()
-        unplaced, moves = self.pods.serving(state).unplaced, Deadline.UNPLACED in state.deadlines
-        if moves or not unplaced:
-            return (events.CoordinatorPlaced(),) if moves and not unplaced else ()
-        kept = self.places.has_room(coordinator.node_name) and any(
-            APART in self.places.serving()[node_rank].unschedulable for node_rank in unplaced
+        """Whether the coordinator keeps to itself a node that a rank pod of this start needs."""
+        state, places = self._memory.state, self.places
+        unplaced = self.pods.serving(state).unplaced
+        return observe.of_coordinator_place(
+            state, places.coordinator_pod(), unplaced, places.serving(), places.has_room
         )
-        return (events.CoordinatorUnplaced(),) if kept else ()
 
     def of_capacity(self) -> Seen:
         """A node, or a pod of any job on one, came or went."""

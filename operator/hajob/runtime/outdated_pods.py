@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-from hajob.plan.state import JobPhase, JobState
+from hajob.plan.state import REMADE, JobPhase, JobState
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
-
-REMADE: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
-"""Phases in which a pod that is deleted is made anew, and nothing else follows."""
 
 
 class OutdatedPods:

@@ -20,7 +20,7 @@ from hajob.domain.facts import Fact, FactKind
 from hajob.domain.hardware import ClusterFact
 from hajob.plan import events
 from hajob.plan.policy import Policy
-from hajob.plan.state import ENDED, UNTRAINED, JobPhase, JobState
+from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import pod as pod_source
 from hajob.sources.creation import NotCreated
@@ -42,6 +42,8 @@ NOT_ACTED: Final = frozenset({JobPhase.HELD, JobPhase.MIGRATING})
 """Phases in which an incident is open and nothing irreversible was done for it."""
 UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
 """Problems with which a job never trains, however often it is started."""
+APART: Final = "anti-affinity"
+"""In the scheduler's words, where a pod may not join another one on its node."""
 BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
 """Facts after which nothing should be started on their node for a while."""
 _AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, *ENDED})
@@ -260,6 +262,34 @@ def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) 
         yield events.CapacityAvailable(nodes=free)
     elif free < need and known:
         yield events.CapacityLost()
+
+
+def of_coordinator_place(
+    state: JobState,
+    coordinator: PodView | None,
+    unplaced: Collection[int],
+    pods: Pods,
+    has_room: Callable[[str], bool],
+) -> Iterator[events.JobEvent]:
+    """Whether the coordinator keeps to itself a node that a rank pod of this start needs: no rank may join it.
+
+    That happens where a job has no other nodes than it has ranks, and the coordinator was the first to be placed.
+
+    Args:
+        state: of the job.
+        coordinator: its pod; None: there is none.
+        unplaced: node ranks for which the scheduler finds no node.
+        pods: that serve.
+        has_room: whether a node would take a rank pod; asked only where a rank pod is kept off.
+    """
+    if state.phase not in UNTRAINED or not state.apart or coordinator is None or not coordinator.node_name:
+        return
+    moves = Deadline.UNPLACED in state.deadlines
+    if moves and not unplaced:
+        yield events.CoordinatorPlaced()
+    kept_off = not moves and any(APART in pods[node_rank].unschedulable for node_rank in unplaced)
+    if kept_off and has_room(coordinator.node_name):
+        yield events.CoordinatorUnplaced()
 
 
 def of_places(

@@ -49,7 +49,6 @@ _DISPENSABLE: Final[tuple[Place, ...]] = (
     ("state", "incident", "refused"),
     ("state", "incident", "escalated_from"),
     ("state", "incident", "restored_from"),
-    ("state", "incident", "refused"),
 )
 """Parts that explain and count, and decide nothing that could do harm: what cannot be read in them is left out."""
 

@@ -8,8 +8,8 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.agent.test_agent_node import Rig, order
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.endings import Endings, Training
-from trainer_sidecar.agent.ranks import ProcessName
 from trainer_sidecar.launcher import endings as lines
+from trainer_sidecar.launcher.protocol import ProcessName
 
 FIRST = ProcessName(1, 0)
 MISSING = "could not load the checkpoint"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.agent.fakes import FakeClock
 from trainer_sidecar.agent.log_rules import LINE_CHARACTERS, LogRules, PatternError, Rule, compile_pattern
-from trainer_sidecar.agent.ranks import ProcessName
+from trainer_sidecar.launcher.protocol import ProcessName
 
 FIRST = ProcessName(1, 0)
 

@@ -6,17 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_sidecar.agent.ranks import (
-    TABLE,
-    Command,
-    ProcessName,
-    RankProcess,
-    Seen,
-    Wanted,
-    is_admitted,
-    reconcile,
-    seen,
-)
+from trainer_sidecar.agent.ranks import TABLE, Command, RankProcess, Seen, Wanted, is_admitted, reconcile, seen
+from trainer_sidecar.launcher.protocol import ProcessName
 
 
 def process(incarnation: int = 1, start: int = 0, *, running: bool = True) -> RankProcess:

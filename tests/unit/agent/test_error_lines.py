@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trainer_sidecar.agent.error_lines import ErrorLines
-from trainer_sidecar.agent.ranks import ProcessName, RankProcess
+from trainer_sidecar.agent.ranks import RankProcess
 from trainer_sidecar.launcher import endings
+from trainer_sidecar.launcher.protocol import ProcessName
 
 LINE = "RuntimeError: UCE ERROR"
 

@@ -10,7 +10,8 @@ from typing import Any
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.output import Terminal
 from trainer_sidecar.launcher.program import Program
-from trainer_sidecar.launcher.ranks import OutputSettings, ProcessName, Ranks, Target
+from trainer_sidecar.launcher.protocol import ProcessName
+from trainer_sidecar.launcher.ranks import OutputSettings, Ranks, Target
 from trainer_sidecar.launcher.warm import WarmProcesses
 
 DIES = "import sys; sys.stderr.write('Traceback:\\nAssertionError: it is unsupported\\nand half a line'); sys.exit(1)"

@@ -14,7 +14,8 @@ from trainer_sidecar.launcher import memory
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.output import Terminal
 from trainer_sidecar.launcher.program import Program
-from trainer_sidecar.launcher.ranks import OutputSettings, ProcessName, Ranks, Target
+from trainer_sidecar.launcher.protocol import ProcessName
+from trainer_sidecar.launcher.ranks import OutputSettings, Ranks, Target
 from trainer_sidecar.launcher.warm import WarmProcesses
 
 VERSION_2 = "low 0\nhigh 0\nmax 17\noom 2\noom_kill {}\noom_group_kill 0\n"

@@ -11,7 +11,8 @@ from trainer_sidecar.launcher import progress
 from trainer_sidecar.launcher.loop import Loop
 from trainer_sidecar.launcher.output import Terminal
 from trainer_sidecar.launcher.program import Program
-from trainer_sidecar.launcher.ranks import OutputSettings, ProcessName, Ranks, Target
+from trainer_sidecar.launcher.protocol import ProcessName
+from trainer_sidecar.launcher.ranks import OutputSettings, Ranks, Target
 from trainer_sidecar.launcher.warm import WarmProcesses
 
 STOOD_AT_FIVE_AND_LOADED_FOUR = "for step in (4, 5, 5, 6): print(f'iteration {step}/ 9 |')"

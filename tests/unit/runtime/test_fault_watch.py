@@ -74,7 +74,7 @@ async def test_a_chip_that_breaks_is_told(cluster: Cluster) -> None:
     await cluster.put(objects.device_info(objects.fault(level="RestartNPU", code="40F84E00")))
     assert cluster.told == [frozenset({"node-1"})]
     assert cluster.codes() == ["40F84E00"]
-    assert cluster.watch.kept_out() == {"node-1"}
+    assert cluster.watch.cluster.kept_out() == {"node-1"}
 
 
 async def test_an_object_that_is_gone_tells_no_more(cluster: Cluster) -> None:
