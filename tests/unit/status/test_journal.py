@@ -113,6 +113,17 @@ def test_everything_that_0_1_kept_is_there() -> None:
     assert (account.missing, account.desired, account.total_ms) == (1, 4, 492_000)
 
 
+def test_everything_that_version_2_keeps_is_there() -> None:
+    kept = {path.stem: json.loads(path.read_text()) for path in RELEASED if path.parent.name == "version-2"}
+    states = {name: read(told["journal"]).journal.state for name, told in kept.items()}
+    assert (states["paused"].pause_seen, states["paused"].holds_still) == ("2026-11-22T10:00:00Z", True)
+    assert states["smaller"].smaller is not None
+    assert states["waiting"].waiting is not None
+    assert states["relieved"].relieved == 1
+    assert states["spares"].places == {0: "spare-a"}
+    assert states["unreachable"].unreachable.keys() == {"node-1"}
+
+
 def changed_text(change: Any) -> str:
     raw = json.loads(Journal(widened().state, account=Account(5)).dump(9))
     change(raw)
