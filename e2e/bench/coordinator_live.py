@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.bench.operator_core import write_certificates
-from e2e.bench.scale_parts import COORDINATOR_PORT, JOB, PATIENCE_SECONDS, Agents, ControllerHost, Operator
+from e2e.bench.scale_parts import COORDINATOR_PORT, JOB, PATIENCE_SECONDS, Agents, ControllerHost, OperatorProcess
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import Run
 from hajob.protocol import sidecar_pb2 as pb
@@ -63,7 +63,7 @@ class Scale:
         write_certificates(self.directory, JOB)
         self.tls = self.directory / JOB
         self.address = self.run.address(250, 2)
-        self.operator = Operator(self.address, self.tls)
+        self.operator = OperatorProcess(self.address, self.tls)
         shared = self.directory / "shared"
         shared.mkdir()
         self.host = ControllerHost(shared)

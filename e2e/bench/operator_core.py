@@ -55,6 +55,9 @@ def node_of(uid: str, node_rank: int) -> str:
 class MemoryApi(Kube):  # its answers are made here: no request is carried
     """The part of an API server that a core needs. Secrets come from the benchmark's files, pods run at once.
 
+    It stores nothing and checks nothing, so that what is measured is the core: the server in memory (e2e.memory_api)
+    would take its share of the same processor.
+
     Args:
         directory: with a directory of certificates for each job UID.
         addresses: of the coordinators, by job UID.

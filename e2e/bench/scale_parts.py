@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 180.0
 Stream = grpc.aio.StreamStreamCall[pb.OperatorMessage, pb.CoordinatorMessage]
 
 
-class Operator:
+class OperatorProcess:
     """Says assignment and order, answers the fact of a lost node at once, acknowledges."""
 
     def __init__(self, address: str, tls: Path) -> None:

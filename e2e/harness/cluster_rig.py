@@ -12,7 +12,7 @@ from e2e.harness.job import Job
 Answer = dict[str, Any]
 
 
-class Faults(Protocol):
+class FaultControl(Protocol):
     """Faults of processes, nodes and chips; each answers `time`, when it was done, in nanoseconds."""
 
     def kill(self, signal: str = "KILL", **which: object) -> Answer:
@@ -36,7 +36,7 @@ class Nodes(Protocol):
     """The nodes of a cluster."""
 
     @property
-    def control(self) -> Faults:
+    def control(self) -> FaultControl:
         """Makes faults on them."""
         ...
 

@@ -25,7 +25,7 @@ def is_decisive(code: int) -> bool:
     return code in range(1, SET_UP_FAILED)
 
 
-class Verdict:
+class ShortHalfResult:
     """Notes whether a scenario itself has failed."""
 
     def __init__(self) -> None:
@@ -43,4 +43,4 @@ class Verdict:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Pytest has loaded this."""
-    config.pluginmanager.register(Verdict(), _PLUGIN)
+    config.pluginmanager.register(ShortHalfResult(), _PLUGIN)

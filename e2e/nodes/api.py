@@ -27,7 +27,7 @@ CONNECTIONS = 5
 """Of a node, its watch included: a further one costs both sides a handshake just when a pod is to start."""
 
 
-class ApiError(Exception):
+class NodeApiError(Exception):
     """The API server refused a request; ``status`` is the HTTP code (0: the server was not reached)."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -63,7 +63,7 @@ class ApiGate:
         await self._open.wait()
 
 
-class ApiClient:
+class NodeApiClient:
     """Requests and watches under one identity.
 
     Args:
@@ -92,7 +92,7 @@ class ApiClient:
         """Make one request and return the decoded answer.
 
         Raises:
-            ApiError: the server refused, or was not reached.
+            NodeApiError: the server refused, or was not reached.
         """
         await self._passed()
         headers = {"Content-Type": content_type, **self._headers}
@@ -103,10 +103,10 @@ class ApiClient:
             ) as answer:
                 raw = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ApiError(0, f"{method} {path}: {error or type(error).__name__}") from error
+            raise NodeApiError(0, f"{method} {path}: {error or type(error).__name__}") from error
         await self._passed()
         if answer.status >= 400:
-            raise ApiError(answer.status, f"{method} {path}: {_message(raw)}")
+            raise NodeApiError(answer.status, f"{method} {path}: {_message(raw)}")
         decoded: JsonObject = orjson.loads(raw)
         return decoded
 
@@ -114,7 +114,7 @@ class ApiClient:
         """Yield events after resource version ``version`` until the server ends the watch.
 
         Raises:
-            ApiError: the watch could not be started, broke or has expired (410).
+            NodeApiError: the watch could not be started, broke or has expired (410).
         """
         await self._passed()
         query = {**params, "watch": "1", "resourceVersion": version, "timeoutSeconds": str(_WATCH_SECONDS)}
@@ -123,15 +123,15 @@ class ApiClient:
                 self._server + path, params=query, headers=self._headers, timeout=_WATCH_TIMEOUT
             ) as answer:
                 if answer.status >= 400:
-                    raise ApiError(answer.status, f"watch {path}: {_message(await answer.read())}")
+                    raise NodeApiError(answer.status, f"watch {path}: {_message(await answer.read())}")
                 async for line in _lines(answer.content):
                     event: JsonObject = orjson.loads(line)
                     await self._passed()
                     if event["type"] == "ERROR":
-                        raise ApiError(event["object"].get("code", 500), event["object"].get("message", ""))
+                        raise NodeApiError(event["object"].get("code", 500), event["object"].get("message", ""))
                     yield event
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ApiError(0, f"watch {path}: {error or type(error).__name__}") from error
+            raise NodeApiError(0, f"watch {path}: {error or type(error).__name__}") from error
 
     async def close(self) -> None:
         """Drop every connection; the next request makes new ones."""
@@ -150,7 +150,7 @@ class ApiClient:
         return self._session
 
 
-async def follow(client: ApiClient, path: str, params: Mapping[str, str]) -> AsyncIterator[JsonObject]:
+async def follow(client: NodeApiClient, path: str, params: Mapping[str, str]) -> AsyncIterator[JsonObject]:
     """List, then watch, for ever: an event ``{"type": "SYNC", "items": […]}`` for each list, then the server's events.
 
     Failures are waited out; after each one comes a new list.
@@ -167,7 +167,7 @@ async def follow(client: ApiClient, path: str, params: Mapping[str, str]) -> Asy
                     version = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] != "BOOKMARK":
                         yield event
-        except ApiError:
+        except NodeApiError:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 2.0)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from e2e.nodes.api import ApiError
+from e2e.nodes.api import NodeApiError
 from e2e.nodes.config import JsonObject
 from e2e.nodes.context import NodeContext
 from e2e.nodes.environment import PodFacts, ReferenceMissingError, References, object_variables, references
@@ -26,7 +26,7 @@ from e2e.nodes.plan import ContainerPlan, Surroundings, inside, make_sub_paths, 
 from e2e.nodes.probes import ProbeCounter, ask
 from e2e.nodes.processes import Process, StartError, Streams, catches, send_signal
 from e2e.nodes.restarts import Backoff, policy_of, restarts
-from e2e.nodes.states import ContainerRecord, Kind, Running, Terminated, Waiting
+from e2e.nodes.states import ContainerRecord, ContainerWaiting, Kind, Running, Terminated
 from e2e.nodes.tasks import start_task
 
 CANNOT_RUN = 128
@@ -197,7 +197,7 @@ class LiveContainer:
     def _wait(self, reason: str, message: str) -> None:
         if isinstance(self.record.state, Terminated):
             self.record.last = self.record.state
-        self.record.state = Waiting(reason, message)
+        self.record.state = ContainerWaiting(reason, message)
         self._scope.changed()
 
     async def _image(self) -> Image:
@@ -224,7 +224,7 @@ class LiveContainer:
         while True:
             try:
                 return plan_container(self.spec, image, self._surroundings(await self._references()))
-            except (ReferenceMissingError, ApiError) as error:
+            except (ReferenceMissingError, NodeApiError) as error:
                 if attempt >= len(RETRY_SECONDS) - 1:
                     self._wait("CreateContainerConfigError", str(error))
                     self._tell("Failed", f"Error: {error}", warning=True)
@@ -238,7 +238,7 @@ class LiveContainer:
             path = f"/api/v1/namespaces/{namespace}/{kind}s/{name}"
             try:
                 found[kind][name] = object_variables(kind, await self._scope.node.client.request("GET", path))
-            except ApiError as error:
+            except NodeApiError as error:
                 if error.status != 404:
                     raise
         return References(found["configmap"], found["secret"])

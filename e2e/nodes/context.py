@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from e2e.cluster.processes import MARKER
-from e2e.nodes.api import ApiClient, ApiGate
+from e2e.nodes.api import ApiGate, NodeApiClient
 from e2e.nodes.chips import ChipAllocator
 from e2e.nodes.config import NodeSetSettings
 from e2e.nodes.events import EventPoster
@@ -45,8 +45,8 @@ class NodeContext:
     name: str
     address: str
     settings: NodeSetSettings
-    client: ApiClient
-    device_client: ApiClient
+    client: NodeApiClient
+    device_client: NodeApiClient
     power: ApiGate
     processes: ProcessHost
     chips: ChipAllocator

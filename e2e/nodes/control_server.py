@@ -22,7 +22,7 @@ from e2e.nodes.node import Node
 from e2e.nodes.node_set import NodeSet
 from e2e.nodes.pod import PodWorker
 from e2e.nodes.processes import ProcessEntry, read_command, read_environment, send_signal, until_stopped
-from e2e.nodes.states import Running, Waiting
+from e2e.nodes.states import ContainerWaiting, Running
 
 log = logging.getLogger(__name__)
 
@@ -335,7 +335,7 @@ def _describe(node: Node, everything: list[Found]) -> JsonObject:
 
 
 def _word(state: object) -> str:
-    if isinstance(state, Waiting):
+    if isinstance(state, ContainerWaiting):
         return f"waiting: {state.reason}"
     return "running" if isinstance(state, Running) else "terminated"
 

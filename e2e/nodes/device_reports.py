@@ -10,7 +10,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from e2e.nodes.api import ApiError
+from e2e.nodes.api import NodeApiError
 from e2e.nodes.config import JsonObject
 from e2e.nodes.context import NodeContext
 from e2e.nodes.faults import NODE_NAMESPACE, ChipFault, HardwareFault, SwitchFault, device_info, node_info
@@ -66,7 +66,7 @@ class DeviceReports:
             self._changed.clear()
             try:
                 await self._write()
-            except ApiError as error:
+            except NodeApiError as error:
                 log.warning("%s: device reports: %s", self.context.name, error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -97,7 +97,7 @@ class DeviceReports:
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/configmaps"
         try:
             await self.context.device_client.request("PUT", f"{path}/{body['metadata']['name']}", body)
-        except ApiError as error:
+        except NodeApiError as error:
             if error.status != 404:
                 raise
             await self.context.device_client.request("POST", path, body)

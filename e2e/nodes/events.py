@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import time
 
-from e2e.nodes.api import ApiClient, ApiError
+from e2e.nodes.api import NodeApiClient, NodeApiError
 from e2e.nodes.config import JsonObject
 from e2e.nodes.states import timestamp
 
@@ -17,7 +17,7 @@ from e2e.nodes.states import timestamp
 class EventPoster:
     """Posts Events in the name of a node."""
 
-    def __init__(self, client: ApiClient, node: str, address: str) -> None:
+    def __init__(self, client: NodeApiClient, node: str, address: str) -> None:
         self._client = client
         self._node = node
         self._address = address
@@ -40,7 +40,7 @@ class EventPoster:
         body["metadata"]["name"] += f".{next(self._numbers):x}"
         try:
             await self._client.request("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", body)
-        except ApiError:
+        except NodeApiError:
             return
 
 

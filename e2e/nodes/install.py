@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.nodes.api import ApiClient, ApiError
+from e2e.nodes.api import NodeApiClient, NodeApiError
 from e2e.nodes.config import JsonObject
 
 STORAGE_CLASS = "process-nodes"
@@ -27,18 +27,18 @@ class Tokens:
     provisioner: str
 
 
-async def install(admin: ApiClient) -> Tokens:
+async def install(admin: NodeApiClient) -> Tokens:
     """Apply everything and return the tokens. Applying twice changes nothing."""
     for path, body in _objects():
         try:
             await admin.request("POST", path, body)
-        except ApiError as error:
+        except NodeApiError as error:
             if error.status != 409:
                 raise
     return Tokens(await _token(admin, *_DEVICE_PLUGIN), await _token(admin, *_PROVISIONER_ACCOUNT))
 
 
-async def _token(admin: ApiClient, namespace: str, name: str) -> str:
+async def _token(admin: NodeApiClient, namespace: str, name: str) -> str:
     spec = {"expirationSeconds": _TOKEN_SECONDS}
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     answer = await admin.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", body)

@@ -15,7 +15,7 @@ import time
 import uuid
 
 from e2e.nodes import machine
-from e2e.nodes.api import MERGE, STRATEGIC, ApiError, ApiGate, follow
+from e2e.nodes.api import MERGE, STRATEGIC, ApiGate, NodeApiError, follow
 from e2e.nodes.config import JsonObject, NodeSettings
 from e2e.nodes.context import NodeContext
 from e2e.nodes.device_reports import DeviceReports
@@ -128,7 +128,7 @@ class Node:
             try:
                 path = f"/api/v1/nodes/{self.name}/status"
                 await self.context.client.request("PATCH", path, body, content_type=STRATEGIC)
-            except ApiError as error:
+            except NodeApiError as error:
                 log.warning("%s: %s", self.name, error)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
@@ -164,7 +164,7 @@ class Node:
         while True:
             try:
                 self._uid = await self._create_or_take_over()
-            except ApiError as error:
+            except NodeApiError as error:
                 log.warning("%s: cannot register: %s", self.name, error)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
@@ -175,7 +175,7 @@ class Node:
         try:
             body = machine.node_object(self.settings, self._status())
             node = await client.request("POST", "/api/v1/nodes", body)
-        except ApiError as error:
+        except NodeApiError as error:
             if error.status != 409:
                 raise
             metadata = {"metadata": {"labels": machine.labels(self.settings)}}
@@ -206,11 +206,11 @@ class Node:
             try:
                 try:
                     await client.request("PATCH", f"{path}/{self.name}", body, content_type=MERGE)
-                except ApiError as error:
+                except NodeApiError as error:
                     if error.status != 404:
                         raise
                     await client.request("POST", path, body)
-            except ApiError as error:
+            except NodeApiError as error:
                 log.warning("node %s: its lease was not renewed: %s", self.name, error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue

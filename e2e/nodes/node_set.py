@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from e2e.cluster.pki import Authority, Credential
-from e2e.nodes.api import ApiClient, ApiGate
+from e2e.nodes.api import ApiGate, NodeApiClient
 from e2e.nodes.chips import ChipAllocator
 from e2e.nodes.config import NodeSetSettings
 from e2e.nodes.context import AddressPool, NodeContext
@@ -33,7 +33,7 @@ class NodeSet:
         self._plain_context = ssl.create_default_context(cafile=str(self._authority_file))
         self._processes = ProcessHost(adopt=True)
         self._provisioner: asyncio.Task[None] | None = None
-        self._provisioner_client: ApiClient | None = None
+        self._provisioner_client: NodeApiClient | None = None
 
     async def start(self) -> None:
         """Install what the nodes need, register all of them and begin to run pods."""
@@ -87,12 +87,14 @@ class NodeSet:
         server = KubeletServer(address, settings.kubelet_port, serving, power)
         return Node(mine, context, wire, server)
 
-    def _client(self, gates: tuple[ApiGate, ...], credential: Credential | None = None, token: str = "") -> ApiClient:
+    def _client(
+        self, gates: tuple[ApiGate, ...], credential: Credential | None = None, token: str = ""
+    ) -> NodeApiClient:
         context = self._plain_context
         if credential:
             context = ssl.create_default_context(cafile=str(self._authority_file))
             _load(context, credential)
-        return ApiClient(self.settings.server, context, gates, token)
+        return NodeApiClient(self.settings.server, context, gates, token)
 
 
 def _server_context(credential: Credential, authority: Path) -> ssl.SSLContext:

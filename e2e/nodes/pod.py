@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from e2e.nodes.api import MERGE, ApiError
+from e2e.nodes.api import MERGE, NodeApiError
 from e2e.nodes.chips import ChipsUnavailableError, chips_asked, pod_annotations
 from e2e.nodes.config import JsonObject
 from e2e.nodes.container import RETRY_SECONDS, LiveContainer, PodScope
@@ -23,7 +23,17 @@ from e2e.nodes.context import NodeContext
 from e2e.nodes.environment import PodFacts
 from e2e.nodes.grace import GracePeriod
 from e2e.nodes.pod_writer import PodWriter, is_gone, pod_path
-from e2e.nodes.states import ContainerRecord, Failure, Kind, PodRecord, Terminated, Waiting, has_run, kind_of, succeeded
+from e2e.nodes.states import (
+    ContainerRecord,
+    ContainerWaiting,
+    Failure,
+    Kind,
+    PodRecord,
+    Terminated,
+    has_run,
+    kind_of,
+    succeeded,
+)
 from e2e.nodes.tasks import end_tasks, start_task
 from e2e.nodes.volumes import VolumeMaker, VolumeNotReadyError
 
@@ -183,7 +193,7 @@ class PodWorker:
         for pause in (*RETRY_SECONDS, None):
             try:
                 await self._node.device_client.request("PATCH", pod_path(self.pod), body, content_type=MERGE)
-            except ApiError as error:
+            except NodeApiError as error:
                 if is_gone(error) or pause is None:
                     log.warning("%s: annotations of pod %s: %s", self._node.name, self.pod["metadata"]["name"], error)
                     return
@@ -254,7 +264,7 @@ class PodWorker:
                 if token.renew_at <= time.time():
                     try:
                         await maker.renew(token)
-                    except ApiError as error:
+                    except NodeApiError as error:
                         log.warning("%s: %s", self._node.name, error)
                         token.renew_at = time.time() + 10
 
@@ -280,7 +290,7 @@ class PodWorker:
     def _locate(self) -> None:
         """A pod that is removed leaves no container waiting."""
         for record in self.record.of(Kind.SIDECAR, Kind.MAIN):
-            if isinstance(record.state, Waiting):
+            if isinstance(record.state, ContainerWaiting):
                 now = time.time()
                 message = "The container could not be located when the pod was terminated"
                 record.state = Terminated(137, "ContainerStatusUnknown", now, now, message=message)
@@ -300,8 +310,8 @@ class PodWorker:
         task.add_done_callback(self._side_tasks.discard)
 
 
-def _initial(pod: JsonObject) -> Waiting:
-    return Waiting("PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating")
+def _initial(pod: JsonObject) -> ContainerWaiting:
+    return ContainerWaiting("PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating")
 
 
 def _records(pod: JsonObject) -> list[ContainerRecord]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 
-from e2e.nodes.api import STRATEGIC, ApiClient, ApiError
+from e2e.nodes.api import STRATEGIC, NodeApiClient, NodeApiError
 from e2e.nodes.config import JsonObject
 from e2e.nodes.states import PodRecord, conditions_by_type, status
 
@@ -21,7 +21,7 @@ def pod_path(pod: JsonObject) -> str:
     return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
 
 
-def is_gone(error: ApiError) -> bool:
+def is_gone(error: NodeApiError) -> bool:
     """Whether a request with the pod's UID failed because that pod is gone; another conflict is worth a retry.
 
     A deletion with another UID is a 409, a patch of an object with another UID a 422.
@@ -32,7 +32,7 @@ def is_gone(error: ApiError) -> bool:
 class PodWriter:
     """Writes the status of one pod."""
 
-    def __init__(self, client: ApiClient, record: PodRecord) -> None:
+    def __init__(self, client: NodeApiClient, record: PodRecord) -> None:
         self._client = client
         self._record = record
         self._dirty = asyncio.Event()
@@ -80,7 +80,7 @@ class PodWriter:
             try:
                 await self._client.request("DELETE", pod_path(self._record.pod), body)
                 self._gone = True
-            except ApiError as error:
+            except NodeApiError as error:
                 if is_gone(error):
                     self._gone = True
                 else:
@@ -105,7 +105,7 @@ class PodWriter:
         path = pod_path(self._record.pod) + "/status"
         try:
             await self._client.request("PATCH", path, body, content_type=STRATEGIC)
-        except ApiError as error:
+        except NodeApiError as error:
             if is_gone(error):
                 self._gone = True
                 return True

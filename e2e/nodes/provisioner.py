@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from e2e.nodes.api import ApiClient, ApiError, follow
+from e2e.nodes.api import NodeApiClient, NodeApiError, follow
 from e2e.nodes.config import JsonObject
 from e2e.nodes.install import PROVISIONER, STORAGE_CLASS
 
 log = logging.getLogger(__name__)
 
 
-async def provision(client: ApiClient, directory: Path) -> None:
+async def provision(client: NodeApiClient, directory: Path) -> None:
     """Watch claims for ever and make a volume for each one that waits."""
     async for event in follow(client, "/api/v1/persistentvolumeclaims", {}):
         claims = event["items"] if event["type"] == "SYNC" else [event["object"]]
@@ -54,9 +54,9 @@ def volume_for(claim: JsonObject, directory: Path) -> JsonObject:
     }
 
 
-async def _create(client: ApiClient, volume: JsonObject) -> None:
+async def _create(client: NodeApiClient, volume: JsonObject) -> None:
     try:
         await client.request("POST", "/api/v1/persistentvolumes", volume)
-    except ApiError as error:
+    except NodeApiError as error:
         if error.status != 409:
             log.warning("cannot provision %s: %s", volume["metadata"]["name"], error)

@@ -23,7 +23,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Waiting:
+class ContainerWaiting:
     """Not started yet, or waiting to be started again."""
 
     reason: str
@@ -50,7 +50,7 @@ class Terminated:
     message: str = ""
 
 
-State = Waiting | Running | Terminated
+State = ContainerWaiting | Running | Terminated
 
 
 @dataclass
@@ -60,7 +60,7 @@ class ContainerRecord:
     name: str
     image: str
     kind: Kind
-    state: State = field(default_factory=lambda: Waiting("ContainerCreating"))
+    state: State = field(default_factory=lambda: ContainerWaiting("ContainerCreating"))
     last: Terminated | None = None
     restart_count: int = 0
     started: bool = False
@@ -124,7 +124,7 @@ def phase(record: PodRecord) -> str:
 
 def has_run(record: ContainerRecord) -> bool:
     """Whether the container was started at least once."""
-    return not isinstance(record.state, Waiting) or record.last is not None
+    return not isinstance(record.state, ContainerWaiting) or record.last is not None
 
 
 def status(record: PodRecord, previous: Mapping[str, JsonObject], now: float) -> JsonObject:
@@ -212,13 +212,13 @@ def _container(record: ContainerRecord) -> JsonObject:
         "state": _state(record.state),
         "lastState": _state(record.last) if record.last else {},
     }
-    if not isinstance(record.state, Waiting):
+    if not isinstance(record.state, ContainerWaiting):
         described["containerID"] = record.state.container_id
     return described
 
 
 def _state(state: State) -> JsonObject:
-    if isinstance(state, Waiting):
+    if isinstance(state, ContainerWaiting):
         return {"waiting": _without_empty(reason=state.reason, message=state.message)}
     if isinstance(state, Running):
         return {"running": {"startedAt": timestamp(state.started_at)}}

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.nodes.api import ApiClient, ApiError
+from e2e.nodes.api import NodeApiClient, NodeApiError
 from e2e.nodes.config import JsonObject
 from e2e.nodes.environment import PodFacts, ReferenceMissingError, field_value, object_files, resource_value
 
@@ -50,7 +50,7 @@ class VolumeMaker:
     """
 
     def __init__(
-        self, client: ApiClient, facts: PodFacts, directory: Path, claims: Path, host_paths: Mapping[str, Path]
+        self, client: NodeApiClient, facts: PodFacts, directory: Path, claims: Path, host_paths: Mapping[str, Path]
     ) -> None:
         self._client = client
         self._facts = facts
@@ -70,7 +70,7 @@ class VolumeMaker:
         volumes = self._facts.pod["spec"].get("volumes") or []
         places = await asyncio.gather(*(self._make(volume) for volume in volumes), return_exceptions=True)
         for volume, place in zip(volumes, places, strict=True):
-            if isinstance(place, ReferenceMissingError | ApiError | OSError):
+            if isinstance(place, ReferenceMissingError | NodeApiError | OSError):
                 message = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {place}'
                 raise VolumeNotReadyError(message) from place
             if isinstance(place, BaseException):
@@ -84,7 +84,7 @@ class VolumeMaker:
                 continue
             try:
                 files = await self._files(volume)
-            except (ReferenceMissingError, ApiError) as error:
+            except (ReferenceMissingError, NodeApiError) as error:
                 log.warning('volume "%s" keeps what it has: %s', volume["name"], error)
                 continue
             for file, content, mode in files:
@@ -142,7 +142,7 @@ class VolumeMaker:
         path = f"/api/v1/namespaces/{self._namespace}/{_PLURALS[kind]}/{name}"
         try:
             body = await self._client.request("GET", path)
-        except ApiError as error:
+        except NodeApiError as error:
             if error.status == 404 and source.get("optional"):
                 return []
             if error.status == 404:

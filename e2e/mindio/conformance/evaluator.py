@@ -29,7 +29,7 @@ def patience() -> float:
     return 20.0 * min(4.0, max(1.0, os.getloadavg()[0] / (4 * (os.cpu_count() or 1))))
 
 
-class Evaluator:
+class VectorRun:
     """One vector being run: its variables, its labels, and the time of the last deed."""
 
     def __init__(self, world: World) -> None:

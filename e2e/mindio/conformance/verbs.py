@@ -17,13 +17,13 @@ from typing import Any
 
 import psutil
 
-from e2e.mindio.conformance.evaluator import Evaluator, Step, UnmetError, has_ended, patience
+from e2e.mindio.conformance.evaluator import Step, UnmetError, VectorRun, has_ended, patience
 from e2e.mindio.conformance.gate import CONNECT
 from e2e.mindio.conformance.keeping_gate import KeepingGate
 from e2e.mindio.conformance.wire_verbs import collect, collected, exchange_problem, greet, wrong_with
 
 
-class Run(Evaluator):
+class Run(VectorRun):
     """One vector being run, verb by verb."""
 
     # ---- deeds

@@ -8,13 +8,13 @@ import pytest
 
 from e2e.nodes.states import (
     ContainerRecord,
+    ContainerWaiting,
     Failure,
     Kind,
     PodRecord,
     Running,
     State,
     Terminated,
-    Waiting,
     conditions_by_type,
     kind_of,
     phase,
@@ -24,8 +24,8 @@ from e2e.nodes.states import (
 RUNS = Running(100.0, "process://1")
 GOOD = Terminated(0, "Completed", 100.0, 101.0, "process://1")
 BAD = Terminated(137, "Error", 100.0, 101.0, "process://1", "killed")
-WAITS = Waiting("PodInitializing")
-CRASHED = Waiting("CrashLoopBackOff", "back-off 10s")
+WAITS = ContainerWaiting("PodInitializing")
+CRASHED = ContainerWaiting("CrashLoopBackOff", "back-off 10s")
 
 
 def container(kind: Kind, state: State, **fields: Any) -> ContainerRecord:
