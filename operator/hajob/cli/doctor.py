@@ -48,12 +48,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 where one of them is a problem, or the cluster cannot be asked."""
-    worst: list[int] = []
     now_ms = SystemClock().now_milliseconds()
-    code = reported(
-        lambda: worst.append(carry_out(arguments, KubernetesObjects(context=arguments.context), now_ms, print))
-    )
-    return code or max(worst, default=0)
+    return reported(lambda: carry_out(arguments, KubernetesObjects(context=arguments.context), now_ms, print))
 
 
 def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say: Callable[[str], object]) -> int:

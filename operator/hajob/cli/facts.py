@@ -6,24 +6,19 @@ them. Pods of a job in the same file tell which rank sits on a chip; `--job` tel
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from hajob.api.derived import chips_per_node
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.spec import HATrainingJobSpec
-from hajob.cli.exits import BAD_INPUT
-from hajob.cli.simulate import read_manifest
+from hajob.cli.exits import reported
+from hajob.cli.manifests import read_job, read_objects
 from hajob.cluster import settings
 from hajob.cluster.fault_store import FaultStore
 from hajob.cluster.filters import what_is_repeated
 from hajob.domain.actions import Action
-from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
 from hajob.domain.hardware import ClusterFact
 from hajob.runtime.clock import SystemClock
@@ -32,7 +27,7 @@ from hajob.sources import registry
 from hajob.sources.chips import PodChips, pod_chips
 from hajob.sources.node import serials_of
 from hajob.sources.pod import PodView
-from hajob.sources.reading import Reading, RejectionReason, Terms, items, mapping, name_of
+from hajob.sources.reading import Reading, RejectionReason, Terms, name_of
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -52,33 +47,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the facts; input that cannot be read at all is exit code 2."""
-    try:
-        objects = list(read_objects(arguments.filename))
-        spec = read_manifest(arguments.job) if arguments.job else None
-    except HajobInputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
+    return reported(lambda: _answer(arguments))
+
+
+def _answer(arguments: argparse.Namespace) -> None:
+    objects = list(read_objects(arguments.filename))
+    spec = read_job(arguments.job) if arguments.job else None
     found = facts_of(objects, spec, SystemClock().now_milliseconds())
     print(json.dumps(found, indent=2) if arguments.output == "json" else as_text(found))
-    return 0
-
-
-def read_objects(filename: str) -> Iterator[Mapping[str, Any]]:
-    """Every object of a file, those of a List one by one; raises `HajobInputError`."""
-    try:
-        content = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-        documents = list(yaml.safe_load_all(content))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
-        raise HajobInputError(f"{filename} cannot be read: {error}") from None
-    for document in documents:
-        if document is None:
-            continue
-        if not isinstance(document, Mapping):
-            raise HajobInputError(f"{filename} holds {type(document).__name__}, which is no Kubernetes object")
-        if str(document.get("kind", "")).endswith("List"):
-            yield from (mapping(one) for one in items(document.get("items")))
-        else:
-            yield document
 
 
 def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, now_ms: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from hajob.api.derived import chips_per_node, world_size
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
-from hajob.cli.exits import BAD_INPUT, NOT_DONE
+from hajob.cli.exits import NOT_DONE, reported
 from hajob.domain.errors import HajobInputError
 from hajob.objects.containers import trainer_of
 from hajob.objects.rank_pod import mount_for, output_directory
@@ -92,15 +92,13 @@ def _number(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Show it, or say why not."""
     question = LogQuery(**{each.name: getattr(arguments, each.name) for each in fields(LogQuery)})
-    try:
+
+    def answer() -> int:
         check(question)
         return show(question, KubernetesCluster(arguments.kubeconfig, arguments.context), Streams(_stdout, _stderr))
-    except HajobInputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except ClusterError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return NOT_DONE
+
+    try:
+        return reported(answer)
     except KeyboardInterrupt:
         return _ENDED_BY_PERSON
 

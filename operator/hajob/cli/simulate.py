@@ -7,20 +7,14 @@ error, with exit code 2; the answer is always exit code 0, also when it is Resta
 import argparse
 import json
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-import yaml
-from pydantic import BaseModel
-
 from hajob.api.derived import not_served
-from hajob.api.spec import HATrainingJobSpec
-from hajob.cli.exits import BAD_INPUT
+from hajob.cli.exits import reported
+from hajob.cli.manifests import read_job
 from hajob.cli.simulated_writes import Write, writes
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
-from hajob.plan.policy import read_spec
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate
 
 _SHOWN: Final = 16
@@ -56,18 +50,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(arguments: argparse.Namespace) -> int:
     """Answer, or say what is wrong with the input."""
-    try:
-        spec = read_manifest(arguments.filename)
-        answer = simulate(spec, question(arguments))
-    except HajobInputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
+    return reported(lambda: _answer(arguments))
+
+
+def _answer(arguments: argparse.Namespace) -> None:
+    spec = read_job(arguments.filename)
+    answer = simulate(spec, question(arguments))
     if unserved := not_served(spec):
         print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
     if answer.protection:
         print(f"note: {answer.protection}", file=sys.stderr)
     print(json.dumps(as_json(answer), indent=2) if arguments.output == "json" else as_text(answer))
-    return 0
 
 
 def question(arguments: argparse.Namespace) -> SimulationRequest:
@@ -79,47 +72,6 @@ def question(arguments: argparse.Namespace) -> SimulationRequest:
             raise HajobInputError(f"--lose {loss}: write rank=N or node=N with the number of a rank or node rank")
         lost[kind].append(int(number))
     return SimulationRequest(tuple(lost["rank"]), tuple(lost["node"]), arguments.free_nodes, arguments.during)
-
-
-def read_manifest(filename: str) -> HATrainingJobSpec:
-    """The spec of the one HATrainingJob in a manifest; raises `HajobInputError`."""
-    try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-        documents = [one for one in yaml.safe_load_all(text) if isinstance(one, Mapping)]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise HajobInputError(f"{filename} cannot be read: {error}") from None
-    jobs = [one for one in documents if one.get("kind") == "HATrainingJob"]
-    if len(jobs) != 1:
-        raise HajobInputError(f"{filename} holds {len(jobs)} objects of kind HATrainingJob; it must be one")
-    spec = jobs[0].get("spec")
-    if not isinstance(spec, Mapping):
-        raise HajobInputError(f"{filename}: spec is missing")
-    return _read(spec)
-
-
-def _read(spec: Mapping[str, Any]) -> HATrainingJobSpec:
-    unknown = list(_unknown(HATrainingJobSpec, spec, "spec"))
-    if unknown:
-        raise HajobInputError(f"unknown fields: {', '.join(unknown)}; look for a misspelling")
-    model = read_spec(spec)
-    containers = (model.template.get("spec") or {}).get("containers") or []
-    trainers = [one for one in containers if isinstance(one, Mapping) and one.get("name") == "trainer"]
-    if len(trainers) != 1:
-        raise HajobInputError(
-            f"spec.template.spec.containers holds {len(trainers)} containers named trainer; it must be one"
-        )
-    return model
-
-
-def _unknown(model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
-    """Fields that the API does not have, as the server would refuse them."""
-    known = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-    found = [f"{where}.{key}" for key in data if key not in known]
-    for key, kind in known.items():
-        value = data.get(key)
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and isinstance(value, Mapping):
-            found += _unknown(kind, value, f"{where}.{key}")
-    return found
 
 
 def as_json(answer: SimulationResult) -> dict[str, Any]:

@@ -384,7 +384,9 @@ def test_manifests_that_make_no_sense(
 def test_files_that_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [", encoding="utf-8")
-    for path in (tmp_path / "missing.yaml", broken, tmp_path):
+    deep = tmp_path / "deep.yaml"
+    deep.write_text("[" * 2000 + "]" * 2000, encoding="utf-8")
+    for path in (tmp_path / "missing.yaml", broken, deep, tmp_path):
         assert main(["simulate", "-f", str(path), "--lose", "rank=0"]) == 2
         assert "cannot be read" in capsys.readouterr().err
 
