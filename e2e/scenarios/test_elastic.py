@@ -32,7 +32,7 @@ def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLay
     assert (told["current"], told["waitReason"]) == (3, "NoFreeNode"), "Kubernetes calls the dead node ready for 40 s"
     assert (told["desired"], told["dropped"]) == (4, [2])
     assert told["since"] >= incident["startTime"]
-    assert "1 free nodes at once, each with 2 chips, for node ranks 2" in told["waitMessage"]
+    assert "needs 1 free node at once with 2 chips each, for node ranks 2" in told["waitMessage"]
     assert 50 <= told["expectedThroughputPercent"] < 100
     measured = lambda: job.status()["dataParallel"].get("measuredThroughputPercent")  # noqa: E731
     assert rig.plane.wait("the throughput to be measured", measured) > 10

@@ -305,7 +305,7 @@ def test_suspended_and_resumed(rig: Rig) -> None:
     job.wait_step(5)
     job.patch({"spec": {"suspend": True}})
     suspended = job.wait_condition("Suspended")
-    assert "the step where the training stood is saved" in suspended["message"]
+    assert "the current step is saved" in suspended["message"]
     assert job.pods() == []
     before = job.common_step()
     job.patch({"spec": {"suspend": False}})

@@ -74,7 +74,7 @@ def test_a_second_process_dies_before_the_switch(rig: Rig) -> None:
     job = training(rig, seconds=20)
     order(job.logs, "rank=2 at=startup do=exit always=1")
     node = cordon(rig, job)
-    assert "no second pod stood ready in time" in why_unmoved(job)
+    assert "the second pods were not ready in time" in why_unmoved(job)
     rig.plane.wait("the second pod to go", lambda: job.node_of(1) == node)
     rig.plane.kubectl("uncordon", node)
     order(job.logs)
@@ -87,7 +87,7 @@ def test_another_rank_dies_while_the_second_pod_starts(rig: Rig) -> None:
     cordon(rig, job)
     rig.plane.wait("the move to begin", lambda: [each["action"] for each in job.incidents()] == ["Migrate"])
     rig.nodes.control.kill(namespace=rig.namespace, rank=5)
-    assert "disturbed, InPlace follows" in why_unmoved(job)
+    assert "interrupted by a fault, InPlace follows" in why_unmoved(job)
     assert job.wait_incident(3)["action"] == "InPlace"
     ends_unharmed(job)
     assert job.status()["restarts"]["infrastructure"] == 0

@@ -213,7 +213,7 @@ def test_what_high_availability_refuses_is_told_by_name(rig: Rig) -> None:
         plain = plain.replace(switch, "")
     spec = {"recovery": {"actions": [{"name": name, "maxCount": 0} for name in REPAIRS]}}
     unprotected = submit(rig, body, head=plain, name="unprotected", arguments=refused, spec=spec)
-    names = ("protection left: ", "NoSwapOptimizer", "NoLora", "NoFsdp2")
+    names = ("actions left: ", "NoSwapOptimizer", "NoLora", "NoFsdp2")
 
     def told() -> bool:
         message = protected.condition("Accepted").get("message", "")

@@ -90,7 +90,7 @@ def test_a_shrunk_job_is_suspended_and_resumed(start_rig: Callable[[RigLayout], 
     rig.plane.wait("the node to be seen", told)
     kubectl(job, "patch", "--type=merge", "--patch", '{"spec":{"suspend":true}}')
     suspended = job.wait_condition("Suspended")
-    assert "the step where the training stood is saved" in suspended["message"]
+    assert "the current step is saved" in suspended["message"]
     rig.plane.wait("its pods to be gone", lambda: not job.pods("rank"))
     stood = job.common_step()
     kubectl(job, "patch", "--type=merge", "--patch", '{"spec":{"suspend":false}}')

@@ -10,6 +10,7 @@ from typing import Final
 
 from hajob.api.base import Json
 from hajob.api.conditions import ConditionType, Reason
+from hajob.api.event_reasons import EventReason
 from release.generate.crd_schema import COLUMNS, QUARANTINE_COLUMNS, open_api_schema, quarantine_schema
 from release.generate.files import write_or_check
 
@@ -66,6 +67,20 @@ def _conditions() -> Iterator[str]:
                 yield f"| {type_} | {reason.status} | {reason.word} | {reason.sentence} |"
 
 
+def _events() -> Iterator[str]:
+    yield from (
+        "## Events",
+        "",
+        "Posted about the HATrainingJob. `kubectl get events --field-selector type=Warning` shows those that may need",
+        "a person.",
+        "",
+        "| type | reason | when |",
+        "| --- | --- | --- |",
+    )
+    for reason in EventReason:
+        yield f"| {'Warning' if reason.warning else 'Normal'} | {reason} | {reason.when} |"
+
+
 def _columns(plural: str, columns: Iterable[Json]) -> Iterator[str]:
     yield from (f"## Columns of `kubectl get {plural}`", "", "| column | from |", "| --- | --- |")
     for column in columns:
@@ -79,6 +94,7 @@ def rendered() -> str:
         _fields("Spec", properties["spec"]),
         _fields("Status", properties["status"]),
         list(_conditions()),
+        list(_events()),
         list(_columns("hajobs", COLUMNS)),
         _fields("NodeQuarantine: spec", quarantine["spec"]),
         _fields("NodeQuarantine: status", quarantine["status"]),

@@ -53,15 +53,13 @@ class Finish:
             return
         loads = self._load_step(wanted)
         if loads is not None and step < loads:
-            text = (
-                f"rank {process.rank} trains step {step} after a start that was to load the checkpoint of step {loads}"
-            )
+            text = f"rank {process.rank} trains step {step} although it was started from the checkpoint of step {loads}"
             self._not_reloaded(process, step, text)
 
     def look_for_tracker(self, process: RankProcess, wanted: Wanted | None) -> None:
         """A process that was to load a checkpoint may have said that it finds none."""
         if endings.NO_TRACKER in process.notices and self._load_step(wanted):
-            text = f"rank {process.rank} finds no checkpoint after a start that was to load one"
+            text = f"rank {process.rank} finds no checkpoint although it was started to load one"
             self._not_reloaded(process, None, text)
 
     def _load_step(self, wanted: Wanted | None) -> int | None:
@@ -121,7 +119,7 @@ class Finish:
 def _reason(script: Script) -> str:
     """How a script ended that has not brought its training to an end, as "the start script ended ..."."""
     if script.problem:
-        return f"by the launcher's hand: {script.problem}"
+        return f"because the launcher ended it: {script.problem}"
     if not script.launch:
         return "without calling torchrun or msrun"
     if not script.training:

@@ -36,240 +36,371 @@ _T = ConditionType
 
 @unique
 class Reason(Enum):
-    """One reason: its condition, the status it stands for, the word, and the sentence."""
+    """One reason: its condition, the status it stands for, the word, the sentence, and what to do where it is bad."""
 
-    NOT_CHECKED = (_T.ACCEPTED, _UNKNOWN, "NotChecked", "The job has not been looked at yet.")
-    VALID = (_T.ACCEPTED, _TRUE, "Valid", "The job is valid and the API server accepts its pods.")
-    POD_REFUSED = (_T.ACCEPTED, _FALSE, "PodRefused", "The API server refuses the pods of this job.")
-    INVALID = (_T.ACCEPTED, _FALSE, "Invalid", "The job asks for something that cannot be.")
+    NOT_CHECKED = (_T.ACCEPTED, _UNKNOWN, "NotChecked", "The operator has not checked the job yet.")
+    VALID = (_T.ACCEPTED, _TRUE, "Valid", "The spec is valid and the API server accepts the pods.")
+    POD_REFUSED = (
+        _T.ACCEPTED,
+        _FALSE,
+        "PodRefused",
+        "The API server refuses the pods of this job.",
+        "Read the API server's answer in the message; fix the template, a missing Secret or a policy of the namespace.",
+    )
+    INVALID = (
+        _T.ACCEPTED,
+        _FALSE,
+        "Invalid",
+        "The spec is invalid; the message names the field.",
+        "Fix the field that the message names, and apply the job again.",
+    )
 
     JOURNAL_NEWER = (
         _T.ACCEPTED,
         _UNKNOWN,
         "JournalNewer",
-        "This operator is older than the journal of the job: the job is left as it is until a newer one leads.",
+        "A newer operator wrote the journal of this job; this operator leaves the job untouched.",
+        "Run the operator version that wrote the journal, or a newer one.",
     )
     JOURNAL_UNREADABLE = (
         _T.ACCEPTED,
         _UNKNOWN,
         "JournalUnreadable",
-        "status.journal is damaged; the job is left as it is until an operator that can read it leads.",
+        "status.journal is damaged; this operator leaves the job untouched.",
+        "The training goes on unattended: let it save a checkpoint, then delete the job and apply it again.",
     )
 
-    NO_PODS = (_T.SCHEDULED, _UNKNOWN, "NoPods", "There are no pods to place.")
+    NO_PODS = (_T.SCHEDULED, _UNKNOWN, "NoPods", "The job has no pods to schedule.")
     ALL_PLACED = (_T.SCHEDULED, _TRUE, "AllPlaced", "Every pod has a node.")
-    PODS_PENDING = (_T.SCHEDULED, _FALSE, "PodsPending", "Some pods wait for a node.")
-    QUOTA_EXCEEDED = (_T.SCHEDULED, _FALSE, "QuotaExceeded", "A ResourceQuota has no room for some pods.")
-    PODS_NOT_CREATED = (_T.SCHEDULED, _FALSE, "PodsNotCreated", "The API server does not create some pods.")
+    PODS_PENDING = (
+        _T.SCHEDULED,
+        _FALSE,
+        "PodsPending",
+        "Some pods are waiting for the scheduler.",
+        "Wait; if it stays, see whether the scheduler named in the template runs.",
+    )
+    QUOTA_EXCEEDED = (
+        _T.SCHEDULED,
+        _FALSE,
+        "QuotaExceeded",
+        "A ResourceQuota has no room for some pods.",
+        "Raise the quota that the message names, or wait until other pods free it.",
+    )
+    PODS_NOT_CREATED = (
+        _T.SCHEDULED,
+        _FALSE,
+        "PodsNotCreated",
+        "The API server does not create some pods.",
+        "Read the API server's answer in the message; it is often a policy or webhook of the namespace.",
+    )
     WAITING_FOR_CAPACITY = (
         _T.SCHEDULED,
         _FALSE,
         "WaitingForCapacity",
-        "The scheduler finds no node for some pods; the start-up clock stands still.",
+        "The scheduler finds no node for some pods; spec.startupDeadlineSeconds is paused.",
+        "Free or add nodes, or relax the nodeSelector, affinity or tolerations that the message names.",
     )
 
-    NOT_STARTED = (_T.RUNNING, _FALSE, "NotStarted", "The training has not been started yet.")
+    NOT_STARTED = (_T.RUNNING, _FALSE, "NotStarted", "The training has not started yet.")
     STARTING = (_T.RUNNING, _FALSE, "Starting", "Pods and ranks are starting.")
-    TRAINING = (_T.RUNNING, _TRUE, "Training", "Every rank trains.")
-    RECOVERING = (_T.RUNNING, _FALSE, "Recovering", "The training is being brought back after a fault.")
-    PAUSED = (_T.RUNNING, _FALSE, "Paused", "Every rank waits at the end of a step, as spec.pause asks.")
-    RESTARTING = (_T.RUNNING, _FALSE, "Restarting", "The whole job is being restarted from a checkpoint.")
+    TRAINING = (_T.RUNNING, _TRUE, "Training", "The ranks are training.")
+    RECOVERING = (_T.RUNNING, _FALSE, "Recovering", "Hajob is recovering the training from a fault.")
+    PAUSED = (_T.RUNNING, _FALSE, "Paused", "Every rank waits at the end of a step, as spec.pause requests.")
+    RESTARTING = (_T.RUNNING, _FALSE, "Restarting", "The whole job is restarting from a checkpoint.")
     RUNNING_ENDED = (_T.RUNNING, _FALSE, "Ended", "The training has ended.")
     RUNNING_SUSPENDED = (_T.RUNNING, _FALSE, "Suspended", "The job is suspended.")
 
-    NOT_EVALUATED = (_T.RECOVERABLE, _UNKNOWN, "NotTraining", "What could be recovered is known while the job trains.")
-    RECOVERABLE = (_T.RECOVERABLE, _TRUE, "PreconditionsMet", "A lost process or node can be recovered.")
+    NOT_EVALUATED = (_T.RECOVERABLE, _UNKNOWN, "NotTraining", "Recovery is evaluated while the job trains.")
+    RECOVERABLE = (_T.RECOVERABLE, _TRUE, "PreconditionsMet", "Hajob can recover a lost process or node.")
     UNRECOVERABLE = (
         _T.RECOVERABLE,
         _FALSE,
         "PreconditionsUnmet",
-        "Some actions would not work now; see status.recoverability.",
+        "Some recovery actions would not work now; status.recoverability says which and why.",
+        "Run `kubectl hajob doctor JOB`: it names each unmet precondition and its remedy (docs/preconditions.md).",
     )
 
     COPIES_NOT_REGISTERED = (
         _T.RECOVERABLE,
         _FALSE,
         "CopiesNotRegistered",
-        "The trainer has not told MindIO where its optimizer copies are: every fault costs a restart.",
+        "The trainer has not registered its optimizer copies with MindIO, so every fault costs a restart.",
+        "Start the training from a pretrain entry, which registers handlers and copies with MindIO.",
     )
 
     NOT_ALL_KNOWN = (
         _T.RECOVERABLE,
         _UNKNOWN,
         "PreconditionsUnknown",
-        "Nothing known speaks against an action, but not everything is known; see status.recoverability.",
+        "No unmet precondition is known, but some cannot be checked; see status.recoverability.",
     )
 
-    COORDINATOR_ABSENT = (_T.COORDINATOR_READY, _UNKNOWN, "NoPod", "There is no coordinator pod yet.")
-    COORDINATOR_NOT_NEEDED = (_T.COORDINATOR_READY, _FALSE, "NotNeeded", "A job that does not run has no coordinator.")
-    COORDINATOR_PENDING = (_T.COORDINATOR_READY, _FALSE, "PodPending", "The coordinator pod waits for a node.")
+    COORDINATOR_ABSENT = (_T.COORDINATOR_READY, _UNKNOWN, "NoPod", "The coordinator pod does not exist yet.")
+    COORDINATOR_NOT_NEEDED = (
+        _T.COORDINATOR_READY,
+        _FALSE,
+        "NotNeeded",
+        "The job is not running and has no coordinator.",
+    )
+    COORDINATOR_PENDING = (
+        _T.COORDINATOR_READY,
+        _FALSE,
+        "PodPending",
+        "The coordinator pod is waiting for a node.",
+        "Add a node without chips for coordinators, or make room on one.",
+    )
     COORDINATOR_STARTING = (_T.COORDINATOR_READY, _FALSE, "Starting", "The coordinator pod is starting.")
-    COORDINATOR_SERVING = (_T.COORDINATOR_READY, _TRUE, "Serving", "The coordinator and its MindIO controller serve.")
+    COORDINATOR_SERVING = (
+        _T.COORDINATOR_READY,
+        _TRUE,
+        "Serving",
+        "The coordinator and its MindIO controller are serving.",
+    )
     COORDINATOR_SHARES_NODE = (
         _T.COORDINATOR_READY,
         _TRUE,
         "SharesNode",
-        "The coordinator serves, but on a node of its job's ranks: losing that node costs a restart.",
+        "The coordinator serves, but shares a node with ranks of its job: losing that node costs a restart.",
+        "Add a node without chips for coordinators, or accept that losing this node costs a restart.",
     )
     COORDINATOR_UNREACHABLE = (
         _T.COORDINATOR_READY,
         _FALSE,
         "Unreachable",
-        "The operator cannot talk to the coordinator.",
+        "The operator cannot reach the coordinator.",
+        "Check the network between operator and coordinator pod, and the NetworkPolicies of both namespaces.",
     )
     CONTROLLER_NOT_STARTED = (
         _T.COORDINATOR_READY,
         _FALSE,
         "ControllerNotStarted",
-        "The MindIO controller, or the rendezvous store beside it, cannot be started from the training image.",
+        "The MindIO controller or its rendezvous store cannot start from the training image.",
+        "Install a matching mindio_ttp in the image, in the Python that spec.coordinator.pythonPath names.",
     )
     TAKING_OVER = (
         _T.COORDINATOR_READY,
         _FALSE,
         "TakingOver",
-        "The MindIO controller was lost, another one takes its place: training goes on, the next fault waits for it.",
+        "The MindIO controller was lost and another one is taking over; the training goes on, and faults wait for it.",
     )
     CONTROLLER_LOST = (
         _T.COORDINATOR_READY,
         _FALSE,
         "ControllerLost",
-        "The MindIO controller is gone: training goes on unprotected until the job is restarted.",
+        "The MindIO controller is lost for good; the training goes on unprotected until the job restarts.",
+        "Set spec.restartRequestTime to restart now; otherwise spec.recovery.coordinatorLossPolicy decides when.",
     )
 
-    FULL_SIZE = (_T.SHRUNK, _FALSE, "FullSize", "Every data-parallel rank trains.")
-    FEWER_RANKS = (_T.SHRUNK, _TRUE, "FewerDataParallelRanks", "The job trains with fewer data-parallel ranks.")
+    FULL_SIZE = (_T.SHRUNK, _FALSE, "FullSize", "All data-parallel ranks train.")
+    FEWER_RANKS = (
+        _T.SHRUNK,
+        _TRUE,
+        "FewerDataParallelRanks",
+        "The job trains with fewer data-parallel ranks than spec.numNodes gives.",
+        "Free or add nodes: status.dataParallel says how many the job needs to grow back.",
+    )
 
-    SPARES_NOT_ASKED = (_T.SPARES_READY, _UNKNOWN, "NotAsked", "scheduling.numSpareNodes is 0: no node is held ready.")
+    SPARES_NOT_ASKED = (
+        _T.SPARES_READY,
+        _UNKNOWN,
+        "NotAsked",
+        "scheduling.numSpareNodes is 0: the job reserves no spare nodes.",
+    )
     SPARES_AFTER_START = (
         _T.SPARES_READY,
         _FALSE,
         "AfterStart",
-        "Spare nodes are taken once the job trains in full size: nothing that trains waits for them.",
+        "Hajob reserves spare nodes once the job trains at full size, so that no start waits for them.",
     )
-    SPARES_READY = (_T.SPARES_READY, _TRUE, "AllReady", "Every spare node is held ready.")
-    SPARES_PENDING = (_T.SPARES_READY, _FALSE, "Pending", "Some spare nodes are not held yet.")
-    SPARES_NOT_CREATED = (_T.SPARES_READY, _FALSE, "NotCreated", "Some spare pods are not created, or have ended.")
+    SPARES_READY = (_T.SPARES_READY, _TRUE, "AllReady", "All spare nodes are reserved.")
+    SPARES_PENDING = (
+        _T.SPARES_READY,
+        _FALSE,
+        "Pending",
+        "Some spare nodes are not reserved yet.",
+        "Free or add nodes that fit the job, or lower spec.scheduling.numSpareNodes.",
+    )
+    SPARES_NOT_CREATED = (
+        _T.SPARES_READY,
+        _FALSE,
+        "NotCreated",
+        "Some spare pods were refused or have ended.",
+        "Read the answer of the API server or the pod in the message; raise the quota, or fix what ends the pod.",
+    )
 
     PROTECTION_NOT_EVALUATED = (_T.DEGRADED, _UNKNOWN, "NotTraining", "Protection is evaluated while the job trains.")
-    PROTECTED = (_T.DEGRADED, _FALSE, "Protected", "No action that the spec allows is known to lack anything.")
+    PROTECTED = (
+        _T.DEGRADED,
+        _FALSE,
+        "Protected",
+        "Every allowed recovery action has its preconditions met, as far as known.",
+    )
     CRD_OLDER = (
         _T.DEGRADED,
         _TRUE,
         "CRDOlder",
-        "The installed CRD is older than this operator: what it lacks of the status is lost.",
+        "The installed CRD is older than this operator; status fields it lacks are dropped.",
+        "Run `kubectl apply --server-side -f crds/` with the files of the operator's version.",
     )
     FIELDS_NOT_READ = (
         _T.DEGRADED,
         _TRUE,
         "FieldsNotRead",
-        "This operator is older than the CRD and does not know some fields of the spec: they are as if not set.",
+        "This operator is older than the CRD and does not know some fields of the spec; it ignores these fields.",
+        "Run the operator version that knows the fields, or remove them from the spec.",
     )
     MOVE_FAILED = (
         _T.DEGRADED,
         _TRUE,
         "MoveFailed",
-        "Pods are still on a node that they were to leave; the training goes on there, and the move is tried again.",
+        "A move failed: pods still run on a node that they should leave. Hajob tries again.",
+        "Read the reason in the message; a move needs a free node, recovery.mode Enforce and a MindIO controller.",
     )
     PROTECTION_MISSING = (
         _T.DEGRADED,
         _TRUE,
         "ProtectionMissing",
         "Some actions lack a precondition; the message and status.recoverability name it.",
+        "Run `kubectl hajob doctor JOB`: it names each unmet precondition and its remedy (docs/preconditions.md).",
     )
 
     NOT_HELD = (_T.HELD, _FALSE, "NotHeld", "Hajob acts on faults of this job.")
-    MODE_HOLD = (_T.HELD, _TRUE, "ModeHold", "spec.recovery.mode is Hold: nothing new is started.")
+    MODE_HOLD = (
+        _T.HELD,
+        _TRUE,
+        "ModeHold",
+        "spec.recovery.mode is Hold: Hajob starts no recovery.",
+        "Set spec.recovery.mode to Enforce when Hajob may act again.",
+    )
     WAITS_FOR_CONTROLLER = (
         _T.HELD,
         _TRUE,
         "WaitsForController",
-        "A fault waits until a MindIO controller protects the job again; the training may stand meanwhile.",
+        "A fault waits until a MindIO controller protects the job again; the training may stand still meanwhile.",
+        "Wait up to ten minutes for the new MindIO controller; condition CoordinatorReady says why it does not come.",
     )
-    MODE_OBSERVE = (_T.HELD, _TRUE, "ModeObserve", "spec.recovery.mode is Observe: decisions are only told.")
+    MODE_OBSERVE = (
+        _T.HELD,
+        _TRUE,
+        "ModeObserve",
+        "spec.recovery.mode is Observe: Hajob reports its decisions and does not carry them out.",
+        "Set spec.recovery.mode to Enforce when Hajob may act.",
+    )
 
     BREAKER_OPEN = (
         _T.HELD,
         _TRUE,
         "BreakerOpen",
-        "Too much is told of nodes and chips at once to be believed: nothing irreversible follows from it.",
+        "Too many nodes or chips were reported faulty at once; Hajob takes no irreversible action until it closes.",
+        "Run `kubectl hajob breaker` to see why; if the faults are real, add `--believe` (docs/faults.md#the-breaker).",
     )
 
     NOT_SUSPENDED = (_T.SUSPENDED, _FALSE, "NotSuspended", "The job is not suspended.")
-    SUSPENDING = (_T.SUSPENDED, _FALSE, "Suspending", "The pods of the job are being ended.")
-    SUSPENDED = (_T.SUSPENDED, _TRUE, "Suspended", "The job has no pods; set spec.suspend to false to go on.")
+    SUSPENDING = (_T.SUSPENDED, _FALSE, "Suspending", "Hajob is ending the pods of the job.")
+    SUSPENDED = (_T.SUSPENDED, _TRUE, "Suspended", "The job has no pods; set spec.suspend to false to resume it.")
 
-    NOT_COMPLETE = (_T.COMPLETE, _FALSE, "NotComplete", "The training has not come to its end.")
+    NOT_COMPLETE = (_T.COMPLETE, _FALSE, "NotComplete", "The training is not complete.")
     ALL_RANKS_FINISHED = (_T.COMPLETE, _TRUE, "AllRanksFinished", "Every rank ended with exit code 0.")
     SCRIPT_DISAGREES = (
         _T.COMPLETE,
         _TRUE,
         "ScriptDisagrees",
-        "Every rank has finished its training; the start script ended with an error after it.",
+        "Every rank finished its training; the start script then ended with an error.",
+        "Fix the end of the start script; a common cause is `tee` into a missing directory.",
     )
 
-    NOT_FAILED = (_T.FAILED, _FALSE, "NotFailed", "Nothing has made the job give up.")
-    IMAGE_UNAVAILABLE = (_T.FAILED, _TRUE, "ImageUnavailable", "An image could not be pulled.")
+    NOT_FAILED = (_T.FAILED, _FALSE, "NotFailed", "The job has not failed.")
+    IMAGE_UNAVAILABLE = (
+        _T.FAILED,
+        _TRUE,
+        "ImageUnavailable",
+        "An image could not be pulled.",
+        "Check the image's name and tag, the imagePullSecrets, and the registry from that node.",
+    )
     CONTAINER_NOT_STARTED = (
         _T.FAILED,
         _TRUE,
         "ContainerNotStarted",
         "A container could not be started: its command, a mount or its configuration is wrong.",
+        "Fix the command, mount, ConfigMap or Secret that the message names.",
     )
     IMAGE_UNUSABLE = (
         _T.FAILED,
         _TRUE,
         "ImageUnusable",
-        "The training image lacks what Hajob needs: a fitting version of mindio_ttp, or a rendezvous store.",
+        "The training image lacks what Hajob needs: a matching mindio_ttp, or a rendezvous store.",
+        "Install what the message names in the image (docs/training-images.md).",
     )
     MINDIO_TLS_MISMATCH = (
         _T.FAILED,
         _TRUE,
         "MindIOTLSMismatch",
-        "The trainer speaks TLS to MindIO, and Hajob's side does not.",
+        "The trainer uses TLS towards MindIO, and Hajob does not.",
+        "Switch MindIO's own TLS off in the start script.",
     )
     SCRIPT_ENDED = (
         _T.FAILED,
         _TRUE,
         "ScriptEnded",
-        "The start script ended without starting its ranks: it has to call torchrun or msrun.",
+        "The start script ended without starting its ranks: it must call torchrun or msrun.",
+        "Call torchrun, torch.distributed.run or msrun from the start script (docs/training-images.md).",
     )
     PROGRAM_FAILED = (
         _T.FAILED,
         _TRUE,
         "ProgramFailed",
         "The training program failed more often than spec.recovery.maxProgramFailures allows.",
+        "Read the failing rank's output with `kubectl hajob logs JOB --rank R --previous`, and fix the program.",
     )
     STARTUP_DEADLINE = (
         _T.FAILED,
         _TRUE,
         "StartupDeadlineExceeded",
-        "The ranks did not all train within spec.startupDeadlineSeconds.",
+        "The start made no progress for spec.startupDeadlineSeconds.",
+        "Read the ranks' output with `kubectl hajob logs JOB --rank R`; raise the deadline if the start is only slow.",
     )
     ACTIVE_DEADLINE = (
         _T.FAILED,
         _TRUE,
         "ActiveDeadlineExceeded",
         "The job ran longer than spec.activeDeadlineSeconds.",
+        "Raise or remove spec.activeDeadlineSeconds, and set spec.restartRequestTime to go on from the checkpoint.",
     )
     CAPACITY_TIMEOUT = (
         _T.FAILED,
         _TRUE,
         "CapacityTimeoutExceeded",
         "Quota or nodes were missing for longer than spec.scheduling.capacityTimeoutSeconds.",
+        "Free or add nodes or quota, then set spec.restartRequestTime.",
     )
     RESTARTS_EXHAUSTED = (
         _T.FAILED,
         _TRUE,
         "RestartsExhausted",
-        "The job was restarted more often than its recovery policy allows.",
+        "The job needed more restarts than spec.recovery.actions allows.",
+        "Find the repeated cause in status.incidents and remove it, then set spec.restartRequestTime.",
     )
-    NOT_RECOVERED = (_T.FAILED, _TRUE, "NotRecovered", "No allowed action brought the training back.")
+    NOT_RECOVERED = (
+        _T.FAILED,
+        _TRUE,
+        "NotRecovered",
+        "No allowed action recovered the training.",
+        "Read in status.incidents why actions were refused; fix a precondition, then set spec.restartRequestTime.",
+    )
 
-    def __init__(self, type_: ConditionType, status: ConditionStatus, word: str, sentence: str) -> None:
+    def __init__(
+        self, type_: ConditionType, status: ConditionStatus, word: str, sentence: str, remedy: str = ""
+    ) -> None:
         self.type = type_
         self.status = status
         self.word = word
         self.sentence = sentence
+        self.remedy = remedy
+
+
+def reason_of(type_: str, word: str) -> Reason | None:
+    """The reason that a condition of a status names; None where this version does not know it."""
+    return next((reason for reason in Reason if (reason.type, reason.word) == (type_, word)), None)
 
 
 def condition(reason: Reason, now: datetime, *, message: str = "", generation: int | None = None) -> Condition:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.conditions import ConditionType, Reason
+from hajob.api.conditions import ConditionType, Reason, reason_of
 from hajob.api.crd_difference import CRD_NAMES, difference
 from hajob.cluster import settings as fault_settings
 from hajob.domain.hardware import ClusterFact
@@ -279,51 +279,48 @@ def _of_jobs(gathered: Gathered) -> Iterator[Finding]:
 
 # --------------------------------------------------------------------------------------------------------- a job
 
-_DO: Final[Mapping[str, str]] = {one.name: f"in the script: {one.wanted}" for one in PRECONDITIONS} | {
-    "PodRefused": "the message has the API server's words: the template, a missing Secret, a policy of the namespace",
-    "Invalid": "mend the spec as the message says",
-    "JournalNewer": "run the newer operator that wrote the journal",
-    "JournalUnreadable": "the training goes on unattended: save it by its own means, delete and apply the job again",
-    "QuotaExceeded": "raise the quota, or wait",
-    "PodsNotCreated": "the message has the API server's words",
-    "WaitingForCapacity": "free nodes, or loosen nodeSelector and taints as the message says",
-    "PodPending": "add a node without chips, or room on one",
-    "Unreachable": "look at the network between operator and coordinator pod, and at NetworkPolicies",
-    "ControllerNotStarted": "the image needs a fitting mindio_ttp, in the Python of spec.coordinator.pythonPath",
-    "ControllerLost": "spec.recovery.coordinatorLossPolicy says when it restarts; spec.restartRequestTime does it now",
-    "SharesNode": "add a node without chips for coordinators",
-    "CRDOlder": "kubectl apply --server-side -f crds/ of the operator's version",
-    "FieldsNotRead": "run the version that knows these fields, or take them out of the spec",
-    "BreakerOpen": "kubectl hajob breaker",
-    "ModeHold": "spec.recovery.mode: Enforce, when it may act again",
-    "ModeObserve": "spec.recovery.mode: Enforce, when it may act again",
-    "CoordinatorApart": "add a node without chips for coordinators",
-    "FreeNode": "keep a node free for replacements; quarantine and taints may rule out those that there are",
-    "CoordinatorReady": "condition CoordinatorReady says what is wrong with it",
-    "FirstStepFinished": "wait for the first step",
-    "CheckpointPresent": "wait for the first periodic checkpoint; --save-interval says when",
-    "CompleteCopy": "wait until what was lost is back",
-    "BudgetLeft": "spec.recovery.actions sets how often; look at status.incidents for why it was needed so often",
-    "ProgramBudgetLeft": "mend the program; spec.recovery.maxProgramFailures",
-    "HandlersRegistered": "start from a pretrain entry, which registers handlers and copies with MindIO",
-    "ActionAllowed": "spec.recovery.actions, elastic.policy",
+_DO: Final[Mapping[str, str]] = {
+    one.name: f"Change the spec or the start script: {one.wanted}." for one in PRECONDITIONS
+} | {
+    "CoordinatorApart": Reason.COORDINATOR_SHARES_NODE.remedy,
+    "FreeNode": "Keep a node free for replacements; quarantines and taints may exclude nodes that look free.",
+    "CoordinatorReady": "Look at condition CoordinatorReady: its message says what is wrong.",
+    "FirstStepFinished": "Wait for the first step.",
+    "CheckpointPresent": "Wait for the first periodic checkpoint; --save-interval says when it comes.",
+    "CompleteCopy": "Wait until the lost ranks are back.",
+    "StoreKept": "Restart the job when it suits you (spec.restartRequestTime): that brings a new rendezvous store.",
+    "BudgetLeft": "Find in status.incidents why the action was needed so often; spec.recovery.actions sets its budget.",
+    "ProgramBudgetLeft": "Fix the training program; spec.recovery.maxProgramFailures sets the budget.",
+    "HandlersRegistered": Reason.COPIES_NOT_REGISTERED.remedy,
+    "ActionAllowed": "Allow the action in spec.recovery.actions; Shrink needs spec.elastic.policy Enabled.",
 }
-"""What to do about a reason of a condition, or a precondition that is not met."""
+"""What to do about a precondition that is not met."""
 
-_BAD: Final[Mapping[tuple[str, str], Grade]] = {
-    (ConditionType.ACCEPTED, "False"): Grade.PROBLEM,
-    (ConditionType.ACCEPTED, "Unknown"): Grade.PROBLEM,
-    (ConditionType.SCHEDULED, "False"): Grade.PROBLEM,
-    (ConditionType.COORDINATOR_READY, "False"): Grade.PROBLEM,
-    (ConditionType.DEGRADED, "True"): Grade.PROBLEM,
-    (ConditionType.HELD, "True"): Grade.PROBLEM,
-    (ConditionType.FAILED, "True"): Grade.PROBLEM,
-    (ConditionType.SHRUNK, "True"): Grade.NOTE,
-}
-_PASSING: Final = frozenset(
-    {Reason.NOT_CHECKED.word, Reason.COORDINATOR_STARTING.word, Reason.COORDINATOR_NOT_NEEDED.word}
+_BAD: Final = frozenset(
+    {
+        (ConditionType.ACCEPTED, "False"),
+        (ConditionType.ACCEPTED, "Unknown"),
+        (ConditionType.SCHEDULED, "False"),
+        (ConditionType.RECOVERABLE, "False"),
+        (ConditionType.COORDINATOR_READY, "False"),
+        (ConditionType.SPARES_READY, "False"),
+        (ConditionType.DEGRADED, "True"),
+        (ConditionType.HELD, "True"),
+        (ConditionType.FAILED, "True"),
+    }
 )
-"""Reasons that every job has for a while, and that pass by themselves."""
+"""Conditions that are bad for a reason that only a newer operator knows."""
+_NEWER: Final = "Use kubectl-hajob of the operator's version, which knows this reason."
+_NOTES: Final = frozenset(
+    {
+        Reason.UNRECOVERABLE,  # Degraded is the problem, and each precondition stands for itself
+        Reason.COORDINATOR_SHARES_NODE,
+        Reason.FEWER_RANKS,
+        Reason.SPARES_PENDING,
+        Reason.SCRIPT_DISAGREES,
+    }
+)
+"""Reasons with a remedy that nobody has to hurry with; every other remedy is one for a problem."""
 
 
 def of_conditions(job: Json) -> Iterator[Finding]:
@@ -333,11 +330,12 @@ def of_conditions(job: Json) -> Iterator[Finding]:
     for kind, one in told.items():
         if ended is not None and kind != ended:
             continue  # of a job that is over only how it ended is of interest
-        grade, reason = _BAD.get((kind, text(one.get("status")))), text(one.get("reason"))
-        if reason == Reason.COORDINATOR_SHARES_NODE.word:
-            grade = Grade.NOTE
-        if grade is not None and reason not in _PASSING:
-            yield Finding(grade, f"{kind}={one.get('status')}/{reason}", text(one.get("message")), _DO.get(reason, ""))
+        status, word = text(one.get("status")), text(one.get("reason"))
+        reason = reason_of(kind, word)
+        remedy = reason.remedy if reason is not None else _NEWER if (kind, status) in _BAD else ""
+        if remedy:
+            grade = Grade.NOTE if reason in _NOTES else Grade.PROBLEM
+            yield Finding(grade, f"{kind}={status}/{word}", text(one.get("message")), remedy)
 
 
 def of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Finding]:

@@ -11,6 +11,11 @@ def last_lines(text: str, limit: int) -> str:
     return end.partition("\n")[2] or end[1:]
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def some(listed: Sequence[object], most: int = 5) -> str:
     """The first of some things by name, and how many more there are."""
     more = f" and {len(listed) - most} more" if len(listed) > most else ""

@@ -7,6 +7,7 @@ acknowledged.
 
 from dataclasses import dataclass
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import OrderCommand
 from hajob.domain.incidents import Cause, IncidentOutcome
 
@@ -49,14 +50,14 @@ class CloseIncident(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Announce(Effect):
-    """Tell people (condition, Event) something that changes nothing by itself.
+    """Post an Event; it changes nothing by itself.
 
     Attributes:
-        reason: CamelCase, for conditions and Events.
+        reason: of the Event.
         message: a sentence.
     """
 
-    reason: str
+    reason: EventReason
     message: str
 
 

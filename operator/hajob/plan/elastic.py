@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, Final
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import TAKES_THE_NODE
 from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
@@ -40,8 +41,8 @@ def isolated(context: Context) -> HandlerResult:
         return state, ()
     dropped = tuple(sorted({layout.data_rank(rank) for rank in ranks}))
     shrunk = replace(state.shrunk, dropped=dropped, ranks=ranks, nodes=layout.nodes_of(ranks))
-    text = f"MindIO drops {len(ranks)} ranks where {len(state.shrunk.ranks)} were expected"
-    return replace(state, shrunk=shrunk), (effects.Announce("DropSetDiffers", text),)
+    text = f"MindIO drops {len(ranks)} ranks, Hajob expected {len(state.shrunk.ranks)}"
+    return replace(state, shrunk=shrunk), (effects.Announce(EventReason.DROP_SET_DIFFERS, text),)
 
 
 def shrunk(context: Context) -> HandlerResult:
@@ -93,7 +94,9 @@ def lose_kept(context: Context) -> HandlerResult:
     """A pod that was kept for the way back is lost: another one is to be made then, on a node more."""
     nodes, ids = _lost_by(context), (*context.state.fact_ids, context.fact.id)[-FACT_LIMIT:]
     state = _look_again(context, release(_without(context.state, nodes), nodes), 0)
-    said = effects.Announce("KeptPodLost", f"node ranks {list(nodes)}, kept for growing back: {context.fact.message}")
+    said = effects.Announce(
+        EventReason.KEPT_POD_LOST, f"lost pods kept to grow back, node ranks {list(nodes)}: {context.fact.message}"
+    )
     return replace(state, fact_ids=ids), (said,)
 
 
@@ -134,7 +137,7 @@ def expand(context: Context) -> HandlerResult:
     return state, (send,)
 
 
-def give_up_expand(context: Context, why: str = "the dropped ranks did not come back in time") -> HandlerResult:
+def give_up_expand(context: Context, why: str = "the dropped ranks did not return in time") -> HandlerResult:
     """Train on without the dropped ranks, nothing was stopped."""
     state, incident = context.state, context.open_incident
     back = replace(incident, restart_ranks=(), replaced_nodes=(), revision=2)
@@ -197,7 +200,7 @@ def refuse_migrate(context: Context) -> HandlerResult:
     else:
         nodes, fact_ids = context.view.layout.nodes_of(context.fact_ranks()), (*fact_ids, context.fact.id)[-FACT_LIMIT:]
     why = why_no_move(context)
-    said = effects.Announce("MoveRefused", f"node ranks {list(nodes)} cannot be moved now: {why}")
+    said = effects.Announce(EventReason.MOVE_REFUSED, f"node ranks {list(nodes)} cannot be moved now: {why}")
     return replace(context.state, fact_ids=fact_ids, unmoved=f"node ranks {list(nodes)}: {why}"), (said,)
 
 
@@ -211,13 +214,13 @@ def migrated(context: Context) -> HandlerResult:
 
 def stay(context: Context) -> HandlerResult:
     """What the pods were to leave is well again: the second pods go, the training was not touched."""
-    state, effects_ = give_up_migrate(context, "what they were to leave is well again")
+    state, effects_ = give_up_migrate(context, "the node they were moving off is healthy again")
     event = context.event_of(events.FactsWithdrawn)
     known = tuple(one for one in state.fact_ids if one not in event.ids)
     return replace(state, fact_ids=known, unmoved=""), effects_
 
 
-def give_up_migrate(context: Context, why: str = "no second pod stood ready in time") -> HandlerResult:
+def give_up_migrate(context: Context, why: str = "the second pods were not ready in time") -> HandlerResult:
     """The second pods go again, the training was not touched."""
     state, incident = context.state, context.open_incident
     state = clear_deadlines(state, Deadline.RECOVERY)

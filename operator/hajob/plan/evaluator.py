@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from hajob.api.derived import ActionLimits
 from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, copy_survives, isolate
@@ -22,6 +23,8 @@ from hajob.plan.policy import (
 )
 from hajob.plan.state import MAINTENANCE_BUDGET, PROGRAM_BUDGET, JobState
 from hajob.plan.view import ClusterView
+
+NOT_SERVING: Final = "the MindIO controller does not serve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +40,33 @@ FAULT: Final = Trigger("Fault", FAULT_ACTIONS, "")
 RETRY_LATE: Final = Trigger(
     "RetryLate",
     FAULT_ACTIONS[1:],
-    "its time is up; before the naming what was to be repeated may still be done with new processes",
+    "it timed out before MindIO was told the lost ranks; only new processes can still repair it",
 )
 PROCESS_LATE: Final = Trigger(
     "ProcessLate",
     (Action.REPLACE, Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
-    "its time is up; before the naming a process that does not come may still be replaced with its pod",
+    "it timed out before MindIO was told the lost ranks; only a new pod can still repair it",
 )
 LATE: Final = Trigger(
     "Late",
     (Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
-    "its time is up; a waiting recovery can only become a shrink, a checkpoint or a restart",
+    "it timed out; only Shrink, Checkpoint or Restart can follow",
 )
 UNREPAIRABLE: Final = Trigger(
     "Unrepairable",
     (Action.IN_PLACE, Action.REPLACE, Action.CHECKPOINT, Action.RESTART),
-    "MindIO could not clean the memory (405); it goes on with new processes only",
+    "MindIO could not clean the memory (405); only new processes can repair it",
 )
 DUMP_OR_EXIT: Final = Trigger(
     "DumpOrExit",
     (Action.CHECKPOINT, Action.RESTART),
-    "after the naming, while shrunk and after a failed recovery (406) MindIO leaves only dump or exit",
+    "MindIO offers only dump or exit: ranks were named, the job is shrunk, or a recovery failed (406)",
 )
 EXIT_ONLY: Final = Trigger(
-    "ExitOnly", (Action.RESTART,), "MindIO leaves only exit: after a save, after 499, or because its controller is gone"
+    "ExitOnly", (Action.RESTART,), "MindIO offers only exit: after a save, after 499, or because its controller is lost"
 )
 UNTRAINED: Final = Trigger(
-    "Untrained", (Action.RESTART,), "before every rank is registered and the first step has ended MindIO has no state"
+    "Untrained", (Action.RESTART,), "MindIO has no state before all ranks are registered and the first step has ended"
 )
 
 
@@ -185,13 +188,13 @@ class Evaluator:
     def _below(self, action: Action) -> tuple[Refusal, ...]:
         """Whether the action is no longer possible, too small, or not allowed by the spec."""
         if action is Action.SHRINK and self.state.shrunk is not None:
-            return (Refusal("NotShrunk", "the job is shrunk already, MindIO shrinks once"),)
+            return (Refusal("NotShrunk", "the job is shrunk already, and MindIO shrinks only once"),)
         if action not in self.trigger.actions:
             return (Refusal("StillPossible", self.trigger.why),)
         if ACTION_ORDER[action] < ACTION_ORDER[self.loss.floor]:
             return (_too_small(action, self.loss),)
         if not self.policy.allows(action):
-            return (Refusal("ActionAllowed", f"spec does not allow {action}"),)
+            return (Refusal("ActionAllowed", f"the spec does not allow {action}"),)
         return ()
 
     def _store(self, action: Action) -> list[Refusal]:
@@ -199,7 +202,7 @@ class Evaluator:
         if not self.state.store_lost or action not in _MEETING:
             return []
         words = (
-            "the rendezvous store was lost with the coordinator's pod, and what was in it: ranks that run cannot meet"
+            "the rendezvous store was lost with the coordinator pod: running ranks cannot rebuild their process groups"
         )
         return [Refusal("StoreKept", words)]
 
@@ -209,19 +212,18 @@ class Evaluator:
         limits, found = self.policy.limits[action], []
         used = spent(self.state, action, limits.window_seconds, self.now_ms)
         if used >= limits.max_count:
-            words = f"{used} of {limits.max_count} uses in {limits.window_seconds} s are spent"
-            found.append(Refusal("BudgetLeft", words))
+            found.append(Refusal("BudgetLeft", budget_exhausted(used, limits)))
         if self.loss.program_failure:
             failures = spent(self.state, PROGRAM_BUDGET, PROGRAM_WINDOW_SECONDS, self.now_ms)
             allowed = self.policy.max_program_failures
             if failures >= allowed:
-                words = f"the program failed {failures + 1} times in a day, {allowed} are allowed"
+                words = f"the program failed {failures + 1} times in a day; {allowed} are allowed"
                 found.append(Refusal("ProgramBudgetLeft", words))
         count = stalled(self.state, action, self.loss.rank, self.loss.step)
         if count >= NO_PROGRESS_LIMIT and self.loss.checks_progress:
             who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
-            where = f"at step {self.loss.step}" if self.loss.step >= 0 else "before its first step"
-            words = f"{who} stood {where} {count} times before, no progress"
+            where = f"at step {self.loss.step}" if self.loss.step >= 0 else "before the first step"
+            words = f"{who} has failed {count} times {where} without progress"
             found.append(Refusal("Progress", words))
         return found
 
@@ -229,6 +231,11 @@ class Evaluator:
 def is_free(loss: Loss, state: JobState, now_ms: int) -> bool:
     """Whether the budget of maintenance pays for it."""
     return loss.maintenance and spent(state, MAINTENANCE_BUDGET, MAINTENANCE_WINDOW_SECONDS, now_ms) < MAINTENANCE_LIMIT
+
+
+def budget_exhausted(used: int, limits: ActionLimits) -> str:
+    """That an action was taken too often, in words."""
+    return f"budget exhausted: {used} of {limits.max_count} uses in the last {limits.window_seconds} s"
 
 
 def spent(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int:
@@ -251,11 +258,11 @@ def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
 def _too_small(action: Action, loss: Loss) -> Refusal:
     """Why an action below the floor cannot cure the loss."""
     if loss.nodes and ACTION_ORDER[action] < ACTION_ORDER[Action.REPLACE]:
-        return Refusal("PodAlive", f"the pod of node rank {loss.nodes[0]} is lost, {action} needs it")
+        return Refusal("PodAlive", f"{action} needs the pod of node rank {loss.nodes[0]}, which is lost")
     if loss.ranks and ACTION_ORDER[action] < ACTION_ORDER[Action.IN_PLACE]:
-        words = f"rank {loss.ranks[0]} needs a new process, a repeated step does not bring one"
+        words = f"rank {loss.ranks[0]} needs a new process; repeating a step does not start one"
         return Refusal("ProcessAlive", words)
-    return Refusal("Sufficient", f"{loss.floor} is the smallest action asked for")
+    return Refusal("Sufficient", f"smaller than the requested action ({loss.floor})")
 
 
 def _mindio(evaluator: Evaluator) -> list[Refusal]:
@@ -263,9 +270,9 @@ def _mindio(evaluator: Evaluator) -> list[Refusal]:
     found: list[Refusal] = []
     step = max(evaluator.view.step, evaluator.state.step)
     if step < 1:
-        found.append(Refusal("FirstStepFinished", f"step {step} is finished, MindIO needs step 1"))
+        found.append(Refusal("FirstStepFinished", f"the newest finished step is {step}; MindIO needs step 1"))
     if not evaluator.view.coordinator_ready and not evaluator.view.taking_over:
-        found.append(Refusal("CoordinatorReady", "the MindIO controller does not serve"))
+        found.append(Refusal("CoordinatorReady", NOT_SERVING))
     return found
 
 
@@ -274,9 +281,9 @@ def _process(evaluator: Evaluator) -> list[Refusal]:
     found = _mindio(evaluator)
     if evaluator.loss.corrupted or not evaluator.copy:
         if not evaluator.policy.no_copy_repair:
-            found.append(Refusal("CompleteCopy", "no complete optimizer copy is left and MindSpore needs one"))
+            found.append(Refusal("CompleteCopy", "no complete optimizer copy is left, and MindSpore needs one"))
         elif evaluator.view.checkpoint_step == -1:
-            found.append(Refusal("CheckpointPresent", "no complete copy is left and there is no periodic checkpoint"))
+            found.append(Refusal("CheckpointPresent", "no complete optimizer copy and no periodic checkpoint is left"))
     return found
 
 
@@ -285,7 +292,7 @@ def _shrink(evaluator: Evaluator) -> list[Refusal]:
     found = _mindio(evaluator)
     isolation, layout = evaluator.isolation, evaluator.layout
     if isolation.holds_rank_zero:
-        words = f"data-parallel rank 0 is among the dropped {list(isolation.dropped)}"
+        words = f"data-parallel rank 0 would be dropped: {list(isolation.dropped)}"
         found.append(Refusal("RankZeroInSet", words))
     if not isolation.agrees:
         words = (
@@ -293,10 +300,12 @@ def _shrink(evaluator: Evaluator) -> list[Refusal]:
         )
         found.append(Refusal("DropSetClosed", words))
     if evaluator.loss.corrupted or not copy_survives(layout, isolation.ranks):
-        found.append(Refusal("CompleteCopy", "the ranks that would stay do not hold a complete optimizer copy"))
+        found.append(Refusal("CompleteCopy", "the remaining ranks would not hold a complete optimizer copy"))
     left = layout.data - len(isolation.dropped)
     if left < evaluator.policy.min_data_parallel:
-        words = f"{left} data-parallel ranks would be left, at least {evaluator.policy.min_data_parallel} are wanted"
+        words = (
+            f"{left} data-parallel ranks would be left; elastic.minDataParallel is {evaluator.policy.min_data_parallel}"
+        )
         found.append(Refusal("MinDataParallel", words))
     return found
 
@@ -305,9 +314,9 @@ def _checkpoint(evaluator: Evaluator) -> list[Refusal]:
     """Checkpoint: a complete copy of sound data."""
     found = _mindio(evaluator)
     if evaluator.loss.corrupted:
-        found.append(Refusal("DataSound", "data were reported corrupted, nothing is saved"))
+        found.append(Refusal("DataSound", "data was reported corrupted, so nothing is saved"))
     elif not evaluator.copy:
-        found.append(Refusal("CompleteCopy", "the survivors do not hold a complete optimizer copy"))
+        found.append(Refusal("CompleteCopy", "the remaining ranks do not hold a complete optimizer copy"))
     return found
 
 

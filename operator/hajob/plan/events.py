@@ -7,6 +7,7 @@ changes nothing and is counted.
 
 from dataclasses import dataclass
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.facts import Fact
 
 
@@ -165,11 +166,11 @@ class PlacesMissing(JobEvent):
 
     Attributes:
         message: what is missing.
-        reason: one word for people.
+        reason: of the Event.
     """
 
     message: str = ""
-    reason: str = "WaitingForCapacity"
+    reason: EventReason = EventReason.WAITING_FOR_CAPACITY
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from hajob.domain.facts import SICK_NODE as SICK_NODES
 from hajob.domain.incidents import Purpose
 from hajob.plan import events
 from hajob.plan.context import Context, Guard
-from hajob.plan.evaluator import FAULT, Trigger, spent
+from hajob.plan.evaluator import FAULT, NOT_SERVING, Trigger, budget_exhausted, spent
 from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import MAINTENANCE_BACKOFF_SECONDS, MAINTENANCE_WINDOW_SECONDS, CoordinatorLossPolicy, Mode
 from hajob.plan.state import MAINTENANCE_BUDGET, Deadline, JobPhase
@@ -141,22 +141,22 @@ def why_no_move(context: Context) -> str:
     """Why no pod can be moved now; empty when it can."""
     event, view, policy = context.event, context.view, context.policy
     if context.state.phase is not JobPhase.RUNNING:
-        return f"the job is {context.state.phase}, a move begins only while it is Running"
+        return f"the job is {context.state.phase}; a move can begin only while it is Running"
     if policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {policy.mode}"
     if not policy.hot_switch:
-        return "FrameworkPyTorch: MindSpore lets no second process take over a rank"
+        return "FrameworkPyTorch: MindSpore cannot move a rank to a second process"
     if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, view.layout.num_nodes):
-        return f"node ranks go from 0 to {view.layout.num_nodes - 1}"
+        return f"node ranks are 0 to {view.layout.num_nodes - 1}"
     if view.step < 1:
-        return "no step has ended yet"
+        return "the first step has not ended yet"
     if not view.coordinator_ready:
-        return "the MindIO controller does not serve"
+        return NOT_SERVING
     if context.state.store_lost:
-        return "StoreKept: the rendezvous store was lost with the coordinator's pod"
+        return "StoreKept: the rendezvous store was lost with the coordinator pod"
     if spent_out(context, Action.MIGRATE):
         limits = policy.limits[Action.MIGRATE]
-        return f"{limits.max_count} moves in {limits.window_seconds} s are spent"
+        return budget_exhausted(limits.max_count, limits)
     return ""
 
 
@@ -182,7 +182,7 @@ def why_coordinator_stays(context: Context) -> str:
     """Why no other coordinator takes over; empty when one may."""
     if context.policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {context.policy.mode}"
-    return "" if context.view.coordinator_ready else "the MindIO controller does not serve"
+    return "" if context.view.coordinator_ready else NOT_SERVING
 
 
 def _nothing_left(context: Context) -> bool:

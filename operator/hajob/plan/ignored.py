@@ -26,11 +26,11 @@ class IgnoreReason(StrEnum):
 
 
 IGNORE_SENTENCE: Final = {
-    IgnoreReason.INVALID: "it makes no sense for this job",
-    IgnoreReason.DUPLICATE: "it was told before",
+    IgnoreReason.INVALID: "invalid for this job",
+    IgnoreReason.DUPLICATE: "already known",
     IgnoreReason.STALE: "what it concerns is over",
-    IgnoreReason.KNOWN: "it concerns ranks that are being cured",
-    IgnoreReason.DROPPED: "it concerns ranks that left with a shrink",
+    IgnoreReason.KNOWN: "its ranks are being recovered already",
+    IgnoreReason.DROPPED: "its ranks left with a shrink",
     IgnoreReason.TOLERATED: "the policy tolerates it",
     IgnoreReason.UNKNOWN_STRATEGY: "MindIO has no such strategy",
     IgnoreReason.OTHER_ATTEMPT: "it belongs to another attempt",

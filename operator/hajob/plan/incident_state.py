@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Milestone, Purpose, RefusedAction
@@ -196,7 +197,9 @@ def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tu
     state, closing = close(state, IncidentOutcome.FAILED, why)
     if incident.purpose is Purpose.MIGRATE:
         state = replace(state, unmoved=f"node ranks {list(incident.replaced_nodes)}: {why}")
-    said = effects.Announce(f"{incident.action}GivenUp", f"node ranks {list(incident.replaced_nodes)}: {why}")
+    said = effects.Announce(
+        EventReason(f"{incident.action}GivenUp"), f"node ranks {list(incident.replaced_nodes)}: {why}"
+    )
     return state, (*closing, said)
 
 
@@ -268,9 +271,9 @@ def _left(context: Context, action: Action) -> tuple[JobState, list[Effect]]:
     if incident is None:
         return state, []
     if state.phase is JobPhase.CONFIRMING:
-        state, closing = close(state, IncidentOutcome.RECOVERED, "the next fault came before MindIO's result")
+        state, closing = close(state, IncidentOutcome.RECOVERED, "another fault came before MindIO reported the result")
     else:
-        state, closing = abandon(state, incident, f"disturbed, {action} follows")
+        state, closing = abandon(state, incident, f"interrupted by a fault, {action} follows")
     return state, [*closing]
 
 

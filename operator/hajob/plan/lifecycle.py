@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import Final
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
 from hajob.domain.facts import NO_SUCCESSOR
 from hajob.domain.incidents import Incident, IncidentOutcome, Purpose
@@ -68,8 +69,8 @@ def remake(context: Context) -> HandlerResult:
     if context.fact.refused_by_node:
         state = avoid(state, dict.fromkeys(nodes, context.view.nodes_to_avoid))
     state = take_spares(context, state, nodes)
-    told = f"node ranks {list(nodes)} are made anew alone: {_told(context)}"
-    return state, (effects.Announce("PodMadeAnew", told),)
+    told = f"only the pods of node ranks {list(nodes)} are replaced: {_told(context)}"
+    return state, (effects.Announce(EventReason.POD_MADE_ANEW, told),)
 
 
 def await_places(context: Context) -> HandlerResult:
@@ -109,7 +110,10 @@ def give_back(context: Context) -> HandlerResult:
     )
     state = set_deadline(state, Deadline.RELEASE, context.now_ms + 1000 * RELEASE_SECONDS)
     return state, (
-        effects.Announce("ChipsReleased", "the job waits for nodes and holds none (waitingPodPolicy: Release)"),
+        effects.Announce(
+            EventReason.CHIPS_RELEASED,
+            "the job waits for nodes and released its chips (waitingPodPolicy: Release)",
+        ),
     )
 
 
@@ -121,7 +125,7 @@ def take_up(context: Context) -> HandlerResult:
     state = renew(state, context.now_ms, number, nodes=tuple(range(context.view.layout.num_nodes)))
     state = replace(state, incarnation=number, waiting=replace(waiting, released=False))
     return clear_deadlines(state, Deadline.RELEASE), (
-        effects.Announce("ChipsWanted", "there are nodes for every rank pod"),
+        effects.Announce(EventReason.CHIPS_WANTED, "nodes for all rank pods are free"),
     )
 
 
@@ -176,7 +180,7 @@ def save_for(purpose: Purpose, context: Context) -> HandlerResult:
 def refuse_coordinator_move(context: Context) -> HandlerResult:
     """Say why the coordinator stays where it is, though its node is to be emptied."""
     why = why_coordinator_stays(context)
-    return context.state, (effects.Announce("MoveRefused", f"the coordinator is not moved now: {why}"),)
+    return context.state, (effects.Announce(EventReason.MOVE_REFUSED, f"the coordinator cannot be moved now: {why}"),)
 
 
 def repurpose(purpose: Purpose, context: Context) -> HandlerResult:
@@ -194,25 +198,25 @@ def suspend(context: Context) -> HandlerResult:
     state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, released=(), base=number)
     state = replace(state, problem=saved)
     stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, *OF_COORDINATOR)
-    return clear_deadlines(state, *stale), (stop, *closing, effects.Announce("Suspended", saved))
+    return clear_deadlines(state, *stale), (stop, *closing, effects.Announce(EventReason.SUSPENDED, saved))
 
 
 def _how_saved(context: Context) -> str:
     """Whether the step where the training stands was saved before it is suspended, and why not."""
     event = context.event
     if context.state.phase is not JobPhase.SAVING:
-        why = "; ".join(refusal.message for refusal in _refusals_to_save(context)) or "no save was asked for"
+        why = "; ".join(refusal.message for refusal in _refusals_to_save(context)) or "no save was requested"
     elif isinstance(event, events.ResultReported):
         if event.code == 0:
-            return "the step where the training stood is saved"
+            return "the current step is saved"
         why = f"the save failed with code {event.code} {event.text}".rstrip()
     elif isinstance(event, events.DeadlineReached):
-        why = "the save did not end in time"
+        why = "the save timed out"
     elif isinstance(event, events.StrategiesOffered):
         why = "MindIO offered no save"
     else:
-        why = "the MindIO controller was lost while it saved"
-    return f"the step where the training stood is not saved ({why}); the newest checkpoint before it counts"
+        why = "the MindIO controller was lost during the save"
+    return f"the current step is not saved ({why}); the job resumes from the newest checkpoint before it"
 
 
 def complete(context: Context) -> HandlerResult:
@@ -282,7 +286,7 @@ def note(context: Context) -> HandlerResult:
     fact = context.fact
     ids = (*context.state.fact_ids, fact.id)[-FACT_LIMIT:]
     text = f"{fact.code or fact.kind}: {fact.message}"[-MESSAGE_LIMIT:]
-    return replace(context.state, problem=text, fact_ids=ids), (effects.Announce(fact.kind.value, text),)
+    return replace(context.state, problem=text, fact_ids=ids), (effects.Announce(EventReason(fact.kind.value), text),)
 
 
 def observed(context: Context) -> HandlerResult:
@@ -290,12 +294,15 @@ def observed(context: Context) -> HandlerResult:
     fact = context.fact
     action = context.decide(FAULT).action
     state = replace(context.state, fact_ids=(*context.state.fact_ids, fact.id)[-FACT_LIMIT:])
-    return state, (effects.Announce("Observed", f"fact {fact.id} ({fact.kind}): {action or 'nothing'} would follow"),)
+    return state, (
+        effects.Announce(EventReason.OBSERVED, f"would take {action or 'no action'} for fact {fact.id} ({fact.kind})"),
+    )
 
 
 def hold(context: Context) -> HandlerResult:
     """Open an incident and start nothing."""
-    return _with_held_incident(context), (effects.Announce("Held", f"fact {context.fact.id} waits, mode is Hold"),)
+    said = effects.Announce(EventReason.HELD, f"not acting on fact {context.fact.id}: recovery.mode is Hold")
+    return _with_held_incident(context), (said,)
 
 
 def _with_held_incident(context: Context) -> JobState:
@@ -312,7 +319,7 @@ def hold_until_protected(context: Context) -> HandlerResult:
     if Deadline.UNREACHABLE in state.deadlines:  # the training stands: nothing is gained by speaking of it first
         state = clear_deadlines(state, Deadline.UNREACHABLE)
         state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
-    return state, (effects.Announce("Held", f"fact {context.fact.id} waits until a controller protects the job again"),)
+    return state, (effects.Announce(EventReason.HELD, f"fact {context.fact.id} waits for a MindIO controller"),)
 
 
 def await_protection(context: Context) -> HandlerResult:
@@ -342,7 +349,7 @@ def withdraw(context: Context) -> HandlerResult:
 
 def let_go(context: Context) -> HandlerResult:
     """All facts of what was held are over: nothing is to be done."""
-    state, closing = close(context.state, IncidentOutcome.RECOVERED, "its faults are over, nothing was done")
+    state, closing = close(context.state, IncidentOutcome.RECOVERED, "its faults are gone; no action was taken")
     known = tuple(one for one in state.fact_ids if one not in _withdrawn(context))  # it may come again
     state = replace(clear_deadlines(state, Deadline.RECOVERY), fact_ids=known)
     if state.shrunk is not None:  # nobody has looked for nodes meanwhile
@@ -361,7 +368,7 @@ def lose_coordinator(context: Context) -> HandlerResult:
     state, closing = unsettle(context, why) if planned_change else settle(context, why)
     in_vain = state.successors + 1 if state.phase is JobPhase.UNPROTECTED else 0
     state = replace(_with_another_coordinator(state), blind=_is_blind(context), successors=in_vain)
-    announce = effects.Announce("CoordinatorLost", _told(context) or "the controller is gone")
+    announce = effects.Announce(EventReason.COORDINATOR_LOST, _told(context) or "the MindIO controller is lost")
     return clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND), (announce, *closing)
 
 
@@ -374,7 +381,9 @@ def _with_another_coordinator(state: JobState) -> JobState:
 
 def hand_over(context: Context) -> HandlerResult:
     """Another coordinator elsewhere takes over while the training goes on; the one that serves goes last."""
-    said = effects.Announce("CoordinatorMoving", f"{_told(context)}: another one takes over, the training goes on")
+    said = effects.Announce(
+        EventReason.COORDINATOR_MOVING, f"{_told(context)}: another coordinator takes over, and the training goes on"
+    )
     return replace(_with_another_coordinator(context.state), relieved=context.state.coordinator), (said,)
 
 
@@ -385,7 +394,7 @@ def _is_blind(context: Context) -> bool:
 def stay_unprotected(context: Context) -> HandlerResult:
     """Another controller could not be taught what the lost one knew."""
     state = replace(context.state, blind=context.state.blind or _is_blind(context))
-    return state, () if state == context.state else (effects.Announce("ControllerLost", _told(context)),)
+    return state, () if state == context.state else (effects.Announce(EventReason.CONTROLLER_LOST, _told(context)),)
 
 
 def protected_again(context: Context) -> HandlerResult:
@@ -397,8 +406,8 @@ def protected_again(context: Context) -> HandlerResult:
 def taken_over(context: Context) -> HandlerResult:
     """Count it."""
     event = context.event_of(events.ControllerTakenOver)
-    after = f"{event.duration_ms} ms after its coordinator knew of the loss"
-    words = f"another MindIO controller protects the job, {after}; the training went on"
+    after = f"{event.duration_ms} ms after the loss was noticed"
+    words = f"another MindIO controller protects the job {after}; the training went on"
     state = context.state
     state = replace(
         state,
@@ -406,7 +415,7 @@ def taken_over(context: Context) -> HandlerResult:
         takeover_ms=event.duration_ms,
         store_lost=state.store_lost and not event.store_kept,
     )
-    return state, (effects.Announce("ControllerTakenOver", words),)
+    return state, (effects.Announce(EventReason.CONTROLLER_TAKEN_OVER, words),)
 
 
 def _told(context: Context) -> str:
@@ -419,7 +428,7 @@ def await_coordinator(context: Context) -> HandlerResult:
     """It has not been reached for a moment, but may come back: say so and wait."""
     state = clear_deadlines(context.state, Deadline.UNREACHABLE)
     state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
-    return state, (effects.Announce("CoordinatorUnreachable", "the coordinator cannot be reached"),)
+    return state, (effects.Announce(EventReason.COORDINATOR_UNREACHABLE, "the operator cannot reach the coordinator"),)
 
 
 def _patience_seconds(state: JobState) -> int:
@@ -444,7 +453,9 @@ def share_node(context: Context) -> HandlerResult:
     """Where no node is free of ranks, a coordinator beside a rank is better than none."""
     state = replace(clear_deadlines(context.state, Deadline.UNPLACED), apart=False)
     return state, (
-        effects.Announce("CoordinatorSharesNode", "no node is free of ranks; the coordinator may share one"),
+        effects.Announce(
+            EventReason.COORDINATOR_SHARES_NODE, "no node is free of ranks; the coordinator may share one with them"
+        ),
     )
 
 
@@ -462,8 +473,8 @@ def hear_coordinator(context: Context) -> HandlerResult:
 
 def another_goes_on(context: Context) -> HandlerResult:
     """Its successor goes on with what is under way, from where the gates say that the ranks are."""
-    why = f"{_told(context) or 'the controller is gone'}; another one goes on with what is under way"
-    return _with_another_coordinator(context.state), (effects.Announce("CoordinatorLost", why),)
+    why = f"{_told(context) or 'the controller is gone'}; another coordinator continues what is under way"
+    return _with_another_coordinator(context.state), (effects.Announce(EventReason.COORDINATOR_LOST, why),)
 
 
 def await_another(context: Context) -> HandlerResult:
@@ -472,7 +483,7 @@ def await_another(context: Context) -> HandlerResult:
     if context.state.deadlines.get(Deadline.COORDINATOR, math.inf) <= at_ms:
         return context.state, ()
     state = set_deadline(clear_deadlines(context.state, Deadline.UNREACHABLE), Deadline.COORDINATOR, at_ms)
-    return state, (effects.Announce("CoordinatorLost", _told(context) or "it has ended"),)
+    return state, (effects.Announce(EventReason.COORDINATOR_LOST, _told(context) or "the coordinator pod has ended"),)
 
 
 def coordinator_back(context: Context) -> HandlerResult:

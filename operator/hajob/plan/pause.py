@@ -7,6 +7,7 @@ over (docs/decisions/0036-planned-pauses.md).
 from dataclasses import replace
 from typing import Final
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.incidents import IncidentOutcome, Purpose
 from hajob.plan import effects, events
@@ -25,7 +26,7 @@ def _why_never(context: Context) -> str:
     policy = context.policy
     if policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {policy.mode}"
-    return "" if policy.hot_switch else "FrameworkPyTorch: MindSpore's trainings take no part in a pause"
+    return "" if policy.hot_switch else "FrameworkPyTorch: MindSpore cannot pause a training"
 
 
 def _may_pause(context: Context) -> bool:
@@ -64,7 +65,7 @@ def pause(context: Context) -> HandlerResult:
 def refuse(context: Context) -> HandlerResult:
     """A pause that cannot be is said, once for each request."""
     event = context.event_of(events.PauseRequested)
-    said = effects.Announce("PauseRefused", f"the training is not paused: {_why_never(context)}")
+    said = effects.Announce(EventReason.PAUSE_REFUSED, f"the training is not paused: {_why_never(context)}")
     return replace(context.state, pause_seen=event.request), (said,)
 
 
@@ -73,7 +74,7 @@ def go_on(context: Context) -> HandlerResult:
     event, incident = context.event, context.open_incident
     incident = replace(incident, revision=incident.revision + 1, ready=True)
     state = set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * CONTINUE_SECONDS)
-    said = (effects.Announce("PauseEnds", event.message),) if isinstance(event, events.PauseEnded) else ()
+    said = (effects.Announce(EventReason.PAUSE_ENDS, event.message),) if isinstance(event, events.PauseEnded) else ()
     return replace(state, incident=incident), (order(incident, OrderCommand.CONTINUE, 0), *said)
 
 
@@ -86,5 +87,5 @@ def over(context: Context) -> HandlerResult:
 def broken(context: Context) -> HandlerResult:
     """MindIO gave the pause up; of ranks that do not go on it tells next, or their silence does."""
     event, incident = context.event, context.open_incident
-    told = f"{event.code} {event.text}".rstrip() if isinstance(event, events.ResultReported) else "no word from MindIO"
+    told = f"{event.code} {event.text}".rstrip() if isinstance(event, events.ResultReported) else "no answer of MindIO"
     return abandon(clear_deadlines(context.state, Deadline.RECOVERY), incident, f"the pause was given up: {told}")

@@ -10,7 +10,7 @@ from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, UnmetPrecondition
 from hajob.domain.actions import Action
 from hajob.domain.layout import CopyKind
-from hajob.plan.evaluator import FAULT, Evaluator, Loss, spent
+from hajob.plan.evaluator import FAULT, Evaluator, Loss, budget_exhausted, spent
 from hajob.plan.policy import Policy, Refusal
 from hajob.plan.state import JobState
 from hajob.plan.view import ClusterView
@@ -53,8 +53,8 @@ def protection_in_words(policy: Policy) -> str:
     for action, names in missing.items():
         by_names.setdefault(names, []).append(action)
     lost = "; ".join(f"{', '.join(actions)} ({', '.join(names)})" for names, actions in by_names.items())
-    left = ", ".join(action for action in policy.allowed if action not in missing) or "nothing"
-    return f"protection left: {left}; not met: {lost}"
+    left = ", ".join(action for action in policy.allowed if action not in missing) or "none"
+    return f"actions left: {left}; preconditions not met: {lost}"
 
 
 def recoverable(evaluated: list[ActionRecoverability]) -> ConditionStatus:
@@ -75,7 +75,7 @@ def _evaluate(
     found = [*evaluator.refusals(action), *policy.advice.get(action, ()), *_standing(action, view)]
     limits = policy.limits[action]
     if now_ms is not None and spent(state, action, limits.window_seconds, now_ms) >= limits.max_count:
-        found.append(Refusal("BudgetLeft", f"{limits.max_count} uses in {limits.window_seconds} s are spent"))
+        found.append(Refusal("BudgetLeft", budget_exhausted(limits.max_count, limits)))
     status = ConditionStatus.FALSE if found else ConditionStatus.TRUE
     if not found and (unknown := policy.unknowns.get(action)):
         found, status = list(unknown), ConditionStatus.UNKNOWN
@@ -93,17 +93,17 @@ def _standing(action: Action, view: ClusterView) -> list[Refusal]:
     found = []
     if action in NEEDS_HANDLERS and view.copies_told is False:
         message = (
-            "the trainer has heartbeats, but has registered neither handlers nor its optimizer's copies with MindIO, "
-            "as the posttrain entry does: every fault costs a restart"
+            "the trainer sends heartbeats, but has registered neither handlers nor optimizer copies with MindIO "
+            "(the posttrain entry does that): every fault costs a restart"
         )
         found.append(Refusal("HandlersRegistered", message))
     if action is Action.REPLACE and view.free_nodes == 0 and not view.spares:
-        found.append(Refusal("FreeNode", "no free node could take a pod of this job; a lost node has to be waited for"))
+        found.append(Refusal("FreeNode", "no free node fits a pod of this job; a lost node would have to come back"))
     without_copies = view.layout.effective_copies(CopyKind.DENSE) == 1
     if action in _REPAIRS and without_copies and view.checkpoint_step == -1:
-        message = "there is no second optimizer copy, and no complete periodic checkpoint to repair from yet"
+        message = "there is no second optimizer copy and no complete periodic checkpoint yet"
         found.append(Refusal("CheckpointPresent", message))
     if action in {Action.REPLACE, Action.SHRINK} and view.coordinator_apart is False:
-        message = "the coordinator shares a node with ranks of its job; losing that node restarts the job"
+        message = "the coordinator shares a node with ranks of its job; losing that node costs a restart"
         found.append(Refusal("CoordinatorApart", message))
     return found

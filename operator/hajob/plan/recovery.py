@@ -7,6 +7,7 @@ Order of effects matters: what is urgent (orders) comes first. Pods have no effe
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import GONE_NODE, Origin
 from hajob.domain.incidents import Incident, IncidentOutcome, RestoredFrom
@@ -222,8 +223,8 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
     at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
     state = set_deadline(state, Deadline.STARTUP, at_ms)
     if smaller is not None:
-        words = f"nodes for {smaller.nodes} of {smaller.nodes + smaller.missing} rank pods are there"
-        out.append(effects.Announce("SmallerStart", f"{words} (elastic.restartSize: Available)"))
+        words = f"starts with {smaller.nodes} of {smaller.nodes + smaller.missing} rank pods"
+        out.append(effects.Announce(EventReason.SMALLER_START, f"{words} (elastic.restartSize: Available)"))
     if attempt > 1:
         out.append(effects.SendOrder(OrderCommand.STOP, number - 1, revision))
     out.append(effects.SendOrder(OrderCommand.START, number, revision))

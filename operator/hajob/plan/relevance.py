@@ -101,7 +101,7 @@ def _why_over(fact: Fact, named: tuple[int, ...], ranks: tuple[int, ...], state:
     if fact.id in state.fact_ids or (incident is not None and fact.id in incident.fact_ids):
         return Why.DUPLICATE, ""
     if fact.kind is FactKind.CONTROLLER_LOST and 0 < fact.incarnation < state.base:
-        return Why.STALE, " is about the controller of an attempt that is over"
+        return Why.STALE, " is about the controller of an earlier attempt"
     if named and not ranks:
         return Why.STALE, f" is of incarnation {fact.incarnation}, rank {named[0]} has a newer one"
     if _is_of_no_place(fact, state):
@@ -123,7 +123,7 @@ def _why_known(fact: Fact, ranks: tuple[int, ...], state: JobState) -> Found:
     if alive and incident is not None and set(ranks) <= set(incident.lost_ranks):
         worse = fact.kind is FactKind.DATA_CORRUPTED and not incident.corrupted
         if not worse:
-            return Why.KNOWN, " concerns ranks that are being cured"
+            return Why.KNOWN, " concerns ranks that are being recovered already"
     if fact.time_ms < (state.resumed_ms if alive else state.forgotten_ms):
         return Why.STALE, " is older than the recovery it would disturb"
     if shrunk is not None and ranks and set(ranks) <= set(shrunk.ranks) and state.phase in _LEFT_OUT:

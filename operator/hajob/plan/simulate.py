@@ -214,9 +214,9 @@ def _later(verdict: ActionVerdict, action: Action | None) -> bool:
 def _lost(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
     """The ranks lost themselves, checked."""
     if not question.ranks and not question.nodes:
-        raise HajobInputError("nothing is lost: name at least one rank or node")
+        raise HajobInputError("no loss is given: name at least one rank or node")
     if question.free_nodes < 0:
-        raise HajobInputError(f"{question.free_nodes} free nodes; it must be 0 or more")
+        raise HajobInputError(f"--free-nodes {question.free_nodes}: give 0 or more")
     ranks = {layout.check_rank(rank) for rank in question.ranks}
     for node in question.nodes:
         ranks.update(layout.ranks_of(node))
@@ -256,7 +256,8 @@ def _wait(run: _Run, free_nodes: int) -> None:
 
 def no_node(missing: int, seconds: int) -> ActionVerdict:
     """Why a replacement was given up after the wait."""
-    text = f"{missing} more nodes would be needed, none came within {seconds} s"
+    nodes = "node is" if missing == 1 else "nodes are"
+    text = f"{missing} more {nodes} needed; none became free within {seconds} s"
     return ActionVerdict(Action.REPLACE, taken=False, refusals=(Refusal("FreeNode", text),))
 
 

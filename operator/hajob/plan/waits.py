@@ -11,10 +11,10 @@ from typing import Final
 from hajob.api.base import format_time
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Purpose
-from hajob.domain.text import some
+from hajob.domain.text import counted, some
 from hajob.plan import events
 from hajob.plan.context import Context
-from hajob.plan.evaluator import LATE, spent
+from hajob.plan.evaluator import LATE, budget_exhausted, spent
 from hajob.plan.policy import Policy
 from hajob.plan.state import Deadline, JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -60,7 +60,7 @@ def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, mis
     nodes = state.shrunk.absent(released=policy.release_shrunk_pods)
     if state.phase is JobPhase.EXPANDING:
         told = (
-            f"every rank of node ranks {some(state.shrunk.nodes, _SHOWN)} to stand ready, at most until {_due(state)}"
+            f"waiting for all ranks of node ranks {some(state.shrunk.nodes, _SHOWN)} to be ready, until {_due(state)}"
         )
         return Wait(WaitReason.RETURNING, f"{told}; {missing}" if missing else told)
     return _growth(state, view, policy, now_ms, nodes)
@@ -69,21 +69,20 @@ def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, mis
 def _growth(state: JobState, view: ClusterView, policy: Policy, now_ms: int, nodes: tuple[int, ...]) -> Wait:
     """Nodes for these node ranks, then the delay."""
     gone = state.shrunk or state.smaller
-    need = f"{len(nodes)} free nodes at once, each with {view.layout.chips_per_node} chips, for node ranks "
-    need += some(nodes, _SHOWN)
+    need = f"needs {counted(len(nodes), 'free node')} at once with {view.layout.chips_per_node} chips each"
+    need += f", for node ranks {some(nodes, _SHOWN)}"
     if view.growth_refused:
         return Wait(
-            WaitReason.QUOTA, f"{len(nodes)} pods at once, for node ranks {some(nodes, _SHOWN)}; {view.growth_refused}"
+            WaitReason.QUOTA,
+            f"needs {counted(len(nodes), 'pod')} at once, for node ranks {some(nodes, _SHOWN)}; {view.growth_refused}",
         )
     if gone is None or not gone.capacity_ms:
-        return Wait(WaitReason.NO_FREE_NODE, f"{need}; there are {view.free_nodes or 0} that no earlier job takes")
+        return Wait(WaitReason.NO_FREE_NODE, f"{need}; {view.free_nodes or 0} are free after jobs ahead in the queue")
     limits = policy.limits[Action.EXPAND]
     used = spent(state, Action.EXPAND.value, limits.window_seconds, now_ms)
     if used >= limits.max_count:
-        return Wait(
-            WaitReason.BUDGET_SPENT, f"{used} of {limits.max_count} times in {limits.window_seconds} s are spent"
-        )
-    return Wait(WaitReason.DELAY, f"{need}; they are there and have to stay until {_due(state, Deadline.EXPAND)}")
+        return Wait(WaitReason.BUDGET_SPENT, budget_exhausted(used, limits))
+    return Wait(WaitReason.DELAY, f"{need}; available, must remain so until {_due(state, Deadline.EXPAND)}")
 
 
 def nodes_to_return(state: JobState, policy: Policy, now_ms: int) -> tuple[int, ...]:
@@ -112,7 +111,7 @@ def _replacement(state: JobState, view: ClusterView, policy: Policy, now_ms: int
     if incident is None or not incident.replaced_nodes or incident.ready or not missing:
         return None
     late = Context(state, events.DeadlineReached(name=Deadline.RECOVERY), view, policy, now_ms)
-    follows = late.decide(LATE).action or "nothing is left"
+    follows = late.decide(LATE).action or "no action"
     told = f"node ranks {some(incident.replaced_nodes, _SHOWN)}: {missing}; until {_due(state)}, then {follows}"
     return Wait(WaitReason.REPLACEMENT, told)
 

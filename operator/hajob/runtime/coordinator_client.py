@@ -221,7 +221,7 @@ class CoordinatorClient:
         if uid == pod.uid:
             return True
         metrics.REFUSED.labels("coordinator token").inc()
-        self.problem = f"the coordinator at {self.address} does not prove to be pod {pod.name}"
+        self.problem = f"the coordinator at {self.address} is not pod {pod.name}: its token names another pod"
         log.warning(self.problem)
         return False
 

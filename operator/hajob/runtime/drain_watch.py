@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from hajob.api.event_reasons import EventReason
 from hajob.plan import events
 from hajob.plan.policy import NodePolicy
 from hajob.plan.state import REMADE, STEADY, WITHOUT_PODS
@@ -76,7 +77,7 @@ class DrainWatch:
         for pod in pods:
             if pod.node_name in fresh:
                 said = _in_words(pod, policy.cordon)
-                self._announce(Announcement("NodeDraining", said, warning=pod.node_rank < 0))
+                self._announce(Announcement(EventReason.NODE_DRAINING, said))
         self._alarm.cancel()
         if (rest := self._drains.next_change(now)) is not None:
             self._alarm.set(rest + 0.01, self._wake)
@@ -115,9 +116,9 @@ class DrainWatch:
 
 def _in_words(pod: PodView, policy: NodePolicy) -> str:
     """What will happen to a pod whose node is to be emptied."""
-    what = f"node {pod.node_name} of pod {pod.name} is to be emptied"
+    what = f"node {pod.node_name} of pod {pod.name} is being drained"
     if policy is NodePolicy.IGNORE:
-        return f"{what}; cordonPolicy is Ignore: nothing follows before the pod is evicted"
+        return f"{what}; cordonPolicy is Ignore: the pod is left until it is evicted"
     if pod.node_rank >= 0:
-        return f"{what}: the pod is moved while the training goes on, evictions wait"
-    return f"{what}: another one elsewhere takes over while the training goes on, evictions wait"
+        return f"{what}: Hajob moves the pod while the training goes on, and refuses evictions until then"
+    return f"{what}: another coordinator takes over while the training goes on; Hajob refuses evictions until then"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action
 from hajob.domain.checkpoints import in_words
 from hajob.domain.incidents import Incident, IncidentOutcome
@@ -62,14 +63,14 @@ class IncidentRecorder:
     def checkpoint_loaded(self, found: Loaded) -> None:
         """The ranks of an attempt are given a checkpoint to load, or none; said before they take their first step."""
         if found.problem:
-            self._announce(Announcement("CheckpointsNotVerified", found.problem, warning=True))
+            self._announce(Announcement(EventReason.CHECKPOINTS_NOT_VERIFIED, found.problem))
         elif self._open and self.record is not None and self.record.incident.action is Action.RESTART:
             restoration = self.record.restoration.loaded(found)
             self.record = dataclasses.replace(self.record, restoration=restoration)
         for refusal in found.refused:
             metrics.CHECKPOINTS_REFUSED.labels(refusal.reason).inc()
         if found.refused:
-            self._announce(Announcement("CheckpointRefused", in_words(found.refused, found.step), warning=True))
+            self._announce(Announcement(EventReason.CHECKPOINT_REFUSED, in_words(found.refused, found.step)))
 
     def _finds(self, checkpoint_step: int | None) -> None:
         """An agent has looked at the checkpoints.

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from hajob.api.event_reasons import EventReason
 from hajob.api.job import HATrainingJob
 from hajob.plan import events
 from hajob.plan.state import UNTRAINED, Deadline, JobPhase, JobState
@@ -230,7 +231,7 @@ class JobController:
         if not coordinator.address or coordinator.connected:
             return
         if cut_off:
-            self._announce(Announcement("OperatorCutOff", cut_off, warning=True))
+            self._announce(Announcement(EventReason.OPERATOR_CUT_OFF, cut_off))
         self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
 
@@ -310,7 +311,7 @@ class JobController:
 
     def refused(self) -> None:
         """Its pods cannot be made."""
-        self._announce(Announcement(self._admission.reason.word, self._admission.message, warning=True))
+        self._announce(Announcement(EventReason(self._admission.reason.word), self._admission.message))
         self._outputs.status.publish()
 
     def follow_spec(self) -> None:
@@ -333,7 +334,7 @@ class JobController:
         """The job is being deleted, and these pods do not go."""
         named = ", ".join(sorted(f"{pod.name} on {pod.node_name or 'no node'}" for pod in pods)[:3])
         self._announce(
-            Announcement("PodsNotGone", f"{len(pods)} pods have not ended, the job is kept: {named}", warning=True)
+            Announcement(EventReason.PODS_NOT_GONE, f"{len(pods)} pods have not ended, so the job stays: {named}")
         )
 
     def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:

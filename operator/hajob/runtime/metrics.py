@@ -26,92 +26,99 @@ INCIDENTS = Counter(
 )
 OUTAGE = Histogram(
     "hajob_outage_seconds",
-    "Whole outage of closed incidents: last common step to the first step after it.",
+    "Outage of closed incidents, from the last common step to the first step after it.",
     ("action",),
     buckets=(0.25, 0.5, 1, 2, 3, 5, 8, 13, 30, 60, 120, 300, 900),
     registry=REGISTRY,
 )
 TAKEOVER = Histogram(
     "hajob_takeover_seconds",
-    "From when a coordinator knew that its MindIO controller was lost until another one knew every rank.",
+    "Time from the loss of a MindIO controller until another one protects the job.",
     buckets=(0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60),
     registry=REGISTRY,
 )
 DECISION = Histogram(
     "hajob_decision_seconds",
-    "From a coordinator's report to the order that answers it.",
+    "Time from a coordinator's report to the order that answers it.",
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
     registry=REGISTRY,
 )
-FACTS = Counter("hajob_facts", "Facts taken in, by kind.", ("kind",), registry=REGISTRY)
+FACTS = Counter("hajob_facts", "Facts received, by kind.", ("kind",), registry=REGISTRY)
 CHECKPOINTS_REFUSED = Counter(
     "hajob_checkpoints_refused",
-    "Checkpoints that were not loaded because they were not complete, by reason.",
+    "Checkpoints not loaded because they were incomplete, by reason.",
     ("reason",),
     registry=REGISTRY,
 )
-REFUSED = Counter("hajob_refused", "Input that was refused, by what it was.", ("what",), registry=REGISTRY)
+REFUSED = Counter("hajob_refused", "Rejected inputs, by kind.", ("what",), registry=REGISTRY)
 NOT_CREATED = Counter(
     "hajob_pods_not_created",
-    "Tries to create a job's pods that the API server refused.",
+    "Pod creations that the API server refused, by reason.",
     ("reason",),
     registry=REGISTRY,
 )
 IGNORED = Counter(
-    "hajob_events_ignored", "Events of a job that changed nothing, by reason.", ("event", "reason"), registry=REGISTRY
+    "hajob_events_ignored",
+    "Events of a job that changed nothing, by event and reason.",
+    ("event", "reason"),
+    registry=REGISTRY,
 )
 STANDING_ACTIONS = Counter(
     "hajob_standing_actions",
-    "Actions that coordinators took by their standing orders because no decision had come.",
+    "Actions that coordinators took by their standing orders, without a decision of the operator.",
     ("action",),
     registry=REGISTRY,
 )
 HARDWARE_FAULTS = Gauge(
-    "hajob_hardware_faults", "Faults of nodes and chips that stand, whether a job is hit or not.", registry=REGISTRY
+    "hajob_hardware_faults", "Current faults of nodes and chips, whether they hit a job or not.", registry=REGISTRY
 )
 BREAKER_OPEN = Gauge(
     "hajob_breaker_open",
-    "1 while nothing irreversible follows from faults of nodes and chips: too many at once, silent writers, a clock.",
+    "1 while the breaker is open: too many faults at once, a silent writer or a clock jump.",
     registry=REGISTRY,
 )
-QUARANTINED = Gauge("hajob_quarantined_nodes", "Nodes on which nothing new is placed.", registry=REGISTRY)
+QUARANTINED = Gauge("hajob_quarantined_nodes", "Nodes in quarantine.", registry=REGISTRY)
 QUARANTINES_REFUSED = Gauge(
-    "hajob_quarantines_refused", "Nodes that are not quarantined because the cap is reached.", registry=REGISTRY
+    "hajob_quarantines_refused", "Nodes not quarantined because the limit is reached.", registry=REGISTRY
 )
 REJECTED = Gauge(
     "hajob_fault_objects_rejected",
-    "Parts of objects about faults that exist now and cannot be used, by reason.",
+    "Fault objects currently rejected, by reason.",
     ("reason",),
     registry=REGISTRY,
 )
-WRITES = Counter("hajob_api_writes", "Writes to the Kubernetes API.", ("verb", "resource"), registry=REGISTRY)
-JOBS = Gauge("hajob_jobs", "Jobs known.", registry=REGISTRY)
+WRITES = Counter(
+    "hajob_api_writes", "Writes to the Kubernetes API, by verb and resource.", ("verb", "resource"), registry=REGISTRY
+)
+JOBS = Gauge("hajob_jobs", "Jobs that this operator serves.", registry=REGISTRY)
 JOBS_ON_HOLD = Gauge(
     "hajob_jobs_on_hold",
-    "Jobs left as they are because journal or spec cannot be read.",
+    "Jobs left untouched because the operator cannot read their journal or spec.",
     ("reason",),
     registry=REGISTRY,
 )
 CERTIFICATES_NOT_REPLACED = Counter(
-    "hajob_certificates_not_replaced", "Tries to replace a job's certificates in time that failed.", registry=REGISTRY
+    "hajob_certificates_not_replaced", "Failed certificate rotations.", registry=REGISTRY
 )
 CRD_DIFFERENCES = Gauge(
     "hajob_crd_differences",
-    "Fields and words in which the installed CRD is older or newer than this operator.",
+    "Fields that differ between the installed CRD and this operator.",
     ("crd",),
     registry=REGISTRY,
 )
 LEADER = Gauge("hajob_leader", "1 while this process is the leader.", registry=REGISTRY)
 CUT_OFF = Gauge(
     "hajob_operator_cut_off",
-    "1 while this leader is taken to be cut off, because most coordinators do not answer it.",
+    "1 while this leader considers itself cut off: most coordinators do not answer.",
     registry=REGISTRY,
 )
-WATCH_AGE = Gauge("hajob_watch_age_seconds", "Since a watch was last heard.", ("resource",), registry=REGISTRY)
-CONTROLLER_RESTARTS = Counter(
-    "hajob_controller_restarts", "Job controllers opened anew after an error.", registry=REGISTRY
+WATCH_AGE = Gauge(
+    "hajob_watch_age_seconds", "Seconds since each watch last heard anything.", ("resource",), registry=REGISTRY
 )
-FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Times that kopf was started again.", registry=REGISTRY)
+CONTROLLER_RESTARTS = Counter(
+    "hajob_controller_restarts", "Job controllers restarted after an error.", registry=REGISTRY
+)
+FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Restarts of the kopf frontend.", registry=REGISTRY)
 
 
 def addresses(pod_ip: str) -> tuple[str, ...]:

@@ -78,13 +78,13 @@ class StartGate:
         old = self._observer.earlier_ranks()
         if old:
             named = ", ".join(sorted(old)[:_NAMED])
-            return f"{len(old)} pods of the attempt before have not ended yet: {named}"
+            return f"waiting for {len(old)} pods of the previous attempt to end: {named}"
         state = self._memory.state
         left = fencing.left_ms(state, self._memory.time.now(), self._known_dead())
         if not left:
             return ""
         where = ", ".join(sorted(state.unreachable)[:_NAMED])
-        return f"ranks of the attempt before may live on, on {where}, for {fencing.FENCE_SECONDS} s at most"
+        return f"waiting up to {fencing.FENCE_SECONDS} s: ranks of the previous attempt may still run on {where}"
 
     def _is_of_this_start(self) -> bool:
         return self._observer.coordinator.incarnation >= self._memory.state.base

@@ -15,6 +15,7 @@ from typing import Final
 from hajob.api.base import format_time
 from hajob.api.conditions import Reason
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
+from hajob.api.event_reasons import EventReason
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.hardware import ClusterFact
@@ -320,7 +321,7 @@ def of_places(
     if missing and state.waiting is None:
         yield events.PlacesMissing(message=missing)
     elif blocked and state.waiting is None:
-        yield events.PlacesMissing(message=blocked, reason="WaitingForOldPods")
+        yield events.PlacesMissing(message=blocked, reason=EventReason.WAITING_FOR_OLD_PODS)
     complete = not blocked and refused is None and len(known) == num_nodes + 1 and all(pod.node_name for pod in known)
     if complete and state.waiting is not None:
         yield events.PlacesFound()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hajob.api.conditions import Reason
+from hajob.api.event_reasons import EventReason
 from hajob.domain.incidents import Incident, IncidentOutcome
 from hajob.plan import effects
 from hajob.sources.creation import NotCreated
@@ -14,11 +15,15 @@ from hajob.sources.creation import NotCreated
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One Event: a CamelCase reason, a sentence, and whether it is a warning."""
+    """One Event: its reason, which knows whether it is a warning, and a sentence."""
 
-    reason: str
+    reason: EventReason
     message: str
-    warning: bool = False
+
+    @property
+    def warning(self) -> bool:
+        """Whether it may need a person."""
+        return self.reason.warning
 
 
 Announce = Callable[[Announcement | None], None]
@@ -29,9 +34,9 @@ def of_effect(effect: effects.Effect) -> Announcement | None:
     """What an effect says by itself; most say nothing."""
     match effect:
         case effects.FailJob(_, message):
-            return Announcement("Failed", message, warning=True)
+            return Announcement(EventReason.FAILED, message)
         case effects.CompleteJob():
-            return Announcement("Complete", "every rank ended with exit code 0")
+            return Announcement(EventReason.COMPLETE, "every rank ended with exit code 0")
         case effects.Announce(reason, message):
             return Announcement(reason, message)
     return None
@@ -42,15 +47,15 @@ def of_opening(incident: Incident) -> Announcement:
     cause = incident.cause
     where = f" on {cause.node_name}" if cause.node_name else ""
     ranks = _ranks_in_words(cause.first_rank, cause.num_ranks)
-    return Announcement("Recovering", f"{incident.action}: {cause.code or cause.message}{where}{ranks}", warning=True)
+    return Announcement(EventReason.RECOVERING, f"{incident.action}: {cause.code or cause.message}{where}{ranks}")
 
 
 def of_closing(closed: effects.CloseIncident, action: str, outage_milliseconds: int | None) -> Announcement | None:
     """An incident is closed; nothing is said where it is not known how long the training stood."""
     if closed.outcome is IncidentOutcome.RECOVERED and outage_milliseconds is not None:
-        return Announcement("Recovered", f"{action}: training again after {outage_milliseconds / 1000:.1f} s")
+        return Announcement(EventReason.RECOVERED, f"{action}: training again after {outage_milliseconds / 1000:.1f} s")
     if closed.outcome is IncidentOutcome.FAILED and closed.message:
-        return Announcement("NotRecovered", closed.message, warning=True)
+        return Announcement(EventReason.NOT_RECOVERED, closed.message)
     return None
 
 
@@ -58,15 +63,15 @@ def of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announ
     """Pods cannot be created: told once, until it is for another reason."""
     if refused is None or (before is not None and before.over_quota is refused.over_quota):
         return None
-    reason = Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED
-    return Announcement(reason.word, refused.message, warning=True)
+    reason = EventReason.QUOTA_EXCEEDED if refused.over_quota else EventReason.PODS_NOT_CREATED
+    return Announcement(reason, refused.message)
 
 
 def of_breaker(held: str) -> Announcement:
     """Faults of nodes and chips are held back, and why; empty: they are acted upon again."""
     if held:
-        return Announcement(Reason.BREAKER_OPEN.word, f"{Reason.BREAKER_OPEN.sentence} {held}", warning=True)
-    return Announcement("BreakerClosed", Reason.NOT_HELD.sentence)
+        return Announcement(EventReason.BREAKER_OPEN, f"{Reason.BREAKER_OPEN.sentence} {held}")
+    return Announcement(EventReason.BREAKER_CLOSED, Reason.NOT_HELD.sentence)
 
 
 def _ranks_in_words(first: int, number: int) -> str:

@@ -283,7 +283,7 @@ def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.job.unread:
         return Reason.FIELDS_NOT_READ, ", ".join(snapshot.job.unread)[:MESSAGE_LIMIT]
     if snapshot.to_leave and snapshot.state.unmoved:
-        told = f"on {', '.join(snapshot.to_leave)} still, {snapshot.state.unmoved}; tried again within 10 minutes"
+        told = f"still on {', '.join(snapshot.to_leave)}, {snapshot.state.unmoved}; Hajob tries again within 10 minutes"
         return Reason.MOVE_FAILED, told[:MESSAGE_LIMIT]
     return _protection(snapshot.recoverability)
 
@@ -336,10 +336,10 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.WAITING_FOR_CAPACITY, f"{since}{missing}"[:MESSAGE_LIMIT]
     if (wait := snapshot.state.waiting) is not None and wait.released:
         since = format_time(time_of(wait.since_ms).replace(microsecond=0))
-        return Reason.WAITING_FOR_CAPACITY, f"since {since} for nodes for every rank pod; its own chips are given back"
+        return Reason.WAITING_FOR_CAPACITY, f"waiting since {since} for nodes for all rank pods; its chips are released"
     waiting = sum(1 for pod in pods if not pod.node_name)
     return (
-        (Reason.PODS_PENDING, f"{waiting} of {len(pods)} pods wait for a node") if waiting else (Reason.ALL_PLACED, "")
+        (Reason.PODS_PENDING, f"{waiting} of {len(pods)} pods have no node yet") if waiting else (Reason.ALL_PLACED, "")
     )
 
 
@@ -373,7 +373,7 @@ def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
         return reason, f"{reason.sentence} {state.problem}".rstrip()
     if not snapshot.job.spec.suspend or state.phase in ENDED:
         return Reason.NOT_SUSPENDED, ""
-    return Reason.SUSPENDING, "The training is being saved first." if state.phase is JobPhase.SAVING else ""
+    return Reason.SUSPENDING, "Hajob saves the training first." if state.phase is JobPhase.SAVING else ""
 
 
 def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
@@ -402,13 +402,13 @@ def _spares_ready(snapshot: Snapshot) -> tuple[Reason, str]:
     spares = _spares(snapshot)
     if spares is None:
         return Reason.SPARES_NOT_ASKED, ""
-    told = f"{spares.ready} of {spares.desired} spare nodes are held ready"
+    told = f"{spares.ready} of {spares.desired} spare nodes are reserved"
     if spares.ready >= spares.desired:
         return Reason.SPARES_READY, told
     if snapshot.spares_not_created is not None:
         return Reason.SPARES_NOT_CREATED, f"{told}; {snapshot.spares_not_created.message}"[:MESSAGE_LIMIT]
     if snapshot.state.phase is not JobPhase.RUNNING:
-        return Reason.SPARES_AFTER_START, f"{told}; others are taken once the job trains in full size"
+        return Reason.SPARES_AFTER_START, f"{told}; the others follow once the job trains at full size"
     missing = shortage([pod for pod in snapshot.pods if pod.is_spare], None)
     return Reason.SPARES_PENDING, "; ".join(filter(None, (told, missing)))[:MESSAGE_LIMIT]
 

@@ -165,7 +165,7 @@ def test_a_start_that_goes_on_from_its_checkpoint_is_none() -> None:
 def test_a_start_from_step_zero_is_a_fault_at_its_first_step() -> None:
     (fact,) = reloading(1, arguments=SAME).report().facts
     assert (fact.kind, fact.code) == (pb.LOG_RULE, "CheckpointNotReloaded")
-    assert fact.message == "rank 2 trains step 1 after a start that was to load the checkpoint of step 40"
+    assert fact.message == "rank 2 trains step 1 although it was started from the checkpoint of step 40"
 
 
 def test_a_script_that_never_resumes_may_start_over() -> None:

@@ -12,6 +12,26 @@ from hajob.api.conditions import (
     with_condition,
 )
 
+_BAD = {
+    ("Accepted", "False"),
+    ("Accepted", "Unknown"),
+    ("Scheduled", "False"),
+    ("Recoverable", "False"),
+    ("CoordinatorReady", "False"),
+    ("SparesReady", "False"),
+    ("Degraded", "True"),
+    ("Held", "True"),
+    ("Failed", "True"),
+    ("Shrunk", "True"),
+}
+_PASSES_BY_ITSELF = {
+    Reason.NOT_CHECKED,
+    Reason.COORDINATOR_NOT_NEEDED,
+    Reason.COORDINATOR_STARTING,
+    Reason.TAKING_OVER,
+    Reason.SPARES_AFTER_START,
+}
+_BAD_THOUGH_TRUE = {Reason.COORDINATOR_SHARES_NODE, Reason.SCRIPT_DISAGREES}
 NOW = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
 
@@ -22,6 +42,12 @@ def test_reasons_have_sentences_and_are_unique_in_a_condition() -> None:
         assert reason.word[0].isupper(), reason
         assert reason.sentence.endswith("."), reason
     assert len({(reason.type, reason.word) for reason in Reason}) == len(Reason)
+
+
+def test_exactly_the_bad_reasons_have_a_remedy() -> None:
+    bad = {reason for reason in Reason if (reason.type, reason.status) in _BAD} - _PASSES_BY_ITSELF | _BAD_THOUGH_TRUE
+    assert {reason for reason in Reason if reason.remedy} == bad
+    assert [reason.word for reason in bad if not reason.remedy.endswith((".", ")."))] == []
 
 
 def test_the_time_changes_only_with_the_status() -> None:

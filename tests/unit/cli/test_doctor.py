@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hajob.api.conditions import Reason
 from hajob.cli import doctor, main
 from hajob.cli.cluster import ClusterError
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
@@ -216,7 +217,7 @@ def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
     code, found = ask(cluster, "qwen", "-n", "team")
     assert (code, problems(found)) == (1, ["FreeNode", "protection"])
     assert about(found, "FreeNode")["message"] == "Replace: no free node"
-    assert "keep a node free" in about(found, "FreeNode")["do"]
+    assert "Keep a node free" in about(found, "FreeNode")["do"]
     unknown = about(found, "DistributedOptimizer")
     assert (unknown["grade"], unknown["message"]) == ("note", "Shrink, Retry: not visible")
     assert "--use-distributed-optimizer" in unknown["do"]
@@ -232,6 +233,11 @@ def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
         ({"Scheduled": "False/WaitingForCapacity"}, ["Scheduled=False/WaitingForCapacity"]),
         ({"CoordinatorReady": "False/ControllerNotStarted"}, ["CoordinatorReady=False/ControllerNotStarted"]),
         ({"CoordinatorReady": "False/Starting"}, []),
+        ({"CoordinatorReady": "False/TakingOver"}, []),
+        ({"Recoverable": "False/CopiesNotRegistered"}, ["Recoverable=False/CopiesNotRegistered"]),
+        ({"SparesReady": "False/NotCreated"}, ["SparesReady=False/NotCreated"]),
+        ({"SparesReady": "False/AfterStart"}, []),
+        ({"Degraded": "True/OfANewerVersion"}, ["Degraded=True/OfANewerVersion"]),
         ({"Degraded": "True/ProtectionMissing"}, ["Degraded=True/ProtectionMissing"]),
         ({"Failed": "True/NotRecovered", "CoordinatorReady": "False/Unreachable"}, ["Failed=True/NotRecovered"]),
         ({"Complete": "True/AllRanksFinished", "Scheduled": "False/PodsPending"}, []),
@@ -240,6 +246,20 @@ def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
 def test_conditions_of_a_job_are_graded(told: dict[str, str], wrong: list[str]) -> None:
     _, found = ask(Cluster(**{JOB: job(**told)}), "qwen", "-n", "team")
     assert problems(found) == wrong
+
+
+@pytest.mark.parametrize("told", [{"SparesReady": "False/Pending"}, {"Shrunk": "True/FewerDataParallelRanks"}])
+def test_what_is_only_smaller_is_noted_with_a_remedy(told: dict[str, str]) -> None:
+    code, found = ask(Cluster(**{JOB: job(**told)}), "qwen", "-n", "team")
+    (one,) = [one for one in found if one["about"].partition("=")[0] in told]
+    assert (code, one["grade"], bool(one["do"])) == (0, "note", True)
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason.remedy], ids=lambda reason: reason.word)
+def test_a_bad_reason_is_answered_with_its_remedy(reason: Reason) -> None:
+    told = {reason.type.value: f"{reason.status}/{reason.word}"}
+    _, found = ask(Cluster(**{JOB: job(**told)}), "qwen", "-n", "team")
+    assert about(found, f"{reason.type}={reason.status}/{reason.word}")["do"] == reason.remedy
 
 
 def test_pods_of_the_job_say_where_faults_stand() -> None:

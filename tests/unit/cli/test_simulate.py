@@ -79,7 +79,7 @@ def test_what_the_script_switches_off_is_noted(capsys: pytest.CaptureFixture[str
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
     assert main(["simulate", "-f", str(path), "--lose", "rank=5"]) == 0
     noted = capsys.readouterr().err
-    assert noted.startswith("note: protection left: ")
+    assert noted.startswith("note: actions left: ")
     assert "NoSwapOptimizer" in noted
 
 
@@ -195,7 +195,7 @@ def test_the_text_says_it_in_words(capsys: pytest.CaptureFixture[str], manifest:
         "pods kept                 0-1, 3",
         "micro batches             22, 21, 21",
         "expected step time        1.38 times that of the full size",
-        "  Replace     refused  1 more nodes would be needed, none came within 270 s",
+        "  Replace     refused  1 more node is needed; none became free within 270 s",
         "  Shrink      taken    taken: the smallest action that works",
         "  rank 4 (dense): rank 0",
         "  delete pods (node rank 2, incarnation 1)",
@@ -301,7 +301,7 @@ def test_the_simulated_job_survives_its_journal(during: Action) -> None:
 
 
 def test_a_question_without_a_loss_is_refused() -> None:
-    with pytest.raises(HajobInputError, match=r"^nothing is lost: name at least one rank or node$"):
+    with pytest.raises(HajobInputError, match=r"^no loss is given: name at least one rank or node$"):
         simulate(JOB["spec"], SimulationRequest())
 
 
@@ -329,7 +329,7 @@ def test_a_script_hides_the_batch(capsys: pytest.CaptureFixture[str], tmp_path: 
         (["--lose", "rank=-1"], "--lose rank=-1: write rank=N or node=N"),
         (["--lose", "pod=1"], "--lose pod=1: write rank=N or node=N"),
         (["--lose", "5"], "--lose 5: write rank=N or node=N"),
-        (["--lose", "rank=5", "--free-nodes", "-1"], "-1 free nodes; it must be 0 or more"),
+        (["--lose", "rank=5", "--free-nodes", "-1"], "--free-nodes -1: give 0 or more"),
     ],
 )
 def test_questions_that_make_no_sense(
@@ -432,4 +432,4 @@ def test_a_lost_node_goes_onto_a_spare_and_shrinks_nothing(manifest: Path, capsy
     assert main(["simulate", "-f", str(manifest), "--lose", "node=2", "--lose", "node=3"]) == 0
     text = capsys.readouterr().out
     assert "onto a spare node         node rank 2: spare 0" in text
-    assert "1 more nodes would be needed" in text
+    assert "1 more node is needed" in text

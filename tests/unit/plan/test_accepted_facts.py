@@ -69,7 +69,7 @@ def test_only_the_controller_of_an_older_attempt_is_ignored(incarnation: int, st
     rig = Rig(JobState(phase=JobPhase.RUNNING, incarnation=3, attempt=2, base=3, step=5))
     rig.see(FactKind.CONTROLLER_LOST, incarnation=incarnation)
     assert rig.at(JobPhase.RUNNING if stale else JobPhase.UNPROTECTED)
-    assert ("attempt that is over" in rig.ignored) is stale
+    assert ("of an earlier attempt" in rig.ignored) is stale
 
 
 def test_a_decision_is_made_once_for_each_trigger() -> None:
@@ -105,7 +105,7 @@ def test_where_no_rank_is_lost_no_rank_is_named() -> None:
     rig.see(FactKind.CONTROLLER_LOST, source=Source.COORDINATOR)
     assert rig.transition is not None
     words = [verdict.message for verdict in rig.transition.considered[:-1]]
-    assert words == ["Restart is the smallest action asked for"] * 5
+    assert words == ["smaller than the requested action (Restart)"] * 5
 
 
 def test_uses_of_budgets_are_remembered_for_a_day_at_least() -> None:

@@ -154,7 +154,7 @@ def told(view: ClusterView, policy: Policy, action: Action) -> list[tuple[str, s
     return [(one.name, one.message) for one in found.unmet]
 
 
-NO_CHECKPOINT = "there is no second optimizer copy, and no complete periodic checkpoint to repair from yet"
+NO_CHECKPOINT = "there is no second optimizer copy and no complete periodic checkpoint yet"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ NO_CHECKPOINT = "there is no second optimizer copy, and no complete periodic che
         (
             Action.REPLACE,
             {"free_nodes": 0},
-            [("FreeNode", "no free node could take a pod of this job; a lost node has to be waited for")],
+            [("FreeNode", "no free node fits a pod of this job; a lost node would have to come back")],
         ),
         (
             Action.SHRINK,
@@ -171,7 +171,7 @@ NO_CHECKPOINT = "there is no second optimizer copy, and no complete periodic che
             [
                 (
                     "CoordinatorApart",
-                    "the coordinator shares a node with ranks of its job; losing that node restarts the job",
+                    "the coordinator shares a node with ranks of its job; losing that node costs a restart",
                 )
             ],
         ),
@@ -227,4 +227,6 @@ def test_a_spent_budget_is_told_with_its_numbers() -> None:
     policy = from_spec(spec(recovery={"actions": [{"name": "Retry", "maxCount": 1, "windowSeconds": 9}]}))
     state = JobState(phase=JobPhase.RUNNING, step=5, spent=(Spend("Retry", 10),))
     first = recoverability(state, ClusterView(layout_of(spec()), step=5), policy, now_ms=10)[0]
-    assert [(one.name, one.message) for one in first.unmet] == [("BudgetLeft", "1 uses in 9 s are spent")]
+    assert [(one.name, one.message) for one in first.unmet] == [
+        ("BudgetLeft", "budget exhausted: 1 of 1 uses in the last 9 s")
+    ]

@@ -1,4 +1,4 @@
-"""A coordinator whose node is to be emptied, or that is lost: another one takes over while the training goes on."""
+"""A coordinator whose node is being drained, or that is lost: another one takes over while the training goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hajob.plan.policy import CoordinatorLossPolicy, Mode, Policy
 from hajob.plan.state import Deadline, JobPhase
 from tests.unit.plan.plan_rig import Rig
 
-ASKED = e.CoordinatorMoveRequested(message="node-9 of the coordinator is to be emptied")
+ASKED = e.CoordinatorMoveRequested(message="node-9 of the coordinator is being drained")
 
 
 def said(rig: Rig) -> str:

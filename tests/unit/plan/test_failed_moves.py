@@ -52,11 +52,11 @@ def another_fault(rig: Rig) -> None:
 
 
 FAILURES: list[tuple[Callable[[Rig], None], JobPhase, str]] = [
-    (no_node, JobPhase.RUNNING, "no second pod stood ready in time"),
-    (second_pod_dies, JobPhase.RUNNING, "no second pod stood ready in time"),
-    (no_pause, JobPhase.RESTARTING, "disturbed, Restart follows"),
-    (no_repair, JobPhase.SAVING, "disturbed, Checkpoint follows"),
-    (another_fault, JobPhase.GATHERING, "disturbed, InPlace follows"),
+    (no_node, JobPhase.RUNNING, "the second pods were not ready in time"),
+    (second_pod_dies, JobPhase.RUNNING, "the second pods were not ready in time"),
+    (no_pause, JobPhase.RESTARTING, "interrupted by a fault, Restart follows"),
+    (no_repair, JobPhase.SAVING, "interrupted by a fault, Checkpoint follows"),
+    (another_fault, JobPhase.GATHERING, "interrupted by a fault, InPlace follows"),
 ]
 
 

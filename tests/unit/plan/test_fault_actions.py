@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import CONTAINER_ENDED, Fact, FactKind, Origin, Source, origin_of_exit
 from hajob.domain.incidents import IncidentOutcome, Purpose, RestoredFrom
@@ -416,7 +417,8 @@ def test_a_fault_before_mindios_word_opens_the_next_incident() -> None:
     rig.tell(e.Resumed(2, 11))
     done = rig.exits(3)
     assert rig.at(JobPhase.SAVING)
-    assert do.CloseIncident(2, IncidentOutcome.RECOVERED, "the next fault came before MindIO's result") in done
+    why = "another fault came before MindIO reported the result"
+    assert do.CloseIncident(2, IncidentOutcome.RECOVERED, why) in done
     assert rig.incident.number == 3
     assert rig.order(done).lost_ranks == (3,)
 
@@ -666,7 +668,7 @@ def test_observe_says_and_does_nothing() -> None:
     done = rig.exits(5)
     assert rig.at(JobPhase.RUNNING)
     assert rig.kinds(done) == ["Announce"]
-    assert "InPlace would follow" in str(done)
+    assert "would take InPlace" in str(done)
     assert rig.tell(e.FactSeen(fact=rig.last_fact)) == ()
 
 
@@ -841,7 +843,7 @@ def test_the_controller_of_an_old_attempt_is_lost_only_once() -> None:
     rig.see(FactKind.CONTROLLER_LOST, incarnation=before)
     assert rig.state.base == base
     assert rig.state.restarts_infrastructure == 1
-    assert "attempt that is over" in rig.ignored
+    assert "of an earlier attempt" in rig.ignored
     rig.see(FactKind.CONTROLLER_LOST)
     assert rig.state.restarts_infrastructure == 2
 
@@ -874,7 +876,8 @@ def test_a_start_whose_coordinator_cannot_run_fails_with_words() -> None:
     rig.tell(e.Accepted())
     (*_, failed) = rig.tell(e.CoordinatorLost(message="container controller: no python3", program=True))
     assert failed == do.FailJob(
-        "ProgramFailures", "the program failed 1 times in a day, 0 are allowed: container controller: no python3"
+        "ProgramFailures",
+        "the program failed 1 times in a day; 0 are allowed: container controller: no python3",
     )
 
 
@@ -960,7 +963,7 @@ def test_a_move_that_is_given_up_is_told() -> None:
     rig.tell(e.MigrateRequested(nodes=(1,)))
     done = rig.deadline("Recovery")
     assert rig.at(JobPhase.RUNNING)
-    assert do.Announce("MigrateGivenUp", "node ranks [1]: no second pod stood ready in time") in done
+    assert do.Announce(EventReason.MIGRATE_GIVEN_UP, "node ranks [1]: the second pods were not ready in time") in done
 
 
 @pytest.mark.parametrize("nodes", [(9,), (-1,), ()])
@@ -969,7 +972,7 @@ def test_a_move_of_nodes_that_do_not_exist_is_said(nodes: tuple[int, ...]) -> No
     done = rig.tell(e.MigrateRequested(nodes=nodes))
     assert rig.at(JobPhase.RUNNING)
     assert done == (
-        do.Announce("MoveRefused", f"node ranks {list(nodes)} cannot be moved now: node ranks go from 0 to 3"),
+        do.Announce(EventReason.MOVE_REFUSED, f"node ranks {list(nodes)} cannot be moved now: node ranks are 0 to 3"),
     )
 
 
@@ -1040,10 +1043,10 @@ def test_pods_that_end_before_their_ranks_start_end_nothing(phase: JobPhase) -> 
 
 
 SUSPENDED_BY = {
-    "the step where the training stood is saved": e.ResultReported(2, 0, "", "dump"),
+    "the current step is saved": e.ResultReported(2, 0, "", "dump"),
     "not saved (the save failed with code 499 disk full)": e.ResultReported(2, 499, "disk full", "dump"),
     "not saved (MindIO offered no save)": e.StrategiesOffered(2, ("exit",)),
-    "not saved (the MindIO controller was lost while it saved)": e.CoordinatorLost(program=True),
+    "not saved (the MindIO controller was lost during the save)": e.CoordinatorLost(program=True),
 }
 
 
@@ -1057,7 +1060,7 @@ def test_a_suspended_job_says_what_was_saved(words: str) -> None:
     done = rig.tell(event)
     assert rig.at(JobPhase.SUSPENDED)
     assert words in rig.state.problem
-    assert do.Announce("Suspended", rig.state.problem) in done
+    assert do.Announce(EventReason.SUSPENDED, rig.state.problem) in done
     assert rig.pods == Placements()
     rig.tell(e.ResumeRequested())
     assert rig.state.problem == ""
@@ -1069,7 +1072,7 @@ def test_a_save_that_never_ends_does_not_prevent_a_suspend() -> None:
     assert rig.state.deadlines["Recovery"] == rig.now + 60_000
     rig.deadline("Recovery")
     assert rig.at(JobPhase.SUSPENDED)
-    assert "the save did not end in time" in rig.state.problem
+    assert "the save timed out" in rig.state.problem
 
 
 @pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.UNPROTECTED])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.incidents import Cause, Purpose
@@ -38,8 +39,8 @@ def shrinking() -> Rig:
         ((), (4, 5), ""),
         ((4, 5), (4, 5), ""),
         ((5, 4, 8, -1), (4, 5), ""),
-        ((4, 5, 6, 7), (4, 5, 6, 7), "MindIO drops 4 ranks where 2 were expected"),
-        ((0, 4, 5), (0, 4, 5), "MindIO drops 3 ranks where 2 were expected"),
+        ((4, 5, 6, 7), (4, 5, 6, 7), "MindIO drops 4 ranks, Hajob expected 2"),
+        ((0, 4, 5), (0, 4, 5), "MindIO drops 3 ranks, Hajob expected 2"),
     ],
 )
 def test_what_mindio_drops_is_taken_over_where_it_differs(
@@ -48,7 +49,7 @@ def test_what_mindio_drops_is_taken_over_where_it_differs(
     rig = shrinking()
     before = rig.state
     done = rig.tell(e.ResultReported(2, 201, "isolate", "downgrade", named))
-    assert done == ((do.Announce("DropSetDiffers", said),) if said else ())
+    assert done == ((do.Announce(EventReason.DROP_SET_DIFFERS, said),) if said else ())
     assert rig.state.shrunk is not None
     assert rig.state.shrunk.ranks == ranks
     assert said or rig.state is before
@@ -92,21 +93,24 @@ def waits(rig: Rig, policy: Policy | None = None, missing: str = "") -> tuple[Wa
 def test_a_shrunk_job_says_what_it_waits_for() -> None:
     rig = Rig.shrunk()
     limits = {**Policy().limits, Action.EXPAND: ActionLimits(1, 100_000, 60)}
-    need = "1 free nodes at once, each with 2 chips, for node ranks 2"
-    assert waits(rig) == (WaitReason.NO_FREE_NODE, f"{need}; there are 0 that no earlier job takes")
+    need = "needs 1 free node at once with 2 chips each, for node ranks 2"
+    assert waits(rig) == (WaitReason.NO_FREE_NODE, f"{need}; 0 are free after jobs ahead in the queue")
     rig.view = VIEW
     rig.tell(e.CapacityAvailable(nodes=4))
-    steady = "they are there and have to stay until 1970-01-01T00:23:10Z"
+    steady = "available, must remain so until 1970-01-01T00:23:10Z"
     assert waits(rig, Policy(limits=limits)) == (WaitReason.DELAY, f"{need}; {steady}")
     assert nodes_to_return(rig.state, Policy(limits=limits), rig.now) == (2,)
     rig.deadline("Expand")
     assert rig.at(JobPhase.EXPANDING)
-    ready = "every rank of node ranks 2 to stand ready, at most until 1970-01-01T00:38:10Z"
+    ready = "waiting for all ranks of node ranks 2 to be ready, until 1970-01-01T00:38:10Z"
     assert waits(rig) == (WaitReason.RETURNING, ready)
     assert waits(rig, missing="no node") == (WaitReason.RETURNING, f"{ready}; no node")
     rig.deadline("Recovery")
     rig.tell(e.CapacityAvailable(nodes=4))
-    assert waits(rig, Policy(limits=limits)) == (WaitReason.BUDGET_SPENT, "1 of 1 times in 100000 s are spent")
+    assert waits(rig, Policy(limits=limits)) == (
+        WaitReason.BUDGET_SPENT,
+        "budget exhausted: 1 of 1 uses in the last 100000 s",
+    )
     assert nodes_to_return(rig.state, Policy(limits=limits), rig.now) == ()
     assert waits(Rig.running()) is None
 
@@ -313,7 +317,9 @@ def test_a_kept_pod_that_is_lost_is_made_anew_with_the_growth() -> None:
     rig = kept()
     rig.tell(e.CapacityAvailable(nodes=1))
     done = rig.silent(3)
-    assert done == (do.Announce("KeptPodLost", f"node ranks [3], kept for growing back: {rig.last_fact.message}"),)
+    assert done == (
+        do.Announce(EventReason.KEPT_POD_LOST, f"lost pods kept to grow back, node ranks [3]: {rig.last_fact.message}"),
+    )
     assert rig.served == {0: 1, 1: 1, 2: 0, 3: 0}
     assert rig.state.shrunk is not None
     assert (rig.state.shrunk.lost_nodes, rig.state.shrunk.capacity_ms) == ((2, 3), 0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.incidents import Purpose
@@ -163,7 +164,7 @@ def test_moves_have_a_budget() -> None:
         assert rig.at(phase)
         if phase is JobPhase.MIGRATING:
             rig.tell(e.Resumed(rig.incident.number, 7))
-    assert "1 moves in 3600 s are spent" in str(rig.transition)
+    assert "budget exhausted: 1 of 1 uses in the last 3600 s" in str(rig.transition)
 
 
 @pytest.mark.parametrize("mode", [Mode.HOLD, Mode.OBSERVE])
@@ -190,8 +191,8 @@ def test_a_move_asked_for_during_a_recovery_says_why_not() -> None:
     rig = Rig.running()
     rig.exits(5)
     done = rig.tell(e.MigrateRequested(nodes=(1,)))
-    why = "the job is Gathering, a move begins only while it is Running"
-    assert done == (do.Announce("MoveRefused", f"node ranks [1] cannot be moved now: {why}"),)
+    why = "the job is Gathering; a move can begin only while it is Running"
+    assert done == (do.Announce(EventReason.MOVE_REFUSED, f"node ranks [1] cannot be moved now: {why}"),)
 
 
 @pytest.mark.parametrize(("node", "phase"), [(2, JobPhase.SHRUNK), (1, JobPhase.SAVING)])

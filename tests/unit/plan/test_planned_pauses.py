@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
@@ -88,13 +89,13 @@ def test_without_a_word_about_going_on_the_job_is_watched_again() -> None:
     ("policy", "why"),
     [
         (Policy(mode=Mode.OBSERVE), "recovery.mode is Observe"),
-        (Policy(hot_switch=False), "FrameworkPyTorch: MindSpore's trainings take no part in a pause"),
+        (Policy(hot_switch=False), "FrameworkPyTorch: MindSpore cannot pause a training"),
     ],
 )
 def test_a_pause_that_can_never_be_is_refused_by_name(policy: Policy, why: str) -> None:
     rig = Rig.running(policy=policy)
     (said,) = rig.tell(REQUEST)
-    assert said == Announce("PauseRefused", f"the training is not paused: {why}")
+    assert said == Announce(EventReason.PAUSE_REFUSED, f"the training is not paused: {why}")
     assert (rig.state.phase, rig.state.pause_seen) == (JobPhase.RUNNING, REQUEST.request)
 
 

@@ -51,7 +51,9 @@ def test_what_a_script_switches_off_is_named(arguments: tuple[str, ...], name: s
 
 @pytest.mark.parametrize(("entry", "name"), [("posttrain_gpt.py", "HandlersRegistered"), ("train_fsdp2.py", "NoFsdp2")])
 def test_an_entry_without_protection_is_named(entry: str, name: str) -> None:
-    assert protection_in_words(from_spec(spec(entry=entry))).startswith("protection left: Restart; not met: ")
+    assert protection_in_words(from_spec(spec(entry=entry))).startswith(
+        "actions left: Restart; preconditions not met: "
+    )
     assert name in protection_in_words(from_spec(spec(entry=entry)))
 
 
@@ -78,4 +80,4 @@ def test_an_odd_expert_group_is_named() -> None:
 
 def test_simulate_says_how_much_protection_is_left() -> None:
     answer = simulate(spec("--swap-attention"), SimulationRequest(ranks=(3,)))
-    assert answer.protection.startswith("protection left: Restart; not met: ")
+    assert answer.protection.startswith("actions left: Restart; preconditions not met: ")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.incidents import Cause, IncidentOutcome, Purpose, RestoredFrom
@@ -86,7 +87,7 @@ def test_without_a_copy_among_the_living_nothing_is_saved() -> None:
     rig.exits(5)
     rig.tell(e.SuspendRequested())
     assert rig.at(JobPhase.SUSPENDED)
-    assert "not saved (the survivors do not hold a complete optimizer copy)" in rig.state.problem
+    assert "not saved (the remaining ranks do not hold a complete optimizer copy)" in rig.state.problem
 
 
 def test_pods_that_only_move_still_hold_their_copies() -> None:
@@ -114,8 +115,8 @@ def test_everything_that_speaks_against_a_save_is_said() -> None:
     rig.view = replace(rig.view, coordinator_ready=False)
     rig.tell(e.SuspendRequested())
     assert rig.state.problem == (
-        "the step where the training stood is not saved (step -1 is finished, MindIO needs step 1; "
-        "the MindIO controller does not serve); the newest checkpoint before it counts"
+        "the current step is not saved (the newest finished step is -1; MindIO needs step 1; "
+        "the MindIO controller does not serve); the job resumes from the newest checkpoint before it"
     )
 
 
@@ -124,7 +125,7 @@ def test_everything_that_speaks_against_a_save_is_said() -> None:
     [
         (e.ResultReported(2, 499, "", "dump"), "the save failed with code 499"),
         (e.ResultReported(2, 404, "no such file", "dump"), "the save failed with code 404 no such file"),
-        (e.DeadlineReached(name="Recovery"), "the save did not end in time"),
+        (e.DeadlineReached(name="Recovery"), "the save timed out"),
     ],
 )
 def test_why_a_save_failed_is_told_whole(event: e.JobEvent, why: str) -> None:
@@ -132,7 +133,7 @@ def test_why_a_save_failed_is_told_whole(event: e.JobEvent, why: str) -> None:
     rig.tell(e.SuspendRequested())
     rig.tell(event, rig.state.deadlines["Recovery"])
     assert rig.state.problem == (
-        f"the step where the training stood is not saved ({why}); the newest checkpoint before it counts"
+        f"the current step is not saved ({why}); the job resumes from the newest checkpoint before it"
     )
 
 
@@ -186,7 +187,7 @@ def test_a_job_out_of_time_says_what_it_was_recovering_from() -> None:
         (
             without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
             "RestartNotAllowed",
-            "spec does not allow Restart: boom",
+            "the spec does not allow Restart: boom",
         ),
         (
             replace(
@@ -228,7 +229,7 @@ def test_a_note_keeps_the_end_of_a_long_message() -> None:
     rig = starting()
     done = rig.see(FactKind.POD_UNSTARTABLE, node=1, code="ErrImagePull", message="x" * 2000 + "end")
     assert rig.state.problem == "x" * 1021 + "end"
-    assert done == (do.Announce("PodUnstartable", rig.state.problem),)
+    assert done == (do.Announce(EventReason.POD_UNSTARTABLE, rig.state.problem),)
 
 
 @pytest.mark.parametrize(
@@ -272,20 +273,22 @@ def test_a_held_incident_is_the_machines_as_soon_as_one_fact_is() -> None:
     ("event", "words"),
     [
         (e.CoordinatorLost(message="pod evicted"), "pod evicted"),
-        (e.CoordinatorLost(), "the controller is gone"),
+        (e.CoordinatorLost(), "the MindIO controller is lost"),
     ],
 )
 def test_why_a_job_trains_unprotected(event: e.JobEvent, words: str) -> None:
     rig = Rig.running()
-    assert do.Announce("CoordinatorLost", words) in rig.tell(event)
+    assert do.Announce(EventReason.COORDINATOR_LOST, words) in rig.tell(event)
 
 
 def test_the_last_words_of_a_controller_are_told() -> None:
     rig = Rig.running()
     done = rig.see(FactKind.CONTROLLER_LOST, message="exit code 9: killed")
-    assert do.Announce("CoordinatorLost", "exit code 9: killed") in done
+    assert do.Announce(EventReason.COORDINATOR_LOST, "exit code 9: killed") in done
     rig = Rig.running()
-    assert do.Announce("CoordinatorLost", "x" * 1024) in rig.see(FactKind.CONTROLLER_LOST, message="x" * 5000)
+    assert do.Announce(EventReason.COORDINATOR_LOST, "x" * 1024) in rig.see(
+        FactKind.CONTROLLER_LOST, message="x" * 5000
+    )
     rig = Rig.running(policy=Policy(coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY))
     rig.lose_for_good("exit code 9: killed")
     assert (rig.incident.cause.code, rig.incident.cause.message) == ("NoSuccessor", "exit code 9: killed")
@@ -294,11 +297,13 @@ def test_the_last_words_of_a_controller_are_told() -> None:
 @pytest.mark.parametrize("words", ["evicted", ""])
 def test_a_coordinator_unreachable_or_ended_again_says_why(words: str) -> None:
     rig = Rig.running()
-    assert rig.out_of_reach()[0] == do.Announce("CoordinatorUnreachable", "the coordinator cannot be reached")
+    assert rig.out_of_reach()[0] == do.Announce(
+        EventReason.COORDINATOR_UNREACHABLE, "the operator cannot reach the coordinator"
+    )
     rig.tell(e.CoordinatorLost())
     assert rig.at(JobPhase.UNPROTECTED)
     done = rig.tell(e.CoordinatorLost(message=words))
-    assert done[0] == do.Announce("CoordinatorLost", words or "it has ended")
+    assert done[0] == do.Announce(EventReason.COORDINATOR_LOST, words or "the coordinator pod has ended")
 
 
 def test_a_controller_lost_before_step_one_restarts_the_job() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.incidents import Purpose, RestoredFrom
 from hajob.domain.layout import Layout
@@ -136,7 +137,7 @@ def test_a_lost_node_of_rank_zero_leads_to_a_smaller_start() -> None:
     assert rig.transition is not None
     said = [one for one in rig.transition.effects if isinstance(one, do.Announce)]
     assert said == [
-        do.Announce("SmallerStart", "nodes for 2 of 4 rank pods are there (elastic.restartSize: Available)")
+        do.Announce(EventReason.SMALLER_START, "starts with 2 of 4 rank pods (elastic.restartSize: Available)")
     ]
 
 
@@ -193,12 +194,12 @@ def test_a_start_that_waits_for_a_minute_does_with_fewer() -> None:
 
 def test_nodes_that_stay_for_the_delay_are_grown_onto() -> None:
     rig = smaller()
-    need = "2 free nodes at once, each with 2 chips, for node ranks 2, 3"
+    need = "needs 2 free nodes at once with 2 chips each, for node ranks 2, 3"
     wait = wait_of(rig.state, rig.view, rig.policy, rig.now)
     assert wait is not None
     assert (wait.reason, wait.message) == (
         WaitReason.NO_FREE_NODE,
-        f"{need}; there are 0 that no earlier job takes",
+        f"{need}; 0 are free after jobs ahead in the queue",
     )
     assert nodes_to_return(rig.state, rig.policy, rig.now) == (2, 3)
     comes(rig)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action
 from hajob.domain.facts import FactKind
 from hajob.plan import effects as do
@@ -38,7 +39,7 @@ def let_pass(rig: Rig, milliseconds: int) -> None:
 
 def test_a_full_cluster_ends_no_job() -> None:
     rig = starting()
-    assert rig.tell(FULL) == (do.Announce("WaitingForCapacity", FULL.message),)
+    assert rig.tell(FULL) == (do.Announce(EventReason.WAITING_FOR_CAPACITY, FULL.message),)
     assert rig.tell(FULL) == ()
     let_pass(rig, 30 * DAY_MS)
     assert rig.at(JobPhase.PENDING)

@@ -26,7 +26,7 @@ def test_what_was_held_is_let_go() -> None:
     rig = held("a")
     done = rig.tell(e.FactsWithdrawn(ids=("a",)))
     assert rig.at(JobPhase.RUNNING)
-    assert done == (CloseIncident(2, IncidentOutcome.RECOVERED, "its faults are over, nothing was done"),)
+    assert done == (CloseIncident(2, IncidentOutcome.RECOVERED, "its faults are gone; no action was taken"),)
     rig.policy = Policy()
     rig.tell(e.PolicyChanged())
     assert rig.at(JobPhase.RUNNING)
@@ -54,7 +54,7 @@ def test_a_move_off_a_node_that_is_well_again_is_given_up() -> None:
     assert rig.at(JobPhase.MIGRATING)
     done = rig.tell(e.FactsWithdrawn(ids=("sick",)))
     assert rig.at(JobPhase.RUNNING)
-    assert any(isinstance(one, Announce) and "is well again" in one.message for one in done)
+    assert any(isinstance(one, Announce) and "is healthy again" in one.message for one in done)
     assert rig.served == dict.fromkeys(range(4), 1)
 
 

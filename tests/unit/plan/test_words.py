@@ -46,42 +46,42 @@ def evaluator(
         (
             evaluator(Loss((5,), floor=Action.IN_PLACE)),
             Action.RETRY,
-            [("ProcessAlive", "rank 5 needs a new process, a repeated step does not bring one")],
+            [("ProcessAlive", "rank 5 needs a new process; repeating a step does not start one")],
         ),
         (
             evaluator(Loss((), floor=Action.RESTART)),
             Action.RETRY,
-            [("Sufficient", "Restart is the smallest action asked for")],
+            [("Sufficient", "smaller than the requested action (Restart)")],
         ),
         (
             evaluator(Loss((4, 5), (2,), floor=Action.RESTART)),
             Action.REPLACE,
-            [("Sufficient", "Restart is the smallest action asked for")],
+            [("Sufficient", "smaller than the requested action (Restart)")],
         ),
         (
             evaluator(Loss((0,), rank=0, step=7), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 0, 7, 3),))),
             Action.IN_PLACE,
-            [("Progress", "rank 0 stood at step 7 3 times before, no progress")],
+            [("Progress", "rank 0 has failed 3 times at step 7 without progress")],
         ),
         (
             evaluator(Loss((4, 5), (2,), floor=Action.REPLACE)),
             Action.IN_PLACE,
-            [("PodAlive", "the pod of node rank 2 is lost, InPlace needs it")],
+            [("PodAlive", "InPlace needs the pod of node rank 2, which is lost")],
         ),
         (
             evaluator(Loss((4, 5), (2,), floor=Action.RESTART)),
             Action.CHECKPOINT,
-            [("Sufficient", "Restart is the smallest action asked for")],
+            [("Sufficient", "smaller than the requested action (Restart)")],
         ),
         (
             evaluator(Loss((5,)), policy=without(Action.RETRY)),
             Action.RETRY,
-            [("ActionAllowed", "spec does not allow Retry")],
+            [("ActionAllowed", "the spec does not allow Retry")],
         ),
         (
             evaluator(Loss((5,)), replace(TRAINING, step=-1), replace(VIEW, step=0)),
             Action.RETRY,
-            [("FirstStepFinished", "step 0 is finished, MindIO needs step 1")],
+            [("FirstStepFinished", "the newest finished step is 0; MindIO needs step 1")],
         ),
         (
             evaluator(Loss((5,)), view=replace(VIEW, coordinator_ready=False)),
@@ -91,77 +91,77 @@ def evaluator(
         (
             evaluator(Loss((5,)), view=replace(VIEW, layout=ONE_COPY, checkpoint_step=-1)),
             Action.IN_PLACE,
-            [("CheckpointPresent", "no complete copy is left and there is no periodic checkpoint")],
+            [("CheckpointPresent", "no complete optimizer copy and no periodic checkpoint is left")],
         ),
         (
             evaluator(Loss((5,)), view=replace(VIEW, layout=ONE_COPY), policy=Policy(no_copy_repair=False)),
             Action.RETRY,
-            [("CompleteCopy", "no complete optimizer copy is left and MindSpore needs one")],
+            [("CompleteCopy", "no complete optimizer copy is left, and MindSpore needs one")],
         ),
         (
             evaluator(Loss((4, 5)), replace(TRAINING, shrunk=Shrunk(nodes=(2,)))),
             Action.SHRINK,
-            [("NotShrunk", "the job is shrunk already, MindIO shrinks once")],
+            [("NotShrunk", "the job is shrunk already, and MindIO shrinks only once")],
         ),
         (
             evaluator(Loss((0,))),
             Action.SHRINK,
-            [("RankZeroInSet", "data-parallel rank 0 is among the dropped [0]")],
+            [("RankZeroInSet", "data-parallel rank 0 would be dropped: [0]")],
         ),
         (
             evaluator(Loss((40,)), view=replace(VIEW, layout=MISALIGNED)),
             Action.SHRINK,
             [
-                ("RankZeroInSet", "data-parallel rank 0 is among the dropped [0, 1, 2, 3, 4, 5]"),
+                ("RankZeroInSet", "data-parallel rank 0 would be dropped: [0, 1, 2, 3, 4, 5]"),
                 ("DropSetClosed", "MindIO would drop 32 ranks, the pods that leave hold 48"),
-                ("CompleteCopy", "the ranks that would stay do not hold a complete optimizer copy"),
-                ("MinDataParallel", "0 data-parallel ranks would be left, at least 1 are wanted"),
+                ("CompleteCopy", "the remaining ranks would not hold a complete optimizer copy"),
+                ("MinDataParallel", "0 data-parallel ranks would be left; elastic.minDataParallel is 1"),
             ],
         ),
         (
             evaluator(Loss((2, 6), corrupted=True)),
             Action.SHRINK,
-            [("CompleteCopy", "the ranks that would stay do not hold a complete optimizer copy")],
+            [("CompleteCopy", "the remaining ranks would not hold a complete optimizer copy")],
         ),
         (
             evaluator(Loss((4,)), policy=Policy(min_data_parallel=4)),
             Action.SHRINK,
-            [("MinDataParallel", "3 data-parallel ranks would be left, at least 4 are wanted")],
+            [("MinDataParallel", "3 data-parallel ranks would be left; elastic.minDataParallel is 4")],
         ),
         (
             evaluator(Loss((5,), corrupted=True)),
             Action.CHECKPOINT,
-            [("DataSound", "data were reported corrupted, nothing is saved")],
+            [("DataSound", "data was reported corrupted, so nothing is saved")],
         ),
         (
             evaluator(Loss((1, 5))),
             Action.CHECKPOINT,
-            [("CompleteCopy", "the survivors do not hold a complete optimizer copy")],
+            [("CompleteCopy", "the remaining ranks do not hold a complete optimizer copy")],
         ),
         (
             evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Retry", 10),) * 3)),
             Action.RETRY,
-            [("BudgetLeft", "3 of 3 uses in 600 s are spent")],
+            [("BudgetLeft", "budget exhausted: 3 of 3 uses in the last 600 s")],
         ),
         (
             evaluator(Loss((5,), program_failure=True), replace(TRAINING, spent=(Spend("Program", 10),) * 3)),
             Action.IN_PLACE,
-            [("ProgramBudgetLeft", "the program failed 4 times in a day, 3 are allowed")],
+            [("ProgramBudgetLeft", "the program failed 4 times in a day; 3 are allowed")],
         ),
         (
             evaluator(Loss((5,), rank=5, step=7), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 5, 7, 3),))),
             Action.IN_PLACE,
-            [("Progress", "rank 5 stood at step 7 3 times before, no progress")],
+            [("Progress", "rank 5 has failed 3 times at step 7 without progress")],
         ),
         (
             evaluator(Loss((5,), rank=5), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 5, -1, 3),))),
             Action.IN_PLACE,
-            [("Progress", "rank 5 stood before its first step 3 times before, no progress")],
+            [("Progress", "rank 5 has failed 3 times before the first step without progress")],
         ),
         (
             evaluator(Loss((), rank=-1, step=7), replace(TRAINING, stalls=(Stall(Action.RESTART, -1, 7, 4),))),
             Action.RESTART,
-            [("Progress", "the job stood at step 7 4 times before, no progress")],
+            [("Progress", "the job has failed 4 times at step 7 without progress")],
         ),
         (
             evaluator(Loss((5,)), policy=Policy(refusals={Action.RETRY: (Refusal("Bf16", "words"),)})),
@@ -189,8 +189,8 @@ def test_a_trigger_leaves_these_actions(trigger: object) -> None:
 def test_a_verdict_in_words() -> None:
     choice = evaluator(Loss((4, 5), (2,), floor=Action.REPLACE)).choose()
     assert [verdict.message for verdict in choice.considered] == [
-        "the pod of node rank 2 is lost, Retry needs it",
-        "the pod of node rank 2 is lost, InPlace needs it",
+        "Retry needs the pod of node rank 2, which is lost",
+        "InPlace needs the pod of node rank 2, which is lost",
         "taken: the smallest action that works",
     ]
     assert [verdict.taken for verdict in choice.considered] == [False, False, True]

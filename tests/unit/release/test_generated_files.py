@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hajob.plan import evaluator
-from release.generate import crds, diagram, reference
+from release.generate import crds, diagram, reference, remedies
 from release.generate.crd_schema import SHORT_NAMES
 
 
@@ -24,6 +24,12 @@ def test_the_file_is_current(capsys: pytest.CaptureFixture[str], tmp_path: Path)
 
 def test_the_reference_page_is_current() -> None:
     assert reference.main(["--check"]) == 0
+
+
+def test_the_table_of_remedies_is_current_between_its_marks() -> None:
+    assert remedies.main(["--check"]) == 0
+    with pytest.raises(ValueError, match="has lost its marks"):
+        remedies.rendered("# For the admin of a cluster\n")
 
 
 def test_the_pages_are_current() -> None:

@@ -243,4 +243,4 @@ async def test_a_pod_that_is_there_proves_itself_by_its_token() -> None:
     owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
     assert await owner.lines[0].listener.greeted(wire.Hello(token=POD.uid))
     assert not await owner.lines[0].listener.greeted(wire.Hello(token="uid-of-another"))
-    assert "does not prove to be pod coordinator-a" in owner.controller.problem
+    assert "is not pod coordinator-a" in owner.controller.problem

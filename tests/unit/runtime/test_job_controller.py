@@ -744,7 +744,7 @@ async def test_accepted_warns_of_what_a_launch_switches_off(town: Town) -> None:
     await settled(town)
     status, reason, message = condition_of(town, "Accepted")
     assert (status, reason) == ("True", "Valid")
-    assert message.startswith("protection left: ")
+    assert message.startswith("actions left: ")
     assert {"NoLora", "NoSwapOptimizer"} <= set(message.replace("(", " ").replace(")", " ").replace(",", " ").split())
 
 

@@ -41,7 +41,7 @@ async def test_a_failed_move_degrades_the_job_until_the_node_is_left(town: Town)
     assert town.controller.state.phase == "Running"
     assert degraded(town) == (
         "MoveFailed",
-        f"on {node} still, node ranks [1]: no second pod stood ready in time; tried again within 10 minutes",
+        f"still on {node}, node ranks [1]: the second pods were not ready in time; Hajob tries again within 10 minutes",
     )
     await cordon(town, node, cordoned=False)
     await town.report(step=8)

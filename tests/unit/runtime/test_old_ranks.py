@@ -97,7 +97,7 @@ async def test_a_start_waits_until_old_pods_are_gone(town: Town) -> None:
     assert all(view(town.kube.objects["pods", NAMESPACE, pod.name]).deleting for pod in old)
     await town.clock.advance(4.0)
     assert told(town) == []
-    assert "have not ended yet" in running(town)
+    assert "pods of the previous attempt to end" in running(town)
     ended(town, *old[1:])
     await show(town)
     assert told(town) == []
@@ -119,7 +119,7 @@ async def test_a_pod_stuck_on_a_node_that_is_there_is_awaited(town: Town) -> Non
     await town.clock.advance(3600.0)  # twice as long as a start may take
     await show(town)
     assert (told(town), town.controller.state.phase) == ([], JobPhase.RESTARTING)
-    assert "have not ended yet" in running(town)
+    assert "pods of the previous attempt to end" in running(town)
     assert town.events.reasons.count("WaitingForOldPods") == 1
     ended(town, *old)
     await show(town)
@@ -131,7 +131,7 @@ async def test_ranks_on_a_dead_node_are_outlived(town: Town) -> None:
     assert old[0].name not in {pod.name for pod in town.pods()}  # deleted without grace
     await town.clock.advance(FENCE_SECONDS - 10.0)
     assert told(town) == []
-    assert f"may live on, on {old[0].node_name}" in running(town)
+    assert f"may still run on {old[0].node_name}" in running(town)
     await town.clock.advance(10.0)
     assert told(town) == [wire.START]
 

@@ -81,7 +81,7 @@ async def test_the_older_of_two_shrunk_jobs_gets_the_node() -> None:
     await jobs.town.clock.advance(5.0)
     told = [jobs.raw(number)["status"]["dataParallel"] for number in range(2)]
     assert [(one["current"], one["waitReason"]) for one in told] == [(3, "ExpandDelay"), (3, "NoFreeNode")]
-    assert told[1]["waitMessage"].endswith("for node ranks 3; there are 0 that no earlier job takes")
+    assert told[1]["waitMessage"].endswith("for node ranks 3; 0 are free after jobs ahead in the queue")
     await jobs.town.clock.advance(DELAY)
     await jobs.show(1.0)
     assert jobs.phases() == (JobPhase.EXPANDING, JobPhase.SHRUNK)
@@ -139,7 +139,10 @@ async def test_a_growth_without_quota_is_not_begun() -> None:
     assert jobs.phases() == (JobPhase.SHRUNK, JobPhase.SHRUNK)
     told = jobs.raw(0)["status"]["dataParallel"]
     assert told["waitReason"] == "QuotaExceeded"
-    assert told["waitMessage"] == "1 pods at once, for node ranks 3; ResourceQuota team allows 0 more such pods (pods)"
+    assert (
+        told["waitMessage"]
+        == "needs 1 pod at once, for node ranks 3; ResourceQuota team allows 0 more such pods (pods)"
+    )
     assert len([one for one in jobs.town.kube.writes if one[:2] == ("create", "pods")]) == writes
     await jobs.allow(1)
     await jobs.town.clock.advance(DELAY)

@@ -66,7 +66,7 @@ async def test_chips_are_given_back_and_taken_up_again(town: Town) -> None:
     assert ranks(town) == []
     assert "ChipsReleased" in town.events.reasons
     assert scheduled(town)[0] == "WaitingForCapacity"
-    assert "given back" in scheduled(town)[1]
+    assert "released" in scheduled(town)[1]
     await town.clock.advance(10 * RELEASE_SECONDS)
     assert ranks(town) == []
     for number in (3, 4, 5):

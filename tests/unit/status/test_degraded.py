@@ -44,7 +44,12 @@ HIDDEN = evaluated(Action.CHECKPOINT, ConditionStatus.UNKNOWN, "CheckpointFormat
     [
         ((FINE, NO_NODE), "True", "ProtectionMissing", "Replace: FreeNode"),
         ((NO_NODE, MANY), "True", "ProtectionMissing", "Replace: FreeNode; Shrink: PodsAligned, MinDataParallel"),
-        ((FINE, HIDDEN), "False", "Protected", "No action that the spec allows is known to lack anything."),
+        (
+            (FINE, HIDDEN),
+            "False",
+            "Protected",
+            "Every allowed recovery action has its preconditions met, as far as known.",
+        ),
         ((), "Unknown", "NotTraining", "Protection is evaluated while the job trains."),
     ],
 )

@@ -48,10 +48,10 @@ def suspended(phase: JobPhase, problem: str = "") -> tuple[str, str, str]:
 
 
 def test_a_suspended_job_says_how_far_it_was_saved() -> None:
-    assert suspended(JobPhase.SAVING) == ("False", "Suspending", "The training is being saved first.")
-    status, reason, message = suspended(JobPhase.SUSPENDED, "the step where the training stood is saved")
+    assert suspended(JobPhase.SAVING) == ("False", "Suspending", "Hajob saves the training first.")
+    status, reason, message = suspended(JobPhase.SUSPENDED, "the current step is saved")
     assert (status, reason) == ("True", "Suspended")
-    assert message.endswith("the step where the training stood is saved")
+    assert message.endswith("the current step is saved")
     assert suspended(JobPhase.COMPLETE)[:2] == ("False", "NotSuspended")
 
 
