@@ -5,7 +5,7 @@ SETUP := $(PYTHON) -m e2e.bootstrap
 TOOL := $(SETUP) --python-only
 RUN := $(SETUP) -m
 # Modules that write checked-in files; each knows --check.
-GENERATORS := $(addprefix release.generate.,protocol crds reference remedies diagram operator_page chart)
+GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli diagram operator_page chart)
 # Options for pytest, for example TESTS="-k rank_table".
 TESTS ?=
 # What trains in `make e2e`: the toy, or with TRAINER=torch a GPT in real PyTorch (docs/toy-trainer.md).

@@ -1,4 +1,4 @@
-"""`kubectl hajob breaker`: whether faults of nodes and chips are held back, and how to say that they are true."""
+"""`kubectl hajob breaker`: show whether the breaker holds faults of nodes and chips back, or accept these faults."""
 
 import argparse
 from collections.abc import Callable
@@ -9,18 +9,22 @@ from hajob.api.base import format_time
 from hajob.api.conditions import Reason
 from hajob.cli.exits import reported
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, config_maps
+from hajob.cli.options import Commands, add_command, add_context, add_operator_namespace
 from hajob.cluster.settings import BELIEVE, LABEL, NAME
 from hajob.runtime.clock import SystemClock
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("breaker", help="whether faults of nodes are held back; say that they are true")
-    parser.add_argument("--context", help="of the kubeconfig")
-    parser.add_argument(
-        "--operator-namespace", default="hajob-system", metavar="NAMESPACE", help="of the operator (hajob-system)"
+    parser = add_command(
+        commands,
+        "breaker",
+        "show whether Hajob holds faults of nodes and chips back, or accept them",
+        "kubectl hajob breaker --believe",
     )
-    parser.add_argument("--believe", action="store_true", help="what is told of nodes is true: act upon it")
+    add_context(parser)
+    add_operator_namespace(parser)
+    parser.add_argument("--believe", action="store_true", help="accept the reported faults and act on them")
     parser.set_defaults(run=run)
 
 
@@ -48,7 +52,7 @@ def held(objects: Objects, say: Callable[[str], object]) -> None:
                 found = True
                 say(f"{metadata['namespace']}/{metadata['name']}: {condition.get('message')}")
     if not found:
-        say("closed: faults of nodes and chips are acted upon")
+        say("closed: Hajob acts on faults of nodes and chips")
 
 
 def believe(objects: Objects, namespace: str, now: datetime) -> str:
@@ -61,4 +65,4 @@ def believe(objects: Objects, namespace: str, now: datetime) -> str:
         metadata: dict[str, Any] = {"name": NAME, "labels": {LABEL: "faults"}}
         objects.create(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         objects.patch(f"{path}/{NAME}", {"metadata": annotated})
-    return "the operator acts upon what it has held back"
+    return "the operator now acts on the faults that it held back"

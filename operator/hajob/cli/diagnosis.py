@@ -126,7 +126,7 @@ def of_cluster(gathered: Gathered) -> Iterator[Finding]:
     yield of_operator(gathered)
     yield from _of_report(gathered)
     for refusal in gathered.refused:
-        yield Finding(Grade.NOTE, "not looked at", refusal, "ask somebody who may read it")
+        yield Finding(Grade.NOTE, "not looked at", refusal, "needs read permission: ask an admin of the cluster")
     yield from _of_sources(gathered, faults)
     yield from _of_rejected(faults)
     yield from _of_standing(faults)
@@ -153,7 +153,7 @@ def _of_crds(gathered: Gathered) -> Iterator[Finding]:
             message = f"{name} is newer than this command, which does not know {some(told.unknown)}"
             yield Finding(Grade.NOTE, "CRD", message, "use kubectl-hajob of the operator's version")
     if not wrong and gathered.crds:
-        yield Finding(Grade.FINE, "CRD", "both are this version's")
+        yield Finding(Grade.FINE, "CRD", "both are of this version")
 
 
 def of_operator(gathered: Gathered) -> Finding:
@@ -161,9 +161,9 @@ def of_operator(gathered: Gathered) -> Finding:
     spec = mapping((gathered.lease or {}).get("spec"))
     holder = text(spec.get("holderIdentity"))
     renewed = Reading(Terms(gathered.now_ms)).timestamp(spec.get("renewTime"), "renewTime")
-    do = "kubectl -n hajob-system get pods; trainings go on, and nobody replaces a node (docs/admin.md)"
+    do = "kubectl -n hajob-system get pods; trainings go on, but no node is replaced (docs/admin.md)"
     if not holder or renewed is None:
-        return Finding(Grade.PROBLEM, "operator", "no operator leads: nobody holds its Lease", do)
+        return Finding(Grade.PROBLEM, "operator", "no operator leads: its Lease has no holder", do)
     age = (gathered.now_ms - renewed) // 1000
     if age > LEADS_SECONDS:
         return Finding(Grade.PROBLEM, "operator", f"no operator leads: {holder} renewed its Lease {age} s ago", do)
@@ -175,7 +175,7 @@ def _of_report(gathered: Gathered) -> Iterator[Finding]:
     report = gathered.report
     if report is None:
         if gathered.why_no_report:
-            message = f"the leader's own view could not be had: {gathered.why_no_report}"
+            message = f"the leader could not be asked: {gathered.why_no_report}"
             yield Finding(
                 Grade.NOTE, "operator", message, "kubectl -n hajob-system port-forward, /faults (docs/faults.md)"
             )
@@ -184,12 +184,12 @@ def _of_report(gathered: Gathered) -> Iterator[Finding]:
     else:
         why = text(report.get("held"))
         if not report.get("complete"):
-            yield Finding(Grade.NOTE, "operator", "it has not read everything yet that it may read")
+            yield Finding(Grade.NOTE, "operator", "the leader has not listed all objects yet")
     if why:
-        do = "kubectl hajob breaker --believe, where it is true (docs/faults.md, The breaker)"
+        do = "if the faults are real: kubectl hajob breaker --believe (docs/faults.md#the-breaker)"
         yield Finding(Grade.PROBLEM, "breaker", f"open: {why}", do)
     else:
-        yield Finding(Grade.FINE, "breaker", "closed: faults of nodes and chips are acted upon")
+        yield Finding(Grade.FINE, "breaker", "closed: Hajob acts on faults of nodes and chips")
 
 
 def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
@@ -202,12 +202,15 @@ def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
     missing = [name for name in chips if f"mindx-dl-deviceinfo-{name}" not in told]
     if missing:
         message = f"{len(missing)} of {len(chips)} nodes with chips have no mindx-dl-deviceinfo: {some(missing)}"
-        do = "look at the device plugin there: faults of their chips are not seen"
+        do = "check the device plugin there: Hajob does not see faults of these chips"
         yield Finding(Grade.PROBLEM, "sources", message, do)
     if faults.silent:
         message = f"{len(faults.silent)} writers are silent: {some(faults.silent)}"
         yield Finding(
-            Grade.PROBLEM, "sources", message, "look at the device plugin there; what it told harms nobody now"
+            Grade.PROBLEM,
+            "sources",
+            message,
+            "check the device plugin there: Hajob ignores its last report",
         )
 
 
@@ -223,10 +226,10 @@ def _of_rejected(faults: FaultsRead) -> Iterator[Finding]:
     for reason, listed in sorted(by_reason.items()):
         title, first = listed[0]
         more = f" and {len(listed) - 1} more" if len(listed) > 1 else ""
-        do = "kubectl hajob facts -f OBJECT.yaml says each place (docs/faults.md, Reasons)"
+        do = "kubectl hajob facts -f OBJECT.yaml names each rejected part (docs/faults.md)"
         yield Finding(Grade.PROBLEM, f"rejected: {reason}", f"{title}: {first.message}{more}", do)
     if not by_reason:
-        yield Finding(Grade.FINE, "rejected", "nothing that was read is refused")
+        yield Finding(Grade.FINE, "rejected", "no object is rejected")
 
 
 def _of_standing(faults: FaultsRead) -> Iterator[Finding]:
@@ -240,15 +243,15 @@ def _of_standing(faults: FaultsRead) -> Iterator[Finding]:
             Grade.NOTE, "faults", f"and {len(harmful) - MOST_SHOWN} more; {len(harmful)} on {nodes} nodes in all"
         )
     if not harmful:
-        yield Finding(Grade.FINE, "faults", "none of nodes or chips stands")
+        yield Finding(Grade.FINE, "faults", "no fault of nodes or chips")
 
 
 def _of_quarantines(gathered: Gathered) -> Iterator[Finding]:
     active = [raw for raw in gathered.quarantines if mapping(raw.get("status")).get("state") == "Active"]
     for raw in sorted(active, key=name_of)[:MOST_SHOWN]:
         spec = mapping(raw.get("spec"))
-        until = text(spec.get("expireTime")) or "its faults are over"
-        message = f"{spec.get('source')}, {spec.get('reason')}, until {until}: nothing new is placed there"
+        until = text(spec.get("expireTime")) or "its faults are gone"
+        message = f"{spec.get('source')}, {spec.get('reason')}, until {until}: no new pods are placed there"
         yield Finding(
             Grade.NOTE, f"quarantine of {name_of(raw)}", message, f"kubectl hajob quarantine release {name_of(raw)}"
         )
@@ -342,11 +345,11 @@ def of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Find
     """Everything about one job: what is unprotected, why, what to do."""
     leads = of_operator(gathered)
     if leads.grade is not Grade.FINE:
-        yield Finding(leads.grade, leads.about, f"{leads.message}; what follows is what the last one wrote", leads.do)
+        yield Finding(leads.grade, leads.about, f"{leads.message}; the rest is what the last one wrote", leads.do)
     found = list(of_conditions(job))
     yield from found
     if not found:
-        yield Finding(Grade.FINE, "conditions", "all as they should be")
+        yield Finding(Grade.FINE, "conditions", "all are fine")
     yield from _of_protection(mapping(job.get("status")))
     yield from _of_pods([one for one in map(pod.view, pods) if one.job_uid == _uid(job)])
     yield from _of_places({one.node_name for one in map(pod.view, pods) if one.is_rank and one.node_name}, gathered)
@@ -376,7 +379,7 @@ def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
     yield Finding(Grade.PROBLEM if told["False"] else Grade.FINE, "protection", "; ".join(shares))
 
 
-_WORKS: Final = {"True": "works now", "Unknown": "nothing known speaks against", "False": "would not work"}
+_WORKS: Final = {"True": "works now", "Unknown": "no known obstacle", "False": "would not work"}
 
 
 def _of_pods(pods: Iterable[pod.PodView]) -> Iterator[Finding]:
@@ -397,11 +400,11 @@ def _of_places(nodes: set[str], gathered: Gathered) -> Iterator[Finding]:
             yield Finding(Grade.NOTE, f"fault on {fact.node}", f"{fact.level or fact.code}: {fact.message}")
     for name in sorted(nodes & known.keys()):
         if node.view(known[name]).is_to_be_emptied:
-            yield Finding(Grade.NOTE, f"node {name}", "is to be emptied; spec.recovery.cordonPolicy says what follows")
+            yield Finding(Grade.NOTE, f"node {name}", "is being drained; spec.recovery.cordonPolicy says what follows")
     for raw in gathered.quarantines:
         if name_of(raw) in nodes and mapping(raw.get("status")).get("state") == "Active":
             do = f"kubectl hajob quarantine release {name_of(raw)}"
-            yield Finding(Grade.NOTE, f"quarantine of {name_of(raw)}", "a lost pod does not come back there", do)
+            yield Finding(Grade.NOTE, f"quarantine of {name_of(raw)}", "replacement pods are not placed there", do)
 
 
 def selector_of(job: str) -> str:

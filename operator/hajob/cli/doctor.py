@@ -1,4 +1,4 @@
-"""`kubectl hajob doctor`: what is wrong with an installation, or with the protection of a job, and what to do.
+"""`kubectl hajob doctor`: say what is wrong with an installation or the protection of a job, and what to do.
 
 It reads with the rights of the person who types, and with the operator's own parsers: it works without an operator, and
 says that there is none. What only the leader knows it asks of it through the API server, where that is allowed.
@@ -14,10 +14,11 @@ from urllib.parse import quote
 
 from hajob.api.base import Json
 from hajob.api.crd_difference import CRD_NAMES
-from hajob.cli.cluster import ClusterError
+from hajob.cli.cluster import ClusterError, KubernetesCluster
 from hajob.cli.diagnosis import Finding, Gathered, Grade, of_cluster, of_job, selector_of
 from hajob.cli.exits import NOT_DONE, reported
 from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, config_maps
+from hajob.cli.options import Commands, add_command, add_context, add_namespace, add_operator_namespace, add_output
 from hajob.cluster import settings
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.settings import Settings
@@ -27,29 +28,38 @@ _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces"
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("doctor", help="what is wrong with the installation or a job, and what to do")
-    parser.add_argument("job", metavar="JOB", nargs="?", help="a HATrainingJob: what is unprotected, and why")
-    parser.add_argument("-n", "--namespace", default="default", help="of the job (default)")
-    parser.add_argument("--context", help="of the kubeconfig")
-    parser.add_argument(
-        "--operator-namespace", default="hajob-system", metavar="NAMESPACE", help="of the operator (hajob-system)"
+    parser = add_command(
+        commands,
+        "doctor",
+        "say what is wrong with the installation or a job, and what to do",
+        "kubectl hajob doctor qwen3-8b -n team",
     )
+    parser.add_argument("job", metavar="JOB", nargs="?", help="a HATrainingJob (default: check the installation)")
+    add_namespace(parser)
+    add_context(parser)
+    add_operator_namespace(parser)
     parser.add_argument(
         "--fault-namespaces",
         default=Settings().fault_namespaces,
         metavar="NAMESPACES",
-        help="where MindCluster's ConfigMaps are (%(default)s)",
+        help="namespaces of MindCluster's ConfigMaps, separated by commas (default: %(default)s)",
     )
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="text (default) or json")
+    add_output(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 where one of them is a problem, or the cluster cannot be asked."""
     now_ms = SystemClock().now_milliseconds()
-    return reported(lambda: carry_out(arguments, KubernetesObjects(context=arguments.context), now_ms, print))
+
+    def answer() -> int:
+        if arguments.job and not arguments.namespace:
+            arguments.namespace = KubernetesCluster(context=arguments.context).namespace
+        return carry_out(arguments, KubernetesObjects(context=arguments.context), now_ms, print)
+
+    return reported(answer)
 
 
 def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say: Callable[[str], object]) -> int:

@@ -1,4 +1,4 @@
-"""`kubectl hajob facts`: what Hajob reads in an object, or why it does not use it. Works without a cluster.
+"""`kubectl hajob facts`: show what Hajob reads from objects, or why it does not use them. Needs no cluster.
 
 The objects are those of a file: ConfigMaps of device plugin, NodeD, ClusterD and others, Nodes, Pods, or a List of
 them. Pods of a job in the same file tell which rank sits on a chip; `--job` tells what that job would do.
@@ -15,6 +15,7 @@ from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import reported
 from hajob.cli.manifests import read_job, read_objects
+from hajob.cli.options import Commands, add_command, add_output
 from hajob.cluster import settings
 from hajob.cluster.fault_store import FaultStore
 from hajob.cluster.filters import what_is_repeated
@@ -30,18 +31,23 @@ from hajob.sources.pod import PodView
 from hajob.sources.reading import Reading, RejectionReason, Terms, name_of
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("facts", help="what Hajob reads in an object, or why it does not use it")
+    parser = add_command(
+        commands,
+        "facts",
+        "show which faults Hajob reads from objects, or why it rejects them; needs no cluster",
+        "kubectl get node node-1 -o yaml | kubectl hajob facts -f - --job examples/quickstart.yaml",
+    )
     parser.add_argument(
         "-f",
         "--filename",
         required=True,
         metavar="FILE",
-        help="objects as kubectl get -o yaml gives them; - reads them",
+        help="YAML from `kubectl get -o yaml`; - reads stdin",
     )
-    parser.add_argument("--job", metavar="FILE", help="manifest of a HATrainingJob: what this job would do")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="text (default) or json")
+    parser.add_argument("--job", metavar="FILE", help="manifest of a HATrainingJob: name the action it would take")
+    add_output(parser)
     parser.set_defaults(run=run)
 
 
@@ -210,9 +216,9 @@ def _time(since_ms: int | None) -> str | None:
 
 def as_text(found: Mapping[str, Any]) -> str:
     """The answer for people."""
-    lines = [_line(row) for row in found["facts"]] or ["no facts: nothing is wrong with what was read"]
+    lines = [_line(row) for row in found["facts"]] or ["no facts: the objects report no fault"]
     if found["rejected"]:
-        lines += ["", "not used"]
+        lines += ["", "rejected"]
         lines += [f"  {one['object']}: {one['message']}" for one in found["rejected"]]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""`kubectl hajob inject`: tell the cluster of a fault that is none, to see what would happen, and take it back.
+"""`kubectl hajob inject`: inject a simulated fault of a node or chip, or remove it.
 
 It writes what device plugin and NodeD would write, with the rights of the person who types. These write the truth over
 it at the next change, or after five minutes; on process nodes `make inject` makes faults that stay.
@@ -23,36 +23,41 @@ from hajob.cli.injection import (
     node_map_name,
 )
 from hajob.cli.objects import KubernetesObjects, Objects, config_maps
+from hajob.cli.options import Commands, add_command, add_context
 from hajob.runtime.clock import SystemClock
 
 _HELP: Final = {
-    InjectionKind.CHIP: "a fault of a chip, of any code and level",
-    InjectionKind.SUB_HEALTH: "a chip that works, but not well",
-    InjectionKind.LINK_DOWN: "a chip whose network port is down",
-    InjectionKind.MEMORY: "an error of on-chip memory that could not be corrected",
-    InjectionKind.SWITCH: "a fault of the node's switch (A3)",
-    InjectionKind.NODE: "a fault of the node's own hardware, as NodeD tells it",
-    InjectionKind.RECOVER: "everything on the node, or on one chip, is well again",
+    InjectionKind.CHIP: "fault of a chip, of any code and level",
+    InjectionKind.SUB_HEALTH: "chip that works, but not well",
+    InjectionKind.LINK_DOWN: "chip whose network port is down",
+    InjectionKind.MEMORY: "uncorrectable error of on-chip memory",
+    InjectionKind.SWITCH: "fault of the node's switch (A3)",
+    InjectionKind.NODE: "fault of the node's own hardware, as NodeD reports it",
+    InjectionKind.RECOVER: "remove all simulated faults of the node, or of one chip",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is said of a fault; `make inject` takes the same words."""
     kinds = "; ".join(f"{kind}: {text}" for kind, text in _HELP.items())
-    parser.add_argument("kind", choices=[kind.value for kind in InjectionKind], help=kinds)
+    parser.add_argument("kind", metavar="KIND", choices=[kind.value for kind in InjectionKind], help=kinds)
     parser.add_argument("node", metavar="NODE", help="name of the Kubernetes node")
     parser.add_argument("chip", metavar="CHIP", type=int, nargs="?", help="number of the chip on the node")
-    parser.add_argument("--code", default="", help="of the fault")
-    parser.add_argument("--level", default="", help="in MindCluster's words, such as RestartNPU")
     usual = "; ".join(f"{kind}: {code} {level}" for kind, (code, level) in DEFAULTS.items() if code)
-    parser.epilog = f"Codes and levels where none is given: {usual}."
+    parser.add_argument("--code", default="", metavar="CODE", help="fault code")
+    parser.add_argument("--level", default="", metavar="LEVEL", help=f"fault level (default codes and levels: {usual})")
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("inject", help="tell the cluster of a fault that is none, and take it back")
+    parser = add_command(
+        commands,
+        "inject",
+        "inject a simulated fault of a node or chip, or remove it",
+        "kubectl hajob inject sub-health node-2 3",
+    )
     add_arguments(parser)
-    parser.add_argument("--context", help="of the kubeconfig")
+    add_context(parser)
     parser.set_defaults(run=run)
 
 
@@ -87,5 +92,5 @@ def carry_out(injection: Injection, objects: Objects, now_ms: int, say: Callable
         if recovers and injection.chip is None:
             objects.delete(node_path)
     where = injection.node if injection.chip is None else f"{injection.node} chip {injection.chip}"
-    what = "is well again" if recovers else f"has {injection.code} ({injection.level})"
-    say(f"{where} {what}: kubectl hajob quarantine and the job's incidents show what follows")
+    what = "has no simulated fault any more" if recovers else f"has {injection.code} ({injection.level})"
+    say(f"{where} {what}: see `kubectl hajob quarantine` and the incidents of the job")

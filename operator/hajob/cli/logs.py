@@ -1,4 +1,4 @@
-"""`kubectl hajob logs`: what a rank has printed, of every attempt that is kept.
+"""`kubectl hajob logs`: print the output of a rank, of every attempt that is kept.
 
 Output is kept in files beside the checkpoints (docs/protocols/launcher.md#output). They are read where they are seen,
 in the agent's container, by exec: no further port, no further right than `pods/exec`. Where the files lie on a
@@ -20,6 +20,7 @@ from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
 from hajob.cli.exits import NOT_DONE, reported
+from hajob.cli.options import Commands, add_command, add_context, add_namespace
 from hajob.domain.errors import HajobInputError
 from hajob.objects.containers import trainer_of
 from hajob.objects.rank_pod import mount_for, output_directory
@@ -66,20 +67,25 @@ class LogQuery:
         return words + ["--previous"] * self.previous + ["--follow"] * self.follow
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("logs", help="what a rank has printed, of every attempt that is kept")
-    parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
-    parser.add_argument("--rank", type=_number, required=True, metavar="R", help="whose output")
-    parser.add_argument(
-        "--attempt", type=_number, metavar="A", help="all of this start of the job (default: the newest process)"
+    parser = add_command(
+        commands,
+        "logs",
+        "print the output of a rank, of every attempt that is kept",
+        "kubectl hajob logs qwen3-8b --rank 0 --follow",
     )
-    parser.add_argument("-p", "--previous", action="store_true", help="of the process before that one")
-    parser.add_argument("--tail", type=_number, metavar="N", help="only the last N lines")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on, through restarts of the rank, too")
-    parser.add_argument("-n", "--namespace", default="", help="of the job (default: the kubeconfig's)")
-    parser.add_argument("--kubeconfig", help="the file to use")
-    parser.add_argument("--context", help="the context of it to use")
+    parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
+    parser.add_argument("--rank", type=_number, required=True, metavar="R", help="number of the rank")
+    parser.add_argument(
+        "--attempt", type=_number, metavar="A", help="print all processes of this attempt (default: the newest process)"
+    )
+    parser.add_argument("-p", "--previous", action="store_true", help="print the process before the newest")
+    parser.add_argument("--tail", type=_number, metavar="N", help="print only the last N lines")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing, also after the rank restarts")
+    add_namespace(parser)
+    parser.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig file (default: $KUBECONFIG or ~/.kube/config)")
+    add_context(parser)
     parser.set_defaults(run=run)
 
 

@@ -13,23 +13,31 @@ from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError, KubernetesCluster
 from hajob.cli.exits import reported
 from hajob.cli.objects import KubernetesObjects, Objects
+from hajob.cli.options import Commands, add_command, add_context, add_namespace
 
 _MOST_NODES: Final = 256
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("migrate", help="move a job off nodes while it trains on")
-    parser.add_argument("job", help="name of the HATrainingJob")
-    parser.add_argument("--off", action="append", required=True, metavar="NODE", help="may be given again")
+    parser = add_command(
+        commands,
+        "migrate",
+        "move a job off nodes while it trains on",
+        "kubectl hajob migrate qwen3-8b --off node-1 --off node-2",
+    )
+    parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
+    parser.add_argument(
+        "--off", action="append", required=True, metavar="NODE", help="node to leave; repeat the option for more"
+    )
     parser.add_argument("--undo", action="store_true", help="let the job use these nodes again")
-    parser.add_argument("-n", "--namespace", help="of the job; default: that of the context")
-    parser.add_argument("--context", help="of the kubeconfig")
+    add_namespace(parser)
+    add_context(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say the word; 1 where the cluster refuses."""
+    """Ask for the move; 1 where the cluster refuses."""
 
     def answer() -> None:
         namespace = arguments.namespace or KubernetesCluster(context=arguments.context).namespace
@@ -53,9 +61,9 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
     before = list((found["spec"].get("scheduling") or {}).get("excludedNodeNames") or [])
     after = [one for one in before if one not in nodes] if undo else list(dict.fromkeys([*before, *nodes]))
     if len(after) > _MOST_NODES:
-        raise ValueError(f"a job excludes at most {_MOST_NODES} nodes, these would be {len(after)}: --undo some first")
+        raise ValueError(f"a job can exclude at most {_MOST_NODES} nodes, not {len(after)}: --undo some first")
     if after == before:
-        return f"nothing changes: the job {'uses' if undo else 'keeps off'} {', '.join(nodes)} already"
+        return f"nothing changes: the job {'may use' if undo else 'already excludes'} {', '.join(nodes)}"
     version = found["metadata"].get("resourceVersion")
     body = {"metadata": {"resourceVersion": version}, "spec": {"scheduling": {"excludedNodeNames": after}}}
     objects.patch(path, body)

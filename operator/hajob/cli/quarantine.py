@@ -1,4 +1,4 @@
-"""`kubectl hajob quarantine`: which nodes are kept out of placement, since when, why; keep one out, let one in."""
+"""`kubectl hajob quarantine`: list, add and release nodes on which Hajob places no pods."""
 
 import argparse
 import re
@@ -14,6 +14,7 @@ from hajob.api.quarantine import NodeQuarantine, QuarantineState
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import reported
 from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
+from hajob.cli.options import Commands, add_command, add_context
 from hajob.objects.node_quarantine import node_quarantine
 from hajob.runtime.clock import SystemClock
 
@@ -21,20 +22,28 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("quarantine", help="nodes that are kept out of placement: list, add, release")
-    parser.add_argument("--context", help="of the kubeconfig")
+    parser = add_command(
+        commands,
+        "quarantine",
+        "list, add and release nodes on which Hajob places no new pods",
+        "kubectl hajob quarantine",
+    )
+    add_context(parser)
     parser.set_defaults(run=run, action="list")
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
-    actions.add_parser("list", help="who is kept out, why, until when (default)").set_defaults(action="list")
-    add = actions.add_parser("add", help="place nothing new on a node")
+    sentence = "list the nodes in quarantine, with reason and end (default)"
+    add_command(actions, "list", sentence, "kubectl hajob quarantine list").set_defaults(action="list")
+    example = "kubectl hajob quarantine add node-3 --for 2h --reason Maintenance"
+    add = add_command(actions, "add", "put a node into quarantine: Hajob places no new pods there", example)
     add.set_defaults(action="add")
     add.add_argument("node", metavar="NODE", help="name of the node")
     add.add_argument("--for", dest="duration", metavar="TIME", help="such as 30m, 2h, 1d (default: until released)")
-    add.add_argument("--reason", default="ByHand", metavar="WORD", help="one CamelCase word (default: ByHand)")
-    add.add_argument("--message", default="", metavar="TEXT", help="a sentence for others")
-    release = actions.add_parser("release", help="let a node in again, though its faults may stand")
+    add.add_argument("--reason", default="ByHand", metavar="WORD", help="one CamelCase word (default: %(default)s)")
+    add.add_argument("--message", default="", metavar="TEXT", help="why, for others who read it")
+    sentence = "allow pods on a node again, even if its faults remain"
+    release = add_command(actions, "release", sentence, "kubectl hajob quarantine release node-3")
     release.set_defaults(action="release")
     release.add_argument("node", metavar="NODE", help="name of the node")
 
@@ -75,7 +84,7 @@ def _add(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
         objects.patch(f"{QUARANTINES}/{arguments.node}", {"spec": absent | spec, "status": active})
     else:
         objects.create(QUARANTINES, node_quarantine(spec, node["metadata"]["uid"]))
-    return f"node {arguments.node} is kept out {f'until {format_time(until)}' if until else 'until it is released'}"
+    return f"node {arguments.node} is in quarantine until {format_time(until) if until else 'it is released'}"
 
 
 def _release(node: str, objects: Objects, now: datetime) -> str:
@@ -85,15 +94,15 @@ def _release(node: str, objects: Objects, now: datetime) -> str:
         raise ClusterError(f"node {node} is not in quarantine")
     objects.patch(path, {"spec": {"releaseTime": format_time(now)}})
     faults = (known.get("spec") or {}).get("faults") or []
-    still = f"; its faults may still stand: {', '.join(faults)}" if faults else ""
-    return f"node {node} is let in again{still}"
+    still = f"; it may still have these faults: {', '.join(faults)}" if faults else ""
+    return f"node {node} is released{still}"
 
 
 def seconds_of(duration: str) -> timedelta:
     """How long "30m" is; raises `ValueError`."""
     found = _DURATION.fullmatch(duration)
     if found is None:
-        raise ValueError(f"{duration!r} is no duration: give a number and s, m, h or d, such as 2h")
+        raise ValueError(f"{duration!r} is not a duration: give a number and s, m, h or d, such as 2h")
     return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
 
 
@@ -113,7 +122,7 @@ def listed(quarantines: list[NodeQuarantine], now: datetime) -> list[str]:
         return ["no node is in quarantine"]
     rows = [("NODE", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "WHY")]
     for one in quarantines:
-        until = format_time(one.spec.expire_time) if one.spec.expire_time else "its faults are over"
+        until = format_time(one.spec.expire_time) if one.spec.expire_time else "its faults are gone"
         if one.spec.source == "Admin" and one.spec.expire_time is None:
             until = "it is released"
         kept_out = one.keeps_out(now)

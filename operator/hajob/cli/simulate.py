@@ -1,4 +1,4 @@
-"""`kubectl hajob simulate`: what a loss would lead to, without any cluster.
+"""`kubectl hajob simulate`: show the recovery that Hajob would choose for a loss, without any cluster.
 
 Reads a manifest, asks the planner, prints. Everything that is wrong with the input is said in one line on standard
 error, with exit code 2; the answer is always exit code 0, also when it is Restart.
@@ -12,6 +12,7 @@ from typing import Any, Final
 from hajob.api.derived import not_served
 from hajob.cli.exits import reported
 from hajob.cli.manifests import read_job
+from hajob.cli.options import Commands, add_command, add_output
 from hajob.cli.simulated_writes import Write, writes
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
@@ -21,30 +22,42 @@ _SHOWN: Final = 16
 """Longer lists are shortened for people; the JSON is whole."""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("simulate", help="what a loss would lead to, without any cluster")
-    parser.add_argument(
-        "-f", "--filename", required=True, metavar="FILE", help="manifest of a HATrainingJob; - reads it"
+    parser = add_command(
+        commands,
+        "simulate",
+        "show the recovery that Hajob would choose for a loss; needs no cluster",
+        "kubectl hajob simulate -f examples/quickstart.yaml --lose node=1 --free-nodes 1",
     )
     parser.add_argument(
-        "--lose", action="append", required=True, metavar="rank=N|node=N", help="what is lost; may be given again"
+        "-f", "--filename", required=True, metavar="FILE", help="manifest of a HATrainingJob; - reads stdin"
+    )
+    parser.add_argument(
+        "--lose",
+        action="append",
+        required=True,
+        metavar="rank=N|node=N",
+        help="the lost rank or node rank; repeat for more",
     )
     parser.add_argument(
         "--free-nodes",
         type=int,
         default=0,
         metavar="N",
-        help="nodes that come in time for replacements (0: the answer is what happens after the wait)",
+        help=(
+            "free nodes for replacements (default: %(default)s, answer as if none becomes free within "
+            "spec.recovery.replacementTimeoutSeconds)"
+        ),
     )
     parser.add_argument(
         "--during",
         type=Action,
         choices=list(Action),
         metavar="ACTION",
-        help="an action that runs already, and has not told MindIO its ranks yet: " + ", ".join(Action),
+        help="the loss comes while this action is running: " + ", ".join(Action),
     )
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="text (default) or json")
+    add_output(parser)
     parser.set_defaults(run=run)
 
 

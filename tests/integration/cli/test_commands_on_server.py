@@ -97,7 +97,7 @@ def test_a_node_is_kept_out_and_let_in(objects: KubernetesObjects, node: str) ->
     for words in (("add", node, "--for", "2h"), ("list",), ("release", node)):
         quarantine.carry_out(ask("quarantine", *words), objects, NOW, said.append)
     assert any(line.startswith(node) and "ByHand" in line for line in said[1:-1])
-    assert said[-1] == f"node {node} is let in again"
+    assert said[-1] == f"node {node} is released"
 
 
 def test_the_settings_are_annotated_where_there_are_none(objects: KubernetesObjects, namespace: str) -> None:
@@ -115,7 +115,7 @@ def test_doctor_looks_at_a_server_without_an_operator(objects: KubernetesObjects
     assert doctor.carry_out(ask(*words), objects, NOW_MS, said.append) == 1
     found = {one["about"]: one for one in json.loads(said[0])["findings"]}
     assert found["CRD"]["grade"] == "ok"
-    assert "nobody holds its Lease" in found["operator"]["message"]
+    assert "its Lease has no holder" in found["operator"]["message"]
     assert "not looked at" not in found
     with pytest.raises(ClusterError, match="there is no HATrainingJob qwen"):
         doctor.carry_out(ask("doctor", "qwen", "-n", namespace), objects, NOW_MS, said.append)

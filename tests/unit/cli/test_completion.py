@@ -11,7 +11,7 @@ def names(*words: str) -> list[str]:
 
 def test_commands_are_offered_with_their_help() -> None:
     lines = offered([""])
-    assert any(line.startswith("quarantine\tnodes that are kept out") for line in lines)
+    assert any(line.startswith("quarantine\tlist, add and release nodes") for line in lines)
     assert lines[-1] == ":4"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_sound_cluster_has_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("changed", "subject", "words"),
     [
-        ({LEASE: None}, "operator", "nobody holds its Lease"),
+        ({LEASE: None}, "operator", "its Lease has no holder"),
         ({LEASE: lease(age=60)}, "operator", "renewed its Lease 60 s ago"),
         (
             {f"{CRDS}/hatrainingjobs.training.hajob.io": None},
@@ -222,7 +223,7 @@ def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
     assert (unknown["grade"], unknown["message"]) == ("note", "Shrink, Retry: not visible")
     assert "--use-distributed-optimizer" in unknown["do"]
     assert about(found, "protection")["message"] == (
-        "works now: InPlace; nothing known speaks against: Shrink, Retry; would not work: Replace"
+        "works now: InPlace; no known obstacle: Shrink, Retry; would not work: Replace"
     )
 
 
@@ -272,7 +273,7 @@ def test_pods_of_the_job_say_where_faults_stand() -> None:
     _, found = ask(Cluster(**{JOB: job(), PODS: {"items": [pod]}, **nodes}), "qwen", "-n", "team")
     assert "no such image" in about(found, "pod job-1")["message"]
     assert any(one["about"] == "fault on node-1" and "80E01801" in one["message"] for one in found)
-    assert "to be emptied" in about(found, "node node-1")["message"]
+    assert "being drained" in about(found, "node node-1")["message"]
 
 
 def test_a_job_without_an_operator_has_an_old_status() -> None:
@@ -289,6 +290,15 @@ def test_the_text_names_what_to_do_below() -> None:
     said: list[Any] = []
     arguments = main.parser().parse_args(["doctor"])
     assert doctor.carry_out(arguments, Cluster(**{LEASE: None}), objects.NOW_MS, said.append) == 1
-    place = next(number for number, line in enumerate(said) if "nobody holds" in line)
+    place = next(number for number, line in enumerate(said) if "no holder" in line)
     assert said[place].startswith("problem  operator")
     assert said[place + 1].strip().startswith("-> ")
+
+
+def test_without_a_namespace_the_one_of_the_context_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "KubernetesObjects", lambda context: Cluster(**{JOB: job()}))
+    monkeypatch.setattr(doctor, "KubernetesCluster", lambda context: SimpleNamespace(namespace="team"), raising=False)
+    main.main(["doctor", "qwen"])
+    assert capsys.readouterr().err == ""

@@ -199,7 +199,7 @@ def test_the_text_is_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         "Device: node-1/Ascend910-3 pod job-1 rank 2: RestartBusiness "
         "chip Ascend910-3: 80E01801 (CardUnhealthy) -> InPlace"
     )
-    assert "nothing is wrong" in ask(capsys, tmp_path, objects.node(), output="text")
+    assert "report no fault" in ask(capsys, tmp_path, objects.node(), output="text")
 
 
 @pytest.mark.parametrize("content", ["{", "- 1", "text", "\x00", "a: &a [*a]"])

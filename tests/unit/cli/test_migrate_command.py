@@ -26,7 +26,7 @@ def test_nodes_to_leave_join_those_that_were_excluded() -> None:
     found = objects("n1")
     assert migrate(found, "ns", "job", ["n2", "n1"]).startswith("ns/job leaves n2, n1; watch it with: kubectl get")
     assert written(found) == ["n1", "n2"]
-    assert migrate(found, "ns", "job", ["n2"]) == "nothing changes: the job keeps off n2 already"
+    assert migrate(found, "ns", "job", ["n2"]) == "nothing changes: the job already excludes n2"
 
 
 def test_a_word_that_is_taken_back_lets_the_job_in_again() -> None:

@@ -54,13 +54,13 @@ def test_a_node_is_kept_out_listed_and_let_in() -> None:
     objects = FakeObjects()
     assert command(objects) == ["no node is in quarantine"]
     words = ("add", "n1", "--for", "2h", "--reason", "Maintenance", "--message", "new fans")
-    assert command(objects, *words) == ["node n1 is kept out until 2026-11-22T14:00:00Z"]
+    assert command(objects, *words) == ["node n1 is in quarantine until 2026-11-22T14:00:00Z"]
     spec = objects.found[f"{QUARANTINES}/n1"]["spec"]
     assert (spec["nodeName"], spec["source"], spec["expireTime"]) == ("n1", "Admin", "2026-11-22T14:00:00Z")
     head, row = command(objects, "list")
     assert head.split() == ["NODE", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "WHY"]
     assert row.split(maxsplit=6) == ["n1", "Active", "Admin", "Maintenance", "2026-11-22T14:00:00Z", "0", "new fans"]
-    assert command(objects, "release", "n1") == ["node n1 is let in again"]
+    assert command(objects, "release", "n1") == ["node n1 is released"]
     assert command(objects, "list")[1].split()[1:2] == ["Released"]
 
 
@@ -68,7 +68,7 @@ def test_a_release_names_the_faults_that_may_stand() -> None:
     known = {"metadata": {"name": "n1"}, "spec": {"nodeName": "n1", "faults": ["Ascend910-3/40F84E00"]}}
     objects = FakeObjects(**{f"{QUARANTINES}/n1": known})
     assert command(objects, "release", "n1") == [
-        "node n1 is let in again; its faults may still stand: Ascend910-3/40F84E00"
+        "node n1 is released; it may still have these faults: Ascend910-3/40F84E00"
     ]
 
 
@@ -81,7 +81,7 @@ def test_what_is_not_there_is_said() -> None:
 
 @pytest.mark.parametrize("told", ["2", "h", "-1h", "1.5h", "1w"])
 def test_a_duration_that_is_none_is_refused(told: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         quarantine.seconds_of(told)
 
 
@@ -104,4 +104,4 @@ def test_jobs_that_are_held_are_named() -> None:
     said: list[str] = []
     breaker.held(FakeObjects(**{f"{JOBS}/b": held}), said.append)
     breaker.held(FakeObjects(), said.append)
-    assert said == ["a/b: 4 of 10 nodes turned bad", "closed: faults of nodes and chips are acted upon"]
+    assert said == ["a/b: 4 of 10 nodes turned bad", "closed: Hajob acts on faults of nodes and chips"]

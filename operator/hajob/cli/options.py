@@ -1,0 +1,50 @@
+"""What the commands share: how one is declared, with a sentence and an example, and the options that many take.
+
+`docs/cli.md` is made from the declarations, and a test runs the examples that need no cluster.
+"""
+
+import argparse
+from typing import Final, TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+EXAMPLE: Final = "Example:\n  "
+
+
+def add_command(commands: Commands, name: str, sentence: str, example: str) -> argparse.ArgumentParser:
+    """A command whose help is a sentence and an example."""
+    return commands.add_parser(
+        name,
+        help=sentence,
+        description=f"{sentence[0].upper()}{sentence[1:]}.",
+        epilog=EXAMPLE + example,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_context(parser: argparse.ArgumentParser) -> None:
+    """Which cluster."""
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
+
+
+def add_namespace(parser: argparse.ArgumentParser) -> None:
+    """Of a job."""
+    parser.add_argument(
+        "-n", "--namespace", default="", metavar="NAMESPACE", help="namespace of the job (default: that of the context)"
+    )
+
+
+def add_operator_namespace(parser: argparse.ArgumentParser) -> None:
+    """Of the operator."""
+    parser.add_argument(
+        "--operator-namespace",
+        default="hajob-system",
+        metavar="NAMESPACE",
+        help="namespace of the operator (default: %(default)s)",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """For people or for programs."""
+    parser.add_argument(
+        "-o", "--output", choices=["text", "json"], default="text", help="format of the answer (default: %(default)s)"
+    )

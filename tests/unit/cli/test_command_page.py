@@ -1,0 +1,45 @@
+"""docs/cli.md: every option of every command with its meaning, and examples that work."""
+
+from __future__ import annotations
+
+import io
+import shlex
+
+import pytest
+import yaml
+
+from e2e.bootstrap.paths import CHECKOUT
+from hajob.cli.main import main, parser
+from release.generate import cli
+from tests.unit.sources import hardware_objects as objects
+
+COMMANDS = list(cli.commands(parser()))
+EXAMPLES = {command.prog: cli.example(command).rpartition("| ")[2] for command in COMMANDS}
+NEEDS_NO_CLUSTER = ("kubectl hajob facts", "kubectl hajob simulate")
+
+
+def test_the_page_is_current() -> None:
+    assert cli.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.prog)
+def test_every_option_of_a_command_says_what_it_means(command: object) -> None:
+    told = dict(cli.options(command))  # type: ignore[arg-type]
+    assert [name for name, meaning in told.items() if not meaning or name.endswith("None")] == []
+
+
+@pytest.mark.parametrize("prog", EXAMPLES)
+def test_the_example_is_a_command_line_of_its_command(prog: str) -> None:
+    assert EXAMPLES[prog].startswith(prog)
+    assert parser().parse_args(shlex.split(EXAMPLES[prog])[2:]).run
+
+
+@pytest.mark.parametrize("prog", NEEDS_NO_CLUSTER)
+def test_an_example_that_needs_no_cluster_works(
+    prog: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(CHECKOUT)
+    monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump(objects.node())))
+    assert main(shlex.split(EXAMPLES[prog])[2:]) == 0
+    told = capsys.readouterr()
+    assert (bool(told.out), told.err) == (True, "")
