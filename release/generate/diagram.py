@@ -107,7 +107,7 @@ def _events() -> Iterator[str]:
 
 
 _BEFORE: Final = (
-    "Checked before any fault from the spec and, where the template shows them, the trainer's arguments; "
+    "Evaluated before any fault, from the spec and, where the template shows them, the trainer's arguments; "
     "`status.recoverability` lists what is not met, or cannot be known, by these names. What follows from the sizes "
     "in the spec binds: such an action is never tried. What only the arguments say binds where it concerns Shrink "
     "alone; everywhere else it is advice, and what MindIO offers at the moment of the fault decides."

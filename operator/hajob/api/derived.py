@@ -207,4 +207,4 @@ def not_served(spec: HATrainingJobSpec) -> str:
         "network.mindIOTLSPolicy: Enabled": spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,
     }
     found = [name for name, there in settings.items() if there]
-    return f"this version of Hajob does not do {', '.join(found)} yet: leave it out" if found else ""
+    return f"this version of Hajob does not support {', '.join(found)} yet: remove it" if found else ""

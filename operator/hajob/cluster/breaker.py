@@ -67,10 +67,9 @@ class Breaker:
         self._open = len(self._turned) > limit
         if not self._open:
             return ""
-        return (
-            f"{len(self._turned)} of {num_nodes} nodes turned bad within {self.settings.window_ms // 1000} s or since "
-            f"then, {limit} are believed at once"
-        )
+        seconds = self.settings.window_ms // 1000
+        turned = f"{len(self._turned)} of {num_nodes} nodes were reported faulty within {seconds} s, or since then"
+        return f"{turned}; the limit is {limit}"
 
     def _forget(self, now_ms: int) -> None:
         while self._turned and next(iter(self._turned.values())) <= now_ms - self.settings.window_ms:

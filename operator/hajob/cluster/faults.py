@@ -160,7 +160,7 @@ class ClusterFaults:
         nodes = self._nodes()
         silent, total = len(self.feeds.silent(now_ms, nodes)), self.feeds.count(nodes)
         limit = self.breaker.settings.limit(total)
-        why = f"{silent} of {total} device plugins are silent, {limit} may be" if silent > limit else ""
+        why = f"{silent} of {total} device plugins are silent; the limit is {limit}" if silent > limit else ""
         self._silence = (now_ms, why)
         return why
 

@@ -81,7 +81,7 @@ class Suspicion:
         """Why it is, for people; empty while it is not."""
         if self._since is None:
             return ""
-        return f"{self._reach}: this operator is taken to be cut off and decides nothing from silence"
+        return f"{self._reach}: this operator considers itself cut off and decides nothing from silence"
 
     def lasts(self, at: float) -> bool:
         """Whether it has been the suspect for so long that somebody else should lead."""

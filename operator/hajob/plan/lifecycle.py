@@ -96,7 +96,7 @@ def places_found(context: Context) -> HandlerResult:
 
 
 def start_goes_on(context: Context) -> HandlerResult:
-    """A slow start is none that stands still: another startupDeadlineSeconds from its last sign on."""
+    """Extend the start-up deadline when the start shows progress."""
     at_ms = start_due_ms(context)
     return (context.state if at_ms is None else set_deadline(context.state, Deadline.STARTUP, at_ms)), ()
 

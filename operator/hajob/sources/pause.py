@@ -71,9 +71,9 @@ def of_pause(
     if not state.holds_still:
         return
     if pause is None or asked != state.pause_seen:
-        yield events.PauseEnded(message="spec.pause was taken back")
+        yield events.PauseEnded(message="spec.pause was removed")
     elif spec.suspend or restart_asked:
-        yield events.PauseEnded(message="a suspend or a restart is asked for")
+        yield events.PauseEnded(message="a suspend or a restart is requested")
     elif pause.template is not None:
         yield from _of_work(nodes_of_work(pause, serving), serving, hooks, refused, now_ms)
 

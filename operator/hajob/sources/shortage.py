@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from hajob.domain.text import counted
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
 
@@ -39,9 +40,8 @@ def shortage(pods: Sequence[PodView], refused: NotCreated | None) -> str:
     if waiting:
         first = waiting[0]
         short = in_short(first.unschedulable)
-        told.append(
-            f"{len(waiting)} pods find no node: {short}{_kept_off(first)} ({first.name}: {first.unschedulable})"
-        )
+        who = f"{counted(len(waiting), 'pod')} without a node"
+        told.append(f"{who}: {short}{_kept_off(first)} ({first.name}: {first.unschedulable})")
     return "; ".join(told)[:_MESSAGE_LIMIT]
 
 
@@ -49,7 +49,7 @@ def _kept_off(pod: PodView) -> str:
     """The nodes where Hajob or the job will not have it, which the scheduler counts and does not name."""
     names = sorted(pod.excluded)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"; kept off {', '.join(names[:_SHOWN])}{more}" if names else ""
+    return f"; avoids {', '.join(names[:_SHOWN])}{more}" if names else ""
 
 
 def in_short(message: str) -> str:

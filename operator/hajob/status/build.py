@@ -277,7 +277,7 @@ def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
 
 
 def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
-    """What everything about this job suffers from, else what its protection lacks."""
+    """Why the job is degraded: what concerns all of it first, then its protection."""
     if snapshot.crd_is_older:
         return Reason.CRD_OLDER, snapshot.crd_is_older[:MESSAGE_LIMIT]
     if snapshot.job.unread:

@@ -1,4 +1,4 @@
-"""What the operator remembers of a job between two lives, as one text in the status.
+"""What the operator remembers of a job across restarts, as one text in the status.
 
 Everything that a decision depends on and that cannot be read off the cluster is in here. Pydantic reads and writes it
 by the types of the fields; what is as it begins is left out.

@@ -106,7 +106,7 @@ def test_a_request_that_cannot_be_met_is_named() -> None:
     ],
 )
 def test_what_nothing_reads_is_named(fields: dict[str, Any], named: str) -> None:
-    assert f"does not do {named} yet" in not_served(spec(**fields))
+    assert f"does not support {named} yet" in not_served(spec(**fields))
 
 
 def test_what_means_nothing_is_no_selector() -> None:

@@ -118,7 +118,11 @@ def test_a_sound_cluster_has_nothing_to_do() -> None:
             "CRD",
             "hatrainingjobs.training.hajob.io is not installed",
         ),
-        ({FAULTS: {"held": "4 of 10 nodes turned bad", "complete": True}}, "breaker", "4 of 10 nodes turned bad"),
+        (
+            {FAULTS: {"held": "4 of 10 nodes were reported faulty", "complete": True}},
+            "breaker",
+            "4 of 10 nodes were reported faulty",
+        ),
         ({MAPS: {"items": []}}, "sources", "1 of 1 nodes with chips have no mindx-dl-deviceinfo: node-1"),
         ({JOBS: {"items": [job(Accepted="False/PodRefused")]}}, "job team/qwen", "about Accepted"),
     ],

@@ -99,9 +99,9 @@ def test_an_admin_believes_what_was_held_back() -> None:
 
 
 def test_jobs_that_are_held_are_named() -> None:
-    told = {"type": "Held", "status": "True", "reason": "BreakerOpen", "message": "4 of 10 nodes turned bad"}
+    told = {"type": "Held", "status": "True", "reason": "BreakerOpen", "message": "4 of 10 nodes were reported faulty"}
     held = {"metadata": {"namespace": "a", "name": "b"}, "status": {"conditions": [told]}}
     said: list[str] = []
     breaker.held(FakeObjects(**{f"{JOBS}/b": held}), said.append)
     breaker.held(FakeObjects(), said.append)
-    assert said == ["a/b: 4 of 10 nodes turned bad", "closed: Hajob acts on faults of nodes and chips"]
+    assert said == ["a/b: 4 of 10 nodes were reported faulty", "closed: Hajob acts on faults of nodes and chips"]

@@ -131,7 +131,7 @@ async def test_a_cut_off_operator_says_so(city: City) -> None:
     await city.pass_time(10)
     reason, message = city.condition("one")
     assert reason == "Unreachable"
-    assert "this operator is taken to be cut off" in message
+    assert "this operator considers itself cut off" in message
     assert city.town.events.reasons.count("OperatorCutOff") == 3
 
 

@@ -134,7 +134,7 @@ async def test_a_pod_placed_on_a_broken_node_is_told_of_it(town: Town) -> None:
 
 async def test_a_breaker_that_opens_is_told_on_the_job(town: Town) -> None:
     await trained(town)
-    town.held = "300 of 1000 nodes turned bad"
+    town.held = "300 of 1000 nodes were reported faulty"
     town.controller.breaker_changed(town.held)
     await settled(town)
     held = next(one for one in town.status()["conditions"] if one["type"] == "Held")

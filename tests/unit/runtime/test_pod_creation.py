@@ -193,7 +193,7 @@ async def test_a_pod_without_a_node_stops_the_start_up_clock(town: Town) -> None
     last = await fill_up(town)
     scheduled = condition(town, "Scheduled")
     assert scheduled["reason"] == "WaitingForCapacity"
-    assert "1 pods find no node: of 6 nodes 6 lack huawei.com/Ascend910" in scheduled["message"]
+    assert "1 pod without a node: of 6 nodes 6 lack huawei.com/Ascend910" in scheduled["message"]
     assert scheduled["message"].startswith("since 20")
     await town.clock.advance(20_000.0)
     assert condition(town, "Failed")["status"] == "False"

@@ -36,7 +36,7 @@ def test_nodes_that_a_pod_is_kept_off_are_named() -> None:
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     kept_off = view({"metadata": {"name": "p"}, "spec": {"affinity": affinity}, "status": waits})
     free = view({"metadata": {"name": "p"}, "status": waits})
-    assert "affinity/selector; kept off node-1, node-3 (p: 0/2" in shortage([kept_off], None)
+    assert "affinity/selector; avoids node-1, node-3 (p: 0/2" in shortage([kept_off], None)
     assert "kept off" not in shortage([free], None)
 
 
