@@ -10,6 +10,7 @@ from typing import Final
 
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Purpose
+from hajob.plan import coordinators as c
 from hajob.plan import elastic, fencing
 from hajob.plan import guards as g
 from hajob.plan import lifecycle as life
@@ -103,14 +104,14 @@ _UNWORKABLE: Final = Handler("fail", "give up: no restart changes it", life.fail
 _COMPLETE: Final = Handler("complete", "the job is complete", life.complete)
 _SUSPEND: Final = Handler("delete all", "delete every pod", life.suspend)
 _DELETE: Final = Handler("delete", "delete every pod and close what is open", life.delete)
-_UNPROTECTED: Final = Handler("new coordinator", "go on unprotected with a new coordinator", life.lose_coordinator)
-_RESTART_ALONE: Final = Handler("restart for controller", "restart with a new controller", life.restart_unprotected)
-_ANOTHER: Final = Handler("another goes on", "make another one, which goes on with it", life.another_goes_on)
-_BACK: Final = Handler("back", "nothing was lost", life.coordinator_back)
-_PROTECTED: Final = Handler("protected", "another controller knows every rank", life.protected_again)
+_UNPROTECTED: Final = Handler("new coordinator", "go on unprotected with a new coordinator", c.lose_coordinator)
+_RESTART_ALONE: Final = Handler("restart for controller", "restart with a new controller", c.restart_unprotected)
+_ANOTHER: Final = Handler("another goes on", "make another one, which goes on with it", c.another_goes_on)
+_BACK: Final = Handler("back", "nothing was lost", c.coordinator_back)
+_PROTECTED: Final = Handler("protected", "another controller knows every rank", c.protected_again)
 _PROTECTED_SMALL: Final = Handler("protected", "another controller knows who takes part", elastic.protected_again)
 _HOLD: Final = Handler(
-    "wait", "open an incident, decide when a controller protects the job again", life.hold_until_protected
+    "wait", "open an incident, decide when a controller protects the job again", c.hold_until_protected
 )
 _LET_GO: Final = Handler("let go", "close the incident", life.let_go)
 _BLIND_NOW: Final = g.both(g.BLIND_FACT, g.RESTART_NOW)
@@ -195,7 +196,7 @@ _FACTS = (
         P.UNPROTECTED,
         FactSeen,
         g.CONTROLLER_FACT,
-        Handler("note", "note whether it is for good", life.stay_unprotected),
+        Handler("note", "note whether it is for good", c.stay_unprotected),
     ),
     _row((*_STARTING, P.HELD, P.UNPROTECTED), FactSeen, g.SICK_NODE, _NO_MOVE),
     _row(
@@ -404,12 +405,12 @@ _DEADLINES = (
     ),
     _row(P.SHRUNK, DeadlineReached, g.both(g.DUE_EXPAND, g.FRESH_CAPACITY), _GROW_LATER),
     _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, _WAIT_FOR_NODES),
-    _row(_WITH_PODS, DeadlineReached, g.DUE_UNPLACED, Handler("share", "let it share a node", life.share_node)),
+    _row(_WITH_PODS, DeadlineReached, g.DUE_UNPLACED, Handler("share", "let it share a node", c.share_node)),
     _row(
         (*_TRAINING, P.UNPROTECTED, P.HELD),
         DeadlineReached,
         g.DUE_UNREACHABLE,
-        Handler("wait for it", "say so and wait", life.await_coordinator),
+        Handler("wait for it", "say so and wait", c.await_coordinator),
     ),
     _row((*_TRAINING, P.HELD), DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
@@ -500,14 +501,14 @@ _REQUESTS = (
         (P.RUNNING, P.SHRUNK),
         CoordinatorMoveRequested,
         g.MAY_HAND_OVER,
-        Handler("hand over", "make another one elsewhere, which takes over while the training goes on", life.hand_over),
+        Handler("hand over", "make another one elsewhere, which takes over while the training goes on", c.hand_over),
         P.UNPROTECTED,
     ),
     _row(
         (P.RUNNING, P.SHRUNK),
         CoordinatorMoveRequested,
         g.ALWAYS,
-        Handler("say why not", "say that the coordinator is not moved now", life.refuse_coordinator_move),
+        Handler("say why not", "say that the coordinator is not moved now", c.refuse_coordinator_move),
     ),
     _row(P.NEW, SuspendRequested, g.ALWAYS, Handler("none", "nothing has been made yet", r.nothing), P.SUSPENDED),
     _row((*_STARTING, P.UNPROTECTED, P.HELD), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
@@ -559,7 +560,7 @@ _REQUESTS = (
         P.HELD,
         PolicyChanged,
         g.RELEASED,
-        Handler("wait", "decide when a controller protects the job again", life.await_protection),
+        Handler("wait", "decide when a controller protects the job again", c.await_protection),
     ),
 )
 
@@ -568,11 +569,11 @@ _COORDINATOR = (
         (*_TRAINING, P.UNPROTECTED, P.HELD),
         CoordinatorUnreachable,
         g.ALWAYS,
-        Handler("miss it", "give it a moment", life.miss_coordinator),
+        Handler("miss it", "give it a moment", c.miss_coordinator),
     ),
-    _row(_WITH_PODS, CoordinatorUnplaced, g.ALWAYS, Handler("await a node", "give it a moment", life.await_place)),
-    _row(_WITH_PODS, CoordinatorPlaced, g.ALWAYS, Handler("placed", "nothing is awaited", life.placed)),
-    _row(_TRAINING, CoordinatorReachable, g.ALWAYS, Handler("heard", "nothing was lost", life.hear_coordinator)),
+    _row(_WITH_PODS, CoordinatorUnplaced, g.ALWAYS, Handler("await a node", "give it a moment", c.await_place)),
+    _row(_WITH_PODS, CoordinatorPlaced, g.ALWAYS, Handler("placed", "nothing is awaited", c.placed)),
+    _row(_TRAINING, CoordinatorReachable, g.ALWAYS, Handler("heard", "nothing was lost", c.hear_coordinator)),
     _row((P.UNPROTECTED, P.HELD), CoordinatorReachable, g.ALWAYS, _BACK),
     _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
     _row((*_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, g.ANOTHER_GOES_ON, _ANOTHER),
@@ -580,14 +581,14 @@ _COORDINATOR = (
     _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, CoordinatorLost, EXIT_ONLY),
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
-    _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Handler("another", "make another one soon", life.await_another)),
+    _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Handler("another", "make another one soon", c.await_another)),
     _row(P.UNPROTECTED, CoordinatorReady, g.SMALL, _PROTECTED_SMALL, P.SHRUNK),
     _row(P.UNPROTECTED, CoordinatorReady, g.ALWAYS, _PROTECTED, P.RUNNING),
     *_by_action(P.HELD, CoordinatorReady, DUMP_OR_EXIT, g.both(g.RELEASED, g.SMALL)),
     *_by_action(P.HELD, CoordinatorReady, FAULT, g.RELEASED),
     _row(P.UNPROTECTED, CheckpointVerified, g.both(g.BLIND, g.RESTART_AT_CHECKPOINT), _RESTART_ALONE, P.RESTARTING),
     _row(P.UNPROTECTED, PolicyChanged, g.both(g.BLIND, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),
-    _row(_WITH_PODS, ControllerTakenOver, g.ALWAYS, Handler("count", "count it", life.taken_over)),
+    _row(_WITH_PODS, ControllerTakenOver, g.ALWAYS, Handler("count", "count it", c.taken_over)),
     _row(LIVE, CheckpointVerified, g.ALWAYS, Handler("note checkpoint", "remember its step", life.checkpoint_seen)),
 )
 

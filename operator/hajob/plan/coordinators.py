@@ -1,0 +1,176 @@
+"""What is done about a job's coordinator: silent, lost, followed by another one, moved, without a node of its own."""
+
+import math
+from dataclasses import replace
+
+from hajob.api.event_reasons import EventReason
+from hajob.domain.actions import Action
+from hajob.domain.facts import NO_SUCCESSOR
+from hajob.domain.incidents import Purpose
+from hajob.plan import effects, events
+from hajob.plan.context import Context, HandlerResult
+from hajob.plan.elastic import unsettle
+from hajob.plan.guards import why_coordinator_stays
+from hajob.plan.incident_state import clear_deadlines, set_deadline
+from hajob.plan.lifecycle import in_words, planned, settle, with_held_incident
+from hajob.plan.policy import (
+    ANOTHER_COORDINATOR_SECONDS,
+    COORDINATOR_SECONDS,
+    HELD_SECONDS,
+    SUCCESSOR_DOUBLINGS,
+    SUCCESSOR_SECONDS,
+    UNPLACED_SECONDS,
+    UNREACHABLE_SECONDS,
+)
+from hajob.plan.recovery import launch
+from hajob.plan.state import MAINTENANCE_BUDGET, OF_COORDINATOR, Deadline, JobPhase, JobState, Spend
+
+
+def miss_coordinator(context: Context) -> HandlerResult:
+    """It cannot be reached now: give it a moment."""
+    if {Deadline.UNREACHABLE, Deadline.COORDINATOR} & context.state.deadlines.keys():
+        return context.state, ()
+    return set_deadline(context.state, Deadline.UNREACHABLE, context.now_ms + 1000 * UNREACHABLE_SECONDS), ()
+
+
+def hear_coordinator(context: Context) -> HandlerResult:
+    """It is heard again before anybody was told."""
+    return clear_deadlines(context.state, Deadline.UNREACHABLE), ()
+
+
+def coordinator_back(context: Context) -> HandlerResult:
+    """It is heard: nothing was lost."""
+    state = clear_deadlines(context.state, Deadline.UNREACHABLE, Deadline.COORDINATOR)
+    return replace(state, successors=0), ()
+
+
+def await_coordinator(context: Context) -> HandlerResult:
+    """It has not been reached for a moment, but may come back: say so and wait."""
+    state = clear_deadlines(context.state, Deadline.UNREACHABLE)
+    state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
+    return state, (effects.Announce(EventReason.COORDINATOR_UNREACHABLE, "the operator cannot reach the coordinator"),)
+
+
+def _patience_seconds(state: JobState) -> int:
+    """How long the coordinator is waited for: a successor has to start first, and the next one may need longer."""
+    succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD}
+    return SUCCESSOR_SECONDS * 2 ** min(state.successors, SUCCESSOR_DOUBLINGS) if succeeds else COORDINATOR_SECONDS
+
+
+def lose_coordinator(context: Context) -> HandlerResult:
+    """Go on unprotected, with a new coordinator that takes over the agents."""
+    why, planned_change = "the coordinator was lost", context.state.phase in (JobPhase.EXPANDING, JobPhase.MIGRATING)
+    state, closing = unsettle(context, why) if planned_change else settle(context, why)
+    in_vain = state.successors + 1 if state.phase is JobPhase.UNPROTECTED else 0
+    state = replace(_with_another_coordinator(state), blind=_is_blind(context), successors=in_vain)
+    announce = effects.Announce(EventReason.COORDINATOR_LOST, in_words(context) or "the MindIO controller is lost")
+    return clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND), (announce, *closing)
+
+
+def _with_another_coordinator(state: JobState) -> JobState:
+    """Its pod is made, and the store of the one before goes with that one."""
+    number = state.incarnation + 1
+    state = replace(state, incarnation=number, coordinator=number, store_lost=True)
+    return clear_deadlines(state, *OF_COORDINATOR)
+
+
+def _is_blind(context: Context) -> bool:
+    return context.seen is not None and context.seen.code == NO_SUCCESSOR
+
+
+def another_goes_on(context: Context) -> HandlerResult:
+    """Its successor goes on with what is under way, from where the gates say that the ranks are."""
+    why = f"{in_words(context) or 'the controller is gone'}; another coordinator continues what is under way"
+    return _with_another_coordinator(context.state), (effects.Announce(EventReason.COORDINATOR_LOST, why),)
+
+
+def await_another(context: Context) -> HandlerResult:
+    """The successor of a lost coordinator has ended, too: make another one, but not in a hurry."""
+    at_ms = context.now_ms + 1000 * ANOTHER_COORDINATOR_SECONDS
+    if context.state.deadlines.get(Deadline.COORDINATOR, math.inf) <= at_ms:
+        return context.state, ()
+    state = set_deadline(clear_deadlines(context.state, Deadline.UNREACHABLE), Deadline.COORDINATOR, at_ms)
+    return state, (effects.Announce(EventReason.COORDINATOR_LOST, in_words(context) or "the coordinator pod has ended"),)
+
+
+def stay_unprotected(context: Context) -> HandlerResult:
+    """Another controller could not be taught what the lost one knew."""
+    state = replace(context.state, blind=context.state.blind or _is_blind(context))
+    return state, () if state == context.state else (effects.Announce(EventReason.CONTROLLER_LOST, in_words(context)),)
+
+
+def protected_again(context: Context) -> HandlerResult:
+    """Another controller knows every rank: nothing was lost but a moment."""
+    state, _ = coordinator_back(context)
+    return replace(state, blind=False), ()
+
+
+def taken_over(context: Context) -> HandlerResult:
+    """Count it."""
+    event = context.event_of(events.ControllerTakenOver)
+    after = f"{event.duration_ms} ms after its coordinator knew of the loss"
+    words = f"another MindIO controller protects the job, {after}; the training went on"
+    state = context.state
+    state = replace(
+        state,
+        takeovers=state.takeovers + 1,
+        takeover_ms=event.duration_ms,
+        store_lost=state.store_lost and not event.store_kept,
+    )
+    return state, (effects.Announce(EventReason.CONTROLLER_TAKEN_OVER, words),)
+
+
+def restart_unprotected(context: Context) -> HandlerResult:
+    """Restart because the MindIO controller is gone."""
+    state, incident, out = planned(context, Purpose.COORDINATOR, Action.RESTART)
+    spends = (*state.spent, Spend(MAINTENANCE_BUDGET, context.now_ms))
+    restarts = state.restarts_infrastructure + 1
+    return launch(context, replace(state, spent=spends, restarts_infrastructure=restarts), incident, out)
+
+
+def hold_until_protected(context: Context) -> HandlerResult:
+    """A fault while no controller serves and one will: nothing is decided before."""
+    state = set_deadline(with_held_incident(context), Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS)
+    if Deadline.UNREACHABLE in state.deadlines:  # the training stands: nothing is gained by speaking of it first
+        state = clear_deadlines(state, Deadline.UNREACHABLE)
+        state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
+    return state, (effects.Announce(EventReason.HELD, f"fact {context.fact.id} waits for a MindIO controller"),)
+
+
+def await_protection(context: Context) -> HandlerResult:
+    """What is held may be decided, but no controller serves: an operator that has just begun has heard nobody yet."""
+    if Deadline.RECOVERY in context.state.deadlines:
+        return context.state, ()
+    return set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS), ()
+
+
+def hand_over(context: Context) -> HandlerResult:
+    """Another coordinator elsewhere takes over while the training goes on; the one that serves goes last."""
+    said = effects.Announce(EventReason.COORDINATOR_MOVING, f"{in_words(context)}: another coordinator takes over, and the training goes on")
+    return replace(_with_another_coordinator(context.state), relieved=context.state.coordinator), (said,)
+
+
+def refuse_coordinator_move(context: Context) -> HandlerResult:
+    """Say why the coordinator stays where it is, though its node is to be emptied."""
+    why = why_coordinator_stays(context)
+    return context.state, (effects.Announce(EventReason.MOVE_REFUSED, f"the coordinator cannot be moved now: {why}"),)
+
+
+def await_place(context: Context) -> HandlerResult:
+    """The coordinator's pod finds no node: give the cluster a moment, then let it share one."""
+    if Deadline.UNPLACED in context.state.deadlines or not context.state.apart:
+        return context.state, ()
+    return set_deadline(context.state, Deadline.UNPLACED, context.now_ms + 1000 * UNPLACED_SECONDS), ()
+
+
+def placed(context: Context) -> HandlerResult:
+    """It has a node."""
+    return clear_deadlines(context.state, Deadline.UNPLACED), ()
+
+
+def share_node(context: Context) -> HandlerResult:
+    """Where no node is free of ranks, a coordinator beside a rank is better than none."""
+    state = replace(clear_deadlines(context.state, Deadline.UNPLACED), apart=False)
+    return state, (
+        effects.Announce(EventReason.COORDINATOR_SHARES_NODE, "no node is free of ranks; the coordinator may share one with them"),
+    )
