@@ -18,7 +18,7 @@ from hajob.plan.events import CoordinatorLost, DeadlineReached, FactSeen, JobEve
 from hajob.plan.ignored import Ignored
 from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.relevance import Relevance, joined_by_faults, relevance
-from hajob.plan.state import UNTRAINED, JobPhase, JobState
+from hajob.plan.state import HELD_UP, UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
@@ -106,7 +106,8 @@ class Context:
         """What the evaluator says on this trigger; computed once."""
         if self.choice is None or self.evaluator is None or self.evaluator.trigger is not trigger:
             self.loss = self._loss_of_incident() if self.seen is None else self.loss_of_fact()
-            self.evaluator = Evaluator(self.loss, trigger, self.state, self.view, self.policy, self.now_ms)
+            later = self.seen is not None and self.state.phase in HELD_UP
+            self.evaluator = Evaluator(self.loss, trigger, self.state, self.view, self.policy, self.now_ms, later)
             self.choice = self.evaluator.choose()
         return self.choice
 

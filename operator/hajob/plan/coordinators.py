@@ -15,6 +15,7 @@ from hajob.plan.incident_state import clear_deadlines, set_deadline
 from hajob.plan.lifecycle import in_words, planned, settle, with_held_incident
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
+    CONTINUE_SECONDS,
     COORDINATOR_SECONDS,
     HELD_SECONDS,
     SUCCESSOR_DOUBLINGS,
@@ -53,14 +54,13 @@ def await_coordinator(context: Context) -> HandlerResult:
 
 def _patience_seconds(state: JobState) -> int:
     """How long the coordinator is waited for: a successor has to start first, and the next one may need longer."""
-    succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD}
+    succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD} or _succeeds(state)
     return SUCCESSOR_SECONDS * 2 ** min(state.successors, SUCCESSOR_DOUBLINGS) if succeeds else COORDINATOR_SECONDS
 
 
 def lose_coordinator(context: Context) -> HandlerResult:
     """Go on unprotected, with a new coordinator that takes over the agents."""
-    why, planned_change = "the coordinator was lost", context.state.phase in (JobPhase.EXPANDING, JobPhase.MIGRATING)
-    state, closing = unsettle(context, why) if planned_change else settle(context, why)
+    state, closing = _closed(context, "the coordinator was lost")
     in_vain = state.successors + 1 if state.phase is JobPhase.UNPROTECTED else 0
     state = replace(_with_another_coordinator(state), blind=_is_blind(context), successors=in_vain)
     announce = effects.Announce(EventReason.COORDINATOR_LOST, in_words(context) or "the MindIO controller is lost")
@@ -79,9 +79,45 @@ def _is_blind(context: Context) -> bool:
 
 
 def another_goes_on(context: Context) -> HandlerResult:
-    """Its successor goes on with what is under way, from where the gates say that the ranks are."""
+    """Its successor goes on with what is under way, from where the gates say that the ranks are.
+
+    The first one has the time to come that a held fault leaves it; others share it, so that all ends.
+    """
     why = f"{in_words(context) or 'the controller is gone'}; another coordinator continues what is under way"
-    return _with_another_coordinator(context.state), (effects.Announce(EventReason.COORDINATOR_LOST, why),)
+    state = _with_another_coordinator(context.state)
+    if state.phase is not JobPhase.HELD and not _succeeds(context.state) and _own_seconds(context) is not None:
+        at_ms = max(state.deadlines.get(Deadline.RECOVERY, 0), context.now_ms + 1000 * HELD_SECONDS)
+        state = set_deadline(state, Deadline.RECOVERY, at_ms)
+    return state, (effects.Announce(EventReason.COORDINATOR_LOST, why),)
+
+
+def goes_on(context: Context) -> HandlerResult:
+    """It serves: what is under way has no more than its own time from here on."""
+    state, _ = coordinator_back(context)
+    seconds, due_ms = _own_seconds(context), state.deadlines.get(Deadline.RECOVERY)
+    if seconds is not None and due_ms is not None:
+        state = set_deadline(state, Deadline.RECOVERY, min(due_ms, context.now_ms + 1000 * seconds))
+    return state, ()
+
+
+def put_off(context: Context) -> HandlerResult:
+    """The time of what is under way is up while the coordinator may still be heard again, or have a successor."""
+    return set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * UNREACHABLE_SECONDS), ()
+
+
+def _own_seconds(context: Context) -> int | None:
+    """How long a coordinator may take for what is under way; None: a pause, which lasts as long as somebody asked."""
+    incident, policy = context.open_incident, context.policy
+    if incident.purpose is Purpose.PAUSE:
+        return CONTINUE_SECONDS if incident.ready else None
+    if incident.action is Action.REPLACE and not incident.ready:
+        return policy.replacement_timeout_seconds
+    return policy.limits[incident.action].deadline_seconds
+
+
+def _succeeds(state: JobState) -> bool:
+    """Whether the coordinator is the successor of one that was lost while this incident was open."""
+    return state.incident is not None and state.coordinator > state.incident.number
 
 
 def await_another(context: Context) -> HandlerResult:
@@ -108,8 +144,8 @@ def protected_again(context: Context) -> HandlerResult:
 def taken_over(context: Context) -> HandlerResult:
     """Count it."""
     event = context.event_of(events.ControllerTakenOver)
-    after = f"{event.duration_ms} ms after its coordinator knew of the loss"
-    words = f"another MindIO controller protects the job, {after}; the training went on"
+    after = f"{event.duration_ms} ms after the loss was noticed"
+    words = f"another MindIO controller protects the job {after}; the training went on"
     state = context.state
     state = replace(
         state,
@@ -130,11 +166,19 @@ def restart_unprotected(context: Context) -> HandlerResult:
 
 def hold_until_protected(context: Context) -> HandlerResult:
     """A fault while no controller serves and one will: nothing is decided before."""
+    context.state, closing = _closed(context, "a fault came that waits for a controller")
     state = set_deadline(with_held_incident(context), Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS)
     if Deadline.UNREACHABLE in state.deadlines:  # the training stands: nothing is gained by speaking of it first
         state = clear_deadlines(state, Deadline.UNREACHABLE)
         state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
-    return state, (effects.Announce(EventReason.HELD, f"fact {context.fact.id} waits for a MindIO controller"),)
+    said = effects.Announce(EventReason.HELD, f"fact {context.fact.id} waits for a MindIO controller")
+    return state, (*closing, said)
+
+
+def _closed(context: Context, why: str) -> HandlerResult:
+    """What goes on beside the training is given up, and anything else is over; the training goes on as it is."""
+    beside = context.state.phase in (JobPhase.EXPANDING, JobPhase.MIGRATING)
+    return unsettle(context, why) if beside else settle(context, why)
 
 
 def await_protection(context: Context) -> HandlerResult:

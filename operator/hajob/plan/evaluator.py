@@ -135,7 +135,11 @@ class Choice:
 
 @dataclass(slots=True)
 class Evaluator:
-    """Evaluates actions for one loss; what is costly is computed at most once and only when asked for."""
+    """Evaluates actions for one loss; what is costly is computed at most once and only when asked for.
+
+    Attributes:
+        carried_out_later: where no controller serves now, the coordinator that is heard next does what is ordered.
+    """
 
     loss: Loss
     trigger: Trigger
@@ -143,6 +147,7 @@ class Evaluator:
     view: ClusterView
     policy: Policy
     now_ms: int
+    carried_out_later: bool = False
     _copy: bool | None = None
     _isolation: Isolation | None = None
 
@@ -271,7 +276,8 @@ def _mindio(evaluator: Evaluator) -> list[Refusal]:
     step = max(evaluator.view.step, evaluator.state.step)
     if step < 1:
         found.append(Refusal("FirstStepFinished", f"the newest finished step is {step}; MindIO needs step 1"))
-    if not evaluator.view.coordinator_ready and not evaluator.view.taking_over:
+    view = evaluator.view
+    if not (view.coordinator_ready or view.taking_over or evaluator.carried_out_later):
         found.append(Refusal("CoordinatorReady", NOT_SERVING))
     return found
 

@@ -254,6 +254,11 @@ TAKING_OVER: Final = Guard(
     "another controller is about to take the place of the lost one",
     lambda context: not context.state.blind,
 )
+AWAITED: Final = Guard(
+    "coordinator awaited",
+    "the coordinator has not been heard for a moment, and is not given up yet",
+    _is_waited_for,
+)
 MISSED: Final = Guard(
     "coordinator missed",
     "the coordinator has not been heard for a moment; it comes back, or another one takes its place",

@@ -283,6 +283,7 @@ def hold(context: Context) -> HandlerResult:
 
 
 def with_held_incident(context: Context) -> JobState:
+    """The state with an incident of this fact, for which nothing is started yet."""
     context.loss = context.loss_of_fact()
     incident = replace(
         new_incident(context, context.state, context.first_action(), Purpose.FAULT), lost_ranks=context.fact_ranks()

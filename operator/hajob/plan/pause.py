@@ -13,12 +13,9 @@ from hajob.domain.incidents import IncidentOutcome, Purpose
 from hajob.plan import effects, events
 from hajob.plan.context import Context, Guard, HandlerResult
 from hajob.plan.incident_state import abandon, clear_deadlines, close, new_incident, set_deadline
-from hajob.plan.policy import Mode
+from hajob.plan.policy import CONTINUE_SECONDS, HELD_SECONDS, Mode
 from hajob.plan.recovery import finished, order
 from hajob.plan.state import Deadline
-
-CONTINUE_SECONDS: Final = 60
-"""MindIO waits so much longer than the pause may last, and so long its word is awaited after the order to go on."""
 
 
 def _why_never(context: Context) -> str:
@@ -73,7 +70,8 @@ def go_on(context: Context) -> HandlerResult:
     """The work is done, its time is over, or something else is wanted of the job: the training goes on."""
     event, incident = context.event, context.open_incident
     incident = replace(incident, revision=incident.revision + 1, ready=True)
-    state = set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * CONTINUE_SECONDS)
+    wait = CONTINUE_SECONDS if context.view.coordinator_ready else HELD_SECONDS
+    state = set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     said = (effects.Announce(EventReason.PAUSE_ENDS, event.message),) if isinstance(event, events.PauseEnded) else ()
     return replace(state, incident=incident), (order(incident, OrderCommand.CONTINUE, 0), *said)
 

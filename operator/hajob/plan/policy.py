@@ -91,6 +91,9 @@ HELD_SECONDS: Final = 600
 ANOTHER_COORDINATOR_SECONDS: Final = 10
 """Between two coordinators of a job that trains unprotected: one that cannot live must not be made in a loop."""
 
+CONTINUE_SECONDS: Final = 60
+"""MindIO waits so much longer than a pause may last, and so long its word is awaited after the order to go on."""
+
 CONFIRM_SECONDS: Final = 60
 """MindIO's result comes about 2 s after the first step; after this long it will not come any more."""
 

@@ -68,6 +68,8 @@ UNTRAINED: Final = (JobPhase.PENDING, JobPhase.STARTING, JobPhase.WARMING, JobPh
 """Phases in which no step of the attempt has ended."""
 REMADE: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
 """Phases in which a pod that is deleted is made anew, and nothing else follows."""
+HELD_UP: Final = (JobPhase.GATHERING, JobPhase.RESUMING, JobPhase.SHRINKING, JobPhase.PAUSED)
+"""Phases in which every rank stands, or is about to, for an order that a coordinator carries out."""
 LIVE: Final = tuple(phase for phase in JobPhase if phase not in ENDED)
 WITHOUT_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, *ENDED})
 """Phases in which a job has no pods."""

@@ -72,7 +72,7 @@ from hajob.plan.events import (
 )
 from hajob.plan.ignored import IGNORE_SENTENCE
 from hajob.plan.ignored import IgnoreReason as Why
-from hajob.plan.state import LIVE, JobPhase
+from hajob.plan.state import HELD_UP, LIVE, JobPhase
 
 P = JobPhase
 States = tuple[JobPhase, ...] | JobPhase
@@ -162,10 +162,10 @@ def _mark(name: str, **changes: bool) -> Handler:
 
 _STARTING = (P.PENDING, P.STARTING, P.WARMING, P.RESTARTING)
 _TRAINING = (P.RUNNING, P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING)
-_HELD_UP = (P.GATHERING, P.RESUMING, P.SHRINKING, P.PAUSED)
-_WITH_PODS = (*_STARTING, *_TRAINING, *_HELD_UP, P.SAVING, P.UNPROTECTED, P.HELD)
-_BEYOND_START = (P.WARMING, *_TRAINING, *_HELD_UP, P.SAVING, P.UNPROTECTED, P.HELD)
-_ACTIVE = (*_HELD_UP, P.CONFIRMING, P.SAVING, P.EXPANDING, P.MIGRATING)
+_ACTING = (*HELD_UP, P.SAVING)
+_WITH_PODS = (*_STARTING, *_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD)
+_BEYOND_START = (P.WARMING, *_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD)
+_ACTIVE = (*HELD_UP, P.CONFIRMING, P.SAVING, P.EXPANDING, P.MIGRATING)
 
 _LIFE = (
     _row(P.NEW, Accepted, g.ALWAYS, Handler("create", "make pods and coordinator", life.accept), P.PENDING),
@@ -216,15 +216,22 @@ _FACTS = (
         P.MIGRATING,
     ),
     _row(P.RUNNING, FactSeen, g.MOVE, _NO_MOVE),
-    _row((P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING, *_HELD_UP, P.SAVING), FactSeen, g.SICK_NODE, _NO_MOVE),
+    _row((P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING, *_ACTING), FactSeen, g.SICK_NODE, _NO_MOVE),
     # a lost controller costs nothing as long as the training goes on
     _row(_TRAINING, FactSeen, g.both(g.CONTROLLER_FACT, _BLIND_NOW), _RESTART_ALONE, P.RESTARTING),
     _row(_TRAINING, FactSeen, g.CONTROLLER_FACT, _UNPROTECTED, P.UNPROTECTED),
-    _row((*_HELD_UP, P.SAVING, P.HELD), FactSeen, g.both(g.CONTROLLER_FACT, g.ANOTHER_GOES_ON), _ANOTHER),
+    _row((*_ACTING, P.HELD), FactSeen, g.both(g.CONTROLLER_FACT, g.ANOTHER_GOES_ON), _ANOTHER),
     _row(P.SAVING, FactSeen, g.both(g.CONTROLLER_FACT, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
-    *_by_action((*_HELD_UP, P.SAVING), FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
+    *_by_action(_ACTING, FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
     _row(P.RUNNING, FactSeen, g.HOLDING, Handler("hold", "open an incident, start nothing", life.hold), P.HELD),
-    _row((P.RUNNING, P.SHRUNK), FactSeen, g.MISSED, _HOLD, P.HELD),
+    _row(
+        P.EXPANDING,
+        FactSeen,
+        g.RETURNING,
+        Handler("give up growing", "train on shrunk", elastic.give_up_expand),
+        P.SHRUNK,
+    ),
+    _row(_TRAINING, FactSeen, g.MISSED, _HOLD, P.HELD),
     *_by_action(P.RUNNING, FactSeen, FAULT),
     _row(P.UNPROTECTED, FactSeen, g.TAKING_OVER, _HOLD, P.HELD),
     *_by_action(P.UNPROTECTED, FactSeen, EXIT_ONLY),
@@ -233,13 +240,6 @@ _FACTS = (
     _row(P.HELD, FactSeen, g.ALWAYS, Handler("hold", "the fact joins what is held", life.hold_more)),
     *_by_action((P.GATHERING, P.PAUSED), FactSeen, FAULT),
     *_by_action((P.RESUMING, P.SHRINKING, P.CONFIRMING, P.SHRUNK), FactSeen, DUMP_OR_EXIT),
-    _row(
-        P.EXPANDING,
-        FactSeen,
-        g.RETURNING,
-        Handler("give up growing", "train on shrunk", elastic.give_up_expand),
-        P.SHRUNK,
-    ),
     *_by_action(P.EXPANDING, FactSeen, DUMP_OR_EXIT),
     *_by_action(P.MIGRATING, FactSeen, FAULT),
     _ignore(P.SAVING, FactSeen, Why.SAVING),
@@ -277,7 +277,7 @@ _RECOVERY = (
         g.MORE_RANKS,
         Handler("widen", "restart these as well", r.widen_by_mindio),
     ),
-    _row((*_HELD_UP, P.SAVING), Stopped, g.ALWAYS, _mark("Stopped", stopped=True)),
+    _row(_ACTING, Stopped, g.ALWAYS, _mark("Stopped", stopped=True)),
     _ignore(P.GATHERING, ReplacementsReady, Why.OLDER_ORDER, g.OLD_REVISION),
     _row((P.GATHERING, P.EXPANDING, P.MIGRATING), ReplacementsReady, g.ALWAYS, _GATHERED),
     *_by_action(P.GATHERING, Named, DUMP_OR_EXIT, g.NAMED_TOO_FEW),
@@ -287,7 +287,7 @@ _RECOVERY = (
     *_by_action((P.GATHERING, P.RESUMING, P.SHRINKING), StrategiesOffered, DUMP_OR_EXIT, g.NOT_OFFERED),
     _row(P.SAVING, StrategiesOffered, g.both(g.NOT_OFFERED, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, StrategiesOffered, EXIT_ONLY, g.NOT_OFFERED),
-    _row((*_HELD_UP, P.SAVING, P.MIGRATING, P.EXPANDING), StrategiesOffered, g.ALWAYS, _mark("Strategies")),
+    _row((*_ACTING, P.MIGRATING, P.EXPANDING), StrategiesOffered, g.ALWAYS, _mark("Strategies")),
     _row(P.PAUSED, Resumed, hold.GOING_ON, _PAUSE_OVER, P.RUNNING),
     _row(P.RESUMING, Resumed, g.CONFIRMED, _RECOVERED, P.RUNNING),
     _row(
@@ -304,7 +304,7 @@ _RECOVERY = (
 
 _RESULTS = (
     *(
-        _row(_HELD_UP, ResultReported, g.both(g.STANDING_SAVE, guard), step, target)
+        _row(HELD_UP, ResultReported, g.both(g.STANDING_SAVE, guard), step, target)
         for guard, step, target in (
             (g.chooses(EXIT_ONLY, Action.RESTART), _SAVED, P.RESTARTING),
             (g.ALWAYS, _FAIL, P.FAILED),
@@ -320,10 +320,10 @@ _RESULTS = (
     _row(P.MIGRATING, ResultReported, g.result(0), Handler("moved", "the old pods go", elastic.migrated), P.RUNNING),
     *_by_action((P.GATHERING, P.RESUMING), ResultReported, UNREPAIRABLE, g.result(405)),
     *_by_action(
-        (*_HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, DUMP_OR_EXIT, g.result(406)
+        (*HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, DUMP_OR_EXIT, g.result(406)
     ),
     *_by_action(
-        (*_HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, EXIT_ONLY, g.result(404, 499)
+        (*HELD_UP, P.CONFIRMING, P.EXPANDING, P.MIGRATING, P.SHRUNK), ResultReported, EXIT_ONLY, g.result(404, 499)
     ),
     *_by_action(P.UNPROTECTED, ResultReported, DUMP_OR_EXIT, g.both(g.result(406), g.SMALL)),
     _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
@@ -336,7 +336,7 @@ _RESULTS = (
     ),
     _row(P.SAVING, ResultReported, g.both(g.result(404, 499), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, ResultReported, EXIT_ONLY, g.result(404, 499)),
-    _ignore((*_HELD_UP, *_TRAINING, P.SAVING), ResultReported, Why.ENDS_NOTHING),
+    _ignore((*HELD_UP, *_TRAINING, P.SAVING), ResultReported, Why.ENDS_NOTHING),
 )
 
 _DEADLINES = (
@@ -372,6 +372,12 @@ _DEADLINES = (
         P.FAILED,
     ),
     *_by_action(_STARTING, DeadlineReached, UNTRAINED, g.DUE_STARTUP),
+    _row(
+        _ACTING,
+        DeadlineReached,
+        g.both(g.DUE_RECOVERY, g.AWAITED),
+        Handler("wait on", "nobody could be told what follows: look again in a moment", c.put_off),
+    ),
     *_by_action(P.GATHERING, DeadlineReached, RETRY_LATE, g.both(g.DUE_RECOVERY, g.RETRYING)),
     *_by_action(P.GATHERING, DeadlineReached, PROCESS_LATE, g.both(g.DUE_RECOVERY, g.NO_POD_AWAITED)),
     *_by_action((P.GATHERING, P.RESUMING), DeadlineReached, LATE, g.DUE_RECOVERY),
@@ -407,14 +413,16 @@ _DEADLINES = (
     _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, _WAIT_FOR_NODES),
     _row(_WITH_PODS, DeadlineReached, g.DUE_UNPLACED, Handler("share", "let it share a node", c.share_node)),
     _row(
-        (*_TRAINING, P.UNPROTECTED, P.HELD),
+        (*_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD),
         DeadlineReached,
         g.DUE_UNREACHABLE,
         Handler("wait for it", "say so and wait", c.await_coordinator),
     ),
-    _row((*_TRAINING, P.HELD), DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
+    _row((*_TRAINING, *_ACTING, P.HELD), DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
     _row((*_TRAINING, P.UNPROTECTED), DeadlineReached, g.DUE_COORDINATOR, _UNPROTECTED, P.UNPROTECTED),
-    _row(P.HELD, DeadlineReached, g.both(g.DUE_COORDINATOR, g.ANOTHER_GOES_ON), _ANOTHER),
+    _row((*_ACTING, P.HELD), DeadlineReached, g.both(g.DUE_COORDINATOR, g.ANOTHER_GOES_ON), _ANOTHER),
+    _row(P.SAVING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
+    *_by_action(_ACTING, DeadlineReached, EXIT_ONLY, g.DUE_COORDINATOR),
     *_by_action(P.HELD, DeadlineReached, EXIT_ONLY, g.both(g.DUE_COORDINATOR, g.RELEASED)),
     _row(P.HELD, DeadlineReached, g.DUE_COORDINATOR, _ANOTHER),
     _row(LIVE, DeadlineReached, g.PASSED, Handler("forget", "forget the deadline", life.forget_deadline)),
@@ -519,7 +527,7 @@ _REQUESTS = (
         Handler("save for suspend", "save, then delete", partial(life.save_for, Purpose.SUSPEND)),
         P.SAVING,
     ),
-    _row((*_TRAINING, *_HELD_UP), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
+    _row((*_TRAINING, *HELD_UP), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
     _row(
         P.SAVING,
         SuspendRequested,
@@ -541,14 +549,14 @@ _REQUESTS = (
         P.RESTARTING,
     ),
     _row(
-        (*_TRAINING, *_HELD_UP),
+        (*_TRAINING, *HELD_UP),
         RestartRequested,
         _MAY_SAVE,
         Handler("save for restart", "save, then start anew", partial(life.save_for, Purpose.REQUEST)),
         P.SAVING,
     ),
     _row(
-        (*_TRAINING, *_HELD_UP),
+        (*_TRAINING, *HELD_UP),
         RestartRequested,
         g.ALWAYS,
         Handler("restart asked", "start anew, no budget is spent", life.relaunch),
@@ -566,7 +574,7 @@ _REQUESTS = (
 
 _COORDINATOR = (
     _row(
-        (*_TRAINING, P.UNPROTECTED, P.HELD),
+        (*_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD),
         CoordinatorUnreachable,
         g.ALWAYS,
         Handler("miss it", "give it a moment", c.miss_coordinator),
@@ -574,10 +582,16 @@ _COORDINATOR = (
     _row(_WITH_PODS, CoordinatorUnplaced, g.ALWAYS, Handler("await a node", "give it a moment", c.await_place)),
     _row(_WITH_PODS, CoordinatorPlaced, g.ALWAYS, Handler("placed", "nothing is awaited", c.placed)),
     _row(_TRAINING, CoordinatorReachable, g.ALWAYS, Handler("heard", "nothing was lost", c.hear_coordinator)),
-    _row((P.UNPROTECTED, P.HELD), CoordinatorReachable, g.ALWAYS, _BACK),
+    _row((*_ACTING, P.UNPROTECTED, P.HELD), CoordinatorReachable, g.ALWAYS, _BACK),
     _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
-    _row((*_HELD_UP, P.SAVING, P.HELD), CoordinatorLost, g.ANOTHER_GOES_ON, _ANOTHER),
-    *_by_action((*_STARTING, *_HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
+    _row(
+        _ACTING,
+        CoordinatorReady,
+        g.ALWAYS,
+        Handler("go on", "nothing was lost; what is under way has its own time from here on", c.goes_on),
+    ),
+    _row((*_ACTING, P.HELD), CoordinatorLost, g.ANOTHER_GOES_ON, _ANOTHER),
+    *_by_action((*_STARTING, *HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
     _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, CoordinatorLost, EXIT_ONLY),
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from hajob.plan import events
 from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, SUCCESSOR_SECONDS, UNREACHABLE_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.runtime.deadline_timer import HEAR_SECONDS
 from hajob.sources.pod import PodView, view
 from tests.unit.runtime.test_coordinator_place import body_of, coordinator
-from tests.unit.runtime.test_job_controller import Town, settled
+from tests.unit.runtime.test_job_controller import Town, death_of, settled
 
 SILENCE = HEAR_SECONDS + UNREACHABLE_SECONDS + COORDINATOR_SECONDS + 2
 SUCCESSORS_SILENCE = UNREACHABLE_SECONDS + SUCCESSOR_SECONDS + 2
@@ -234,5 +238,83 @@ async def test_a_new_operator_hears_the_coordinator_first() -> None:
     assert phase(town) == "Held"
     await town.report(step=6)
     assert phase(town) == "Gathering"
+    assert town.controller.state.restarts_infrastructure == 0
+    await town.controller.close()
+
+
+async def repair(town: Town) -> None:
+    """A rank has died, another process takes its place."""
+    await town.report(death_of(5), step=6)
+    assert phase(town) == "Gathering"
+
+
+async def move(town: Town) -> None:
+    """A pod is to leave its node."""
+    town.controller._take_in([events.MigrateRequested(nodes=(2,))])
+    await settled(town)
+    assert phase(town) == "Migrating"
+
+
+async def pause(town: Town) -> None:
+    """Every rank is to wait at the end of its step."""
+    town.controller._take_in([events.PauseRequested(request="2026-01-01T00:00:00Z", seconds=600)])
+    await settled(town)
+    assert phase(town) == "Paused"
+
+
+async def save(town: Town) -> None:
+    """The step where the training stands is saved, by request."""
+    town.controller._take_in([events.RestartRequested()])
+    await settled(town)
+    assert phase(town) == "Saving"
+
+
+Begin = Callable[[Town], Awaitable[None]]
+
+
+def power_off_its_node(town: Town) -> PodView:
+    """It is silent, and some day the API server says so; returns the coordinator that was there."""
+    lost = coordinator(town)
+    town.controller.observer.coordinator.connected_changed(False, "the node lost its power")
+    town.nodes[lost.node_name] = replace(town.nodes[lost.node_name], ready=False)
+    town.controller.look_for_stranded(lost.node_name)
+    return lost
+
+
+@pytest.mark.parametrize("begin", [repair, pause, save])
+async def test_its_node_is_powered_off_in_an_action(begin: Begin) -> None:
+    """Its successor is told the same; nobody had died when it was lost, and nothing starts anew."""
+    town = Town()
+    await town.train()
+    await begin(town)
+    before, ordered = phase(town), town.links[-1].orders[-1]
+    lost = power_off_its_node(town)
+    await waited(town, SILENCE)
+    successor = coordinator(town)
+    assert successor.name != lost.name
+    await waited(town, 300.0)
+    await give(town, "node-5", phase="Running", podIP="127.0.2.5")
+    await town.report(step=6, controller_ready=False, taking_over=True)
+    assert town.links[-1].orders[-1] == ordered
+    await town.report(step=6)
+    assert (phase(town), coordinator(town).name) == (before, successor.name)
+    assert town.controller.state.restarts_infrastructure == 0
+    await town.controller.close()
+
+
+@pytest.mark.parametrize("begin", [repair, move, pause])
+async def test_a_new_operator_finds_an_action_and_an_evicted_pod(begin: Begin) -> None:
+    """The pod was lost while nobody led; the coordinator serves all the time, and is heard a moment later."""
+    town = Town()
+    await town.train()
+    await begin(town)
+    await town.controller.close()
+    (lost,) = (pod for pod in town.pods() if pod.node_rank == 1)
+    body_of(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
+    town.open()
+    await settled(town)
+    await town.report(step=6)
+    assert phase(town) == "Gathering"
+    assert [pod.incarnation for pod in town.pods() if pod.node_rank == 1 and not pod.deleting] != [lost.incarnation]
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()
