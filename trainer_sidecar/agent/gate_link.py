@@ -61,7 +61,7 @@ class GateLink:
         self._messages = RankMessages(whose, gate.rules, gate.clock, gate.count_unreadable)
         self._controller = ControllerSide(gate, whose, writer.write)
         self._downward: Downward | None = None
-        self._outward = Outward(lambda: not gate.rules.may_pass(whose.rank))
+        self._outward = Outward(lambda: not self._may_pass())
         self._replies = DeadRankReplies(whose.rank)
         self._died = asyncio.Event()
         self._speaks_tls = False
@@ -223,7 +223,7 @@ class GateLink:
             log.warning("rank %d did not register here: what it would have said is made anew", rank)
             if self._controller.bound:
                 self._controller.abort()
-        if message.kind in frames.HANDLED.values() and self.phase is not LinkPhase.LINKED:
+        if message.kind in frames.HANDLED.values() and not (self.phase is LinkPhase.LINKED and self._may_pass()):
             self._gate.rules.link_changed(rank)  # another controller waits for that
         self._replies.said(message)
         self._messages.hear(message)
@@ -244,11 +244,15 @@ class GateLink:
                     self._writer.write(passed)
                     await self._writer.drain()
 
+    def _may_pass(self) -> bool:
+        """Whether the controller hears the rank; a link to a node without power may be open, and nobody hears it."""
+        return self._gate.rules.may_pass(self.whose.rank)
+
     def check_silence(self, now: int, *, excused: bool) -> None:
         """Report the rank when it is linked, could speak, and has not for long."""
         if self.phase is LinkPhase.LINKED:
-            held = not self._gate.rules.may_pass(self.whose.rank)
-            self._messages.check(now, could_speak=not (excused or held or self._controller.is_congested))
+            could_speak = self._may_pass() and not (excused or self._controller.is_congested)
+            self._messages.check(now, could_speak=could_speak)
 
 
 async def until_closed(reader: asyncio.StreamReader) -> None:

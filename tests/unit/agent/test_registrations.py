@@ -397,6 +397,21 @@ async def test_a_handler_that_runs_is_told_and_its_end_as_well(scene: Change) ->
     assert len(scene.rules.changes) > told
 
 
+async def test_a_handler_that_ends_after_its_controllers_node_is_told(scene: Change) -> None:
+    """Nobody closes a connection to a node without power: the link looks as it did, though nothing may pass."""
+    reader, writer = await scene.registered()
+    rebuild = message(31, struct.pack("<H", 40) + bytes(30))
+    scene.first.writers[-1].write(rebuild)
+    await reader.readexactly(len(rebuild))
+    scene.rules.open = False
+    scene.gate.changed()
+    told = len(scene.rules.changes)
+    writer.write(answer(32, 40))
+    await until(lambda: not scene.gate.state().told[0].busy, "its answer")
+    assert scene.gate.phase(2) is LinkPhase.LINKED
+    assert len(scene.rules.changes) > told
+
+
 async def test_what_the_former_one_told_others_is_told(scene: Change) -> None:
     """Under the serial that the others have, once, and only while no controller is named."""
     reader, writer = await scene.registered()
