@@ -1,5 +1,6 @@
-"""The coordinator's node is powered off while training, or its pod is lost in a repair: with it go MindIO's controller
-and the rendezvous store, which ranks of any training image that speaks to it as torch does find filled again.
+"""The coordinator's node is powered off while training or in an action, or its pod is lost in a repair: with it go
+MindIO's controller and the rendezvous store, which ranks of any training image that speaks to it as torch does find
+filled again.
 
 HAJOB_EVERY_POINT=1 (`make e2e`) plays every handler of a repair.
 """
@@ -12,28 +13,38 @@ from collections.abc import Callable
 import pytest
 
 from e2e.harness.controllers import coordinator_node
+from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios import test_controller_killed as controllers
-from e2e.scenarios.proofs import assert_recovered
+from e2e.scenarios import test_controller_killed_in_actions as actions
+from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 
 ITERATIONS = 400
 STEP_MILLISECONDS = 200.0
 TAKEOVER_SECONDS = 120.0
-HANDLERS = controllers.HANDLERS["InPlace"] if "HAJOB_EVERY_POINT" in os.environ else ["rebuild"]
+EVERY_POINT = "HAJOB_EVERY_POINT" in os.environ
+HANDLERS = controllers.HANDLERS["InPlace"] if EVERY_POINT else ["rebuild"]
+LAYOUT = RigLayout(plain_nodes=2, operators=2)
+in_actions = pytest.mark.skipif(not EVERY_POINT, reason="some minutes; make e2e takes them")
+
+
+def power_off_its_node(rig: Rig, job: Job) -> None:
+    """Nobody deletes a pod: it is silent, and has a successor elsewhere after 15 s."""
+    lost, before = coordinator_node(job), job.takeovers()
+    rig.nodes.control.power_off(lost)
+    rig.plane.wait("the takeover", lambda: job.takeovers() > before, TAKEOVER_SECONDS)
+    assert coordinator_node(job) != lost
 
 
 @pytest.mark.timeout(600)
 def test_its_node_is_lost_and_the_next_fault_is_in_place(start_rig: Callable[[RigLayout], Rig]) -> None:
     """The gates fill the next store with what ranks had written: they meet there, and nothing starts anew."""
-    rig = start_rig(RigLayout(plain_nodes=2, operators=2))
+    rig = start_rig(LAYOUT)
     job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
     job.wait_step(10)
     job.wait_condition("CoordinatorReady")
-    lost = coordinator_node(job)
-    rig.nodes.control.power_off(lost)
-    rig.plane.wait("the takeover", lambda: job.takeovers() == 1, TAKEOVER_SECONDS)
+    power_off_its_node(rig, job)
     job.wait_condition("CoordinatorReady")
-    assert coordinator_node(job) != lost
     assert job.incidents() == []
     rig.nodes.control.kill(namespace=rig.namespace, rank=3)
     incident = job.wait_incident(3)
@@ -54,3 +65,64 @@ def test_its_pod_is_lost_in_a_repair_that_goes_on(rig: Rig, handler: str) -> Non
     found = incident["action"], incident.get("escalatedFrom", []), incident["lostSteps"]
     assert found == ("InPlace", [], 0), incident
     assert_recovered(job, [3], controllers.STEPS)
+
+
+@in_actions
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("handler", controllers.HANDLERS["InPlace"])
+def test_its_node_is_lost_in_a_repair_that_goes_on(start_rig: Callable[[RigLayout], Rig], handler: str) -> None:
+    """What ranks do in a handler has ended long before anybody comes: they wait, and go on with the successor."""
+    rig = start_rig(LAYOUT)
+    job = controllers.training(rig)
+    controllers.begin(rig, job, "InPlace", handler, 1)
+    power_off_its_node(rig, job)
+    controllers.assert_protected_again(job, 1, 1)
+    (incident,) = job.incidents()
+    found = incident["action"], incident.get("escalatedFrom", []), incident["lostSteps"]
+    assert found == ("InPlace", [], 0), incident
+    assert_recovered(job, [3], controllers.STEPS)
+
+
+@in_actions
+@pytest.mark.timeout(1200)
+def test_its_node_is_lost_while_it_is_saved(start_rig: Callable[[RigLayout], Rig]) -> None:
+    """The step is saved with the successor, and nothing of it is lost."""
+    rig = start_rig(LAYOUT)
+    job = actions.training(rig)
+    stands = actions.slow(rig, job, 0, "dump")
+    job.patch({"spec": {"restartRequestTime": actions.NOW}})
+    stands()
+    rig.nodes.control.power_off(coordinator_node(job))
+    rig.plane.wait(
+        "the restart", lambda: any(one["outcome"] == "Recovered" for one in job.incidents()), TAKEOVER_SECONDS
+    )
+    (incident,) = job.incidents()
+    assert (incident["restoredFrom"], incident["lostSteps"]) == ("SavedCheckpoint", 0), incident
+    assert_weights_equal(job, actions.STEPS)
+
+
+@in_actions
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("stage", ["shrinking", "small", "growing"])
+def test_its_node_is_lost_while_it_is_small(start_rig: Callable[[RigLayout], Rig], stage: str) -> None:
+    rig = start_rig(RigLayout(chip_nodes=4, plain_nodes=2, operators=2))
+    job = actions.training(rig, IMPATIENT)
+    node = job.node_of(2)
+    stands = actions.slow(rig, job, 0, "rebuild") if stage == "shrinking" else None
+    rig.nodes.control.power_off(node)
+    if stands is not None:
+        stands()
+        power_off_its_node(rig, job)
+        assert job.wait_incident(2, seconds=TAKEOVER_SECONDS)["action"] == "Shrink"
+    job.wait_condition("Shrunk")
+    job.wait_condition("CoordinatorReady")
+    if stage == "small":
+        power_off_its_node(rig, job)
+        job.wait_condition("CoordinatorReady")
+    stands = actions.slow(rig, job, 5, "ready") if stage == "growing" else None
+    rig.nodes.control.power_on(node)
+    if stands is not None:
+        stands()
+        power_off_its_node(rig, job)
+    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, TAKEOVER_SECONDS)
+    actions.assert_none_restarted(job)
