@@ -1,6 +1,7 @@
 """What is done about a job's coordinator: silent, lost, followed by another one, moved, without a node of its own."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from hajob.api.event_reasons import EventReason
@@ -40,9 +41,10 @@ def hear_coordinator(context: Context) -> HandlerResult:
 
 
 def coordinator_back(context: Context) -> HandlerResult:
-    """It is heard: nothing was lost."""
+    """It is heard: nothing was lost. One that relieves another comes with an empty store, unless it says otherwise."""
     state = clear_deadlines(context.state, Deadline.UNREACHABLE, Deadline.COORDINATOR)
-    return replace(state, successors=0), ()
+    left = bool(state.relieved) and not context.view.relieved_heard
+    return replace(state, successors=0, store_lost=state.store_lost or left), ()
 
 
 def await_coordinator(context: Context) -> HandlerResult:
@@ -151,6 +153,7 @@ def taken_over(context: Context) -> HandlerResult:
         state,
         takeovers=state.takeovers + 1,
         takeover_ms=event.duration_ms,
+        relieved=state.relieved if context.view.relieved_heard else 0,
         store_lost=state.store_lost and not event.store_kept,
     )
     return state, (effects.Announce(EventReason.CONTROLLER_TAKEN_OVER, words),)
@@ -190,8 +193,18 @@ def await_protection(context: Context) -> HandlerResult:
 
 def hand_over(context: Context) -> HandlerResult:
     """Another coordinator elsewhere takes over while the training goes on; the one that serves goes last."""
-    said = effects.Announce(EventReason.COORDINATOR_MOVING, f"{in_words(context)}: another coordinator takes over, and the training goes on")
-    return replace(_with_another_coordinator(context.state), relieved=context.state.coordinator), (said,)
+    why = f"{in_words(context)}: another coordinator takes over, and the training goes on"
+    said = effects.Announce(EventReason.COORDINATOR_MOVING, why)
+    before = context.state
+    state = replace(_with_another_coordinator(before), relieved=before.coordinator, store_lost=before.store_lost)
+    return state, (said,)
+
+
+def stay(begin: Callable[[Context], HandlerResult], context: Context) -> HandlerResult:
+    """The one that was to be relieved serves on, and decides; later it is asked for once more."""
+    state = replace(context.state, coordinator=context.state.relieved, relieved=0)
+    context.state = clear_deadlines(state, *OF_COORDINATOR)
+    return begin(context)
 
 
 def refuse_coordinator_move(context: Context) -> HandlerResult:

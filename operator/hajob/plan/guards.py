@@ -259,6 +259,11 @@ AWAITED: Final = Guard(
     "the coordinator has not been heard for a moment, and is not given up yet",
     _is_waited_for,
 )
+RELIEVED_HEARD: Final = Guard(
+    "to be relieved",
+    "it is still the one that another one shall relieve",
+    lambda context: context.view.relieved_heard,
+)
 MISSED: Final = Guard(
     "coordinator missed",
     "the coordinator has not been heard for a moment; it comes back, or another one takes its place",

@@ -129,8 +129,7 @@ def coordinator_placement(state: JobState) -> CoordinatorPlacement | None:
     """The coordinator pod that should exist, if any."""
     if state.phase in WITHOUT_COORDINATOR or not state.coordinator:
         return None
-    relieves = state.relieved if state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD} else 0
-    return CoordinatorPlacement(state.coordinator, state.apart, relieves)
+    return CoordinatorPlacement(state.coordinator, state.apart, state.relieved)
 
 
 def _second_places(state: JobState) -> list[Placement]:

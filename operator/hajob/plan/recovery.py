@@ -210,6 +210,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         avoided={EVERY_NODE_RANK: context.view.nodes_to_avoid} if context.view.nodes_to_avoid else {},
         places={},
         coordinator=number,
+        relieved=0,
         blind=False,
         store_lost=False,
         shrunk=None,

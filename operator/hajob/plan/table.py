@@ -5,6 +5,7 @@ asked from top to bottom and the first whose guard holds is taken; the last row 
 so that no event is without an answer. Rows that do nothing say why; they are counted by the shell.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -116,6 +117,7 @@ _HOLD: Final = Handler(
 _LET_GO: Final = Handler("let go", "close the incident", life.let_go)
 _BLIND_NOW: Final = g.both(g.BLIND_FACT, g.RESTART_NOW)
 _RELEASED_NOW: Final = g.both(g.RELEASED, g.SERVING)
+_SERVES_ON: Final = g.both(g.RELIEVED_HEARD, _RELEASED_NOW)
 _SHRUNK: Final = Handler("shrunk", "go on with what is left", elastic.shrunk)
 _GROW_LATER: Final = Handler("delay", "grow after the delay", elastic.await_expand)
 _WAIT_FOR_NODES: Final = Handler("wait", "look for capacity again after the delay", elastic.await_capacity)
@@ -138,16 +140,25 @@ def _row(
 
 
 def _by_action(
-    states: States, event: type[JobEvent], trigger: Trigger, when: Guard | None = None
+    states: States,
+    event: type[JobEvent],
+    trigger: Trigger,
+    when: Guard | None = None,
+    by: Callable[[Handler], Handler] = lambda handler: handler,
 ) -> tuple[TableRow, ...]:
-    """One row for each action that the trigger leaves, and one for giving up."""
+    """One row for each action that the trigger leaves, and one for giving up; `by` says who carries it out."""
     rows = []
     for action in trigger.actions:
         chosen = g.chooses(trigger, action)
         handler, target = _BEGIN[action]
-        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, handler, target))
+        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, by(handler), target))
     rows.append(_row(states, event, when or g.ALWAYS, _FAIL, P.FAILED))
     return tuple(rows)
+
+
+def _staying(handler: Handler) -> Handler:
+    sentence = f"{handler.sentence}; the coordinator that was to be relieved stays"
+    return Handler(handler.name, sentence, partial(c.stay, handler.run))
 
 
 def _ignore(states: States, event: type[JobEvent], reason: Why, guard: Guard = g.ALWAYS) -> TableRow:
@@ -233,6 +244,8 @@ _FACTS = (
     ),
     _row(_TRAINING, FactSeen, g.MISSED, _HOLD, P.HELD),
     *_by_action(P.RUNNING, FactSeen, FAULT),
+    *_by_action(P.UNPROTECTED, FactSeen, DUMP_OR_EXIT, g.both(_SERVES_ON, g.SMALL), _staying),
+    *_by_action(P.UNPROTECTED, FactSeen, FAULT, _SERVES_ON, _staying),
     _row(P.UNPROTECTED, FactSeen, g.TAKING_OVER, _HOLD, P.HELD),
     *_by_action(P.UNPROTECTED, FactSeen, EXIT_ONLY),
     *_by_action(P.HELD, FactSeen, EXIT_ONLY, g.both(g.CONTROLLER_FACT, g.BLIND_FACT)),
@@ -596,6 +609,12 @@ _COORDINATOR = (
     *_by_action(P.SAVING, CoordinatorLost, EXIT_ONLY),
     _row(_TRAINING, CoordinatorLost, g.ALWAYS, _UNPROTECTED, P.UNPROTECTED),
     _row(P.UNPROTECTED, CoordinatorLost, g.ALWAYS, Handler("another", "make another one soon", c.await_another)),
+    _row(
+        (P.UNPROTECTED, P.HELD),
+        CoordinatorReady,
+        g.RELIEVED_HEARD,
+        Handler("await the other", "nothing, another one is about to relieve it", r.nothing),
+    ),
     _row(P.UNPROTECTED, CoordinatorReady, g.SMALL, _PROTECTED_SMALL, P.SHRUNK),
     _row(P.UNPROTECTED, CoordinatorReady, g.ALWAYS, _PROTECTED, P.RUNNING),
     *_by_action(P.HELD, CoordinatorReady, DUMP_OR_EXIT, g.both(g.RELEASED, g.SMALL)),

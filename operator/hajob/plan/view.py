@@ -20,6 +20,7 @@ class ClusterView:
         coordinator_ready: the MindIO controller serves.
         taking_over: it does not, and another one is about to take its place: what is ordered is done then.
         coordinator_silent: nobody hears it now: it is not dialled yet, away, or this operator is cut off from it.
+        relieved_heard: it is still the coordinator that another one shall relieve who is heard.
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.
         growth_refused: why a ResourceQuota does not let the pods of a growth be made, in words; empty: it does.
@@ -39,6 +40,7 @@ class ClusterView:
     coordinator_ready: bool = True
     taking_over: bool = False
     coordinator_silent: bool = False
+    relieved_heard: bool = False
     coordinator_apart: bool | None = None
     free_nodes: int | None = None
     growth_refused: str = ""

@@ -61,6 +61,7 @@ class JobObserver:
             coordinator_ready=coordinator.serving,
             taking_over=coordinator.taking_over,
             coordinator_silent=not coordinator.connected,
+            relieved_heard=self._hears_relieved,
             coordinator_apart=not self.places.coordinator_shares_node(),
             free_nodes=self.places.free_nodes(),
             start_nodes=self.places.start_nodes(),
@@ -96,11 +97,14 @@ class JobObserver:
             yield from self.of_node(name)
 
     def of_coordinator_pod(self, pod: PodView, credentials: CoordinatorCredentials | None, *, deleted: bool) -> Seen:
-        """The coordinator's pod has changed, or is gone: dial it, or hang up."""
+        """The coordinator's pod has changed, or is gone: dial it, or hang up.
+
+        One that shall relieve another one is not dialled before it runs: until then the other one is spoken to.
+        """
         yield from observe.of_coordinator_pod(pod, deleted=deleted)
         if deleted or pod.ended:
             self.coordinator.pod_lost()
-        elif pod.address and credentials is not None:
+        elif pod.address and credentials is not None and not (self._hears_relieved and pod.phase == "Pending"):
             self.coordinator.pod_is_at(pod, credentials)
             if not self.coordinator.connected:
                 yield from self.of_channel()
@@ -199,6 +203,12 @@ class JobObserver:
     def _hears(self, coordinator: PodView) -> bool:
         """Whether it is this pod that is heard, and not the one before it."""
         return self.coordinator.connected and self.coordinator.incarnation == coordinator.incarnation
+
+    @property
+    def _hears_relieved(self) -> bool:
+        """Whether it is still the coordinator that another one shall relieve who is heard."""
+        relieved = self._memory.state.relieved
+        return bool(relieved) and self.coordinator.connected and self.coordinator.incarnation == relieved
 
     @property
     def cut_off(self) -> bool:

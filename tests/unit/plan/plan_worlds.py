@@ -200,6 +200,7 @@ WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     *((policy, VIEW) for policy in POLICIES[1:]),
     *((policy, replace(VIEW, coordinator_ready=False)) for policy in (POLICIES[2], POLICIES[3], POLICIES[8])),
     (POLICIES[0], replace(VIEW, start_sign_ms=10**9)),  # later than anything in a walk
+    *((policy, replace(VIEW, relieved_heard=True)) for policy in (POLICIES[0], *POLICIES[6:])),
 )
 RESIZING = small_policy(sizes=from_spec(spec(elastic={"restartSize": "Available"})).sizes, expand_delay_seconds=0)
 """A start anew may have fewer nodes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from hajob.domain.actions import Action, OrderCommand
 from hajob.plan import events as e
 from hajob.plan.effects import SendOrder
+from hajob.plan.placements import CoordinatorPlacement
 from hajob.plan.policy import CoordinatorLossPolicy, Mode, Policy
 from hajob.plan.state import Deadline, JobPhase
 from tests.unit.plan.plan_rig import Rig
@@ -46,16 +48,86 @@ def test_it_is_relieved_with_the_training_running(policy: CoordinatorLossPolicy)
     assert (rig.state.restarts_infrastructure, rig.state.spent) == (0, ())
 
 
-def test_a_fault_meanwhile_waits_for_the_other_one() -> None:
-    rig = Rig.running()
+def moving(rig: Rig) -> Rig:
+    """The new one's pod is on its way; the old one is still heard."""
     rig.tell(ASKED)
+    rig.view = replace(rig.view, relieved_heard=True)
+    return rig
+
+
+def left(rig: Rig) -> Rig:
+    """The new one's pod runs, and is spoken to from now on."""
+    rig.view = replace(rig.view, relieved_heard=False, coordinator_ready=False)
+    rig.tell(e.CoordinatorReachable())
+    return rig
+
+
+@pytest.mark.parametrize(("make", "phase"), [(Rig.running, JobPhase.GATHERING), (shrunk, JobPhase.SAVING)])
+def test_the_one_that_serves_decides_until_the_new_one_runs(make: Callable[[], Rig], phase: JobPhase) -> None:
+    rig, other = make(), make()
+    before = rig.state
+    moving(rig).exits(7)
+    other.exits(7)
+    assert (rig.state.phase, rig.action) == (other.state.phase, other.action)
+    assert rig.at(phase)
+    assert rig.pods.coordinator == CoordinatorPlacement(before.coordinator), "it stays, and the new one goes"
+    assert rig.state.deadlines.keys() == {"Recovery"}
+
+
+def test_a_move_that_a_fault_has_ended_begins_anew() -> None:
+    rig = moving(Rig.running())
+    given_up = rig.state.coordinator
+    rig.exits(5)
+    rig.view = replace(rig.view, relieved_heard=False)
+    rig.recover()
+    rig.tell(ASKED)
+    assert rig.pods.coordinator is not None
+    assert rig.pods.coordinator.incarnation > given_up
+    assert rig.pods.coordinator.relieves == 1
+
+
+def test_the_one_that_is_relieved_is_heard_again() -> None:
+    """Its channel was away for a moment: the job is not protected by it for long, and the new one still comes."""
+    rig = moving(Rig.running())
+    placement = rig.pods.coordinator
+    rig.tell(e.CoordinatorReachable())
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.UNPROTECTED)
+    assert rig.pods.coordinator == placement
+    assert rig.state.relieved == 1
+    rig.exits(5)
+    assert rig.action is Action.IN_PLACE, "its store is as it was"
+
+
+def test_a_store_that_is_not_kept_is_lost_with_the_one_relieved() -> None:
+    for kept, action in ((True, Action.IN_PLACE), (False, Action.CHECKPOINT)):
+        rig = left(moving(Rig.running()))
+        rig.tell(e.ControllerTakenOver(duration_ms=40, store_kept=kept))
+        rig.view = replace(rig.view, coordinator_ready=True)
+        rig.tell(e.CoordinatorReady())
+        rig.exits(5)
+        assert rig.action is action
+
+
+def test_another_controller_of_the_one_that_is_relieved() -> None:
+    """Its controller was lost while the new pod was on its way: it goes on serving until that one runs."""
+    rig = moving(Rig.running())
+    before = rig.state
+    rig.tell(e.ControllerTakenOver(duration_ms=40, store_kept=False))
+    assert (rig.state.relieved, rig.state.store_lost) == (before.relieved, False)
+
+
+def test_a_fault_meanwhile_waits_for_the_other_one() -> None:
+    rig = left(moving(Rig.running()))
     rig.exits(5)
     assert rig.at(JobPhase.HELD)
     assert rig.pods.coordinator is not None
     assert rig.pods.coordinator.relieves
+    rig.view = replace(rig.view, coordinator_ready=True)
     rig.tell(e.ControllerTakenOver(duration_ms=40, store_kept=True))
     rig.tell(e.CoordinatorReady())
     assert rig.at(JobPhase.GATHERING)
+    assert rig.pods.coordinator.relieves == 0
 
 
 def test_that_of_a_shrunk_job_is_relieved_as_well() -> None:
