@@ -128,7 +128,9 @@ def await_another(context: Context) -> HandlerResult:
     if context.state.deadlines.get(Deadline.COORDINATOR, math.inf) <= at_ms:
         return context.state, ()
     state = set_deadline(clear_deadlines(context.state, Deadline.UNREACHABLE), Deadline.COORDINATOR, at_ms)
-    return state, (effects.Announce(EventReason.COORDINATOR_LOST, in_words(context) or "the coordinator pod has ended"),)
+    return state, (
+        effects.Announce(EventReason.COORDINATOR_LOST, in_words(context) or "the coordinator pod has ended"),
+    )
 
 
 def stay_unprotected(context: Context) -> HandlerResult:
@@ -229,5 +231,7 @@ def share_node(context: Context) -> HandlerResult:
     """Where no node is free of ranks, a coordinator beside a rank is better than none."""
     state = replace(clear_deadlines(context.state, Deadline.UNPLACED), apart=False)
     return state, (
-        effects.Announce(EventReason.COORDINATOR_SHARES_NODE, "no node is free of ranks; the coordinator may share one with them"),
+        effects.Announce(
+            EventReason.COORDINATOR_SHARES_NODE, "no node is free of ranks; the coordinator may share one with them"
+        ),
     )
