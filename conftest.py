@@ -1,11 +1,14 @@
 """Fixtures for every test of the repository; they are defined where the rig is."""
 
+import os
 import signal
 import threading
 
 import hypothesis
 
 pytest_plugins = ["e2e.harness.fixtures"]
+if "HAJOB_KUBELETS" in os.environ:  # e2e/kubelets/configuration.py
+    pytest_plugins.append("e2e.kubelets.fixtures")
 
 # How long an example takes says something about the machine, nothing about the code.
 hypothesis.settings.register_profile("hajob", deadline=None)

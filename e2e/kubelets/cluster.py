@@ -15,6 +15,7 @@ from e2e.bootstrap.binaries import locate
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.job import GROUP, Job, Object, manifest
+from e2e.harness.operator import NAME
 from e2e.harness.undisturbed import undisturbed
 from e2e.kubelets.machines import Machines
 from e2e.kubelets.nodes import RealNodes
@@ -22,6 +23,8 @@ from e2e.trainer import proof
 from hajob.api import constants as names
 
 NAMESPACE: Final = "hajob-system"
+OPERATOR: Final = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+"""The user that it is to the API server."""
 CHART: Final = CHECKOUT / "charts/hajob"
 CRDS: Final = ("hatrainingjobs.training.hajob.io", "nodequarantines.training.hajob.io")
 ITERATIONS: Final = 400
@@ -104,6 +107,42 @@ class Cluster(Generic[N_co]):
         selector = "app.kubernetes.io/name=hajob-operator"
         return self.plane.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)
 
+    def power_on(self: Cluster[RealNodes]) -> None:
+        """All nodes are on, and ready."""
+        for node in self.nodes.nodes.values():
+            if node.process is None or node.process.poll() is not None:
+                self.nodes.power_on(node.name)
+        self.nodes.wait_ready()
+
+    def leader(self) -> Object | None:
+        """The operator's pod that holds the Lease; None while none does."""
+        lease = self.plane.api.find(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}")
+        holder = str((lease or {"spec": {}})["spec"].get("holderIdentity") or "").rpartition("_")[0]
+        return next((pod for pod in self.operators() if pod["metadata"]["name"] == holder), None)
+
+    def lead_from(self, node: str) -> None:
+        """Make an operator on a node without chips, which operators prefer, lead; the standby is ready then, too."""
+
+        def leads() -> bool:
+            """Whoever leads from elsewhere is deleted: a standby that is on the node leads then, or a new one is."""
+            holder = self.leader()
+            if holder is None:
+                return False
+            if holder["spec"]["nodeName"] == node:
+                return True
+            self.plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{holder['metadata']['name']}")
+            self.wait_operators()
+            return False
+
+        self.plane.wait(f"an operator on {node} to lead", leads, WAIT_SECONDS)
+        self.wait_operators()
+
+    def wait_operators(self) -> None:
+        """Wait until as many as there should be are ready."""
+        self.plane.kubectl(
+            "rollout", "status", f"deployment/{NAME}", f"--namespace={NAMESPACE}", "--timeout=60s", timeout=90
+        )
+
     def clear(self) -> None:
         """Remove all jobs, such as a failed scenario has left, whatever became of their nodes and of the operators."""
         for left in (self.plane.api.find(f"{GROUP}/hatrainingjobs") or {}).get("items", []):
@@ -116,6 +155,5 @@ class Cluster(Generic[N_co]):
 
     def refused_requests(self, since: datetime.datetime) -> list[str]:
         """What the API server refused the operator for want of a right, once each; uninstalled, it is refused much."""
-        user = f"system:serviceaccount:{NAMESPACE}:hajob-operator"
-        refused = (each for each in self.plane.audit.requests(since, user=user) if each.status == 403)
+        refused = (each for each in self.plane.audit.requests(since, user=OPERATOR) if each.status == 403)
         return sorted({f"{each.verb} {each.resource}" for each in refused})

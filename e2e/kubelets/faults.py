@@ -31,9 +31,10 @@ class RealFaults:
         return {"time": self._nodes.nodes[node].power_off()}
 
     def power_on(self, node: str) -> Answer:
-        """The machine boots; its images are there."""
+        """The machine boots, its images are there; it is ready then. ControlPlaneError: it is not in time."""
         at = time.time_ns()
         self._nodes.power_on(node)
+        self._nodes.wait_ready(node)
         return {"time": at}
 
     def break_chip(
@@ -45,17 +46,19 @@ class RealFaults:
         self.publish(self._nodes.nodes[node])
         return {"time": at}
 
-    def publish(self, node: Machine) -> None:
-        """Write the device plugin's ConfigMap of a node, and tell its kubelet which chips it may give away."""
+    def publish(self, *nodes: Machine) -> None:
+        """Write the device plugin's ConfigMaps of nodes, and tell their kubelets which chips they may give away."""
+        self._plane.apply(*map(self._report, nodes))
+
+    def _report(self, node: Machine) -> Answer:
         resource, faults = names.DEFAULT_RESOURCE_NAME, self._chips[node.name]
         used = range(self._used(node))
         broken = {each.chip for each in faults if each.separates(used=each.chip in used)}
         free = [chip for chip in range(len(used), node.chips) if chip not in broken]
-        body = device_info(node.name, resource, free, faults, time.time(), used=used)
-        self._plane.apply({"apiVersion": "v1", "kind": "ConfigMap", **body})
         if node.plugin is not None:
             node.plugin.healthy[:] = [chip not in broken for chip in range(node.chips)]
             node.plugin.changed()
+        return device_info(node.name, resource, free, faults, time.time(), used=used)
 
     def _used(self, node: Machine) -> int:
         """How many chips its pods have."""

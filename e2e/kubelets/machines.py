@@ -60,6 +60,10 @@ class Machines(Protocol):
         """Start a node again that was powered off."""
         ...
 
+    def wait_ready(self, *names_of_nodes: str) -> None:
+        """Wait until nodes, or all, are ready and offer their chips. ControlPlaneError: they are not in time."""
+        ...
+
     def keep_logs(self) -> Path:
         """Keep what the nodes have said; returns where."""
         ...

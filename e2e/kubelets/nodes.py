@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,9 +145,16 @@ class RealNodes:
                 self.ctr(node, "images", "import", str(path))
                 self.imports.setdefault(path.name, time.monotonic() - began)
 
-    def wait_ready(self) -> None:
-        """Wait until all nodes are ready and offer their chips. ControlPlaneError: one is not after READY_SECONDS."""
-        self._plane_wait("all nodes to be ready", lambda: all(map(self.is_ready, self.nodes.values())))
+    def wait_ready(self, *names_of_nodes: str) -> None:
+        """Wait until nodes, or all, are ready since their last boot and offer their chips.
+
+        Raises:
+            ControlPlaneError: one is not after READY_SECONDS.
+        """
+        asked = [self.nodes[name] for name in names_of_nodes or self.nodes]
+        self._plane_wait(
+            f"{', '.join(names_of_nodes) or 'all nodes'} to be ready", lambda: all(map(self.is_ready, asked))
+        )
 
     def stop(self) -> None:
         """End everything; what was mounted goes with the namespaces."""
@@ -178,6 +185,13 @@ class RealNodes:
             if is_its and f"RANK={rank}".encode() in words and self._group.encode() in _read(process / "cgroup"):
                 return int(process.name)
         raise LookupError(f"no process of rank {rank}")
+
+    def contained(self) -> Iterator[tuple[int, str, str]]:
+        """Every process of a container, the oldest first: its number, its node, and the container's."""
+        for process in processes():
+            group = _read(process / "cgroup").decode().partition(f"/{self._group}/")[2].partition("\n")[0].split("/")
+            if len(group) > 1:  # node, groups of the kubelet, container
+                yield int(process.name), f"node-{group[0]}", group[-1]
 
     def signal_rank(self, rank: int, job: str = "", name: str = "KILL") -> tuple[int, int]:
         """Send a rank a signal; its process number, and when, in nanoseconds. LookupError: there is none."""

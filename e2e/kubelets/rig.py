@@ -35,13 +35,14 @@ class RealRig:
         namespace: Where jobs live.
         operator_namespace: Where the operators run.
         nodes: `nodes.control` makes faults.
+        cluster: Under it all.
     """
 
     namespace = "default"
     operator_namespace = NAMESPACE
 
     def __init__(self, cluster: Cluster[Machines], control: RealFaults) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.plane = cluster.plane
         self.nodes = PoweredNodes(control)
 
@@ -65,18 +66,16 @@ class RealRig:
         cluster = Cluster(plane, nodes)
         cluster.install()
         control = RealFaults(plane, nodes)
-        for node in nodes.nodes.values():
-            if node.chips:
-                control.publish(node)
+        control.publish(*(node for node in nodes.nodes.values() if node.chips))
         return cls(cluster, control)
 
     def submit(self, name: str = "job", **fields: Any) -> Job:  # noqa: ANN401 - the arguments of `manifest`
         """Apply a job made from `manifest`'s arguments."""
-        return self._cluster.apply(self._cluster.manifest(name, **{"nodes": 4, **fields}))
+        return self.cluster.apply(self.cluster.manifest(name, **{"nodes": 4, **fields}))
 
     def host_path(self, path: str) -> Path:
         """What every node has below HOST_PATH."""
-        return self._cluster.nodes.shared / Path(path).relative_to(HOST_PATH)
+        return self.cluster.nodes.shared / Path(path).relative_to(HOST_PATH)
 
     def lines(self, pod: str, container: str) -> Iterator[str]:
         """What a container of a pod of its namespace has logged."""
@@ -84,8 +83,8 @@ class RealRig:
 
     def explain(self) -> Path:
         """Something failed: keep the logs; returns where they will be."""
-        return self._cluster.nodes.keep_logs()
+        return self.cluster.nodes.keep_logs()
 
     def stop(self) -> None:
         """End the nodes and what runs on them."""
-        self._cluster.nodes.stop()
+        self.cluster.nodes.stop()

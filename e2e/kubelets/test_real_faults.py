@@ -118,7 +118,7 @@ def test_an_evicted_pod_is_replaced_and_told(hajob: Cluster) -> None:
 
 
 def test_a_node_that_starts_anew_is_used_again(hajob: Cluster) -> None:
-    """Power cut, Replace; it boots, its images are there; the next job that needs every node gets it."""
+    """Power cut, Replace; it boots, its images are there; the next job that may go nowhere else gets it."""
     job = hajob.train("reboot")
     lost = hajob.nodes.nodes[job.node_of(0)]
     hajob.wait_trains(job, 2, lost.power_off())
@@ -128,7 +128,8 @@ def test_a_node_that_starts_anew_is_used_again(hajob: Cluster) -> None:
     print(f"ready again {time.monotonic() - began:.1f} s after the boot")
     job.delete(seconds=120)
 
-    wide = hajob.train("wide", nodes=4)
+    others = [node.name for node in hajob.nodes.nodes.values() if node.chips and node is not lost]
+    wide = hajob.train("wide", nodes=4, spec={"scheduling": {"excludedNodeNames": others[3:]}})
 
     assert lost.name in nodes_of(wide)
     wide.delete()
@@ -147,12 +148,16 @@ def test_a_node_with_leader_and_coordinator_is_lost(hajob: Cluster) -> None:
     """
     job = hajob.train("beheaded", iterations=2500, arguments=["--save-interval", "20"])
     (coordinator,) = job.pods("coordinator")
+    hajob.lead_from(coordinator["spec"]["nodeName"])
     slow = Fault.parse(f"at=save do=slow seconds={SAVE_SECONDS}")
     order(job.logs, slow.line)
     hajob.plane.wait(
         "every rank to save", lambda: all(slow.mark(job.logs, rank).exists() for rank in range(job.world()))
     )
     lost = hajob.nodes.nodes[coordinator["spec"]["nodeName"]]
+    leader = hajob.leader()
+    assert leader is not None
+    assert leader["spec"]["nodeName"] == lost.name
     lost.power_off()
     began = time.monotonic()
     job.wait_condition("CoordinatorReady", "False", 120)
@@ -163,6 +168,9 @@ def test_a_node_with_leader_and_coordinator_is_lost(hajob: Cluster) -> None:
     assert proof.survivors_kept(job.events(), restarted=[]) == []
     hajob.wait_trains(job, 3, hajob.nodes.kill(1, "beheaded"))
     assert newest(job) == ("InPlace", 0)
+    successor = hajob.leader()
+    assert successor is not None
+    assert successor["metadata"]["uid"] != leader["metadata"]["uid"]
     job.delete()
 
 

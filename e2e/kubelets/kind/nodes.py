@@ -122,11 +122,15 @@ class KindNodes:
             run_command(commands.load(self._layout, path))
             self.imports.setdefault(path.name, time.monotonic() - began)
 
-    def wait_ready(self) -> None:
-        """Wait until all nodes are ready and offer their chips. ControlPlaneError: one is not after READY_SECONDS."""
-        self._plane.wait(
-            "all nodes to be ready", lambda: all(map(self._is_ready, self.nodes.values())), READY_SECONDS, poll=0.5
-        )
+    def wait_ready(self, *names_of_nodes: str) -> None:
+        """Wait until nodes, or all, say that they are ready and offer their chips; a boot is not told from another.
+
+        Raises:
+            ControlPlaneError: one does not after READY_SECONDS.
+        """
+        asked = [self.nodes[name] for name in names_of_nodes or self.nodes]
+        what = f"{', '.join(names_of_nodes) or 'all nodes'} to be ready"
+        self._plane.wait(what, lambda: all(map(self._is_ready, asked)), READY_SECONDS, poll=0.5)
 
     def _is_ready(self, node: KindNode) -> bool:
         status: dict[str, Any] = (self._plane.api.find(f"/api/v1/nodes/{node.name}") or {}).get("status", {})

@@ -72,3 +72,15 @@ def test_what_real_nodes_do_not_measure_is_named(
     made.measure()
     assert "overhead: left out, not for real nodes" in capsys.readouterr().err
     assert made.rows == []
+
+
+def test_a_node_that_is_on_again_is_ready_since_this_boot() -> None:
+    """Else the next fault meets one that is still booting, which the API server has shown as ready all the time."""
+    done: list[tuple[str, str]] = []
+    nodes = SimpleNamespace(
+        nodes={NODE: SimpleNamespace(name=NODE)},
+        power_on=lambda name: done.append(("on", name)),
+        wait_ready=lambda name: done.append(("ready", name)),
+    )
+    assert RealFaults(cast("Any", None), cast("Any", nodes)).power_on(NODE)["time"] > 0
+    assert done == [("on", NODE), ("ready", NODE)]
