@@ -1,10 +1,11 @@
-"""The MindIO controller of a job on process nodes: which process it is, and its death."""
+"""The MindIO controller of a job: which process it is, and its death."""
 
 from __future__ import annotations
 
-import psutil
+from pathlib import Path
 
 from e2e.harness.job import Job, Object
+from e2e.harness.preflight import LISTENING
 from e2e.harness.rig import Rig
 
 MINDIO_PORT = 8000
@@ -32,6 +33,8 @@ def kill_mindio(rig: Rig, job: Job) -> int:
 
 
 def _ports(pid: int) -> set[int]:
-    """Where a process listens."""
-    connections = psutil.Process(pid).net_connections("tcp")
-    return {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+    """Where a process listens, over IPv4 in its own network namespace."""
+    held = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    table = map(str.split, Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:])
+    listening = (fields for fields in table if fields[3] == LISTENING and f"socket:[{fields[9]}]" in held)
+    return {int(fields[1].rpartition(":")[2], 16) for fields in listening}

@@ -67,12 +67,12 @@ def manifests(
         settings["HAJOB_FAULT_NODE_SELECTOR"] = ",".join("=".join(pair) for pair in node_selector.items())
     if watch_namespace:
         settings["HAJOB_WATCH_NAMESPACE"] = watch_namespace
-        found.append(_many_may_break(namespace))
+        found.append(many_may_break(namespace))
     pod["containers"][0]["env"] += [{"name": name, "value": value} for name, value in settings.items()]
     return found
 
 
-def _many_may_break(namespace: str) -> Object:
+def many_may_break(namespace: str) -> Object:
     """Settings for a rig of few nodes: a test breaks more of them within a minute than an operator would believe."""
     metadata = {"name": "hajob-faults", "namespace": namespace, "labels": {"training.hajob.io/settings": "faults"}}
     data = {"breaker": "{minimumNodes: 1000}", "quarantine": "{minimumNodes: 1000}"}

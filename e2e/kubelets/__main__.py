@@ -41,6 +41,8 @@ OUTCOME: Final = "HAJOB_KUBELETS_OUTCOME"
 """What the short half of a build server came to before these tests, which are skipped there."""
 LENIENT: Final = "HAJOB_KUBELETS_LENIENT"
 """Set where nodes that do not come up are this machine's affair: the scenario is skipped and says why."""
+EVERY_POINT: Final = "HAJOB_EVERY_POINT"
+"""Set where scenarios of a minute and more are played, too, as `make e2e` does on process nodes."""
 _CAP_SYS_ADMIN: Final = 21
 _ARCHITECTURES: Final = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 _TOOLS: Final = ("ip", "unshare", "mount", "bash")
@@ -163,7 +165,8 @@ def main(arguments: list[str]) -> int:
         return _left_out(str(error), short)
     os.environ[DIRECTORY] = str(directory)
     if not short:
-        return _apart("-m", "pytest", str(CHECKOUT / "e2e/kubelets"), *arguments)
+        os.environ[EVERY_POINT] = "1"
+        return _apart("-m", "pytest", str(CHECKOUT / "e2e/kubelets"), str(CHECKOUT / "e2e/scenarios"), *arguments)
     os.environ[LENIENT] = "1"
     return _short(*arguments[1:])
 
