@@ -22,6 +22,7 @@ from e2e.bench import (
     coordinator_scale,
     event_cost,
     fault_scale,
+    installation,
     lost_controllers,
     many_ranks,
     mass_loss,
@@ -42,6 +43,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
 from e2e.harness.cluster_rig import ClusterRig
 from e2e.harness.rig import Rig, RigLayout
+from e2e.kubelets.rig import RealRig
 
 RESULTS = CHECKOUT / "bench/results"
 SECTIONS = (
@@ -49,6 +51,7 @@ SECTIONS = (
     "decision",
     "in-place",
     "replace",
+    "install",
     "resize",
     "warm-spare",
     "retry",
@@ -67,8 +70,10 @@ SECTIONS = (
 )
 FILES: Final = {"processes": "recovery"}
 """Name of the results' file where it is not the provider's."""
-ON_REAL_NODES = ("in-place", "replace")
+ON_REAL_NODES = ("in-place", "replace", "install")
 """What is measured on nodes with real kubelets, too."""
+ON_KUBELETS_ONLY = ("install",)
+"""What needs images and charts."""
 FEW_RANKS = 8
 PLAN_DECISIONS = 20_000
 
@@ -117,6 +122,7 @@ class Bench:
             "decision": self._decision,
             "in-place": self._in_place,
             "replace": self._replace,
+            "install": self._install,
             "resize": self._resize,
             "warm-spare": self._warm_spare,
             "retry": self._retry,
@@ -136,6 +142,9 @@ class Bench:
         for name in self.chosen.only or SECTIONS:
             if providers.are_real() and name not in ON_REAL_NODES:
                 self.say(f"{name}: left out, not for real nodes")
+                continue
+            if providers.name() != "kubelets" and name in ON_KUBELETS_ONLY:
+                self.say(f"{name}: left out, for PROVIDER=kubelets")
                 continue
             self.say(f"{name}:")
             try:
@@ -183,6 +192,14 @@ class Bench:
                 found.append(each)
         finally:
             self.rows += replace_rows(found)
+
+    def _install(self) -> None:
+        found = installation.Found()
+        assert isinstance(self.cluster_rig, RealRig)
+        try:
+            installation.measure(found, self.cluster_rig.cluster, self.chosen.rounds, self.say)
+        finally:
+            self.rows += installation.rows(found)
 
     def _resize(self) -> None:
         found: list[tuple[Resized, Resized]] = []
