@@ -66,7 +66,7 @@ def manifests(
     if node_selector:
         settings["HAJOB_FAULT_NODE_SELECTOR"] = ",".join("=".join(pair) for pair in node_selector.items())
     if watch_namespace:
-        settings["HAJOB_WATCH_NAMESPACE"] = watch_namespace
+        settings["HAJOB_WATCH_NAMESPACES"] = watch_namespace
         found.append(many_may_break(namespace))
     pod["containers"][0]["env"] += [{"name": name, "value": value} for name, value in settings.items()]
     return found

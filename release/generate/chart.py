@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
@@ -33,7 +33,7 @@ BY_THE_CHART: Final = frozenset(
         "pod_ip",
         "kubeconfig",
         "service_account_dir",
-        "watch_namespace",
+        "watch_namespaces",
         "fault_namespaces",
         "sidecar_image",
         "sidecar_image_pull_policy",
@@ -48,6 +48,7 @@ BY_THE_CHART: Final = frozenset(
 """Settings that the chart derives from its own values."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
+Namespace = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 
 
 class Values(BaseModel):
@@ -168,8 +169,12 @@ class ChartValues(Values):
     """Hajob's containers in the pods of jobs."""
     replicas: Annotated[int, Field(ge=1)] = 2
     """Operators, one of them leading; they stand on different nodes."""
-    watch_namespace: str = ""
-    """The one namespace whose jobs are served, with rights there only; empty: all."""
+    watch_namespaces: list[Namespace] = []
+    """Namespaces whose jobs are served, which must exist; empty: all. With a list the rights to jobs, pods, Secrets,
+    budgets and Events end there; cluster-wide the operator still lists all pods, for the chips that they take, and
+    nodes, and writes NodeQuarantines."""
+    watch_namespace: Namespace | Literal[""] = ""
+    """As in 0.1: one more of these."""
     fault_namespaces: list[str] = ["kube-system"]
     """Where device plugin, NodeD and ClusterD write; add `mindx-dl` where it exists."""
     log_level: LogLevel = "INFO"

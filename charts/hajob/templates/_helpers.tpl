@@ -23,6 +23,11 @@ subjects:
 - {kind: ServiceAccount, name: hajob-operator, namespace: {{ .Release.Namespace }}}
 {{- end }}
 
+{{/* The namespaces that are served, as JSON; none: all. Values kept from 0.1 (--reuse-values) have no list. */}}
+{{- define "hajob.namespaces" -}}
+{{ concat (.Values.watchNamespaces | default list) (list .Values.watchNamespace) | compact | uniq | toJson }}
+{{- end }}
+
 {{/* Rights in the namespaces of jobs. */}}
 {{- define "hajob.jobRules" -}}
 - {apiGroups: [training.hajob.io], resources: [hatrainingjobs], verbs: [get, list, watch, patch, delete]}

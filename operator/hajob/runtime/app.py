@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -39,6 +39,7 @@ from hajob.runtime.fault_watch import FaultWatch, ReadObject
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.informer import Change, ChangeType, Informer
+from hajob.runtime.job_pods import JobPods
 from hajob.runtime.kube import ApiError, Kube
 from hajob.runtime.leader_kube import LeaderKube
 from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
@@ -50,12 +51,12 @@ from hajob.runtime.settings import Settings
 from hajob.runtime.status_writer import StatusWriter
 from hajob.runtime.tenants import Tenants
 from hajob.sources import node as node_source
-from hajob.sources import pod as pod_source
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
 
+FORBIDDEN = 403
 IDLE_SECONDS = 120.0
 """A cache that has done nothing for so long is stuck: it tries again after 70 s of silence itself. One that tries in
 vain is not: an API server that is away is no reason to start the operator anew, which could do even less."""
@@ -78,7 +79,7 @@ class Operator:
         self._kube = kube
         self._clock = clock
         self._stop = asyncio.Event()
-        self._fence_floor = 0
+        self._fence_floor, self._jobs_are_listed = 0, False
         self._caches = Caches(settings.fault_node_labels())
         self._tasks: list[asyncio.Task[None]] = []
         self._lease = LeaseHolder(
@@ -122,23 +123,12 @@ class Operator:
         self._crd = CrdCheck(kube, clock, self._crd_changed)
         self._partition = PartitionDetector(clock, self._reach, self._reach_changed)
         self._core = OperatorCore(self._ports(), self._caches)
-        self._frontend = Frontend(kube, credentials, clock, settings.watch_namespace)
-        self._pods = Informer(
-            kube,
-            clock,
-            "pods",
-            pod_source.view,
-            self._pod_changed,
-            namespace=settings.watch_namespace,
-            label_selector=names.LABEL_JOB_UID,
-            listed=self._core.pods_complete,
-            large=True,
-        )
+        namespaces = settings.served_namespaces()
+        self._frontend = Frontend(kube, credentials, clock, namespaces)
+        self._pods = JobPods(kube, clock, namespaces, self._pod_changed, self._core.pods_complete)
         self._nodes = Informer(kube, clock, "nodes", self._node_read, self._node_changed, large=True)
         self._faults.reads_too(self._nodes)
-        self._tenants = Tenants(
-            kube, clock, settings.watch_namespace, self._core.foreign_pod_changed, self._core.quota_changed
-        )
+        self._tenants = Tenants(kube, clock, namespaces, self._core.foreign_pod_changed, self._core.quota_changed)
 
     def _ports(self) -> Ports:
         return Ports(
@@ -237,21 +227,21 @@ class Operator:
         loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        served = metrics.application(self._unhealthy, self._unready, lambda: self._crd.newer, self._faults.report)
+        served = metrics.application(self._unhealthy, self._unready, self._note, self._faults.report)
         runner = web.AppRunner(served, access_log=None)
         await runner.setup()
         await metrics.listen(runner, self._settings.pod_ip, self._settings.metrics_port)
         informers: tuple[Watch, ...] = (
             self._quarantines.informer,
-            self._pods,
+            *self._pods.informers,
             self._nodes,
             *self._tenants.informers,
             *self._faults.informers,
         )
         watches = [asyncio.create_task(informer.run(), name=f"watch of {informer.resource}") for informer in informers]
-        await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait(), self._tenants.synced())
+        await asyncio.gather(self._pods.synced(), self._nodes.synced.wait(), self._tenants.synced())
         await self._crd.look()
-        self._fence_floor = await self._highest_fence()
+        self._fence_floor, self._jobs_are_listed = await self._highest_fence(), True
         gc.freeze()  # the filled caches need not be walked by every collection
         self._look_after(
             [
@@ -276,19 +266,32 @@ class Operator:
     async def _highest_fence(self) -> int:
         """The highest fence in any job's status: a Lease that was deleted must not make this leader a late one.
 
-        It is asked until there is an answer; a fence that no operator can have reached does not count.
+        It is asked until there is an answer; a fence that no operator can have reached does not count. Those of a
+        namespace that is refused are claimed once its jobs are seen.
         """
         backoff = Backoff()
         while True:
-            found = [0]
             try:
-                async for page in self._kube.pages(names.PLURAL, self._settings.watch_namespace):
-                    found += [int((raw.get("status") or {}).get("fence", 0)) for raw in page.items]
-            except ApiError as error:
-                log.warning("HATrainingJobs cannot be listed yet: %s", error)
-                await self._clock.sleep(backoff.delay())
-            else:
-                return max(fence for fence in found if fence < FENCE_LIMIT)
+                found = [await self._fences(namespace) for namespace in self._settings.served_namespaces()]
+            except ApiError:
+                found = []
+            known = [fences for fences in found if fences is not None]
+            if known:
+                return max((fence for fences in known for fence in fences if fence < FENCE_LIMIT), default=0)
+            await self._clock.sleep(backoff.delay())
+
+    async def _fences(self, namespace: str) -> list[int] | None:
+        """Those of a namespace's jobs; None: it is refused. ApiError: ask again."""
+        found: list[int] = []
+        try:
+            async for page in self._kube.pages(names.PLURAL, namespace):
+                found += [int((raw.get("status") or {}).get("fence", 0)) for raw in page.items]
+        except ApiError as error:
+            log.warning("HATrainingJobs cannot be listed yet: %s", error)
+            if namespace and error.status == FORBIDDEN:
+                return None
+            raise
+        return found
 
     async def _shut_down(self, runner: web.AppRunner) -> None:
         """Stop writing, then give the Lease back: the next leader finds nobody at work, and does not await kopf."""
@@ -301,10 +304,11 @@ class Operator:
         await runner.cleanup()
 
     def _unhealthy(self) -> str:
-        for informer in (self._pods, self._nodes):
-            metrics.WATCH_AGE.labels(informer.resource).set(informer.age())
-            if informer.idle() > IDLE_SECONDS:
-                return f"the watch of {informer.resource} has done nothing for {informer.idle():.0f} s"
+        for resource, watch in (("pods", self._pods), ("nodes", self._nodes)):
+            metrics.WATCH_AGE.labels(resource).set(watch.age())
+            if watch.idle() > IDLE_SECONDS:
+                return f"the watch of {resource} has done nothing for {watch.idle():.0f} s"
+        self._refused()
         ended = next((task for task in self._tasks if task.done()), None)
         if ended is not None:
             return f"the task {ended.get_name()} has ended"
@@ -313,8 +317,27 @@ class Operator:
         return self._core.unhealthy()
 
     def _unready(self) -> str:
-        waiting = [informer.resource for informer in (self._pods, self._nodes) if not informer.synced.is_set()]
+        synced = {
+            "pods": self._pods.is_synced,
+            "nodes": self._nodes.synced.is_set(),
+            names.PLURAL: self._jobs_are_listed,
+        }
+        waiting = [resource for resource, is_synced in synced.items() if not is_synced]
         return f"still listing {', '.join(waiting)}" if waiting else self._crd.older
+
+    def _note(self) -> str:
+        """What people should know of an operator that is ready."""
+        refused = [f"namespace {namespace} is not served: it may not be read" for namespace in self._refused()]
+        return "; ".join(filter(None, (*refused, self._crd.newer)))
+
+    def _refused(self) -> list[str]:
+        """Namespaces of the list that may not be read now. Pods alone do not tell: those of everybody may be."""
+        watches: list[Informer[Any]] = [*self._pods.informers, *self._tenants.quotas]
+        refused = {watch.namespace for watch in watches if watch.refused}
+        listed = [namespace for namespace in self._settings.served_namespaces() if namespace]
+        for namespace in listed:
+            metrics.NAMESPACE_REFUSED.labels(namespace).set(namespace in refused)
+        return [namespace for namespace in listed if namespace in refused]
 
 
 def _say_why(task: asyncio.Task[None]) -> None:

@@ -20,8 +20,6 @@ class Caches:
         own_nodes: those nodes by name.
         pods: of jobs, by namespace and name.
         capacity: nodes and what occupies them, pods of other tenants included.
-        pods_are_complete: a list of all pods of jobs was shown to its end.
-        pods_version: resourceVersion of that list.
         quotas: of all namespaces.
     """
 
@@ -31,8 +29,7 @@ class Caches:
         self.pods: dict[str, PodView] = {}
         self.capacity = Capacity()
         self.quotas = Quotas()
-        self.pods_are_complete = False
-        self.pods_version = ""
+        self._listed: dict[str, str] = {}
         self._jobs_on: dict[str, dict[str, int]] = {}
         self._by_job: dict[str, dict[str, PodView]] = {}
 
@@ -90,6 +87,14 @@ class Caches:
             del there[pod.job_uid]
         if not there:
             del self._jobs_on[pod.node_name]
+
+    def pods_listed(self, version: str, namespace: str) -> None:
+        """A list of all pods of jobs in a namespace (empty: in all of them) was shown to its end."""
+        self._listed[namespace] = version
+
+    def listed_version(self, namespace: str) -> str | None:
+        """The resourceVersion of the last list that holds the namespace's pods; None before there is one."""
+        return self._listed.get(namespace, self._listed.get(""))
 
     def of_job(self, job_uid: str) -> list[PodView]:
         """The pods of one job."""

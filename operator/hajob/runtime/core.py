@@ -118,8 +118,9 @@ class OperatorCore:
         controller.start()
         for pod in [pod for pod in self._caches.of_job(uid) if _is_of(pod, job)]:
             self._guard(uid, partial(controller.pod_seen, pod))
-        if self._caches.pods_are_complete:
-            self._guard(uid, partial(controller.pods_listed, self._caches.pods_version))
+        version = self._caches.listed_version(job.metadata.namespace)
+        if version is not None:
+            self._guard(uid, partial(controller.pods_listed, version))
 
     def _guard(self, uid: str, tell: Callable[[], None]) -> None:
         """Tell a job controller something; an error in it stays its own."""
@@ -239,11 +240,17 @@ class OperatorCore:
         if gone or (pod is not None and capacity.pod_seen(pod)):
             self._capacity_changed()
 
-    def pods_complete(self, version: str = "") -> None:
-        """The informer of pods has shown all that a list of this resourceVersion holds, and what it lacks."""
-        self._caches.pods_are_complete, self._caches.pods_version = True, version
+    def pods_complete(self, version: str = "", namespace: str = "") -> None:
+        """An informer of pods has shown all that a list of this resourceVersion holds, and what it lacks.
+
+        Args:
+            version: of the list.
+            namespace: whose pods it lists; empty: all.
+        """
+        self._caches.pods_listed(version, namespace)
         for uid, controller in list(self._controllers.items()):
-            self._guard(uid, partial(controller.pods_listed, version))
+            if namespace in {"", controller.job.metadata.namespace}:
+                self._guard(uid, partial(controller.pods_listed, version))
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """From the informer of nodes."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from hajob.api import constants as names
@@ -93,14 +93,16 @@ class Frontend:
         kube: the API, asked whether the CRD is there before kopf is started.
         credentials: handed to kopf at every start, and again when the server refuses them.
         clock: for backoff.
-        namespace: the one to serve; empty for all.
+        namespaces: to serve; one without a name: all.
     """
 
-    def __init__(self, kube: Kube, credentials: ApiCredentials, clock: Clock, namespace: str = "") -> None:
+    def __init__(
+        self, kube: Kube, credentials: ApiCredentials, clock: Clock, namespaces: Sequence[str] = ("",)
+    ) -> None:
         self._kube = kube
         self._credentials = credentials
         self._clock = clock
-        self._namespace = namespace
+        self._namespaces = namespaces
         self._intake: JobIntake | None = None
         self._core: asyncio.AbstractEventLoop | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -151,18 +153,22 @@ class Frontend:
         return problem
 
     async def _crd_installed(self) -> None:
-        """Wait for the CRD: kopf looks for it only once."""
-        said = ""
+        """Wait until jobs can be listed somewhere, and so for the CRD: kopf looks for it only once.
+
+        Namespaces that are refused do not keep the others waiting: kopf asks for them itself, again and again.
+        """
+        said: set[str] = set()
         waits = Backoff(first=0.5, longest=5.0)
         while True:
-            try:
-                async for _ in self._kube.pages(names.PLURAL, self._namespace):
-                    return
-            except ApiError as error:
-                hint = " The CRD is missing: kubectl apply -f crds/." if error.status == 404 else ""
-                if str(error) != said:
-                    log.warning("HATrainingJobs cannot be listed: %s.%s", error, hint)
-                    said = str(error)
+            for namespace in self._namespaces:
+                try:
+                    async for _ in self._kube.pages(names.PLURAL, namespace):
+                        return
+                except ApiError as error:
+                    hint = " The CRD is missing: kubectl apply -f crds/." if error.status == 404 else ""
+                    if str(error) not in said:
+                        log.warning("HATrainingJobs cannot be listed: %s.%s", error, hint)
+                        said.add(str(error))
             await self._clock.sleep(waits.delay())
 
     async def _run_thread(self) -> str:
@@ -203,7 +209,7 @@ class Frontend:
         self._stop = end
         if self._stopping.is_set():
             return
-        scope: dict[str, Any] = {"namespaces": [self._namespace]} if self._namespace else {"clusterwide": True}
+        scope: dict[str, Any] = {"clusterwide": True} if "" in self._namespaces else {"namespaces": self._namespaces}
         await kopf.operator(
             registry=self._registry(), settings=kopf_settings(), identity=_IDENTITY, stop_flag=stop, **scope
         )

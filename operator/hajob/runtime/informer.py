@@ -86,8 +86,10 @@ class Informer(Generic[T]):
 
     Attributes:
         resource: plural.
+        namespace: empty for all.
         synced: a first list has been told.
         refused: the server does not let it be read, or does not serve it.
+        answered: a first list has been told, or refused.
     """
 
     def __init__(
@@ -104,14 +106,13 @@ class Informer(Generic[T]):
         large: bool = False,
         backoff: Backoff | None = None,
     ) -> None:
-        self.resource = resource
-        self.synced = asyncio.Event()
+        self.resource, self.namespace = resource, namespace
+        self.synced, self.answered = asyncio.Event(), asyncio.Event()
         self.refused = False
         self._kube = kube
         self._clock = clock
         self._project = project
         self._handler = handler
-        self._namespace = namespace
         self._selector = label_selector
         self._listed = listed
         self._streams_list = large
@@ -167,6 +168,8 @@ class Informer(Generic[T]):
                     continue
                 log.warning("%s: %s; trying again", self.resource, error)
                 self.refused = error.status in REFUSALS
+                if self.refused:
+                    self.answered.set()
                 if error.status == GONE:
                     self._version = ""
             except Exception:
@@ -191,12 +194,13 @@ class Informer(Generic[T]):
 
     def _is_heard(self) -> None:
         self._heard = self._active = self._clock.monotonic()
+        self.refused = False
 
     async def _list(self) -> None:
         """Read everything page by page, then report what is gone."""
         seen: set[tuple[str, str]] = set()
         version = ""
-        async with aclosing(self._kube.pages(self.resource, self._namespace, self._selector)) as pages:  # type: ignore[type-var]
+        async with aclosing(self._kube.pages(self.resource, self.namespace, self._selector)) as pages:  # type: ignore[type-var]
             async for page in pages:
                 for raw in page.items:
                     seen.add(_key(raw))
@@ -211,8 +215,9 @@ class Informer(Generic[T]):
         for key in [key for key in self._entries if key not in seen]:
             self._drop(key)
             await self._give_way()
-        self._version, self.refused = version, False
+        self._version = version
         self.synced.set()
+        self.answered.set()
         self._listed(version)
 
     async def _watch_until_asked(self) -> None:
@@ -237,7 +242,7 @@ class Informer(Generic[T]):
         """
         seen: set[tuple[str, str]] | None = None if self._version else set()
         stream = self._kube.watch(
-            self.resource, self._namespace, self._selector, self._version, with_list=seen is not None
+            self.resource, self.namespace, self._selector, self._version, with_list=seen is not None
         )
         async with aclosing(stream) as events:  # type: ignore[type-var]
             async for event in events:

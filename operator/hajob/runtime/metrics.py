@@ -115,6 +115,12 @@ CUT_OFF = Gauge(
 WATCH_AGE = Gauge(
     "hajob_watch_age_seconds", "Seconds since each watch last heard anything.", ("resource",), registry=REGISTRY
 )
+NAMESPACE_REFUSED = Gauge(
+    "hajob_namespace_refused",
+    "1 while a namespace of the list is not served, because this operator may not read it.",
+    ("namespace",),
+    registry=REGISTRY,
+)
 CONTROLLER_RESTARTS = Counter(
     "hajob_controller_restarts", "Job controllers restarted after an error.", registry=REGISTRY
 )

@@ -8,6 +8,7 @@ from a shell.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ Selector = Annotated[str, Field(json_schema_extra={"pattern": "^([^=,]+=[^=,]*(,
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 LEASE_ORDER: Final = ("lease_seconds", "lease_renew_seconds", "lease_retry_seconds")
 """Each is larger than the next: else a standby leads while the leader before it still writes."""
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_OF_VERSION_0_1: Final = "HAJOB_WATCH_NAMESPACE"
+"""It named one namespace. Who still sets it must not serve all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,9 @@ class Settings:
     pod_ip: str = "127.0.0.1"
     """The address on which health and metrics are served, and the loopback beside it; never the wildcard."""
 
-    watch_namespace: str = ""
-    """The one namespace whose jobs are served; empty: all."""
+    watch_namespaces: str = ""
+    """Namespaces whose jobs are served, separated by commas; empty: all. One that may not be read is asked for again,
+    now and then, and keeps no other waiting."""
 
     fault_namespaces: str = "kube-system,mindx-dl"
     """Namespaces of the ConfigMaps that tell of faults (device plugin, NodeD, ClusterD), separated by commas."""
@@ -108,6 +114,8 @@ class Settings:
             SystemExit: a value is not what it should be; names the variable and the value.
         """
         values = os.environ if environment is None else environment
+        if _OF_VERSION_0_1 in values:
+            raise SystemExit(f"{_OF_VERSION_0_1} is a list now: set HAJOB_WATCH_NAMESPACES instead")
         found: dict[str, Any] = {}
         for field, kind in get_type_hints(cls, include_extras=True).items():
             if (name := _variable(field)) in values:
@@ -118,6 +126,7 @@ class Settings:
             settings._check_order()
             settings.pod_settings()
             settings.fault_node_labels()
+            settings.served_namespaces()
         except ValueError as error:
             raise SystemExit(str(error)) from None
         return settings
@@ -139,6 +148,21 @@ class Settings:
         if not all(label.strip() and equals for label, equals, _ in pairs):
             raise ValueError(f"HAJOB_FAULT_NODE_SELECTOR={self.fault_node_selector!r}: give label=value,label=value")
         return {label.strip(): value.strip() for label, _, value in pairs}
+
+    def served_namespaces(self) -> tuple[str, ...]:
+        """The namespaces whose jobs are served; one without a name: all.
+
+        Raises:
+            ValueError: it is no list of names; names the variable and the part.
+        """
+        if not self.watch_namespaces.strip():
+            return ("",)
+        found = tuple(dict.fromkeys(part.strip() for part in self.watch_namespaces.split(",")))
+        wrong = next((name for name in found if not _NAMESPACE.fullmatch(name)), None)
+        if wrong is not None:
+            given = f"HAJOB_WATCH_NAMESPACES={self.watch_namespaces!r}"
+            raise ValueError(f"{given}: {wrong!r} is no name of a namespace: give team-a,team-b")
+        return found
 
     def pod_settings(self) -> PodSettings:
         """What the builders of pods need of these.

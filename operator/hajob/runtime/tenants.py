@@ -1,16 +1,18 @@
 """What the other tenants of the cluster do that concerns jobs: their pods occupy nodes, and quotas get room.
 
-Of other pods only those with chips and a node are kept, and of those only what they occupy. An operator that may not
-list them goes on without: it then believes nodes free that are not.
+Of other pods only those with chips and a node are kept, and of those only what they occupy. They are listed in the
+whole cluster also where jobs are served in some namespaces only: else nobody knows which nodes are free. An operator
+that may not list them goes on without: it then believes nodes free that are not.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from hajob.api import constants as names
+from hajob.api.base import Json
 from hajob.runtime.clock import Clock, timeout
 from hajob.runtime.informer import Change, ChangeType, Informer
 from hajob.runtime.kube import Kube
@@ -29,29 +31,40 @@ class Tenants:
     Args:
         kube: the API.
         clock: for backoff.
-        namespace: whose quotas matter; empty: all.
+        namespaces: whose jobs are served; one without a name: all. Pods of jobs elsewhere are somebody else's.
         pods_changed: told a pod of somebody as it is now and as it was; None: it occupies nothing.
         quota_changed: told namespace and name of a quota, and it as it is now; None: it is gone.
+
+    Attributes:
+        quotas: the caches of quotas, one of each namespace.
     """
 
     def __init__(
         self,
         kube: Kube,
         clock: Clock,
-        namespace: str,
+        namespaces: Collection[str],
         pods_changed: Callable[[ForeignPod | None, ForeignPod | None], None],
         quota_changed: Callable[[str, str, Quota | None], None],
     ) -> None:
-        self._clock = clock
+        self._clock, self._namespaces = clock, frozenset(namespaces)
         self._pods_changed, self._quota_changed = pods_changed, quota_changed
-        others = f"!{names.LABEL_JOB_UID}"
-        self._pods = Informer(kube, clock, "pods", foreign_pod, self._pod, label_selector=others, large=True)
-        self._quotas = Informer(kube, clock, "resourcequotas", view, self._quota, namespace=namespace)
+        others = f"!{names.LABEL_JOB_UID}" if "" in namespaces else ""
+        self._pods = Informer(kube, clock, "pods", self._other, self._pod, label_selector=others, large=True)
+        self.quotas = [
+            Informer(kube, clock, "resourcequotas", view, self._quota, namespace=namespace) for namespace in namespaces
+        ]
 
     @property
-    def informers(self) -> tuple[Informer[ForeignPod | None], Informer[Quota]]:
+    def informers(self) -> tuple[Informer[ForeignPod | None], *tuple[Informer[Quota], ...]]:
         """All of them, to be run."""
-        return self._pods, self._quotas
+        return self._pods, *self.quotas
+
+    def _other(self, raw: Json) -> ForeignPod | None:
+        """What is kept of a pod: nothing, if it is one of a job that is served."""
+        metadata = raw["metadata"]
+        is_of_job = names.LABEL_JOB_UID in (metadata.get("labels") or {})
+        return None if is_of_job and metadata.get("namespace") in self._namespaces else foreign_pod(raw)
 
     async def synced(self) -> None:
         """Wait until the pods are known, but not for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from e2e.bootstrap.paths import CHECKOUT
+from e2e.harness import previous
 from hajob.runtime.settings import Settings
 from tests.integration.chart.helm import CHART, Object, helm, rendered
 
@@ -25,6 +27,13 @@ def key(each: Object) -> tuple[str, str, str]:
 
 def without_crds(objects: list[Object]) -> list[Object]:
     return sorted((each for each in objects if each["kind"] != "CustomResourceDefinition"), key=key)
+
+
+def variables(objects: list[Object]) -> dict[str, str]:
+    """What the operator's container is given, by name."""
+    (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -86,6 +95,34 @@ def test_its_crds_are_those_of_crds_and_stay() -> None:
         assert each["spec"] == yaml.safe_load((CHECKOUT / "crds" / f"{group}_{plural}.yaml").read_text())["spec"]
 
 
+# --------------------------------------------------------------------------------- namespaces in a list
+
+
+def test_each_namespace_of_the_list_has_its_rights_once() -> None:
+    found = rendered("--set", "watchNamespaces={jobs,more-jobs,jobs},watchNamespace=more-jobs")
+    for kind in ("Role", "RoleBinding"):
+        named = [each["metadata"] for each in found if each["kind"] == kind]
+        assert [each["namespace"] for each in named if each["name"] == "hajob-jobs"] == ["jobs", "more-jobs"]
+    assert variables(found)["HAJOB_WATCH_NAMESPACES"] == "jobs,more-jobs"
+
+
+@pytest.mark.parametrize("namespace", ["", "jobs"])
+def test_values_that_0_1_left_behind_serve_the_same(tmp_path: Path, namespace: str) -> None:
+    """`helm upgrade --reuse-values` puts all values of the version before in the place of the chart's own."""
+    try:
+        before = previous.sources(tmp_path / "previous")
+    except previous.NoHistoryError as error:
+        pytest.skip(str(error))
+    chart = tmp_path / "hajob"
+    shutil.copytree(CHART, chart)
+    shutil.copy(before / "charts/hajob/values.yaml", chart)
+    found = rendered("--set", f"watchNamespace={namespace}", chart=chart)
+    assert variables(found).get("HAJOB_WATCH_NAMESPACES", "") == namespace
+    assert [each["metadata"]["namespace"] for each in found if each["metadata"]["name"] == "hajob-jobs"] == (
+        [namespace] * 2 if namespace else []
+    )
+
+
 # ----------------------------------------------------------------------------------------- wrong values
 
 
@@ -104,6 +141,8 @@ def test_its_crds_are_those_of_crds_and_stay() -> None:
         ("metrics.port=99999", "port"),
         ("image.pullPolicy=Sometimes", "pullPolicy"),
         ("faultNamespaces=kube-system", "faultNamespaces"),
+        ("watchNamespaces=jobs", "watchNamespaces"),
+        ("watchNamespaces={team-*}", "watchNamespaces"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(given: str, word: str) -> None:
@@ -126,7 +165,7 @@ def test_lint_has_nothing_to_say() -> None:
 
 def test_values_of_the_version_before_render_the_same() -> None:
     """`helm upgrade --reuse-values` brings none of the values that came later."""
-    later = "logFormat=null,jobDefaults=null,admissionPolicy=null,metrics.podMonitor=null"
+    later = "logFormat=null,jobDefaults=null,admissionPolicy=null,metrics.podMonitor=null,watchNamespaces=null"
     assert rendered("--set", later) == rendered()
 
 
@@ -146,9 +185,7 @@ def test_where_faults_are_read_there_is_a_right() -> None:
     """Else the operator asks for what it is refused, for ever."""
     for name in SETS:
         objects: Any = list(yaml.safe_load_all((HERE / "golden" / f"{name}.yaml").read_text()))
-        (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        given = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        given = variables(objects)
         read = {each for each in Settings.from_environment(given).fault_namespaces.split(",") if each}
         bound = [each["metadata"] for each in objects if each["kind"] == "RoleBinding"]
         assert read == {each["namespace"] for each in bound if each["name"] == "hajob-fault-reader"}, name
@@ -157,10 +194,7 @@ def test_where_faults_are_read_there_is_a_right() -> None:
 def test_what_the_chart_says_the_operator_reads() -> None:
     """Every variable that any set of values makes is read by the operator, as what it was."""
     for name in SETS:
-        objects: Any = list(yaml.safe_load_all((HERE / "golden" / f"{name}.yaml").read_text()))
-        (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        given = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        given = variables(list(yaml.safe_load_all((HERE / "golden" / f"{name}.yaml").read_text())))
         known = {f"HAJOB_{field.upper()}" for field in Settings.__dataclass_fields__}
         assert given.keys() <= known
         Settings.from_environment(given)

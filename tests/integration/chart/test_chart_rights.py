@@ -1,6 +1,6 @@
 """What the chart lets the operator do, asked of a real server and held against kept tables.
 
-The table for all namespaces is the one of deploy/, too. HAJOB_UPDATE_GOLDEN=1 writes that for one namespace.
+The table for all namespaces is the one of deploy/, too. HAJOB_UPDATE_GOLDEN=1 writes that for a list of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from e2e.harness.operator import moved, uninstall
 from tests.integration.chart.helm import rendered
 from tests.integration.runtime.test_rights_matrix import TABLE, table
 
-ONE = Path(__file__).parent / "rights-of-one-namespace.txt"
+OF_A_LIST = Path(__file__).parent / "rights-of-a-list.txt"
 KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 EVERYWHERE = "faultNamespaces={kube-system,mindx-dl}"
 
@@ -39,13 +39,15 @@ def test_the_charts_rights_are_those_of_the_table(control_plane: ControlPlane, n
         assert table(control_plane, namespace, places) == TABLE.read_text()
 
 
-def test_of_one_namespace_the_operator_has_rights_there(control_plane: ControlPlane, namespace: str) -> None:
+def test_with_a_list_the_rights_to_jobs_end_with_it(control_plane: ControlPlane, namespace: str) -> None:
     with (
         a_namespace(control_plane, "jobs") as jobs,
-        installed(control_plane, namespace, EVERYWHERE, f"watchNamespace={jobs}"),
+        a_namespace(control_plane, "more-jobs") as more,
+        installed(control_plane, namespace, EVERYWHERE, f"watchNamespaces={{{jobs},{more}}}"),
     ):
-        places = {"where it runs": namespace, "of its jobs": jobs, "kube-system": "kube-system", "elsewhere": "default"}
+        listed = {"in the list": jobs, "there as well": more}
+        places = {"where it runs": namespace, **listed, "kube-system": "kube-system", "elsewhere": "default"}
         found = table(control_plane, namespace, places)
     if os.environ.get("HAJOB_UPDATE_GOLDEN"):
-        ONE.write_text(found)
-    assert found == ONE.read_text()
+        OF_A_LIST.write_text(found)
+    assert found == OF_A_LIST.read_text()

@@ -62,7 +62,7 @@ def operator(plane: ControlPlane, namespace: str) -> Iterator[None]:
     environment = {
         "HAJOB_KUBECONFIG": str(plane.kubeconfig),
         "HAJOB_NAMESPACE": namespace,
-        "HAJOB_WATCH_NAMESPACE": namespace,
+        "HAJOB_WATCH_NAMESPACES": namespace,
         "HAJOB_FAULT_NODE_SELECTOR": f"pool={namespace}",
         "HAJOB_METRICS_PORT": "0",
     }

@@ -274,7 +274,7 @@ class Table:
         environment = {
             "HAJOB_KUBECONFIG": str(self.plane.kubeconfig),
             "HAJOB_NAMESPACE": self.namespace,
-            "HAJOB_WATCH_NAMESPACE": self.namespace,
+            "HAJOB_WATCH_NAMESPACES": self.namespace,
             "HAJOB_FAULT_NODE_SELECTOR": f"pool={self.namespace}",
             "HAJOB_METRICS_PORT": "0",
         }

@@ -39,7 +39,7 @@ class Served:
         environment = {
             "HAJOB_KUBECONFIG": str(self.plane.kubeconfig),
             "HAJOB_NAMESPACE": self.namespace,
-            "HAJOB_WATCH_NAMESPACE": self.namespace,
+            "HAJOB_WATCH_NAMESPACES": self.namespace,
             "HAJOB_FAULT_NODE_SELECTOR": "hajob.io/nowhere=true",
             "HAJOB_METRICS_PORT": "0",
         }

@@ -68,7 +68,7 @@ async def frontend(
     kube: HttpKube, credentials: ApiCredentials, intake: Intake, crd: Job, where: str
 ) -> AsyncIterator[Frontend]:
     """It serves one namespace: it would protect, and let go, the jobs of other tests as well."""
-    made = Frontend(kube, credentials, SystemClock(), where)
+    made = Frontend(kube, credentials, SystemClock(), (where,))
     made.start(intake)
     yield made
     await made.stop()
@@ -109,7 +109,7 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     job["metadata"]["finalizers"] = [names.FINALIZER]
     made = await kube.create(names.PLURAL, where, job)
     await kube.delete(names.PLURAL, where, made["metadata"]["name"])
-    frontend = Frontend(kube, credentials, SystemClock(), where)
+    frontend = Frontend(kube, credentials, SystemClock(), (where,))
     frontend.start(intake)
     async with asyncio.timeout(90):
         await intake.asked.wait()
@@ -136,7 +136,7 @@ async def test_kopf_is_started_again_after_refused_credentials(
     host, _, port = control_plane.server.removeprefix("https://").rpartition(":")
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     before = FRONTEND_RESTARTS._value.get()
-    frontend = Frontend(kube, from_service_account(str(tmp_path), environment), SystemClock(), where)
+    frontend = Frontend(kube, from_service_account(str(tmp_path), environment), SystemClock(), (where,))
     frontend.start(intake)
     async with asyncio.timeout(90):
         while FRONTEND_RESTARTS._value.get() == before:  # noqa: ASYNC110 - a counter has no event
@@ -155,7 +155,7 @@ async def test_after_a_stop_another_one_hands_everything_over_again(
     uid = made["metadata"]["uid"]
     for _ in range(2):
         intake.seen.clear()
-        frontend = Frontend(kube, credentials, SystemClock(), where)
+        frontend = Frontend(kube, credentials, SystemClock(), (where,))
         frontend.start(intake)
         await intake.until(lambda: any(raw["metadata"]["uid"] == uid for raw in intake.seen))
         await frontend.stop()

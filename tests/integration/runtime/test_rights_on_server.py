@@ -113,7 +113,7 @@ async def protect_and_let_go(kube: HttpKube, operator: ApiCredentials, job: Job,
 
     await kube.create(names.PLURAL, where, job)
     async with HttpKube(operator) as limited, asyncio.timeout(60):
-        frontend = Frontend(limited, operator, SystemClock(), watched)
+        frontend = Frontend(limited, operator, SystemClock(), (watched,))
         frontend.start(Intake())
         await seen.wait()
         await kube.delete(names.PLURAL, where, name)

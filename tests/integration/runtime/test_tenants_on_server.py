@@ -34,7 +34,7 @@ async def test_pods_of_others_and_quotas_are_told(kube: HttpKube, namespace: str
     def quota_changed(_: str, __: str, quota: Quota | None) -> None:
         quotas.append(quota)
 
-    tenants = Tenants(kube, SystemClock(), namespace, pod_changed, quota_changed)
+    tenants = Tenants(kube, SystemClock(), (namespace,), pod_changed, quota_changed)
     tasks = [asyncio.create_task(informer.run()) for informer in tenants.informers]
     try:
         await tenants.synced()

@@ -187,6 +187,19 @@ async def test_a_list_that_is_older_than_a_pod_says_nothing_about_it(hall: Hall)
     assert sorted(pod.name for pod in hall.town.pods()) == names_before
 
 
+async def test_a_list_of_another_namespace_says_nothing_about_a_pod(hall: Hall) -> None:
+    """With a list of namespaces each has lists of its own."""
+    names_before = sorted(pod.name for pod in hall.town.pods())
+    del hall.town.kube.objects["pods", NAMESPACE, names_before[0]]
+    hall.core.pods_complete(hall.town.kube.version, "elsewhere")
+    await settled(hall.town)
+    assert hall.controller is not None
+    assert hall.controller.state.incident is None
+    hall.core.pods_complete(hall.town.kube.version, NAMESPACE)
+    await settled(hall.town)
+    assert hall.controller.state.incident is not None
+
+
 async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list was shown between the server's decision and its answer."""
     town = Town()

@@ -45,10 +45,10 @@ class World:
         await self.kube.create("nodes", "", {"metadata": {"name": name, "labels": {"pool": name[0]}}})
         await self.kube.patch("nodes", "", name, {"status": {"conditions": told}}, subresource="status")
 
-    async def job(self, name: str, fence: int) -> None:
+    async def job(self, name: str, fence: int, namespace: str = "default") -> None:
         """A job whose status holds a fence."""
-        await self.kube.create(names.PLURAL, "default", {**JOB, "metadata": {"name": name}})
-        await self.kube.patch(names.PLURAL, "default", name, {"status": {"fence": fence}}, subresource="status")
+        await self.kube.create(names.PLURAL, namespace, {**JOB, "metadata": {"name": name}})
+        await self.kube.patch(names.PLURAL, namespace, name, {"status": {"fence": fence}}, subresource="status")
 
 
 class Led:
@@ -89,12 +89,9 @@ async def operator(world: World) -> Operator:
 
 
 async def test_every_list_of_pods_is_told_to_the_core(world: World, operator: Operator) -> None:
-    watch = asyncio.create_task(operator._pods.run())
+    watch = asyncio.create_task(operator._pods.informers[0].run())
     await settle()
-    assert (operator._caches.pods_are_complete, operator._caches.pods_version) == (
-        True,
-        str(world.server.history.version),
-    )
+    assert operator._caches.listed_version("default") == str(world.server.history.version)
     watch.cancel()
 
 

@@ -141,3 +141,22 @@ def in_the_chart() -> set[Right]:
 def test_the_charts_rights_are_those_of_deploy() -> None:
     """The chart's own tests compare everything, but need Helm."""
     assert in_the_chart() == granted().keys()
+
+
+OF_A_LIST = CHECKOUT / "tests/integration/chart/golden/two-namespaces.yaml"
+CLUSTER_SCOPED = {"nodes", names.QUARANTINES, "customresourcedefinitions", "tokenreviews"}
+TO_READ = {("pods", "list"), ("pods", "watch"), ("configmaps", "list"), ("configmaps", "watch")}
+"""Pods of everybody, for the chips that they take, and what the chart binds in the namespaces of faults only."""
+
+
+def test_with_a_list_the_rights_to_jobs_are_in_its_namespaces() -> None:
+    objects = list(yaml.safe_load_all(OF_A_LIST.read_text()))
+    one, two, cluster = (
+        bound_to_the_operator(
+            [each for each in objects if each["metadata"].get("namespace") == where or "roleRef" in each]
+        )
+        for where in ("jobs", "more-jobs", None)
+    )
+    assert bound_to_the_operator(objects).keys() == granted().keys()
+    assert one == two != {}
+    assert {(resource, verb) for resource, verb in cluster if resource not in CLUSTER_SCOPED} == TO_READ

@@ -28,12 +28,12 @@ CHIPS = {names.DEFAULT_RESOURCE_NAME: "8"}
 class Told:
     """What the tenants did, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *namespaces: str) -> None:
         self.clock = FakeClock()
         self.kube = FakeKube(self.clock)
         self.pods: list[tuple[str, str]] = []
         self.quotas: list[tuple[str, str, int | None]] = []
-        self.tenants = Tenants(self.kube, self.clock, "", self._pod, self._quota)
+        self.tenants = Tenants(self.kube, self.clock, namespaces or ("",), self._pod, self._quota)
         self.tasks = [asyncio.create_task(informer.run()) for informer in self.tenants.informers]
 
     def _pod(self, now: ForeignPod | None, before: ForeignPod | None) -> None:
@@ -97,7 +97,7 @@ async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:
 
 async def test_ten_thousand_pods_of_others_take_six_megabytes(told: Told) -> None:
     core = OperatorCore(cast("Ports", SimpleNamespace(capacity_watchers=())), Caches())
-    told.tenants = Tenants(told.kube, told.clock, "", core.foreign_pod_changed, print)
+    told.tenants = Tenants(told.kube, told.clock, ("",), core.foreign_pod_changed, print)
     gc.collect()
     tracemalloc.start()
     for number in range(10_000):

@@ -1,0 +1,228 @@
+"""An operator with a list of namespaces: what it reads, and what one namespace that is refused costs the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from e2e.memory_api.requests import Matching, Request, requests
+from hajob.api import constants as names
+from hajob.runtime import metrics
+from hajob.runtime.clock import SystemClock
+from hajob.runtime.credentials import ApiCredentials
+from hajob.runtime.frontend import Frontend
+from hajob.runtime.kube import ApiError
+from hajob.runtime.settings import Settings
+from release.generate.crd_schema import custom_resource_definition, quarantine_definition
+from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle
+from tests.unit.runtime.test_operator import Led, World
+from tests.unit.runtime.test_tenants import CHIPS, Told
+
+FORBIDDEN = ApiError(403, "Forbidden", 'User "operator" cannot list resource "pods" in the namespace "b"')
+
+
+def in_namespace(name: str) -> Matching:
+    """Every request for something in a namespace."""
+
+    def matches(request: Request) -> bool:
+        return f"/namespaces/{name}/" in request.path
+
+    return matches
+
+
+# ------------------------------------------------------------------------------------------------- the setting
+
+
+def served(text: str) -> tuple[str, ...]:
+    return Settings.from_environment({"HAJOB_WATCH_NAMESPACES": text}).served_namespaces()
+
+
+def test_names_are_separated_by_commas_and_empty_means_all() -> None:
+    assert served("a, b,a") == ("a", "b")
+    assert served(" ") == served("") == ("",)
+
+
+@pytest.mark.parametrize("text", ["team-*", "!a", "a,,b", ",", "A", "a b", "-a"])
+def test_what_is_no_name_of_a_namespace_is_refused(text: str) -> None:
+    """kopf would take some of these for patterns, and an empty list for all namespaces."""
+    with pytest.raises(SystemExit, match=r"HAJOB_WATCH_NAMESPACES=.* is no name of a namespace"):
+        served(text)
+
+
+def test_the_variable_of_version_0_1_is_refused_not_ignored() -> None:
+    """Ignored, it would make the operator serve all namespaces."""
+    with pytest.raises(SystemExit, match="HAJOB_WATCH_NAMESPACE is a list now: set HAJOB_WATCH_NAMESPACES"):
+        Settings.from_environment({"HAJOB_WATCH_NAMESPACE": "a"})
+
+
+# ------------------------------------------------------------------------------------------------ what is read
+
+
+@pytest.fixture
+async def world() -> World:
+    made = World(HAJOB_WATCH_NAMESPACES="a,b")
+    for name in ("a", "b", "c"):
+        await made.kube.create("namespaces", "", {"metadata": {"name": name}})
+    for definition in (custom_resource_definition(), quarantine_definition()):
+        await made.kube.create("customresourcedefinitions", "", definition)
+    return made
+
+
+async def pod(world: World, namespace: str) -> None:
+    """A pod of a job."""
+    metadata = {"name": "rank", "labels": {names.LABEL_JOB_UID: f"job-in-{namespace}"}}
+    await world.kube.create(
+        "pods", namespace, {"metadata": metadata, "spec": {"containers": [{"name": "trainer", "image": "i"}]}}
+    )
+
+
+async def test_pods_of_jobs_are_read_where_jobs_are_served(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for namespace in ("a", "b", "c"):
+        await pod(world, namespace)
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    assert led.operator._caches.pods.keys() == {"a/rank", "b/rank"}
+    await led.end()
+
+
+async def test_the_highest_fence_of_any_of_them_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for namespace, fence in (("a", 7), ("b", 41), ("c", 900)):
+        await world.job("job", fence, namespace)
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    assert led.operator._lease.fence == 42
+    await led.end()
+
+
+async def test_a_refused_namespace_keeps_no_other_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.job("job", 7, "a")
+    await world.job("job", 41, "b")
+    await pod(world, "a")
+    await pod(world, "b")
+    refused = world.server.faults.refuse(FORBIDDEN, matching=in_namespace("b"), times=None)
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    assert led.operator._lease.fence == 8
+    assert led.operator._caches.pods.keys() == {"a/rank"}
+    assert (led.operator._unhealthy(), led.operator._unready()) == ("", "")
+    refused.end()
+    await world.clock.advance(30)
+    assert led.operator._caches.pods.keys() == {"a/rank", "b/rank"}
+    assert led.operator._unhealthy() == ""
+    await led.end()
+
+
+async def test_an_operator_that_may_read_none_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a rolling upgrade whose rights are wrong stops at its first pod."""
+    for namespace in ("a", "b"):
+        world.server.faults.refuse(FORBIDDEN, matching=in_namespace(namespace), times=None)
+    led = Led(world, monkeypatch)
+    await world.clock.advance(60)
+    assert led.operator._unready() == "still listing pods, hatrainingjobs"
+    assert not led.operator._lease.is_leader
+    led.task.cancel()
+
+
+async def test_one_that_may_list_pods_everywhere_but_no_jobs_is_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chart lets it: pods of everybody take chips."""
+    refused = world.server.faults.refuse(FORBIDDEN, matching=requests(names.PLURAL), times=None)
+    led = Led(world, monkeypatch)
+    await world.clock.advance(60)
+    assert led.operator._unready() == "still listing hatrainingjobs"
+    refused.end()
+    await led.wait_until_leading()
+    assert led.operator._unready() == ""
+    await led.end()
+
+
+async def test_what_is_refused_is_told_until_it_no_longer_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods may be read everywhere, but the Role is gone, and comes back; the watches begin anew meanwhile."""
+    led = Led(world, monkeypatch)
+    await led.wait_until_leading()
+    assert (led.operator._note(), counted("b")) == ("", 0)
+    refused = world.server.faults.refuse(
+        FORBIDDEN,
+        matching=lambda request: in_namespace("b")(request) and requests("resourcequotas")(request),
+        times=None,
+    )
+    for stream in world.server.open_streams():
+        stream.end()
+    await world.clock.advance(30)
+    assert (led.operator._note(), led.operator._unready()) == ("namespace b is not served: it may not be read", "")
+    assert (counted("a"), counted("b")) == (0, 1)
+    refused.end()
+    await world.clock.advance(80)
+    assert (led.operator._note(), led.operator._unhealthy(), counted("b")) == ("", "", 0)
+    await led.end()
+
+
+def counted(namespace: str) -> float:
+    return float(metrics.NAMESPACE_REFUSED.labels(namespace)._value.get())
+
+
+# ------------------------------------------------------------------------------------------------ other tenants
+
+
+@pytest.fixture
+async def told() -> AsyncIterator[Told]:
+    made = Told("a", "b")
+    await settle()
+    yield made
+    for task in made.tasks:
+        task.cancel()
+
+
+async def test_jobs_that_are_not_served_occupy_their_nodes(told: Told) -> None:
+    """Another operator's, or those of a namespace that has left the list: they train on."""
+    for namespace in ("a", "c"):
+        metadata = {"name": "rank", "labels": {names.LABEL_JOB_UID: f"job-in-{namespace}"}}
+        body = {"containers": [{"name": "main", "resources": {"limits": CHIPS}}], "nodeName": f"node-{namespace}"}
+        told.kube.put("pods", namespace, {"metadata": metadata, "spec": body, "status": {"phase": "Running"}})
+    await settle()
+    assert [now for _, now in told.pods if now] == ["node-c"]
+
+
+async def test_quotas_are_read_where_jobs_are_served(told: Told) -> None:
+    for namespace in ("a", "b", "c"):
+        quota: dict[str, Any] = {"metadata": {"name": "q"}, "status": {"hard": {"pods": "5"}, "used": {"pods": "5"}}}
+        told.kube.put("resourcequotas", namespace, quota)
+    await settle()
+    assert {namespace for namespace, _, _ in told.quotas} == {"a", "b"}
+
+
+# ------------------------------------------------------------------------------------------------- the frontend
+
+
+async def test_kopf_starts_once_jobs_can_be_listed_somewhere() -> None:
+    """It asks for namespaces that are refused by itself, for ever; but for the CRD only once."""
+    clock = FakeClock()
+    kube = FakeKube(clock)
+    for namespace in ("a", "b"):
+        kube.server.faults.refuse(FORBIDDEN, matching=in_namespace(namespace), times=4 if namespace == "b" else None)
+    frontend = Frontend(kube, ApiCredentials("https://nowhere"), clock, ("a", "b"))
+    waiting = asyncio.create_task(frontend._crd_installed())
+    await clock.advance(1)
+    assert not waiting.done()
+    await clock.advance(30)
+    assert waiting.done()
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "scope"), [(("a", "b"), {"namespaces": ("a", "b")}), (("",), {"clusterwide": True})]
+)
+async def test_kopf_is_told_the_namespaces(
+    monkeypatch: pytest.MonkeyPatch, namespaces: tuple[str, ...], scope: dict[str, object]
+) -> None:
+    given: dict[str, object] = {}
+
+    async def operator(**arguments: object) -> None:
+        given.update(arguments)
+
+    monkeypatch.setattr("kopf.operator", operator)
+    await Frontend(FakeKube(), ApiCredentials("https://nowhere"), SystemClock(), namespaces)._serve()
+    assert {name: given.get(name) for name in ("namespaces", "clusterwide") if name in given} == scope
