@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from trainer_sidecar.launcher.signs import Signs, used
+from trainer_sidecar.launcher.signs import SHARE, Signs, used
 
 BUSY = "while True: pass"
 IDLE = "import time; print('', flush=True); time.sleep(60)"
@@ -14,12 +14,12 @@ IDLE = "import time; print('', flush=True); time.sleep(60)"
 
 def test_a_process_that_computes_is_a_sign() -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY]) as busy:
-        deadline = time.monotonic() + 30
         signs = Signs()
-        signs.look([busy.pid], 0, 0.0)
-        while not signs.look([busy.pid], 0, 0.5) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        seen = time.monotonic() < deadline
+        signs.look([busy.pid], 0)
+        enough, deadline = used(busy.pid) + SHARE, time.monotonic() + 60
+        while used(busy.pid) < enough and time.monotonic() < deadline:
+            time.sleep(0.05)
+        seen = signs.look([busy.pid], 0, 1.0)
         busy.kill()
     assert seen
 
