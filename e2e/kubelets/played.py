@@ -106,7 +106,12 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_lost_while_every_rank_is_held",
             "test_lost_while_it_is_saved",
         ),
-        "test_coordinators_node": ("test_its_pod_is_lost_in_a_repair_that_goes_on",),
+        "test_coordinators_node": (
+            "test_its_pod_is_lost_in_a_repair_that_goes_on",
+            "test_its_node_is_lost_in_a_repair_that_goes_on",
+            "test_its_node_is_lost_while_it_is_saved",
+            "test_its_node_is_lost_while_it_is_small",
+        ),
         "test_moves_that_fail": (
             "test_a_second_process_dies_before_the_switch",
             "test_the_switch_itself_fails",
