@@ -314,8 +314,9 @@ class HATrainingJobStatus(ApiModel):
     completion_time: Timestamp | None = None
     """When it completed or failed."""
     restarts: Restarts = Restarts()
-    takeovers: Takeovers = Takeovers()
     """Restarts of the whole job."""
+    takeovers: Takeovers = Takeovers()
+    """Lost MindIO controllers whose place another one took while the job trained."""
     progress: Progress | None = None
     """How far the training is; refreshed at most every 10 minutes, and with every other write."""
     goodput: Goodput | None = None
