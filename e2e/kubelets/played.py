@@ -192,7 +192,7 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_two_ranks_lost_at_once_come_back",
             "test_without_replacement_it_is_saved_and_starts_anew",
             "test_a_restart_goes_on_from_the_periodic_checkpoint",
-            "test_the_coordinators_pod_is_lost_and_two_faults_follow",
+            "test_the_coordinators_node_is_lost_and_two_faults_follow",
             "test_without_a_node_it_shrinks_and_grows_back",
             "test_the_coordinators_pod_is_lost_in_a_repair",
             "test_a_cordoned_node_is_left_with_the_training_running",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from e2e.harness.controllers import coordinator_node
 from e2e.harness.images import is_torch
 from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.rig import Rig, RigLayout
@@ -79,13 +80,13 @@ def test_a_restart_goes_on_from_the_periodic_checkpoint(rig: Rig) -> None:
     assert_weights_equal(job, ITERATIONS)
 
 
-def test_the_coordinators_pod_is_lost_and_two_faults_follow(rig: Rig) -> None:
+def test_the_coordinators_node_is_lost_and_two_faults_follow(start_rig: Callable[[RigLayout], Rig]) -> None:
     """The store goes with it; the next ones are repaired all the same, in place and by a replacement."""
+    rig = start_rig(RigLayout(plain_nodes=2, operators=2))
     job = started(rig, iterations=LONG)
     job.wait_condition("CoordinatorReady")
-    pod = job.pods("coordinator")[0]["metadata"]["name"]
-    rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{pod}", gracePeriodSeconds=0)
-    rig.plane.wait("the takeover to be counted", lambda: job.takeovers() == 1)
+    rig.nodes.control.power_off(coordinator_node(job))
+    rig.plane.wait("the takeover to be counted", lambda: job.takeovers() == 1, RECOVERY_SECONDS)
     job.wait_condition("CoordinatorReady")
     rig.nodes.control.kill(namespace=rig.namespace, rank=3)
     assert job.wait_incident(3, seconds=RECOVERY_SECONDS)["action"] == "InPlace"
