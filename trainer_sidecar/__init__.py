@@ -1,1 +1,1 @@
-"""What runs beside a training: coordinator, agent, launcher, controller host."""
+"""The processes that run beside a training: coordinator, agent, launcher, controller host."""

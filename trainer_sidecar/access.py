@@ -1,4 +1,4 @@
-"""Who may not open what, in a sentence: containers of a pod seldom run as the same user."""
+"""Describe refused file access in one sentence: the containers of a pod seldom run as the same user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def refused(path: Path | str, error: OSError) -> str:
-    """What was refused to whom, and whose it is; `error` names the path where it has one of its own."""
+    """Return which access was refused to which user, and the path's owner; `error` may name a path of its own."""
     named = Path(os.fsdecode(error.filename)) if error.filename is not None else Path(path)
     if named.parts[:3] == ("/", "proc", "self"):  # how long paths of sockets are named
         named = Path(path)
@@ -17,7 +17,7 @@ def refused(path: Path | str, error: OSError) -> str:
 
 
 def _owner(path: Path) -> str:
-    """Of the path, or of the nearest directory above it that can be looked at."""
+    """Return the owner of the path, or of the nearest directory above it that can be inspected."""
     for place in (path, *path.parents):
         try:
             found = place.stat()

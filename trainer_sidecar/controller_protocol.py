@@ -1,8 +1,8 @@
-"""What coordinator and controller host share: lines of JSON, the unix socket they travel on, the kinds of a problem.
+"""The protocol between coordinator and controller host: lines of JSON, their unix socket, the kinds of a problem.
 
 Part of the archive of the controller host: standard library, Python >= 3.7.
 
-A socket's path may have 107 bytes, the directory of an `emptyDir` on a node is easily longer. So both sides open the
+A socket's path may have 107 bytes; the directory of an `emptyDir` on a node is easily longer. So both sides open the
 directory and name the socket through `/proc/self/fd`, which is short whatever the directory is called.
 """
 
@@ -24,23 +24,23 @@ PACKAGE, ADDRESS, PORT, LOST, HUNG, OTHER = "package", "address", "port", "lost"
 
 
 def now_nanoseconds() -> int:
-    """The clock of this machine that counts suspended time; the same for all processes of a pod."""
+    """Return the time of this machine's clock that counts suspended time; the same for all processes of a pod."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def encode(message: Message) -> bytes:
-    """One line, newline included."""
+    """Return the message as one line, newline included."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 class LineBuffer:
-    """Puts lines together from what a stream hands over in pieces."""
+    """Buffer that joins the pieces of a stream into lines."""
 
     def __init__(self) -> None:
-        self._rest: List[bytes] = []  # pieces of a line: a long one comes in many, put together once
+        self._rest: List[bytes] = []  # pieces of a line: a long one arrives in many, joined once
 
     def feed(self, data: bytes) -> List[Message]:
-        """Every message that `data` completes; a line that is not a JSON object is logged and left out."""
+        """Return every message that `data` completes; log and drop a line that is not a JSON object."""
         self._rest.append(data)
         if b"\n" not in data:
             return []
@@ -65,7 +65,7 @@ class LineBuffer:
 
 
 def listen(directory: str, name: str) -> socket.socket:
-    """A listening unix socket `name` in `directory`, open to every user; what lay there before is replaced."""
+    """Listen on the unix socket `name` in `directory`, open to every user; replace an older file of that name."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         path = "/proc/self/fd/%d/%s" % (descriptor, name)
@@ -73,7 +73,7 @@ def listen(directory: str, name: str) -> socket.socket:
             os.unlink(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(path)
-        os.chmod(path, 0o666)  # the other end is another container's user; the directory is the pod's own
+        os.chmod(path, 0o666)  # the other end runs as another container's user; the directory is the pod's own
         listener.listen(4)
         listener.setblocking(False)
         return listener
@@ -82,7 +82,7 @@ def listen(directory: str, name: str) -> socket.socket:
 
 
 def connect(directory: str, name: str) -> socket.socket:
-    """A connection to the unix socket `name` in `directory`; `OSError` while nobody listens there."""
+    """Connect to the unix socket `name` in `directory`; `OSError` while no process listens there."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

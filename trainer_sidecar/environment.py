@@ -1,4 +1,4 @@
-"""What a container is told by its environment; a variable that is missing or wrong is named."""
+"""Read settings from a container's environment; an error names the variable that is missing or wrong."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 
 class SettingsError(ValueError):
-    """A variable of the pod's environment is missing or unusable; the text names it."""
+    """A variable of the pod's environment that is missing or unusable; the text names it."""
 
 
 def text(environment: Mapping[str, str], name: str) -> str:
-    """A variable that must be there. SettingsError: it is not."""
+    """Return a required variable. SettingsError: it is missing."""
     value = environment.get(name, "")
     if not value:
         raise SettingsError(f"{name} is not set; the pod must carry it")
@@ -18,7 +18,7 @@ def text(environment: Mapping[str, str], name: str) -> str:
 
 
 def number(environment: Mapping[str, str], name: str, default: int | None = None, *, least: int = 0) -> int:
-    """A whole number of at least so much; without a default it must be there. SettingsError: it is none."""
+    """Return a whole number, at least the minimum; without a default it is required. SettingsError: it is none."""
     value = environment.get(name) or (text(environment, name) if default is None else str(default))
     if not value.isdecimal() or int(value) < least:
         raise SettingsError(f"{name}={value!r} is not a whole number of {least} or more")

@@ -3,8 +3,8 @@
     python3 -m trainer_sidecar.install DIRECTORY
 
 The init container of every pod runs this; the training image then needs nothing of Hajob's but a Python. Each file
-appears at once and whole (written beside, then renamed), so that a restarted init container disturbs nobody, and all
-of it is readable and executable for any user, since image and sidecar seldom run as the same one.
+appears at once and whole (written under another name, then renamed), so that a restarted init container disturbs no
+other process. Any user can read and execute all of it, since image and sidecar seldom run as the same one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHEBANG = b"#!/usr/bin/env python3\n"
 
 
 def build_archive(name: str) -> bytes:
-    """A zipapp of the sub-package `name`, under its own import name; the same sources give the same bytes."""
+    """Pack the sub-package `name` as a zipapp under its own import name; the same sources give the same bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "__main__.py", _entry(name))
@@ -58,7 +58,7 @@ def _add(archive: zipfile.ZipFile, path: str, text: str) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace `path` by an executable file of this content in one step."""
+    """Replace `path` by an executable file with this content, in one step."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as beside:
         beside.write(content)
     Path(beside.name).chmod(0o755)
@@ -66,7 +66,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def install(directory: Path) -> list[Path]:
-    """Write everything below `directory`; the paths written. OSError: it can't be written to."""
+    """Write all files below `directory` and return their paths. OSError: it can't be written to."""
     shims = directory / "bin"
     shims.mkdir(parents=True, exist_ok=True)
     shims.chmod(0o755)
@@ -83,7 +83,7 @@ def install(directory: Path) -> list[Path]:
 
 
 def main() -> int:
-    """Install below the directory given; 1 with a sentence when that is not possible."""
+    """Install below the given directory; return 1, with the reason on stderr, when that fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"hajob {VERSION} (install)")
     parser.add_argument("directory", type=Path)

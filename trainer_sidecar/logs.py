@@ -1,8 +1,8 @@
 """`python3 -m trainer_sidecar.logs --rank R`: print a rank's kept output, inside the container of an agent.
 
-`kubectl hajob logs` runs this by exec, so it needs no port and no right but the reader's own to `pods/exec`. What a
-rank printed goes to standard output as it is, everything said about it to standard error. The files may lie on a
-shared volume, so any pod of the job can tell of every rank. docs/protocols/launcher.md#output
+`kubectl hajob logs` runs this by exec, so it needs no port and no right but the reader's own to `pods/exec`. The rank's
+output goes to stdout unchanged, headings and errors to stderr. The files may lie on a shared volume, so any pod of the
+job can print the output of every rank. docs/protocols/launcher.md#output
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import BinaryIO
 from trainer_sidecar.launcher import kept
 
 NOT_KEPT = 3
-"""Exit code: what was asked for is not kept; standard error says what is."""
+"""Exit code: the requested output is not kept; stderr says what is."""
 
 _CHUNK = 64 * 1024
 _POLL_SECONDS = 0.2
 _POLLS_PER_SEARCH = 5
-"""A successor's file is looked for once a second: listing a directory of a shared volume is not free."""
+"""Search for a successor's file once a second: listing a directory of a shared volume is not free."""
 
 
 class NotKeptError(Exception):
-    """There is no such output; the text says what there is."""
+    """The requested output does not exist; the text names the output that does."""
 
 
 @dataclass(frozen=True, order=True)
 class ProcessOutput:
-    """What is kept of one process, ordered by age."""
+    """The kept output of one process; ordered by age."""
 
     attempt: int
     process: kept.KeptProcess
@@ -42,17 +42,17 @@ class ProcessOutput:
 
     @property
     def files(self) -> list[Path]:
-        """Its files, oldest first."""
+        """Return its files, oldest first."""
         return [path for path in (Path(f"{self.path}{kept.TURNED_OVER}"), self.path) if path.exists()]
 
     def heading(self) -> str:
-        """Which process this is, for a person."""
+        """Return a heading that names the process."""
         process = self.process
         return f"==> rank {process.rank}, attempt {self.attempt}, incarnation {process.incarnation}, {self.path} <=="
 
 
 def outputs(directory: Path, rank: int) -> list[ProcessOutput]:
-    """Everything kept of a rank, oldest first; empty where nothing is. OSError: the directory can't be read."""
+    """Return all kept outputs of a rank, oldest first; may be empty. OSError: the directory can't be read."""
     found = []
     with contextlib.suppress(FileNotFoundError):
         for attempt in kept.attempts(str(directory)):
@@ -64,7 +64,7 @@ def outputs(directory: Path, rank: int) -> list[ProcessOutput]:
 
 
 def choose(found: list[ProcessOutput], rank: int, attempt: int | None, *, previous: bool) -> list[ProcessOutput]:
-    """The outputs to show: the newest process's, all of an attempt, or the one before. Raises `NotKeptError`."""
+    """Return the outputs to show: the newest process's, all of an attempt, or the one before. Raises `NotKeptError`."""
     if not found:
         raise NotKeptError(f"nothing is kept of rank {rank}: it has printed nothing yet, or its files were removed")
     newest = found[-1].attempt if attempt is None else attempt
@@ -84,7 +84,7 @@ def choose(found: list[ProcessOutput], rank: int, attempt: int | None, *, previo
 
 
 def parts(chosen: Sequence[ProcessOutput], tail: int | None) -> list[tuple[ProcessOutput, Path, int]]:
-    """The files to print and where to begin in each: at most `tail` lines in all."""
+    """Return the files to print and the offset to begin at in each: at most `tail` lines in all."""
     files = [(output, path) for output in chosen for path in output.files]
     if tail is None:
         return [(output, path, 0) for output, path in files]
@@ -99,7 +99,7 @@ def parts(chosen: Sequence[ProcessOutput], tail: int | None) -> list[tuple[Proce
 
 
 def last_lines(path: Path, lines: int) -> tuple[int, int]:
-    """Where the last `lines` lines of a file begin, and how many there are from there."""
+    """Return the offset at which the last `lines` lines of a file begin, and their number."""
     with path.open("rb") as file:
         position = end = file.seek(0, os.SEEK_END)
         found = 0
@@ -111,7 +111,7 @@ def last_lines(path: Path, lines: int) -> tuple[int, int]:
             cut = len(block)
             while (cut := block.rfind(b"\n", 0, cut)) >= 0:
                 if position + cut == end - 1:
-                    continue  # the end of the last line begins none
+                    continue  # the line end at the end of the file begins no further line
                 found += 1
                 if found == lines:
                     return position + cut + 1, lines
@@ -119,7 +119,7 @@ def last_lines(path: Path, lines: int) -> tuple[int, int]:
 
 
 class Printer:
-    """Prints outputs, a heading before each, and goes on with the newest one when it is told to."""
+    """Printer of outputs, with a heading before each; `follow` goes on with the newest one."""
 
     def __init__(self, directory: Path, rank: int, write: Callable[[bytes], None], say: Callable[[str], None]) -> None:
         self._directory = directory
@@ -129,7 +129,7 @@ class Printer:
         self._shown: ProcessOutput | None = None
 
     def show(self, output: ProcessOutput, path: Path, offset: int) -> BinaryIO:
-        """Print a file from `offset` on; it stays open, at its end."""
+        """Print a file from `offset` on and return it, open at its end."""
         if output != self._shown:
             self._shown = output
             self._say(output.heading())
@@ -139,18 +139,18 @@ class Printer:
         return file
 
     def _copy(self, file: BinaryIO) -> None:
-        """Print what is left of a file."""
+        """Print the rest of a file."""
         while piece := file.read(_CHUNK):
             self._write(piece)
 
     def follow(self, output: ProcessOutput, file: BinaryIO, wait: Callable[[], bool]) -> None:
-        """Print what is added, by this process and by every later one of the rank, until `wait` says False."""
+        """Print added output, of this process and of every later one of the rank, until `wait` returns False."""
         polls = 0
         while True:
             polls += 1
             later = outputs(self._directory, self._rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
             turned = self._turned_over(output.path, file)
-            self._copy(file)  # after both were looked for: only then is this its end
+            self._copy(file)  # after the search for both: only then is this the file's end
             if turned is not None:
                 file.close()
                 file = turned
@@ -164,7 +164,7 @@ class Printer:
 
     @staticmethod
     def _turned_over(path: Path, file: BinaryIO) -> BinaryIO | None:
-        """The file that was begun when this one was full."""
+        """Return the file that was begun when this one was full."""
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_ino != os.fstat(file.fileno()).st_ino:
                 return path.open("rb")
@@ -172,13 +172,13 @@ class Printer:
 
 
 def reader_waits() -> bool:
-    """Wait a moment; False when standard input has ended, that is when whoever follows has gone."""
+    """Wait a moment; return False when standard input has ended, because the reader has disconnected."""
     ready, _, _ = select.select([sys.stdin], [], [], _POLL_SECONDS)
     return not ready or bool(os.read(sys.stdin.fileno(), 1024))
 
 
 def run(arguments: argparse.Namespace, directory: Path, printer: Printer, wait: Callable[[], bool]) -> None:
-    """Print what was asked for. NotKeptError: it is not there; OSError: it can't be read."""
+    """Print the requested output. NotKeptError: it does not exist; OSError: it can't be read."""
     while True:
         found = outputs(directory, arguments.rank)
         if found or not arguments.follow or not wait():
@@ -194,12 +194,12 @@ def run(arguments: argparse.Namespace, directory: Path, printer: Printer, wait: 
 
 
 def output_directory(environment: Mapping[str, str]) -> Path:
-    """Where the agent has the launcher keep output; KeyError: this is not the container of an agent."""
+    """Return the directory of output that the agent gives the launcher. KeyError: not an agent's container."""
     return Path(environment.get("HAJOB_OUTPUT_DIR") or Path(environment["HAJOB_DIR"]) / "output")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line, as `kubectl hajob logs` writes it."""
+    """Return the parser of the command line that `kubectl hajob logs` writes."""
     made = argparse.ArgumentParser(prog="trainer_sidecar.logs", description="print a rank's kept output")
     made.add_argument("--rank", type=int, required=True)
     made.add_argument("--attempt", type=int)
@@ -210,7 +210,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print; 3 when it is not kept, 1 when it can't be read, each with a sentence on standard error."""
+    """Print; return 3 when the output is not kept, 1 when it can't be read, each with a sentence on stderr."""
     arguments = parser().parse_args(words)
 
     def write(data: bytes) -> None:
@@ -218,7 +218,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stdout.buffer.flush()
 
     def say(text: str) -> None:
-        sys.stderr.write(text + "\n")  # at once, or the output comes in between
+        sys.stderr.write(text + "\n")  # at once, or the output would come in between
         sys.stderr.flush()
 
     try:
@@ -227,7 +227,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except NotKeptError as problem:
         say(f"{problem}; the files are in {directory}")
         return NOT_KEPT
-    except BrokenPipeError:  # whoever read this has gone; leave without a word, at interpreter's end too
+    except BrokenPipeError:  # the reader has disconnected; exit without a message, at interpreter's end too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyError:

@@ -1,7 +1,7 @@
-"""What a process asks of the kernel about its family, by the one system call that Python has no function for.
+"""Set parent-death signal and subreaper by prctl, the system call for which Python has no function.
 
-Part of every archive that `trainer_sidecar.install` packs: standard library, Python >= 3.7. Looked up when this module
-is imported, so that a child between fork and exec only makes the call.
+Part of every archive that `trainer_sidecar.install` packs: standard library, Python >= 3.7. The function is looked up
+when this module is imported, so that a child between fork and exec only makes the call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PR_SET_CHILD_SUBREAPER = 36
 def _find() -> Callable[..., int] | None:
     try:
         found = ctypes.CDLL(None, use_errno=True).prctl
-    except (OSError, AttributeError):  # a Python without a usable C library: the container's end must do
+    except (OSError, AttributeError):  # a Python without a usable C library: the container's end ends the processes
         return None
     found.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4  # whole registers, whatever the architecture
     return cast("Callable[..., int]", found)
@@ -28,7 +28,7 @@ _prctl = _find()
 
 
 def become_subreaper() -> bool:
-    """Make orphans below this process its children, so that they are reaped and can be ended; False: not possible."""
+    """Make orphans below this process its children, so that it can reap and end them; False: not possible."""
     return _prctl is not None and _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 

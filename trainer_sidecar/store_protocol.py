@@ -1,7 +1,7 @@
-"""As much of torch's TCPStore on the wire as it takes to keep what was written, and to go on at another store.
+"""The part of torch's TCPStore protocol that is needed to keep written keys and to move a client to another store.
 
-Two dialects are known: that of torch 1.12 to 2.0, and the one whose clients begin with a magic number. A client that
-speaks otherwise is passed on unread. docs/protocols/launcher.md#the-store
+Two dialects are known: that of torch 1.12 to 2.0, and the one whose clients begin with a magic number. The bytes of a
+client with any other dialect pass unread. docs/protocols/launcher.md#the-store
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ WAIT_ENDED, WAIT_CANCELED = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What follows the operation's byte, and what is answered.
+    """Operation of the store: the layout of its request, after the operation's byte, and of its reply.
 
-    `s`: a length of 8 bytes and as many bytes; `n`: so many of what follows it; `i`: 8 bytes, `h`: 4, `b`: 1.
+    `s`: a length of 8 bytes, then the bytes; `n`: a count of the items after it; `i`: 8 bytes, `h`: 4, `b`: 1.
     """
 
     name: str
@@ -49,18 +49,18 @@ _OPERATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a version of torch speaks. `greeting`: what a client says first, without an answer."""
+    """Dialect of a range of torch versions. `greeting`: the client's first bytes, which the store does not answer."""
 
     name: str
     greeting: bytes
     operations: Mapping[int, Operation]
 
     def set(self, key: bytes, value: bytes) -> bytes:
-        """The request that writes a value."""
+        """Return the request that writes a value."""
         return self._request("set", key) + LENGTH.pack(len(value)) + value
 
     def get(self, key: bytes) -> bytes:
-        """The request that reads a value, which must be there."""
+        """Return the request that reads a value, which must exist."""
         return self._request("get", key)
 
     def _request(self, name: str, key: bytes) -> bytes:
@@ -75,7 +75,7 @@ DIALECTS = {one.name: one for one in (EARLIER, LATER)}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One whole request. `strings`: its keys and values, in order; `number`: what is added."""
+    """One whole request. `strings`: its keys and values, in order; `number`: the number to add."""
 
     operation: Operation
     raw: bytes
@@ -85,7 +85,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A request that was sent at `at`, and what was answered: the value or number of it."""
+    """A request that was sent at `at`, with the value or number that the store answered."""
 
     request: Request
     at: int
@@ -94,25 +94,25 @@ class Answered:
 
 
 class UnreadableError(ValueError):
-    """These bytes are not of a dialect that is known."""
+    """Bytes that belong to no known dialect."""
 
 
 class StoreConversation:
-    """What one client says and hears, cut into whole requests and whole replies.
+    """The bytes between one client and the store, cut into whole requests and whole replies.
 
     Attributes:
-        dialect: How the client speaks; None: it has not said enough, or cannot be read.
-        lost: It cannot be read: its bytes are passed on as they come, and another store is not for it.
+        dialect: The client's dialect; None: it has not sent enough, or cannot be read.
+        lost: The bytes cannot be read: they pass unchanged, and the client cannot move to another store.
     """
 
     def __init__(self) -> None:
         self.dialect: Dialect | None = None
         self.lost = False
         self._asked, self._heard = b"", b""
-        self._open: deque[tuple[Request, int]] = deque()  # sent, and when; not answered
+        self._open: deque[tuple[Request, int]] = deque()  # sent requests without an answer, and when they were sent
 
     def ask(self, data: bytes) -> list[Request | bytes]:
-        """The requests that these bytes complete, without the greeting; bytes as they are once they cannot be read."""
+        """Return the requests that these bytes complete, without the greeting; raw bytes once they are unreadable."""
         if self.lost:
             return [data]
         self._asked += data
@@ -147,15 +147,15 @@ class StoreConversation:
         return found
 
     def sent(self, request: Request, at: int) -> None:
-        """It is on its way to the store."""
+        """Note that the request is on its way to the store."""
         if not request.operation.reply:
             return
         if self._open and self._open[-1][0].operation.name == "wait" and request.operation.name != "cancel_wait":
-            self.lost = True  # the client has given up waiting, and an answer will come that nobody expects
+            self.lost = True  # the client has given up waiting, and an answer will come that it does not expect
         self._open.append((request, at))
 
     def hear(self, data: bytes) -> list[tuple[bytes, tuple[Answered, ...]]]:
-        """The replies that these bytes complete, each with what it answers; bytes as they are when unreadable."""
+        """Return the replies that these bytes complete, each with its requests; the raw bytes when unreadable."""
         self._heard += data
         found: list[tuple[bytes, tuple[Answered, ...]]] = []
         try:
@@ -180,17 +180,17 @@ class StoreConversation:
         raw, self._heard = self._heard[:end], self._heard[end:]
         self._open.popleft()
         if request.operation.name == "wait" and number == WAIT_CANCELED and self._open:
-            request, at = self._open.popleft()  # the wait itself is not answered any more
+            request, at = self._open.popleft()  # the store answers the wait itself no more
         return raw, (Answered(request, at, strings[0] if strings else b"", number),)
 
     def again(self) -> list[bytes]:
-        """What another store must be told before anything new, after the greeting: whatever was not answered."""
+        """Return the unanswered requests: another store gets them after the greeting, before anything new."""
         self._heard = b""
         return [request.raw for request, _ in self._open]
 
 
 def _read(data: bytes, position: int, layout: str) -> tuple[int, tuple[bytes, ...], int] | None:
-    """Where what is laid out like this ends, its strings and its number; None: it is not all there."""
+    """Return the end of data with this layout, its strings and its number; None: it is incomplete."""
     strings: list[bytes] = []
     number, left, repeated = 0, layout, 0
     while left:

@@ -1,7 +1,7 @@
-"""The certificate files that a pod is given, as credentials of a server that follows them when they change.
+"""The certificate files of a pod as gRPC server credentials, reloaded when the files change.
 
-A kubelet brings new content into the mounted directory within minutes of a change of the Secret. Streams that are open
-stay open; from the next handshake on the new files count. Clients read the files at each dial.
+A kubelet brings new content into the mounted directory within minutes of a change of the Secret. Open streams stay
+open; from the next handshake on the new files count. Clients read the files at each dial.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 
 def read(directory: Path) -> Content:
-    """Authorities, key and certificate; OSError: a file is missing."""
+    """Return authorities, key and certificate; OSError: a file is missing."""
     authorities, key, certificate = ((directory / name).read_bytes() for name in FILES)
     return authorities, key, certificate
 
 
 def server_credentials(directory: Path) -> grpc.ServerCredentials:
-    """Of a server that wants a certificate of its clients. OSError: a file is missing now."""
+    """Return credentials of a server that requires client certificates. OSError: a file is missing now."""
     files = _Files(directory)
     newer: Any = files.newer  # its None is "no change", which the stubs of grpc do not say
     return grpc.dynamic_ssl_server_credentials(files.configuration(), newer, require_client_authentication=True)
 
 
 class _Files:
-    """What was read last; asked by gRPC, in threads of its own, at each handshake."""
+    """The last content read; gRPC asks at each handshake, in threads of its own."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -44,19 +44,19 @@ class _Files:
         return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
 
     def configuration(self) -> grpc.ServerCertificateConfiguration:
-        """As the files are now."""
+        """Return the configuration from the files as they are now."""
         authorities, key, certificate = read(self._directory)
         return grpc.ssl_server_certificate_configuration([(key, certificate)], authorities)
 
     def newer(self) -> grpc.ServerCertificateConfiguration | None:
-        """The configuration if it has changed; files that cannot be read leave the one in use."""
+        """Return the configuration if it has changed; when files cannot be read, keep the one in use."""
         try:
             stamp = self._look()
             if stamp == self._stamp:
                 return None
             found = self.configuration()
             if self._look() != stamp:
-                return None  # being written: the next handshake sees all of it
+                return None  # being written: the next handshake sees the whole file
         except OSError as error:
             log.warning("the certificates in %s cannot be read, the old ones stay in use: %s", self._directory, error)
             return None

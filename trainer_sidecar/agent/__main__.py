@@ -42,7 +42,7 @@ log = logging.getLogger("trainer_sidecar.agent")
 
 
 class CannotServeError(Exception):
-    """The coordinator could not reach this agent, in a sentence."""
+    """The coordinator cannot reach this agent; the text says why."""
 
 
 class Agent:
@@ -73,7 +73,7 @@ class Agent:
         self.node.ports.look_at_checkpoints = self.checkpoints.order
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop`, then give the last reports a moment to be acknowledged."""
+        """Serve until `stop`, then wait a moment for the acknowledgement of the last reports."""
         parts: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(part)
             for part in (
@@ -124,7 +124,7 @@ class Agent:
             await server.stop(grace=0)
 
     async def _bound_server(self) -> grpc.aio.Server:
-        """Tried again every second; not for long where no rank has its gate here: a pod tells why a container ended."""
+        """Bind, every second anew; give up soon if no rank has its gate here: a pod tells why a container ended."""
         tries = 0
         while True:
             try:
@@ -145,7 +145,7 @@ class Agent:
             self.gate.check_silence()
 
     async def _last_words(self) -> None:
-        """While there is somebody to hear them: a coordinator that was deleted with this pod holds no chips up."""
+        """Send the last reports only while a coordinator is connected: without one this pod must not hold chips."""
         ends = [asyncio.ensure_future(end) for end in (self.node.outbox.until_empty(), self.service.until_alone())]
         await asyncio.wait(ends, timeout=LAST_WORDS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
@@ -161,7 +161,7 @@ async def _main(settings: AgentSettings) -> None:
 
 
 def main() -> int:
-    """Run the agent; 64 when its settings are wrong, 1 when its port cannot be had."""
+    """Run the agent; return 64 when its settings are wrong, 1 when its port is taken."""
     if version.said("agent", sys.argv[1:]):
         return 0
     log_format.begin(os.environ.get(log_format.VARIABLE, ""), "%(asctime)s %(levelname).1s %(name)s: %(message)s")

@@ -1,7 +1,7 @@
-"""Looks at the job's checkpoints when this agent is the one that is asked to (docs/checkpoints.md).
+"""Look at the job's checkpoints when the coordinator asks this agent to (docs/checkpoints.md).
 
 A volume that all ranks share may be slow, or hang: every look runs in a thread, one at a time, and nothing else of the
-agent waits for it. What a look says is a level: the coordinator hears it as often as it asks.
+agent waits for it. The result is a level: the agent reports it as often as the coordinator asks.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Checkpoints:
         self._skipped = 0
 
     def order(self, order: pb.CheckpointOrder | None) -> None:
-        """What the coordinator asks for now; None: it asks another agent, or none."""
+        """Take the coordinator's order; None: it asks another agent, or none."""
         if order != self._order:
             self._order = order
             self._seen = None
             self._wake.set()
 
     async def run(self) -> None:
-        """Look as often as it is asked for, for ever."""
+        """Look as often as ordered, for ever."""
         while True:
             self._wake.clear()
             order = self._order
@@ -93,9 +93,9 @@ class Checkpoints:
             self._tell(state)
 
     async def _prepare(self, directory: Path, order: pb.CheckpointOrder) -> pb.CheckpointState:
-        """Set right what the next attempt will load, before any of its ranks is there. OSError: it cannot be yet.
+        """Correct what the next attempt will load, before any of its ranks runs. OSError: not possible yet.
 
-        What the training's user may not change, the training could not have written either: it is started all the same.
+        The training could not have written files that its user may not change: it starts all the same.
         """
         state, verdict = await asyncio.to_thread(prepare, directory, order)
         try:
@@ -110,7 +110,7 @@ class Checkpoints:
         return state
 
     def _is_unchanged(self, directory: Path) -> bool:
-        """Nothing was saved since the last look, as far as one can see from above."""
+        """Whether nothing was saved since the last look, as far as the top of the directory shows."""
         within = directory / mindspore_forms.INNER
         seen = tuple(_changed_at(path) for path in (directory, directory / megatron.TRACKER, within / megatron.TRACKER))
         is_told = self._order is not None and self._order.rules.framework != MINDSPORE
@@ -122,9 +122,9 @@ class Checkpoints:
 
 
 def prepare(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.CheckpointState, Verdict]:
-    """What is told once the verdict on what the next attempt loads is carried out, and the verdict.
+    """Return the state after the verdict on what the next attempt loads is carried out, and the verdict.
 
-    What this agent may not read it cannot evaluate, and refuses nothing: the job is started as it would be without it.
+    What this agent may not read it cannot evaluate, and refuses nothing: the job starts as it would without it.
     """
     unverified = pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1)
     try:
@@ -161,7 +161,7 @@ def prepare(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.CheckpointSt
 
 
 def look(directory: Path, order: pb.CheckpointOrder, before: pb.CheckpointState) -> pb.CheckpointState:
-    """What a training that loads now would find; what the attempt was given stays as it was."""
+    """Return what a training that loads now would find; keep what the attempt was given."""
     verdict = evaluate(directory, order.rules)
     state = pb.CheckpointState()
     state.CopyFrom(before)
@@ -171,7 +171,7 @@ def look(directory: Path, order: pb.CheckpointOrder, before: pb.CheckpointState)
 
 
 def _doubt(verdict: Verdict) -> str:
-    """For people: what does not fit, and what follows."""
+    """Describe for people what does not fit, and what follows."""
     return (
         f"{verdict.doubt}; nothing is refused or renamed, and the training loads what its tracker names. Compare "
         "spec.parallelism with the arguments of the training"
@@ -179,7 +179,7 @@ def _doubt(verdict: Verdict) -> str:
 
 
 def evaluate(directory: Path, rules: pb.CheckpointRules) -> Verdict:
-    """The verdict of the layout that the job's framework has. ValueError: the sizes make no job."""
+    """Return the verdict by the layout of the job's framework. ValueError: the sizes make no job."""
     layout = Layout(
         num_nodes=rules.num_nodes,
         chips_per_node=rules.chips_per_node,

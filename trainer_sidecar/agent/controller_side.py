@@ -1,4 +1,4 @@
-"""The controller's side of a rank's link: connected as often as it takes, made to know the rank, redirected.
+"""The controller's side of a rank's link: connect, make the rank known, redirect to another controller.
 
 docs/protocols/launcher.md#another-controller
 """
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Passage(Protocol):
-    """When bytes may pass, and what ranks have registered with: the gate."""
+    """The gate's part of a link: when bytes may pass, and the ranks' registrations."""
 
     rules: Rules
     registrations: Registrations
@@ -31,11 +31,11 @@ class Passage(Protocol):
 
 
 class ControllerSide:
-    """Of one rank's link.
+    """The controller's side of one rank's link.
 
     Attributes:
-        bound: the controller that the connection of now goes to; None: there is none.
-        is_taken: it has taken the rank.
+        bound: the controller of the present connection; None: there is none.
+        is_taken: the controller has taken the rank.
     """
 
     def __init__(self, gate: Passage, whose: LinkedRank, answer: Callable[[bytes], None]) -> None:
@@ -94,7 +94,7 @@ class ControllerSide:
     async def _make_known(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: Registration, controller: str
     ) -> None:
-        """Another controller learns what the one before knew; the rank gets only replies that it still waits for."""
+        """Tell another controller what the one before knew; pass to the rank only replies that it still waits for."""
         answer = self._answer if self._has_answered else None
         self._said = await register(reader, writer, kept, self.until_open, answer)
         if kept.heartbeat:
@@ -103,14 +103,14 @@ class ControllerSide:
         self._gate.registrations.now_known(self._whose.rank, kept, controller)
 
     def unsaid(self) -> list[bytes]:
-        """Of what makes the rank known, what it has said when the rest had been told to this controller already."""
+        """Return the rank's registration messages that came after this controller was told the others."""
         kept = self._gate.registrations.of(self._whose.rank, self._whose.process)
         if kept is None or self._said is None:
             return []
         return [message for kind, message in kept.greetings() if kind in kept.unanswered - self._said]
 
     def write(self, data: bytes) -> None:
-        """Say this to the controller; there is a connection."""
+        """Write to the controller; requires a connection."""
         assert self._writer is not None
         self._writer.write(data)
 
@@ -129,7 +129,7 @@ class ControllerSide:
         return (self._address, self.bound) == (address, controller)
 
     def try_anew(self) -> None:
-        """The controller is another one now: a connection that is being made is not waited for."""
+        """Give up a connection in progress: the controller has changed."""
         if self._attempt is not None:
             self._attempt.cancel()
 
@@ -139,7 +139,7 @@ class ControllerSide:
             self._writer.transport.abort()
 
     def hang_up(self) -> None:
-        """End the connection once what was said is on its way."""
+        """End the connection once all written bytes are sent."""
         if self._writer is not None:
             self._writer.close()
         self._writer = self.bound = None

@@ -1,8 +1,8 @@
-"""What the gate answers for a rank that has died.
+"""The gate's replies for a rank that has died.
 
-MindIO waits for whoever had a link when an action was given, also when that link is lost: 5 s when it takes stock, its
-whole action limit otherwise. So the gate keeps the link of a rank whose process has ended for a moment, and answers:
-that the rank stands where it last said, is stopped and clean, or, where it had to do something, that it failed.
+MindIO waits for every rank that had a link when it gave an action, also when the link is lost: 5 s when it takes stock,
+its whole action limit otherwise. So the gate keeps the link of a rank whose process has ended for a moment, and replies
+with the rank's last step, that it is stopped and clean, or that an action it had to carry out failed.
 docs/protocols/launcher.md#the-gate, docs/decisions/0028-the-gate-answers-for-the-dead.md
 """
 
@@ -26,7 +26,7 @@ HARMLESS: Final = frozenset({9, 11, 17, 19, 25})
 
 
 class DeadRankReplies:
-    """What a rank still owes the controller, and what it last said of itself."""
+    """The replies that a rank still owes the controller, and its last heartbeat."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -35,17 +35,17 @@ class DeadRankReplies:
         self._frames = FrameReader(ANSWERS)
 
     def begin(self) -> None:
-        """A controller is connected; what was owed to another one is not asked for any more."""
+        """Begin with a connected controller; forget replies owed to another one."""
         self._frames = FrameReader(ANSWERS)
         self._owed.clear()
 
     @property
     def has_left(self) -> bool:
-        """Whether it said goodbye to MindIO: then nothing is expected of it."""
+        """Whether it said goodbye to MindIO: then the controller expects nothing of it."""
         return bool(self._heartbeat) and self._heartbeat[RUN_STATUS_AT] == LEFT
 
     def ordered(self, data: bytes) -> None:
-        """Bytes of the controller, in order and complete, whether the rank gets them or not."""
+        """Take bytes of the controller, in order and complete, whether the rank gets them or not."""
         for message in (piece.message for piece in self._frames.feed(data)):
             if message is not None:
                 serial = _serial(message, HEADER.size + SERIAL_AT.get(message.kind, 0))
@@ -53,14 +53,14 @@ class DeadRankReplies:
                     self._owed[serial] = message.kind
 
     def said(self, message: Message) -> None:
-        """A message of the rank that reaches the controller."""
+        """Take a message of the rank that reaches the controller."""
         self._heartbeat = message.heartbeat() or self._heartbeat
         serial = _serial(message, ANSWER_SERIAL_AT) if message.kind in ANSWERS.values() else None
         if serial is not None:
             self._owed.pop(serial, None)
 
     def take(self) -> bytes:
-        """The answers that are owed now, but for those that would say that a rank is well which said it was not."""
+        """Return the replies owed now, without those that would call a rank well that said it was not."""
         given = [serial for serial, kind in self._owed.items() if self._is_well or ANSWERS[kind] not in STATUS_OFFSETS]
         return b"".join(self._answer(serial, self._owed.pop(serial)) for serial in given)
 
@@ -73,7 +73,7 @@ class DeadRankReplies:
 
 
 def answer(kind: int, serial: int, result: int, rank: int, heartbeat: bytes) -> bytes:
-    """A rank's answer to an action of this kind; `heartbeat`: the 56 bytes of its last one."""
+    """Return a rank's reply to an action of this kind; `heartbeat`: the 56 bytes of its last one."""
     answers = kind + 1
     body = ANSWER.pack(result, serial)
     body += NO_CHECKPOINT + heartbeat if answers in STATUS_OFFSETS else RANK.pack(rank)
@@ -81,6 +81,6 @@ def answer(kind: int, serial: int, result: int, rank: int, heartbeat: bytes) -> 
 
 
 def _serial(message: Message, at: int) -> int | None:
-    """The serial that stands there; None: the message is shorter than MindIO's are."""
+    """Return the serial at this place; None: the message is shorter than MindIO's are."""
     whole = len(message.content) >= at + SERIAL.size
     return int(SERIAL.unpack_from(message.content, at)[0]) if whole else None

@@ -1,4 +1,4 @@
-"""What of a controller's word reaches a rank: whole messages, but for those that another controller makes wrong.
+"""The controller's messages on their way to a rank: whole ones, without those that a change of controller makes wrong.
 
 docs/protocols/launcher.md#another-controller
 """
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Who talks to whom: a process of a rank, and which controller."""
+    """The two ends of a link: a process of a rank, and a controller."""
 
     rank: int
     process: str
@@ -40,7 +40,7 @@ class Downward:
         return self._inward.lost
 
     def take(self, data: bytes) -> bytes:
-        """What of these bytes is for the rank."""
+        """Return the part of these bytes that the rank gets."""
         return b"".join(map(self._pass, self._inward.feed(data)))
 
     def _pass(self, action: frames.Message) -> bytes:
@@ -56,7 +56,7 @@ class Downward:
         return action.content
 
     def _has_done(self, action: frames.Message) -> bool:
-        """Whether the rank has done this for the controller before; then it is answered here."""
+        """Whether the rank has done this for the controller before; then the gate replies."""
         kept = self._registrations.of(self._rank, self._process)
         if kept is None or not kept.has_done(action.kind, repairs=self._rules.is_repaired()):
             return False

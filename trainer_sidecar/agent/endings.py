@@ -24,7 +24,7 @@ _REASONS = (endings.NOT_LOADED, endings.LAYOUT)
 
 @dataclass
 class ProcessSteps:
-    """The steps one process has told of."""
+    """The steps that one process has reported."""
 
     first: int
     first_time: int
@@ -32,7 +32,7 @@ class ProcessSteps:
     newest_time: int
 
     def reached(self) -> int:
-        """The highest step it may have finished by now."""
+        """Return the highest step it may have finished by now."""
         steps, time = self.newest - self.first, self.newest_time - self.first_time
         return self.newest + 1 + (steps * HEARTBEATS // time if steps > 0 and time > 0 else 0)
 
@@ -52,7 +52,7 @@ class Training:
         return cls(_number(options, "train-iters"), _number(options, "exit-interval"), early)
 
     def is_early_end(self, progress: ProcessSteps) -> bool:
-        """Whether an end after these steps is one of those the arguments ask for."""
+        """Whether the arguments ask for an end after these steps."""
         if self.may_stop_early:
             return True
         interval = self.exit_interval
@@ -72,7 +72,7 @@ class Endings:
     _progress: dict[tuple[int, ProcessName], ProcessSteps] = field(default_factory=dict)
 
     def stepped(self, rank: int, name: ProcessName, step: int, time: int) -> bool:
-        """A process told of a step, in a line or a heartbeat; whether it is its first."""
+        """Take a process's step, from a line or a heartbeat; return whether it is its first."""
         known = self._progress.get((rank, name))
         if known is None:
             self._progress[rank, name] = ProcessSteps(step, time, step, time)
@@ -82,13 +82,13 @@ class Endings:
         return False
 
     def may_be_explained(self, rank: int, name: ProcessName, notices: Mapping[str, str]) -> bool:
-        """Whether an end before the first step has its reason in another rank's output: Megatron tells it on rank 0."""
+        """Whether another rank's output may explain an end before the first step: Megatron prints it on rank 0."""
         return (rank, name) not in self._progress and not any(kind in notices for kind in _REASONS)
 
     def verdict(
         self, rank: int, name: ProcessName, notices: Mapping[str, str], target: int | None, loads: int | None = None
     ) -> str:
-        """Why an end with 0 is no finish, as a sentence; empty when it is one.
+        """Return why an end with 0 is no finish, as a sentence; empty when it is one.
 
         Args:
             rank: that has ended.

@@ -11,16 +11,16 @@ from trainer_sidecar.agent.settings import AgentSettings
 
 
 def rank_environment(wanted: Wanted, settings: AgentSettings, *, meets_here: bool) -> dict[str, str]:
-    """Every variable of the process that an order asks for; the pod's own part cannot be overridden.
+    """Return every variable of the process that an order asks for; the pod's own part cannot be overridden.
 
-    `meets_here`: the store is reached at this pod, not where the order says.
+    `meets_here`: the ranks reach the store at this pod, not where the order says.
     """
     store = {"MASTER_ADDR": settings.pod_address, "MASTER_PORT": str(settings.rendezvous_port)} if meets_here else {}
     return {**wanted.environment, **of_pod(wanted, settings), **store}
 
 
 def of_pod(wanted: Wanted, settings: AgentSettings) -> dict[str, str]:
-    """What only the pod knows."""
+    """Return the variables that only the pod knows."""
     return {
         "RANK": str(wanted.rank),
         "ROLE_RANK": str(wanted.rank),

@@ -1,6 +1,6 @@
-"""What a rank has printed about a fault of its own, for as long as it may be about the fault that MindIO reports.
+"""The newest line about a fault that a rank has printed, as long as it may explain the fault that MindIO reports.
 
-A rank whose fault is repaired trains on in the same process: what it printed once is no reason for a later fault.
+A rank whose fault is repaired trains on in the same process: an old line does not explain a later fault.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class ErrorLines:
         self._lines: dict[int, tuple[RankProcess, str, int]] = {}
 
     def take(self, process: RankProcess, step: int | None) -> None:
-        """The launcher has told of a rank's process; `step`: its last one that is known."""
+        """Take the launcher's news of a rank's process; `step`: its last known one."""
         line = process.notices.get(endings.FAULT, "")
         known = self._lines.get(process.rank)
         if known is None or known[0].name != process.name or known[1] != line:
             self._lines[process.rank] = (process, line, step or 0)
 
     def of(self, rank: int, step: int | None) -> str:
-        """The rank's line; empty: it printed none, or has trained on since. `step`: its last one that is known."""
+        """Return the rank's line; empty: it printed none, or has trained on since. `step`: its last known one."""
         process, line, before = self._lines.get(rank, (None, "", 0))
         return line if process is not None and (step or 0) <= before + STEPS_VALID else ""

@@ -30,7 +30,7 @@ ENDED_WITH_CONTAINER = {
     CONTAINER_KILLED: "the launcher, first process of container trainer, is gone, and its ranks with it: the container "
     "was killed as a whole, by its memory limit or by hand",
 }
-"""Why processes ended that were not at fault, by code."""
+"""Why processes ended with their container, without a fault of their own, by code."""
 
 
 def _of_process(
@@ -57,7 +57,7 @@ def _of_process(
 
 
 def process_exited(settings: AgentSettings, process: RankProcess, step: int | None) -> pb.Fact:
-    """A rank's process has ended without having been told to."""
+    """Report that a rank's process has ended although it was not told to."""
     fact = _of_process(settings, pb.PROCESS_EXITED, "exit", process.rank, process.name, step=step)
     fact.exit_code = process.exit_code
     told = [line for kind, line in process.notices.items() if kind != FAULT and line not in process.last_lines]
@@ -66,21 +66,21 @@ def process_exited(settings: AgentSettings, process: RankProcess, step: int | No
 
 
 def ended_with_container(settings: AgentSettings, process: RankProcess, step: int | None, code: str) -> pb.Fact:
-    """A rank's process has ended with its container; the pod tells why, and what the rank printed does not."""
+    """Report that a rank's process has ended with its container; the pod tells why, the rank's output does not."""
     fact = process_exited(settings, process, step)
     fact.code, fact.message, fact.unexplained = code, ENDED_WITH_CONTAINER[code], True
     return fact
 
 
 def not_finished(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
-    """A rank's process has ended with 0, and its training was not at its end; `problem` names the line."""
+    """Report that a rank's process has ended with 0 before the end of its training; `problem` names the line."""
     fact = process_exited(settings, process, step)
     fact.code, fact.message = NOT_FINISHED, newest_text([*process.last_lines, problem])
     return fact
 
 
 def not_reloaded(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
-    """A rank trains again from a step before the one that its start was to load."""
+    """Report that a rank trains again from a step before the one that its start was to load."""
     fact = _of_process(settings, pb.LOG_RULE, "reload", process.rank, process.name, step=step)
     fact.code, fact.message = NOT_RELOADED, problem
     return fact
@@ -101,9 +101,9 @@ def script_ended(settings: AgentSettings, script: Script, *, reason: str) -> pb.
 
 
 def heartbeat_silent(settings: AgentSettings, rank: int, name: ProcessName, since: int, now: int) -> pb.Fact:
-    """A rank is linked to MindIO's controller but says nothing: MindIO itself never reports such a rank.
+    """Report a rank that is linked to MindIO's controller but sends nothing: MindIO itself never reports it.
 
-    A process may fall silent more than once: what tells them apart is when it last spoke, `since` (nanoseconds).
+    A process may fall silent more than once: `since`, when it last spoke (nanoseconds), tells the times apart.
     """
     fact = _of_process(settings, pb.HEARTBEAT_SILENT, "silent", rank, name, number=since)
     fact.message = (
@@ -123,14 +123,14 @@ def log_rule(settings: AgentSettings, match: Match, step: int | None, lines: Ite
 
 
 def stack(settings: AgentSettings, rank: int, name: ProcessName, number: int, lines: Iterable[str]) -> pb.Fact:
-    """Where a rank's process stands, as the coordinator has asked for the `number`-th time."""
+    """Report where a rank's process stands, as the coordinator asked for the `number`-th time."""
     fact = _of_process(settings, pb.STACK, "stack", rank, name, number=number)
     fact.message = newest_text(lines)
     return fact
 
 
 def log_rule_off(settings: AgentSettings, rule: str, reason: str) -> pb.Fact:
-    """A rule of the job is not applied on this node."""
+    """Report that a rule of the job is not applied on this node."""
     return pb.Fact(
         id=f"{settings.pod_uid}/log/{rule}/off",
         kind=pb.LOG_RULE,
@@ -142,7 +142,7 @@ def log_rule_off(settings: AgentSettings, rule: str, reason: str) -> pb.Fact:
 
 
 def port_taken(settings: AgentSettings, port: int, problem: OSError) -> pb.Fact:
-    """Somebody else listens where the gate must."""
+    """Report that another process listens on the gate's port."""
     return pb.Fact(
         id=f"{settings.pod_uid}/port/{port}",
         kind=pb.PORT_TAKEN,
@@ -155,7 +155,7 @@ def port_taken(settings: AgentSettings, port: int, problem: OSError) -> pb.Fact:
 
 
 def port_taken_text(settings: AgentSettings, port: int, problem: OSError) -> str:
-    """What to do about a port that can't be listened on."""
+    """Say what to do about a port that can't be listened on."""
     field = "rendezvousPort" if port == settings.rendezvous_port else "mindIOPort"
     return (
         f"{host_port(settings.pod_address, port)} cannot be listened on ({problem.strerror or problem}): another "
@@ -165,7 +165,7 @@ def port_taken_text(settings: AgentSettings, port: int, problem: OSError) -> str
 
 
 def copies_not_registered(rank: int) -> pb.Problem:
-    """A rank trains, and MindIO could recover nothing."""
+    """Report a rank that trains although MindIO could recover nothing."""
     text = (
         f"rank {rank} trains and has not told MindIO where the copies of its optimizer are "
         "(tft_set_optimizer_replica): no fault can be recovered, every one costs a restart"
@@ -174,7 +174,7 @@ def copies_not_registered(rank: int) -> pb.Problem:
 
 
 def tls_mismatch(rank: int, settings: AgentSettings) -> pb.Problem:
-    """A rank speaks TLS where nobody else does."""
+    """Report a rank that speaks TLS although the controller does not."""
     text = (
         f"rank {rank} opens MindIO's port {settings.mindio_port} with TLS, and Hajob's side speaks none: "
         "switch MindIO's TLS off in the trainer (enable_tls=False of tft_init_processor)"
@@ -183,7 +183,7 @@ def tls_mismatch(rank: int, settings: AgentSettings) -> pb.Problem:
 
 
 def exit_name(code: int) -> str:
-    """An exit code in words: `exit 1`, `SIGKILL`."""
+    """Return an exit code in words: `exit 1`, `SIGKILL`."""
     if code >= 0:
         return f"exit {code}"
     try:
@@ -193,5 +193,5 @@ def exit_name(code: int) -> str:
 
 
 def newest_text(lines: Iterable[str]) -> str:
-    """The last of some lines, as many as travel with a fact."""
+    """Return the last lines, as many as travel with a fact."""
     return last_lines("\n".join(lines), MESSAGE_CHARACTERS)

@@ -1,6 +1,6 @@
-"""When this pod ends its ranks by itself: after `fence_after` without a word of a coordinator or a sign of a rank.
+"""When this pod ends its ranks by itself: after `fence_after` without a coordinator's message or a sign of a rank.
 
-A rank that trains, saves or waits for the others has a heartbeat every 2 s, whoever else is away.
+A rank that trains, saves or waits for the others has a heartbeat every 2 s, even without coordinator or controller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Fence:
-    """The last words and signs, and whom it has ended. Times are nanoseconds of the agent's clock."""
+    """The last messages and signs, and the processes it has ended. Times are nanoseconds of the agent's clock."""
 
     def __init__(self, after_seconds: int, now: int) -> None:
         self._after_seconds = after_seconds
@@ -25,19 +25,19 @@ class Fence:
         self._ended: set[tuple[int, ProcessName]] = set()
 
     def word(self, now: int) -> None:
-        """A coordinator has spoken."""
+        """Note a message of a coordinator."""
         self._last_word = now
 
     def sign(self, time: int) -> None:
-        """A rank lives: a heartbeat, a finished step."""
+        """Note a sign of a rank: a heartbeat, a finished step."""
         self._last_sign = max(self._last_sign, time)
 
     def has_ended(self, process: RankProcess) -> bool:
-        """Whether this process was ended here."""
+        """Whether the fence ended this process."""
         return (process.rank, process.name) in self._ended
 
     def due(self, now: int, running: Iterable[RankProcess]) -> list[RankProcess]:
-        """Those of the running processes that are to be ended now, each once."""
+        """Return the running processes to end now, each once."""
         if now - max(self._last_word, self._last_sign) <= self._after_seconds * SECOND:
             return []
         ended = [process for process in running if not self.has_ended(process)]

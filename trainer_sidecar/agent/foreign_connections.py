@@ -1,4 +1,4 @@
-"""Connections from outside of this pod, which its ports hold: how many, and a sentence that seldom changes.
+"""Connections from outside of this pod, held at its ports: their number, and a sentence that seldom changes.
 
 docs/protocols/launcher.md#the-gate
 """
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class ForeignConnections:
-    """What was held at each port; who scans ports for hours costs a sentence for each doubling."""
+    """Counter of held connections by port; a port scan of hours costs a sentence for each doubling."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
@@ -24,18 +24,18 @@ class ForeignConnections:
 
     @property
     def number(self) -> int:
-        """Of all ports."""
+        """Return the number of all ports."""
         return self._held.total()
 
     def held(self, port: int, host: str) -> bool:
-        """One more from `host`; whether the sentence has changed."""
+        """Count a connection from `host`; return whether the sentence has changed."""
         self._first.setdefault(port, host)
         self._held[port] += 1
         log.warning("port %d serves this pod only: a connection from %s is held (number %d)", port, host, self.number)
         return self._held[port].bit_count() == 1
 
     def problems(self) -> list[pb.Problem]:
-        """One for all ports; none while nobody came."""
+        """Return one problem for all ports; none while no connection came."""
         texts = [
             f"port {port} of {self._settings.pod_name} serves its own pod only: connections from {host}"
             f"{' and others' if self._held[port] > 1 else ''} are held and not read "

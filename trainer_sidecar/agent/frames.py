@@ -1,7 +1,7 @@
-"""As much of MindIO's wire as the gate must read: who connects, what a rank registers, and how far it is.
+"""The part of MindIO's wire that the gate must read: who connects, what a rank registers, and its step.
 
-docs/protocols/mindio.md has the layouts. The gate never changes a byte that it passes on; what it
-cannot read it forwards all the same.
+docs/protocols/mindio.md has the layouts. The gate never changes a byte that it passes on; it forwards unreadable bytes
+all the same.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ STATUS_OFFSETS = {HEARTBEAT: 0, COLLECTED: ANSWER_BYTES, LOCKED: ANSWER_BYTES, N
 ANSWERS = {4: 5, 7: 8, 9: COLLECTED, 11: LOCKED, 17: 18, 19: 20, 21: 22, 23: 24, 25: NORMAL} | {
     rebuild: rebuild + 1 for rebuild in (29, 31, 33, 35, 37)
 }
-"""Which message answers which action of the controller; pauses are answered when the step ends, others never."""
+"""The reply to each action of the controller; a rank replies to pauses when the step ends, to others never."""
 LOCK, STOP, CLEAN, REPAIR = 11, 17, 19, 21
 PAUSE, PAUSED, GO_ON = 13, 14, 15
-"""To pause and to go on have the same answer."""
+"""Pause and go on have the same reply."""
 ONCE = {LOCK: ANSWERS[STOP], STOP: ANSWERS[STOP], CLEAN: ANSWERS[CLEAN], REPAIR: ANSWERS[REPAIR], PAUSE: PAUSED}
 """What a process does once until it goes on training, and the answer that tells that it has: asked again it fails,
 waits for ever, or is stuck later. What locks again must be stopped again."""
 GO_ON_TRAINING = 25
 TO_ALL = frozenset({PAUSE, GO_ON, GO_ON_TRAINING, 31, 33})
-"""Of these every rank is given the same bytes, and one that is not given them keeps those waiting that are."""
+"""Actions of which every rank gets the same bytes; a rank that does not get them keeps the others waiting."""
 HANDLED = {action: answer for action, answer in ANSWERS.items() if action not in (9, LOCK, 25)} | {
     PAUSE: PAUSED,
     GO_ON: PAUSED,
 }
-"""What is answered by the trainer, when it is done, and not by MindIO's own thread."""
+"""Replies that the trainer sends when it is done, and not MindIO's own thread."""
 KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, PAUSED, *STATUS_OFFSETS, *ANSWERS.values()})
 LARGEST_KEPT = 4 * 1024 * 1024  # the groups of 100,000 ranks and more
 LARGEST_BODY = 256 * 1024 * 1024
 LARGEST_STEP = 1 << 48
 FIRST_ACTION = 4
 SERIAL_AT = {4: 16, 6: 2, 7: 4, 21: 24, 23: 14, 29: 8, 31: 8, 33: 8, 35: 24, 37: 14}
-"""Where the body of an action has its serial, 0 for the others."""
+"""Offset of the serial in the body of an action, 0 for the others."""
 SERIAL = struct.Struct("<H")
 REGISTERED = struct.Struct("<ii")  # result, repair counter: in the reply to a registration
 LEFT = 11
@@ -65,7 +65,7 @@ def opens_tls(data: bytes) -> bool:
 
 
 def connecting_rank(frame: bytes) -> int | None:
-    """The rank of a connect frame, None: this is not MindIO's."""
+    """Return the rank of a connect frame, None: this is not MindIO's."""
     magic, _, rank = CONNECT.unpack(frame)
     return int(rank) if magic == CONNECT_MAGIC else None
 
@@ -94,14 +94,14 @@ class Message:
     content: bytes  # header included
 
     def heartbeat(self) -> bytes:
-        """The bytes of the heartbeat in it; empty when it carries none, or one of another size."""
+        """Return the bytes of the heartbeat in it; empty when it carries none, or one of another size."""
         offset = STATUS_OFFSETS.get(self.kind)
         if offset is None or len(self.content) != HEADER.size + offset + HEARTBEAT_BYTES:
             return b""
         return self.content[HEADER.size + offset :]
 
     def status(self) -> Status | None:
-        """What that heartbeat says."""
+        """Return the status in that heartbeat."""
         heartbeat = self.heartbeat()
         if not heartbeat:
             return None
@@ -110,7 +110,7 @@ class Message:
 
 
 def serial(action: Message) -> int:
-    """The serial of what the controller said, 0: it has none."""
+    """Return the serial of the controller's action, 0: it has none."""
     at = HEADER.size + SERIAL_AT.get(action.kind, 0)
     if action.kind < FIRST_ACTION or len(action.content) < at + SERIAL.size:
         return 0
@@ -118,13 +118,13 @@ def serial(action: Message) -> int:
 
 
 def action(content: bytes) -> Message | None:
-    """The action that these bytes are; None: they are not a whole one."""
+    """Return the action of these bytes; None: they are not a whole one."""
     messages = Inward().feed(content)
     return messages[0] if len(messages) == 1 and messages[0].content == content else None
 
 
 def registered(reply: bytes) -> tuple[int, int]:
-    """Result and repair counter of the reply to a registration; an odd one refuses."""
+    """Return result and repair counter of the reply to a registration; an odd one refuses."""
     if len(reply) < HEADER.size + REGISTERED.size:
         return -1, 0
     result, counter = REGISTERED.unpack_from(reply, HEADER.size)
@@ -143,7 +143,7 @@ class Inward:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that these bytes complete; kind -1: bytes that are none."""
+        """Return the messages that these bytes complete; kind -1: bytes that are no message."""
         self._buffer += data
         messages: list[Message] = []
         while len(self._buffer) >= HEADER.size and not self.lost:
@@ -202,7 +202,7 @@ class FrameReader:
         return not self.lost and self._is_header and self._missing == HEADER.size
 
     def feed(self, data: bytes) -> list[Piece]:
-        """The pieces of `data`, in order and complete."""
+        """Return the pieces of `data`, in order and complete."""
         pieces: list[Piece] = []
         position = 0
         while position < len(data) and not self.lost:

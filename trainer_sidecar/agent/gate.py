@@ -58,7 +58,7 @@ class Gate:
         await self.listener.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection; a rank whose link breaks will connect again."""
+        """Serve one connection; a rank whose link breaks will connect again."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             frame = await reader.readexactly(frames.CONNECT.size)
             rank = frames.connecting_rank(frame)
@@ -91,7 +91,7 @@ class Gate:
             link.close()
 
     def count_unreadable(self, rank: int, what: str) -> None:
-        """A message could not be read."""
+        """Count a message that could not be read."""
         self.unreadable += 1
         if self.unreadable.bit_count() == 1:  # the first, second, fourth …: each heartbeat may be one
             log.warning("rank %s: %s; passed on unread (number %d)", rank, what, self.unreadable)
@@ -108,7 +108,7 @@ class Gate:
             await self._change.wait()
 
     def state(self) -> pb.GateState:
-        """What the coordinator must know to bring another controller into service."""
+        """Return what the coordinator must know to bring another controller into service."""
         controller, kept = self.rules.controller(), self.registrations
         linked = [link.whose for link in self._links if link.phase is LinkPhase.LINKED]
         known = kept.known(controller, [(whose.rank, whose.process) for whose in linked])
@@ -125,7 +125,7 @@ class Gate:
         return state
 
     def changed(self) -> None:
-        """Order or lease has changed: let every waiting link look again; links to a former controller end."""
+        """Let every waiting link check order and lease again; end links to a former controller."""
         self._change.set()
         self._change = asyncio.Event()
         address, controller = self.rules.controller_address(), self.rules.controller()
@@ -142,19 +142,19 @@ class Gate:
             self._links[link].cancel()
 
     def end_links(self, rank: int) -> None:
-        """The rank's process has ended: its links must not be taken for its successor's."""
+        """End the links of a rank whose process has ended: they must not be taken for its successor's."""
         for link in list(self._links):
             if link.whose.rank == rank:
                 link.end()
 
     def _end_answers(self, rank: int) -> None:
-        """Another process of the rank has come to the gate, or the same one again."""
+        """End the replies for a dead process: another one of the rank has come to the gate, or the same again."""
         for link in list(self._links):
             if link.whose.rank == rank and link.has_ended:
                 self.end(link)
 
     def phase(self, rank: int) -> LinkPhase:
-        """The furthest phase of the rank's links."""
+        """Return the furthest phase of the rank's links."""
         phases = {link.phase for link in self._links if link.whose.rank == rank}
         for phase in (LinkPhase.LINKED, LinkPhase.AT_GATE):
             if phase in phases:

@@ -1,7 +1,7 @@
 """One rank's link through the gate: from its connect frame to the end of either side, and a moment longer for the dead.
 
-A rank's link outlives the controller's: what the rank says of itself is read as it comes, also while the gate holds and
-while there is no controller. docs/protocols/launcher.md#the-gate
+A rank's link outlives the controller's: the gate reads the rank's messages as they come, also while it holds and while
+there is no controller. docs/protocols/launcher.md#the-gate
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GateLink:
         self.phase = LinkPhase.NONE
 
     async def run(self, frame: bytes) -> None:
-        """From the connect frame, which was read, to the end of either side."""
+        """Run from the connect frame, which was read, to the end of either side."""
         self._set_phase(LinkPhase.AT_GATE)
         reading = asyncio.ensure_future(self._read())
         pause = FIRST_RETRY_SECONDS
@@ -89,7 +89,7 @@ class GateLink:
             reading.cancel()
 
     def close(self) -> None:
-        """Nothing is passed any more."""
+        """Close both sides."""
         self._writer.close()
         self._controller.hang_up()
         self._set_phase(LinkPhase.NONE)
@@ -105,7 +105,7 @@ class GateLink:
             self._gate.rules.link_changed(self.whose.rank)
 
     async def _wait_for_controller(self, frame: bytes, reading: asyncio.Future[None]) -> asyncio.StreamReader | None:
-        """The controller's side once it has taken the rank; None: the rank went away first, or speaks TLS."""
+        """Return the controller's side once it has taken the rank; None: the rank disconnected first, or speaks TLS."""
         attempt = asyncio.ensure_future(self._controller.connect(frame))
         try:
             both: set[asyncio.Future[Any]] = {attempt, reading}
@@ -115,7 +115,7 @@ class GateLink:
             attempt.cancel()
 
     def redirect(self, address: str, controller: str) -> None:
-        """The controller is another one now: a link goes there, be it that it waits or that it was open."""
+        """Redirect the link, waiting or open, to another controller."""
         if self._controller.is_for(address, controller):
             return
         if self.phase is LinkPhase.AT_GATE:
@@ -124,7 +124,7 @@ class GateLink:
             self._controller.abort()
 
     def complete(self, word: frames.Message) -> None:
-        """What the former controller was telling every rank, and had not come to tell this one."""
+        """Give the rank the action that the former controller gave the others but not this one."""
         rank, process = self.whose.rank, self.whose.process
         kept = self._gate.registrations.of(rank, process)
         if kept is None or self.has_ended or kept.serial >= frames.serial(word):
@@ -135,7 +135,7 @@ class GateLink:
         self._gate.rules.link_changed(rank)
 
     async def _forward(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
-        """Both directions until one of them ends, or the rank's process."""
+        """Forward in both directions until one of them ends, or the rank's process."""
         self._messages.begin()
         link = Between(self.whose.rank, self.whose.process, self._controller.bound or "")
         self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward)
@@ -164,7 +164,7 @@ class GateLink:
             self._controller.hang_up()
 
     async def _answer_for_the_dead(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
-        """MindIO would wait for what the rank owes it; only a process that is known to have ended is answered for."""
+        """Reply for a process that is known to have ended: MindIO would wait for what the rank owes it."""
         self._set_phase(LinkPhase.NONE)
         await asyncio.wait({reading}, timeout=UNREAD_SECONDS)
         self._writer.close()
@@ -185,7 +185,7 @@ class GateLink:
                 replies.ordered(data)
 
     def end(self) -> None:
-        """The rank's process has ended."""
+        """End the link, because the rank's process has ended."""
         self._died.set()
         if self.phase is not LinkPhase.LINKED and not self.has_ended:
             self._gate.end(self)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class LauncherClient:
-    """Connects, hands messages on, and says when the launcher has gone."""
+    """Client that connects, passes messages on, and reports when the launcher has ended."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class LauncherClient:
                 self._lost()
 
     def _say_refused(self, problem: OSError) -> None:
-        """A launcher that is not there yet is no news; one that may not be spoken to never will be."""
+        """Log a refusal: a launcher that has not started yet is expected; a permission error stays."""
         if not isinstance(problem, PermissionError):
             return
         text = refused(self._directory / protocol.SOCKET_NAME, problem)
@@ -103,7 +103,7 @@ class LauncherClient:
             return await asyncio.open_unix_connection(path, limit=protocol.MAXIMUM_LINE_BYTES)
 
     async def _listen(self, reader: asyncio.StreamReader) -> bool:
-        """Until the connection ends; True: another agent took over."""
+        """Read until the connection ends; True: another agent took over."""
         while True:
             try:
                 line = await reader.readline()

@@ -22,7 +22,7 @@ class Lease:
         self._sent: OrderedDict[int, int] = OrderedDict()
 
     def heartbeat(self, now: int) -> int:
-        """The number of a heartbeat that is sent now."""
+        """Return the number of a heartbeat that is sent now."""
         self._number += 1
         self._sent[self._number] = now
         if len(self._sent) > REMEMBERED_HEARTBEATS:
@@ -41,7 +41,7 @@ class Lease:
         return True
 
     def begin_conversation(self) -> None:
-        """Another stream: answers to heartbeats of the former one no longer count."""
+        """Begin another stream: answers to heartbeats of the former one no longer count."""
         self._sent.clear()
 
     def end(self) -> None:

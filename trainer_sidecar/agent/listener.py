@@ -38,10 +38,10 @@ class ListenerRules(Protocol):
     """What a listener tells the rest of the agent."""
 
     def port_taken(self, port: int, problem: OSError) -> None:
-        """It can't listen."""
+        """Report that it can't listen."""
 
     def foreign_connection(self, port: int, host: str) -> None:
-        """Somebody from outside of this pod has connected, and is held."""
+        """Report that a connection from outside of this pod is held."""
 
 
 @functools.lru_cache(maxsize=1024)

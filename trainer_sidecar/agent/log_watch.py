@@ -1,4 +1,4 @@
-"""The ranks' lines, asked for only where a rule of the job needs them."""
+"""The ranks' lines, requested from the launcher only if a rule of the job needs them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LogWatch:
         self._following = False  # what the launcher was told
 
     def set_rules(self, rules: Iterable[pb.LogRule]) -> None:
-        """The rules of the newest order."""
+        """Take the rules of the newest order."""
         self._rules.set_rules(
             Rule(rule.name, rule.pattern, rule.threshold, rule.start_delay_seconds, rule.window_seconds)
             for rule in rules
@@ -39,12 +39,12 @@ class LogWatch:
         self._follow()
 
     def launcher_connected(self) -> None:
-        """A launcher that is connected anew follows nothing."""
+        """Reset: a launcher that has just connected sends no lines yet."""
         self._following = False
         self._follow()
 
     def _follow(self) -> None:
-        """Ask for lines or say that none are needed, and tell which rules are off."""
+        """Request lines or stop them, and report which rules are off."""
         if self._following is self._rules.is_empty:
             self._following = not self._rules.is_empty
             self._ports.send_launcher({"kind": "follow", "lines": self._following})
@@ -53,19 +53,19 @@ class LogWatch:
                 log.error("the log rule %s is off: %s", rule, reason)
 
     def started(self, process: RankProcess) -> None:
-        """A process is there; rules with a delay count from its first sign."""
+        """Note a process; rules with a delay count from its first sign."""
         self._rules.process_started(process.rank, process.name, process.changed)
 
     def ended(self, process: RankProcess) -> None:
-        """It prints nothing more."""
+        """Note that a process has ended: it prints nothing more."""
         self._lines.pop((process.rank, process.name), None)
 
     def begin_launch(self) -> None:
-        """Other processes have the names of these."""
+        """Begin a launch: its processes reuse these names."""
         self._lines.clear()
 
     def line(self, process: RankProcess, step: int | None, text: str, time: int) -> None:
-        """A process has printed a line, after this step."""
+        """Take a line that a process has printed after this step."""
         lines = self._lines.setdefault((process.rank, process.name), deque(maxlen=KEPT_LINES))
         lines.append(text[:KEPT_LINE_CHARACTERS])
         for match in self._rules.line(process.rank, process.name, text, time):

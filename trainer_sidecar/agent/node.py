@@ -1,7 +1,7 @@
-"""What this agent knows, and every rule that connects orders, processes, links and reports.
+"""State of this agent, and every rule that connects orders, processes, links and reports.
 
 No input or output happens here: messages of the launcher and the coordinator come in, commands go out through ports,
-and a fake clock can stand behind all of it. Whatever changes wakes the report, and the gate where it may open it.
+and a fake clock can stand behind all of it. Every change wakes the report, and the gate if it may open it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Node:
     # ---- from the coordinator
 
     def begin_conversation(self, *, higher_fence: bool) -> None:
-        """A coordinator's stream has been accepted."""
+        """Begin with an accepted stream of a coordinator."""
         if higher_fence:
             self.lease.end()
         self.lease.begin_conversation()
@@ -73,7 +73,7 @@ class Node:
         self.outbox.begin_stream(self._clock.now())
 
     def take(self, message: pb.CoordinatorToAgent) -> None:
-        """A message of the coordinator that is listened to."""
+        """Take a message of the accepted coordinator."""
         self._fence.word(self._clock.now())
         body = message.WhichOneof("body")
         if body == "lease_grant":
@@ -100,7 +100,7 @@ class Node:
     # ---- from the launcher
 
     def take_launcher(self, message: Mapping[str, Any]) -> None:
-        """A message of the launcher (docs/protocols/launcher.md). KeyError, TypeError, ValueError: malformed."""
+        """Take a message of the launcher (docs/protocols/launcher.md). KeyError, TypeError, ValueError: malformed."""
         kind = message["kind"]
         if kind == "rank":
             self._take_process(message)
@@ -135,7 +135,7 @@ class Node:
             log.warning("a message of the launcher is not understood: %s", kind)
 
     def launcher_lost(self) -> None:
-        """Its socket was closed: a launcher only does that by ending, and no rank outlives it."""
+        """Handle the closed socket: a launcher closes it only by ending, and no rank outlives it."""
         end: dict[str, Any] = {"exit_code": KILLED, "last_lines": (facts.ENDED_WITH_CONTAINER[CONTAINER_KILLED],)}
         running = self._processes.running()
         self._ends_with = self._ends_with or CONTAINER_KILLED
@@ -223,7 +223,7 @@ class Node:
     # ---- the rules
 
     def _carry_out(self) -> None:
-        """Tell the launcher what is missing; harmless when repeated."""
+        """Send the launcher the missing commands; harmless when repeated."""
         if self._orders.over:
             self.ports.send_launcher({"kind": "over"})
             return
@@ -239,12 +239,12 @@ class Node:
                 self._send("stack", one.rank, one.name)
 
     def _send(self, kind: str, rank: int, name: ProcessName, **more: object) -> None:
-        """Order something about one process."""
+        """Send a command about one process."""
         named = {"kind": kind, "rank": rank, "incarnation": name.incarnation, "start": name.start}
         self.ports.send_launcher({**named, **more})
 
     def tick(self) -> None:
-        """About every second: tell what was held, try again what was refused; end the ranks of a pod left alone."""
+        """About every second, report held facts, repeat refused commands, and end the ranks of a pod left alone."""
         self._finish.tell_held()
         if self._processes.refused and not self._orders.over:
             self._carry_out()
@@ -274,15 +274,15 @@ class Node:
         return rank in self._settings.local_ranks
 
     def controller_address(self) -> str:
-        """host:port of the MindIO controller, empty while there is none."""
+        """Return host:port of the MindIO controller, empty while there is none."""
         return self._orders.controller_address
 
     def controller(self) -> str:
-        """Which controller process that is, empty: not told."""
+        """Return the name of that controller process, empty: not told."""
         return self._orders.controller
 
     def process(self, rank: int) -> str:
-        """Names the rank's present process."""
+        """Return the name of the rank's present process."""
         process = self._processes.get(rank)
         return f"{process.name.incarnation}.{process.name.start}" if process is not None else ""
 
@@ -291,38 +291,38 @@ class Node:
         return self._orders.over
 
     def is_repaired(self) -> bool:
-        """Whether what ranks have repaired for a former controller is not to be repaired again."""
+        """Whether repairs that ranks made for a former controller must not be repeated."""
         return self._orders.repaired
 
     def word_for(self, rank: int) -> frames.Message | None:
-        """What the former controller has told other ranks, and this one is to be told as well; None: nothing."""
+        """Return the action that the former controller gave to other ranks and not to this one; None: nothing."""
         orders = self._orders
         wanted = rank in orders.word_for and not orders.over and self.lease.is_valid(self._clock.now())
         return frames.action(orders.word) if wanted else None
 
     def stand_ins(self) -> frozenset[int]:
-        """Ranks without a process that the controller may be told of now."""
+        """Return the ranks without a process that the controller may be told of now."""
         reach = self._may_reach(self._orders.controller_address)
         return self._orders.stand_ins if reach else frozenset()
 
     def store_address(self) -> str:
-        """host:port of the rendezvous store, empty while there is none."""
+        """Return host:port of the rendezvous store, empty while there is none."""
         return self._orders.store_address
 
     def store(self) -> str:
-        """Which store that is, empty: not told."""
+        """Return the name of that store, empty: not told."""
         return self._orders.store
 
     def is_store_kept(self) -> bool:
-        """Whether it was filled with what the one before it held."""
+        """Whether it was filled with the content of the store before it."""
         return self._orders.store_kept
 
     def store_wanted(self) -> str:
-        """A word by which the coordinator asks for what was written into the store; empty: it does not."""
+        """Return the word by which the coordinator requests the store's content; empty: it does not."""
         return self._orders.store_wanted
 
     def link_changed(self, rank: int) -> None:
-        """A link of this rank was opened, linked or closed; or the controller knows the rank now."""
+        """Note that a link of this rank was opened, linked or closed, or that the controller knows the rank now."""
         phase = self.ports.link_phase(rank)
         log.info("rank %d: link %s", rank, phase.value)
         if phase is LinkPhase.LINKED:
@@ -334,7 +334,7 @@ class Node:
         self._report_soon()
 
     def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
-        """The rank lives; its step is the only one that is known where it prints none."""
+        """Take a heartbeat; its step is the only one known if the rank prints none."""
         now = self._clock.now()
         self._fence.sign(now)
         if not step:  # 0: none yet by this process, whatever was trained before it
@@ -348,17 +348,17 @@ class Node:
             self.ports.wake_report()
 
     def copies(self, rank: int, *, told: bool) -> None:
-        """Whether the rank has told MindIO of its optimizer's copies, looked at with each of its heartbeats."""
+        """Note, at each of its heartbeats, whether the rank has told MindIO of its optimizer copies."""
         if self._protection.copies(rank, told=told):
             self._report_soon()
 
     def tls_spoken(self, rank: int | None) -> None:
-        """A process of this pod speaks TLS at the gate."""
+        """Report that a process of this pod speaks TLS at the gate."""
         self._protection.tls_spoken(rank)
         self._report_soon()
 
     def silent(self, rank: int, since: int) -> None:
-        """A linked rank says nothing although it could."""
+        """Report a linked rank that sends nothing although it could."""
         process = self._processes.get(rank)
         if process is not None and process.running:
             fact = facts.heartbeat_silent(self._settings, rank, process.name, since, self._clock.now())
@@ -366,18 +366,18 @@ class Node:
                 log.warning("%s", fact.message)
 
     def port_taken(self, port: int, problem: OSError) -> None:
-        """The gate can't listen on its port."""
+        """Report that the gate can't listen on its port."""
         fact = facts.port_taken(self._settings, port, problem)
         if self._tell(fact):
             log.error("%s", fact.message)
 
     def foreign_connection(self, port: int, host: str) -> None:
-        """Somebody from outside of this pod is held at a port."""
+        """Report a held connection from outside of this pod."""
         if self._foreign.held(port, host):
             self._report_soon()
 
     def checkpoints_seen(self, state: pb.CheckpointState) -> None:
-        """A look at the checkpoints has found something new."""
+        """Report a changed state of the checkpoints."""
         self._checkpoint = state
         self._report_soon()
 
@@ -396,7 +396,7 @@ class Node:
         self.ports.wake_report()
 
     def next_report(self, *, with_heartbeat: bool = False) -> pb.AgentReport | None:
-        """The report that is due now, None: nothing to say yet. A heartbeat to the coordinator takes more along."""
+        """Return the report that is due now, None: nothing to report. A heartbeat to the coordinator carries more."""
         now = self._clock.now()
         due = self.outbox.due()
         if (due is None or due > now) and not (with_heartbeat and self.outbox.rides(now)):

@@ -1,4 +1,4 @@
-"""What the coordinator wants of this pod: the newest order, as a level."""
+"""The newest order of the coordinator for this pod, as a level."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Orders:
         self._revision = 0
 
     def take(self, order: pb.NodeOrder) -> bool:
-        """Take an order over; False: it came after a newer one."""
+        """Take an order over; False: it is older than the present one."""
         if order.revision < self._revision:
             log.info("order %d came after %d and is ignored", order.revision, self._revision)
             return False

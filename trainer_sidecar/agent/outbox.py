@@ -1,9 +1,9 @@
-"""What the coordinator still has to hear: numbered, repeated until acknowledged.
+"""Reports that the coordinator has not acknowledged: numbered, and repeated until it does.
 
-Facts and steps are kept until a report that carried them is acknowledged, and all of them go out again on a new
-stream. The same observation has the same id, so hearing it twice does no harm. Everything is due at once: what may wait
-for company, steps, the launcher has gathered already. Steps that are only known from MindIO's heartbeats are late
-anyway: of each rank the newest goes with another report, or once a second with a heartbeat to the coordinator.
+Facts and steps are kept until a report that carried them is acknowledged, and all of them are sent again on a new
+stream. The same observation has the same id, so a repetition does no harm. Everything is due at once: the launcher has
+already gathered the steps that may wait. Steps known only from MindIO's heartbeats are late anyway: the newest of each
+rank goes with another report, or once a second with a heartbeat to the coordinator.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Kept:
 
 
 class Outbox:
-    """Collects what happened and says when the next report is due. Times are nanoseconds of the agent's clock."""
+    """Collector of events that knows when the next report is due. Times are nanoseconds of the agent's clock."""
 
     def __init__(self) -> None:
         self._facts: list[_Kept] = []
@@ -53,12 +53,12 @@ class Outbox:
         return True
 
     def add_step(self, rank: int, step: int, time: int, now: int) -> None:
-        """Report a finished step; of those nobody acknowledges the newest are kept."""
+        """Report a finished step; of unacknowledged ones the newest are kept."""
         self._steps.append(_Kept(pb.StepFinished(rank=rank, step=step), time))
         self.touch(now)
 
     def add_heartbeat(self, rank: int, step: int, time: int, *, at_once: bool) -> None:
-        """The step that a rank's MindIO heartbeat told of; `at_once`: do not wait for company."""
+        """Add the step of a rank's MindIO heartbeat; `at_once`: do not wait for another report."""
         self._beats[rank] = _Kept(pb.StepFinished(rank=rank, step=step, heartbeat=True), time)
         if at_once:
             self.touch(time)
@@ -68,17 +68,17 @@ class Outbox:
         return now - self._rode >= RIDES_EVERY and any(not kept.sequence for kept in self._beats.values())
 
     def touch(self, now: int) -> None:
-        """The state has changed: report it at once."""
+        """Report a changed state at once."""
         self._due = now
 
     def begin_stream(self, now: int) -> None:
-        """A new stream hears everything that nobody has acknowledged."""
+        """Send all unacknowledged items on a new stream."""
         for kept in (*self._facts, *self._steps, *self._beats.values()):
             kept.sequence = kept.sent = 0
         self.touch(now)
 
     def due(self) -> int | None:
-        """When the next report should go out, None: nothing to say."""
+        """Return when the next report is due, None: nothing to report."""
         if self._due is not None:
             return self._due
         sent = [kept.sent for kept in self._facts if kept.sequence]
@@ -110,7 +110,7 @@ class Outbox:
         return state
 
     def acknowledge(self, sequence: int) -> None:
-        """Every report up to and with this one has been taken in."""
+        """Take the acknowledgement of every report up to this one."""
         self._facts = [kept for kept in self._facts if not 0 < kept.sequence <= sequence]
         left = (kept for kept in self._steps if not 0 < kept.sequence <= sequence)
         self._steps = deque(left, maxlen=KEPT_STEPS)

@@ -1,4 +1,4 @@
-"""Ways out of the node's rules, set by whoever connects the parts."""
+"""Ports out of the node's rules, set by the code that connects the parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer_sidecar.agent.gate_rules import LinkPhase
 
 @dataclass
 class AgentPorts:
-    """What the rules ask of launcher, gate, coordinator and the reader of checkpoints."""
+    """The functions of launcher, gate, coordinator and checkpoint reader that the rules call."""
 
     send_launcher: Callable[[dict[str, Any]], object] = lambda _: None
     wake_report: Callable[[], None] = lambda: None

@@ -1,4 +1,4 @@
-"""What is known of the ranks' processes: the newest of each, the steps it has told of, what the launcher refused."""
+"""The ranks' processes: the newest of each, its steps, and the launcher's refusals."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Processes:
         self._stacks: dict[tuple[int, ProcessName], int] = {}  # how often the launcher was asked for a process's stack
 
     def get(self, rank: int) -> RankProcess | None:
-        """The newest process of a rank."""
+        """Return the newest process of a rank."""
         return self.newest.get(rank)
 
     def running(self) -> list[RankProcess]:
-        """Those that have not ended."""
+        """Return the processes that have not ended."""
         return [process for process in self.newest.values() if process.running]
 
     def take(self, process: RankProcess) -> bool:
@@ -49,12 +49,12 @@ class Processes:
         return True
 
     def begin_launch(self) -> None:
-        """The processes of the launch before were none of the training; what they were called is free again."""
+        """Forget the processes of the launch before, which was not the training; their names are free again."""
         for known in (self.newest, self.refused, self._printed, self._beaten):
             known.clear()
 
     def refuse(self, rank: int, reason: str) -> None:
-        """The launcher does not start a rank."""
+        """Note why the launcher does not start a rank."""
         if self.refused.get(rank) != reason:
             log.error("the launcher refuses to start rank %d, it is asked again: %s", rank, reason)
         self.refused[rank] = reason
@@ -64,29 +64,29 @@ class Processes:
         return rank in self._printed
 
     def print(self, rank: int, step: int) -> None:
-        """A rank has printed a step."""
+        """Note a step that a rank has printed."""
         self._printed[rank] = step
 
     def beat(self, rank: int, step: int) -> bool:
-        """A heartbeat of a rank told of a step; whether that is another than before."""
+        """Note a step from a rank's heartbeat; return whether it is another than before."""
         known = self._beaten.get(rank) == step
         self._beaten[rank] = step
         return not known
 
     def has_trained(self) -> bool:
-        """Whether any rank has told of a step."""
+        """Whether any rank has reported a step."""
         return bool(self._printed or self._beaten)
 
     def step(self, rank: int) -> int | None:
-        """The last step that the rank's process has finished, None: unknown."""
+        """Return the last step that the rank's process has finished, None: unknown."""
         return max((told[rank] for told in (self._printed, self._beaten) if rank in told), default=None)
 
     def error_line(self, rank: int) -> str:
-        """What the rank's process has printed of an error at its step, empty for nothing."""
+        """Return the error that the rank's process has printed at its step, empty for none."""
         return self._error_lines.of(rank, self.step(rank))
 
     def takes_stack(self, wanted: Wanted) -> bool:
-        """Whether the launcher is to be asked now where a process stands."""
+        """Whether to ask the launcher now for a process's stack."""
         process = (wanted.rank, wanted.name)
         if wanted.stacks <= self._stacks.get(process, 0) or not runs(wanted, self.get(wanted.rank)):
             return False
@@ -94,5 +94,5 @@ class Processes:
         return True
 
     def stack_number(self, rank: int, name: ProcessName) -> int:
-        """For the how-manieth time a process was asked last."""
+        """Return the number of the last stack requested of a process."""
         return self._stacks.get((rank, name), 0)

@@ -11,7 +11,7 @@ from trainer_sidecar.agent.settings import AgentSettings
 
 
 class Protection:
-    """Ranks that have not told MindIO of their optimizer's copies, and such as speak TLS where nobody else does."""
+    """Ranks that have not told MindIO of their optimizer copies, or speak TLS when the controller does not."""
 
     def __init__(self, settings: AgentSettings, processes: Processes, ports: AgentPorts) -> None:
         self._settings, self._processes, self._ports = settings, processes, ports
@@ -33,11 +33,11 @@ class Protection:
             self._tls_ranks.add(rank)
 
     def linked(self, rank: int) -> None:
-        """A rank's link is open, so it speaks what the controller speaks."""
+        """Note that a rank's link is open, so it speaks what the controller speaks."""
         self._tls_ranks.discard(rank)
 
     def ended(self, rank: int) -> None:
-        """The rank's process has ended."""
+        """Forget the rank: its process has ended."""
         self._copies.pop(rank, None)
 
     def begin_launch(self) -> None:
@@ -45,7 +45,7 @@ class Protection:
         self._copies.clear()
 
     def problems(self) -> list[pb.Problem]:
-        """What is wrong now."""
+        """Return the present problems."""
         step = self._processes.step
         untold = [rank for rank, told in sorted(self._copies.items()) if not told and (step(rank) or 0) >= 1]
         found = [facts.copies_not_registered(untold[0])] if untold else []

@@ -1,8 +1,8 @@
-"""What the processes are and what they should be: pure, so that every case can be read in one table.
+"""Compare the processes with the order: pure, so that every case can be read in one table.
 
 A NodeOrder is a level. Comparing it with what runs gives the commands for the launcher; applying it twice gives none
 the second time. A process is named by rank, incarnation and start, and a name that has been used is never started
-again: the coordinator raises `start` (or the incarnation) when it wants another process.
+again: the coordinator raises `start` (or the incarnation) to get another process.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Seen(enum.Enum):
 
 
 class Command(enum.Enum):
-    """What the launcher is told about one rank."""
+    """Command to the launcher about one rank."""
 
     NOTHING = "nothing"
     START = "start"
@@ -80,7 +80,7 @@ TABLE: Mapping[tuple[bool, Seen], Command] = {
 
 
 def seen(process: RankProcess | None, name: ProcessName) -> Seen:
-    """Where a process stands relative to the name that is ordered."""
+    """Compare a process with the name that is ordered."""
     if process is None:
         return Seen.NONE
     if process.name > name:
@@ -93,10 +93,10 @@ def seen(process: RankProcess | None, name: ProcessName) -> Seen:
 def reconcile(
     wanted: Iterable[Wanted], processes: Mapping[int, RankProcess], *, can_start: bool
 ) -> list[tuple[Command, Wanted]]:
-    """The commands that bring the processes nearer to the order.
+    """Return the commands that bring the processes nearer to the order.
 
     Ranks that the order does not name are left alone: a coordinator that has just taken over may know less than the
-    ranks that run. Without `can_start` (the script has not asked for its ranks, or this pod is over) nothing starts.
+    ranks that run. Without `can_start` (the script has not launched its ranks, or this pod is over) nothing starts.
     """
     commands: list[tuple[Command, Wanted]] = []
     for order in wanted:

@@ -1,4 +1,4 @@
-"""What each rank has told MindIO of itself, kept so that another controller can be told it again.
+"""The registration of each rank with MindIO, kept so that it can be repeated to another controller.
 
 The bytes that make a rank known are the same for every process of it, so those of a dead one serve to name it. They
 outlive this process in a directory of the pod: a rank that lost its link connects again and never registers a second
@@ -90,28 +90,28 @@ class Registrations:
                 self._load(directory, int(path.stem.rpartition("-")[2]))
 
     def of(self, rank: int, process: str) -> Registration | None:
-        """What this process has registered with; None: it has not, it is about to."""
+        """Return the registration of this process; None: it has not registered yet."""
         found = self._by_rank.get(rank)
         return found if found is not None and found.process == process else None
 
     def known(self, controller: str, processes: Iterable[tuple[int, str]]) -> list[int]:
-        """The ranks of these processes that this controller knows."""
+        """Return the ranks of these processes that this controller knows."""
         found = ((rank, self.of(rank, process)) for rank, process in processes)
         return [rank for rank, one in found if one is not None and one.controller == controller and one.messages]
 
     def told(self, processes: Iterable[tuple[int, str]]) -> list[tuple[int, Registration]]:
-        """Of these processes, those that have registered."""
+        """Return the registrations of those of these processes that have one."""
         found = ((rank, self.of(rank, process)) for rank, process in processes)
         return [(rank, one) for rank, one in found if one is not None and one.messages]
 
     @property
     def ranks(self) -> list[int]:
-        """Whoever has registered here."""
+        """Return the ranks that have registered here."""
         return list(self._by_rank)
 
     @property
     def serial(self) -> int:
-        """The highest of all."""
+        """Return the highest serial of all."""
         return max((one.serial for one in self._by_rank.values()), default=0)
 
     @property
@@ -122,7 +122,7 @@ class Registrations:
 
     @property
     def counter(self) -> int:
-        """The highest of all."""
+        """Return the highest repair counter of all."""
         return max((one.counter for one in self._by_rank.values()), default=0)
 
     # -- what passes the gate ----------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Registrations:
         return True
 
     def _heard(self, rank: int, kept: Registration, message: Message) -> None:
-        """One heartbeat of every two seconds: it is written to the file only when the rank says that it leaves."""
+        """Take a heartbeat; it comes every two seconds, so save it only when the rank says that it leaves."""
         status = message.status()
         if status is None:
             return
@@ -168,7 +168,7 @@ class Registrations:
             self._save_progress(rank, kept)
 
     def passed(self, rank: int, process: str, controller: str, action: Message) -> None:
-        """The controller's word has been passed on to a rank."""
+        """Note that the controller's action has been passed on to a rank."""
         kept = self.of(rank, process)
         if kept is None:
             return
@@ -187,7 +187,7 @@ class Registrations:
             self._save_progress(rank, kept)
 
     def now_known(self, rank: int, registration: Registration, controller: str) -> None:
-        """This controller knows the rank by it."""
+        """Note that this controller knows the rank by this registration."""
         registration.resumed = bool(registration.answered) and registration.controller != controller
         registration.controller = controller
         self._save(rank, registration)
@@ -195,7 +195,7 @@ class Registrations:
     # -- bytes that nobody has sent ----------------------------------------------------------------------------------
 
     def made(self, rank: int, process: str) -> Registration:
-        """What a process of this rank would tell: as far as it is known, else as another rank of the job does."""
+        """Return what a process of this rank would register: as far as known, else as another rank of the job does."""
         own = self._by_rank.get(rank)
         if own is not None:
             return Registration(process, dict(own.messages), serial=own.serial, counter=own.counter)
@@ -215,7 +215,7 @@ class Registrations:
         )
 
     def _save_progress(self, rank: int, kept: Registration) -> None:
-        """Apart from what it has registered with: that is large in a large job, and this changes in each action."""
+        """Save the progress apart from the registration: that is large in a large job, this changes in each action."""
         last = [kept.last.kind, kept.last.content.hex()] if kept.last else None
         progress = {name: getattr(kept, name) for name in _PLAIN} | {
             name: sorted(getattr(kept, name)) for name in _SETS
@@ -247,7 +247,7 @@ class Registrations:
 
 
 def _take_up(kept: Registration, progress: Mapping[str, Any]) -> None:
-    """Go on as far as an agent before this one has seen its rank come."""
+    """Continue from the state that an agent before this one has saved."""
     for name in _PLAIN:
         setattr(kept, name, progress[name])
     for name in _SETS:
@@ -258,5 +258,5 @@ def _take_up(kept: Registration, progress: Mapping[str, Any]) -> None:
 
 
 def _of_rank(message: bytes, rank: int) -> bytes:
-    """The same message with another rank, which is the first thing in the body."""
+    """Return the same message with another rank, which comes first in the body."""
     return message[: frames.HEADER.size] + RANK.pack(rank) + message[frames.HEADER.size + RANK.size :]

@@ -1,4 +1,4 @@
-"""The coordinator's door: one gRPC stream at a time, over TLS, from a coordinator of this job only.
+"""The agent's gRPC server: one stream at a time, over TLS, from a coordinator of this job only.
 
 The stream carries levels down and numbered reports up. One task writes, so a report never waits for another task's
 turn: an exit is on the wire as soon as the event loop runs.
@@ -63,7 +63,7 @@ class AgentService(rpc.AgentServicer):
         self._interval = int(heartbeat_seconds(num_nodes) * SECOND)
 
     def wake(self) -> None:
-        """There may be something to report."""
+        """Wake the stream: there may be something to report."""
         if self._current is not None:
             self._current.wake.set()
 
@@ -72,7 +72,7 @@ class AgentService(rpc.AgentServicer):
         await self._alone.wait()
 
     async def Converse(self, _: object, context: Context) -> None:  # noqa: N802  the name in the .proto
-        """One coordinator, until it goes or a better one comes."""
+        """Serve one coordinator, until it disconnects or another one takes over."""
         await self._require_coordinator(context)
         claim = await self._hello(context)
         if self._current is not None:
@@ -158,7 +158,7 @@ class AgentService(rpc.AgentServicer):
             self._node.take(message)
 
     async def _speak(self, context: Context, conversation: CoordinatorStream) -> None:
-        """Heartbeats at their interval, reports when they are due."""
+        """Send heartbeats at their interval, reports when they are due."""
         next_heartbeat = 0
         while self._current is conversation:
             conversation.wake.clear()
@@ -189,7 +189,7 @@ class AgentService(rpc.AgentServicer):
 
 
 def make_server(service: AgentService, settings: AgentSettings) -> grpc.aio.Server:
-    """A server on the pod's own address, not started. OSError: the address is taken, or a TLS file is missing."""
+    """Return a server on the pod's own address, not started. OSError: address taken, or TLS file missing."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     rpc.add_AgentServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     address = host_port(settings.pod_address, settings.agent_port)

@@ -21,7 +21,7 @@ class Identity:
     incarnation: int
 
     def name(self, node_rank: int, incarnation: int) -> bool:
-        """What this pod is, by what is ordered or runs in it; whether that is new."""
+        """Name this pod by an order for it or a process in it; return whether that is new."""
         if self.node_rank != UNNAMED:
             return False
         self.node_rank, self.incarnation = node_rank, incarnation
@@ -30,7 +30,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What this agent is and where it listens."""
+    """The agent's settings: its identity and addresses."""
 
     directory: Path
     tls_directory: Path
@@ -51,17 +51,17 @@ class AgentSettings:
 
     @property
     def node_rank(self) -> int:
-        """Of this pod."""
+        """Return the node rank of this pod."""
         return self.identity.node_rank
 
     @property
     def incarnation(self) -> int:
-        """Of this pod."""
+        """Return the incarnation of this pod."""
         return self.identity.incarnation
 
     @property
     def local_ranks(self) -> range:
-        """The ranks of this pod; none of a spare that was not named."""
+        """Return the ranks of this pod; none of a spare that was not named."""
         if self.node_rank == UNNAMED:
             return range(0)
         first = self.node_rank * self.ranks_per_node
@@ -69,7 +69,7 @@ class AgentSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> AgentSettings:
-    """The settings of this environment. SettingsError names the first variable that is wrong."""
+    """Read the settings. SettingsError names the first variable that is wrong."""
     return AgentSettings(
         directory=Path(text(environment, "HAJOB_DIR")),
         tls_directory=Path(text(environment, "HAJOB_TLS_DIR")),

@@ -28,23 +28,23 @@ log = logging.getLogger(__name__)
 
 
 class StoreRules(ListenerRules, Protocol):
-    """What this gate asks, and tells, the rest of the agent."""
+    """The gate's interface to the rest of the agent."""
 
     def may_meet(self) -> bool:
         """Whether the processes of this pod may reach the store now."""
 
     def store_address(self) -> str:
-        """host:port of the rendezvous store, empty while there is none."""
+        """Return host:port of the rendezvous store, empty while there is none."""
 
     def store(self) -> str:
-        """Which store that is: attempt, "/" and who opened it; empty: not told."""
+        """Return the name of that store: attempt, "/" and who opened it; empty: not told."""
 
     def is_store_kept(self) -> bool:
-        """Whether it was filled with what the one before it held."""
+        """Whether it was filled with the content of the store before it."""
 
 
 class StoreLink:
-    """One client, over as many stores as there will be."""
+    """The link of one client, over any number of successive stores."""
 
     def __init__(self, gate: StoreGate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._gate = gate
@@ -58,7 +58,7 @@ class StoreLink:
         self.bound = ""  # the store that the connection of now goes to
 
     async def run(self) -> None:
-        """Until the client goes, or no store is left for it."""
+        """Run until the client disconnects, or no store is left for it."""
         while True:
             reader, self._upstream, store = await self._gate.connect()
             former, self.bound = self.bound, store.name
@@ -75,7 +75,7 @@ class StoreLink:
             await self._gate.until_another(self.bound)
 
     def redirect(self) -> None:
-        """Another store is in service."""
+        """Redirect the link to another store."""
         if self.bound and self.bound != self._gate.rules.store():
             self.give_up_store()
 
@@ -86,7 +86,7 @@ class StoreLink:
             self._upstream.transport.abort()
 
     async def _forward(self, store: asyncio.StreamReader) -> bool:
-        """Both directions until one of them ends; whether the client has gone."""
+        """Forward in both directions until one of them ends; return whether the client has disconnected."""
         client = asyncio.ensure_future(self._pass_outward(self._talk.again()))
         pumps = [client, asyncio.ensure_future(self._pass_inward(store))]
         try:
@@ -156,7 +156,7 @@ class _UpstreamLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Which one a connection leads to. `name`: by the coordinator; empty: not told."""
+    """The store that a connection leads to. `name`: by the coordinator; empty: not told."""
 
     address: str
     name: str
@@ -206,7 +206,7 @@ class StoreGate:
         await self.listener.close()
 
     def changed(self) -> None:
-        """Order or lease has changed: whatever waits looks again; connections to a former store end."""
+        """Let every waiting link check order and lease again; end connections to a former store."""
         self._follow_store()
         self._change.set()
         self._change = asyncio.Event()
@@ -246,7 +246,7 @@ class StoreGate:
             raise _UpstreamLostError
 
     async def until_another(self, store: str) -> None:
-        """Wait until another store is told of."""
+        """Wait until the order names another store."""
         while self.rules.store() == store or not self.rules.may_meet():
             await self._change.wait()
 

@@ -1,7 +1,7 @@
-"""What the processes of this pod have written into the rendezvous store, kept so that another one can be filled.
+"""The keys that this pod's processes have written into the rendezvous store, kept to fill another store.
 
-Of every key the last writing of this pod counts; the coordinator puts those of all pods together, by their times. What
-pods have written that are gone is gone: after each repair every group is built anew, by the ranks that are there.
+Of every key the last write of this pod counts; the coordinator merges those of all pods, by their times. Keys of pods
+that are gone are lost: each repair rebuilds every group, by the ranks that are there.
 docs/protocols/launcher.md#the-store
 """
 
@@ -46,18 +46,18 @@ class StoreJournal:
         self.problem = problem
 
     def begin(self, problem: str = "") -> None:
-        """Another store, and an empty one."""
+        """Begin with another store, an empty one."""
         self._written, self._bytes, self.problem = {}, 0, problem
 
     def give_up(self, problem: str) -> None:
-        """From here on it is not known what the store holds."""
+        """Give up: from here on the store's content is unknown."""
         if not self.problem:
             log.warning("what is in the rendezvous store is not known any more: %s", problem)
         self.problem = self.problem or problem
         self._written, self._bytes = {}, 0
 
     def asked(self, request: Request, at: int) -> None:
-        """A request is passed on; those without an answer are taken for done."""
+        """Note a request passed on; those without a reply count as done."""
         strings = request.strings
         if request.operation.name in ("set", "multi_set"):
             for key, value in zip(strings[::2], strings[1::2], strict=True):
@@ -66,7 +66,7 @@ class StoreJournal:
             self.give_up("a process appends to a key, and so may others")
 
     def answered(self, answer: Answered) -> None:
-        """The store has answered."""
+        """Note the store's reply."""
         request, name, at = answer.request, answer.request.operation.name, answer.at
         if name == "add":
             self._write(request.strings[0], Written(b"%d" % answer.number, at, counted=True))
@@ -89,9 +89,9 @@ class StoreJournal:
             self.give_up(f"its processes have written more than {LARGEST_BYTES >> 20} MiB")
 
     def content(self, wanted: str, clock: Clock) -> Iterator[pb.StoreContent]:
-        """All of it, in messages of bearable size; the last one says that it is the last.
+        """Return all of it, in messages of bounded size; the last one is marked.
 
-        SeenSince count from when a part is made: the one before it may have taken its time.
+        SeenSince counts from when a part is made: the one before it may have taken its time.
         """
         part = pb.StoreContent(wanted=wanted, dialect=self.dialect, problem=self.problem)
         size = 0

@@ -1,8 +1,8 @@
-"""Which coordinator is listened to: the highest fence, the newest pod, and one at a time.
+"""Choose the coordinator that this agent obeys: the highest fence, the newest pod, and one at a time.
 
-Two operators, or a coordinator that was frozen and replaced, may both dial in. The fence decides, and which coordinator
-pod was made later; neither is forgotten when a stream ends, or the older one would be heard in the gap between two
-streams of the newer. Between equals it is the newer stream: a coordinator that dials twice has lost its first one.
+Two operators, or a frozen and replaced coordinator, may both dial in. The fence decides, then which coordinator
+pod was made later; both are kept when a stream ends, or the older one would be accepted in the gap between two streams
+of the newer. Between equals the newer stream wins: a coordinator that dials twice has lost its first one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CoordinatorClaim:
-    """What a coordinator says of itself in its Hello: its operator's fence, the incarnation its pod was made for."""
+    """A coordinator's claim in its Hello: its operator's fence, the incarnation its pod was made for."""
 
     fence: int
     incarnation: int
@@ -26,7 +26,7 @@ class Succession:
         self._incarnation = 0
 
     def refusal(self, claim: CoordinatorClaim) -> str | None:
-        """Why this claim must be turned away, None when it may take over."""
+        """Return why this claim is refused, None when it may take over."""
         if claim.fence < self._fence:
             return f"fence {claim.fence} is lower than {self._fence}, which was seen already"
         if claim.incarnation < self._incarnation:
@@ -37,7 +37,7 @@ class Succession:
         return None
 
     def accept(self, claim: CoordinatorClaim) -> bool:
-        """Let it take over; True when it is another one than before, by a higher fence."""
+        """Accept the claim; return True when it is another coordinator's, by a higher fence."""
         is_higher = claim.fence > self._fence
         self._fence, self._incarnation = claim.fence, claim.incarnation
         return is_higher

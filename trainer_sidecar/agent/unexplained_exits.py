@@ -1,7 +1,7 @@
-"""Ends that nobody here explains: they are held for a moment, because another pod may have the line that does.
+"""Exits without a reason in this pod's output, held for a moment: another pod may have the line that explains them.
 
-Of ranks that end together only one prints the reason (docs/protocols/launcher.md#ends). Whoever hears it first restarts
-the job, and what the others would have said is lost with their pods.
+Of ranks that end together one prints the reason (docs/protocols/launcher.md#ends). The coordinator restarts the job
+on the first fact that it gets, and later facts are lost with their pods.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UnexplainedExits:
         self._facts.append((fact, time))
 
     def take_due(self, now: int) -> list[tuple[pb.Fact, int]]:
-        """What is to be told now, each once, oldest first."""
+        """Return the facts that are due now, each once, oldest first."""
         if now < self._due:
             return []
         taken, self._facts = self._facts, []

@@ -1,4 +1,4 @@
-"""Connecting to what stands behind a gate: MindIO's controller, or the rendezvous store."""
+"""Connect to the server behind a gate: MindIO's controller, or the rendezvous store."""
 
 from __future__ import annotations
 

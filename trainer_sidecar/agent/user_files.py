@@ -1,4 +1,4 @@
-"""Has the launcher change the user's checkpoints: files of the agent's user could not be written by the training."""
+"""Have the launcher change the user's checkpoints: the training could not write files of the agent's user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainer_sidecar.checkpoints.verdict import Verdict
 
 
 def order_of(verdict: Verdict) -> dict[str, Any]:
-    """What a verdict asks for, as the launcher takes it."""
+    """Return a verdict's changes in the launcher's form."""
     return {
         "copies": [[copy.source, copy.target] for copy in verdict.copies],
         "writes": dict(verdict.writes or {}),
@@ -30,7 +30,7 @@ class FileOrders:
         self._answer: asyncio.Future[None] | None = None
 
     async def carry_out(self, verdict: Verdict) -> None:
-        """Have everything done that a verdict asks for. OSError: it was not, or the launcher is not there (yet)."""
+        """Carry out a verdict's changes. OSError: they failed, or the launcher is not there (yet)."""
         if verdict.tracked:
             return
         self._number += 1
@@ -40,7 +40,7 @@ class FileOrders:
         await answer
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """The launcher's answer. KeyError, TypeError, ValueError: malformed."""
+        """Take the launcher's answer. KeyError, TypeError, ValueError: malformed."""
         number, code, problem = int(message["number"]), int(message["errno"]), str(message["problem"])
         if self._answer is None or self._answer.done() or number != self._number:
             return
@@ -50,6 +50,6 @@ class FileOrders:
             self._answer.set_result(None)
 
     def lost(self) -> None:
-        """The launcher is gone: nobody answers any more."""
+        """Note that the launcher has ended and will not answer."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionError("the launcher, which changes them, is gone"))

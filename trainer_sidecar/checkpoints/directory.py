@@ -1,4 +1,4 @@
-"""A real directory for the rules, read only: what they ask to be done, the launcher does (launcher/user_files.py)."""
+"""A real directory for the rules, read only: the launcher makes the changes (launcher/user_files.py)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from trainer_sidecar.launcher.user_files import REFUSED, TEMPORARY
 
 SMALL: Final = 1 << 20
 READERS: Final = 16
-"""Files that are read at once: on a share the time is the share's answer, not this machine's work."""
+"""Number of files read at once: a share's latency takes the time, not this machine's work."""
 LOOK_ALL_SECONDS: Final = 300.0
-"""So long the files of one checkpoint may take; then it is not verified, and the job is started all the same."""
+"""Time limit for the files of one checkpoint; beyond it the checkpoint is not verified, and the job starts anyway."""
 DEPTH: Final = 4
 _OF_INTEREST: Final = (
     *("iter_", "release", "latest_checkpointed"),
@@ -35,11 +35,11 @@ class RealDirectory:
         self._below: dict[str, dict[str, int]] = {}
 
     def names(self) -> Sequence[str]:
-        """What stands at the top; empty while the directory is not there. OSError: it cannot be read."""
+        """Return the names at the top; empty while the directory does not exist. OSError: it cannot be read."""
         return tuple(self._tops())
 
     def files(self) -> Mapping[str, int]:
-        """Sizes by path. OSError: it cannot be read."""
+        """Return sizes by path. OSError: it cannot be read."""
         found = {path: size for name in self._tops() for path, size in self.below(name).items()}
         if self._root.name == "checkpoint":  # MindFormers puts it beside the strategies
             for entry in _entries(self._root.parent, ("strategy",)).values():
@@ -47,7 +47,7 @@ class RealDirectory:
         return found
 
     def below(self, name: str) -> Mapping[str, int]:
-        """Sizes by path of what is below one name; the name itself if it is a file."""
+        """Return sizes by path below one name; the name itself if it is a file."""
         if name not in self._below:
             entry = self._tops().get(name)
             self._below[name] = _sizes(entry, "", DEPTH) if entry is not None else {}
@@ -59,14 +59,14 @@ class RealDirectory:
         return self._names
 
     def look(self, path: str) -> Look:
-        """What is inside. OSError: it is there and cannot be read, which says nothing about it."""
+        """Look into a file. OSError: it exists and cannot be read, which says nothing about it."""
         try:
             return formats.look(self._root / path)
         except FileNotFoundError:
             return formats.CUT_OFF
 
     def look_all(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
-        """What is inside of many files. OSError as `look`; TimeoutError: the share is too slow."""
+        """Look into many files. OSError as `look`; TimeoutError: the share is too slow."""
         readers = concurrent.futures.ThreadPoolExecutor(READERS, thread_name_prefix="checkpoint")
         try:
             found = readers.map(self.look, paths, timeout=self._look_all_seconds)
@@ -77,7 +77,7 @@ class RealDirectory:
             readers.shutdown(wait=False, cancel_futures=True)
 
     def content(self, path: str) -> bytes | None:
-        """Content of a small file. OSError: it is there and cannot be read."""
+        """Return the content of a small file. OSError: it exists and cannot be read."""
         try:
             with (self._root / path).open("rb") as file:
                 return file.read(SMALL)
@@ -85,7 +85,7 @@ class RealDirectory:
             return None
 
     def text(self, path: str) -> str | None:
-        """Content of a small text file."""
+        """Return the content of a small text file."""
         content = self.content(path)
         try:
             return content.decode() if content is not None else None
@@ -101,7 +101,7 @@ def _entries(root: Path, wanted: tuple[str, ...]) -> dict[str, os.DirEntry[str]]
 
 
 def _sizes(entry: os.DirEntry[str], above: str, depth: int) -> dict[str, int]:
-    """Size of a file, or of every file below a directory, by path."""
+    """Return the size of a file, or of every file below a directory, by path."""
     path = f"{above}{entry.name}"
     found: dict[str, int] = {}
     # Files come and go while a training saves: what is gone by now was not there.

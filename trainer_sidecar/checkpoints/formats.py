@@ -1,11 +1,11 @@
-"""What a checkpoint's file says of itself, without the framework that wrote it and without reading its tensors.
+"""Read what a checkpoint's file says of itself, without its framework and without its tensors.
 
-Every format puts its lengths where they can be read first (or its index last), so a file that is cut off is seen by a
-few reads. A byte that was flipped in the middle of a tensor is not: that would take reading all of it.
+Every format puts its lengths first (or its index last), so a few reads detect a file that is cut off. They do not
+detect a flipped byte in a tensor: that would take reading all of it.
 
 torch: a zip with a pickle of everything but the tensors. It is unpickled with every class replaced by an inert one, so
-that nothing in it can run. MindSpore: a protobuf message, one field per tensor, so that a
-file that ends between two of them looks whole. safetensors: a JSON header with offsets.
+that nothing in it can run. MindSpore: a protobuf message, one field per tensor, so that a file that ends between two of
+them looks whole. safetensors: a JSON header with offsets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VALUE_FIELD: Final = 0x0A  # field 1, with a length: one tensor
 _HEAD: Final = 16
 _LENGTH_BYTES: Final = 8
 _STEP: Final = "step_num"
-"""Under this name MindFormers saves the step beside the tensors, as a tensor of one number."""
+"""Name under which MindFormers saves the step beside the tensors, as a tensor of one number."""
 _SMALL: Final = 128
 _TAG, _TENSOR, _CONTENT = 1, 2, 3
 """Fields of MindSpore's messages: a value's name and tensor, a tensor's bytes."""
@@ -40,7 +40,7 @@ CUT_OFF: Final = Look(whole=False)
 
 
 def look(path: Path) -> Look:
-    """What is inside a file, by its suffix; a format that is not known says nothing. OSError as it comes."""
+    """Look into a file, by its suffix; an unknown format says nothing. OSError as it comes."""
     reader = {".pt": _torch, ".ckpt": _mindspore, ".safetensors": _safetensors}.get(path.suffix)
     if reader is None:
         return Look()
@@ -51,7 +51,7 @@ def look(path: Path) -> Look:
 def _torch(file: BinaryIO, _size: int) -> Look:
     mark = file.read(len(ZIP_MARK))
     if mark[:1] == PICKLE_MARK:
-        return Look()  # the format of long ago has no index; nothing can be told
+        return Look()  # the oldest format has no index; nothing can be told
     if mark != ZIP_MARK:
         return CUT_OFF
     try:
@@ -66,40 +66,40 @@ def _torch(file: BinaryIO, _size: int) -> Look:
 
 
 class _Inert(dict[Any, Any]):
-    """Stands for every object in a pickle: takes everything, does nothing."""
+    """Stand-in for every object in a pickle: accepts everything, does nothing."""
 
     def __init__(self, *_: object, **__: object) -> None:
         super().__init__()
 
     def __setstate__(self, _: object) -> None:
-        """Forget it."""
+        """Ignore it."""
 
     def __call__(self, *_: object, **__: object) -> _Inert:
         return self
 
     def append(self, _: object) -> None:
-        """Forget it."""
+        """Ignore it."""
 
     def extend(self, _: object) -> None:
-        """Forget it."""
+        """Ignore it."""
 
     def add(self, _: object) -> None:
-        """Forget it."""
+        """Ignore it."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 class _InertUnpickler(pickle.Unpickler):
     def find_class(self, _module: str, _name: str) -> type[_Inert]:
-        """No name in the pickle leads anywhere."""
+        """Return the inert class for every name in the pickle."""
         return _Inert
 
     def persistent_load(self, _: object) -> None:
-        """Tensors stay where they are."""
+        """Leave tensors where they are."""
 
 
 def pickled_step(pickled: bytes) -> int | None:
-    """`iteration` of the pickled dictionary; None: there is none, or it cannot be read."""
+    """Return `iteration` of the pickled dictionary; None: there is none, or it cannot be read."""
     try:
         content = _InertUnpickler(io.BytesIO(pickled)).load()
     except Exception:  # a pickle may raise anything
@@ -131,7 +131,7 @@ def _mindspore(file: BinaryIO, size: int) -> Look:
 
 
 def _told_step(value: bytes, otherwise: int | None) -> int | None:
-    """The number in a value named `step_num`."""
+    """Return the number in a value named `step_num`."""
     try:
         named = dict(fields(value))
         tensor = named.get(_TENSOR)
@@ -148,7 +148,7 @@ def _number(content: bytes) -> int | None:
 
 
 def _safetensors(file: BinaryIO, size: int) -> Look:
-    """The header says where the last tensor ends, and whether MindSpore left out what another rank's file has."""
+    """Read from the header where the last tensor ends, and whether MindSpore left out what another rank's file has."""
     length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
     if not 0 < length <= min(LONGEST_HEADER, size - _LENGTH_BYTES):
         return CUT_OFF
@@ -163,7 +163,7 @@ def _safetensors(file: BinaryIO, size: int) -> Look:
 
 
 def _safetensors_step(file: BinaryIO, entry: Any, data_at: int) -> int | None:  # noqa: ANN401  a stranger's JSON
-    """The number in a tensor named `step_num`; raises what odd JSON makes it raise."""
+    """Return the number in a tensor named `step_num`; raise whatever odd JSON raises."""
     if entry is None or entry["dtype"] not in _NUMBERS:
         return None
     begin, end = entry["data_offsets"]

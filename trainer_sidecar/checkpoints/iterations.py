@@ -31,25 +31,25 @@ _LARGEST: Final = 1 << 20
 
 @dataclass(slots=True)
 class _Iteration:
-    """What one directory holds."""
+    """The content of one directory."""
 
     name: str
     step: int
     sizes: dict[str, int] = field(default_factory=dict)
 
     def kinds(self) -> set[str]:
-        """`model` and `opt`, each with the prefix of its file names."""
+        """Return `model` and `opt`, each with the prefix of its file names."""
         return {match["kind"] for match in map(_SHARD.fullmatch, self.sizes) if match is not None}
 
     def wanted(self, kind: str) -> Iterator[str]:
-        """Names of all files of a kind, by the total that those which are there give."""
+        """Return the names of all files of a kind, by the total that the existing ones give."""
         found = (match for match in map(_SHARD.fullmatch, self.sizes) if match is not None and match["kind"] == kind)
         for total in sorted({int(match["total"]) for match in found}):
             yield from (f"{kind}-{index:07d}-{total:07d}.safetensors" for index in range(total))
 
 
 def evaluate(directory: Directory) -> Verdict | None:
-    """The newest complete checkpoint of this layout; None: nothing of it is in the directory."""
+    """Return the verdict on the newest complete checkpoint of this layout; None: the directory has none of it."""
     candidates = _iterations(directory)
     trackers = [path for path in directory.files() if _TRACKER.fullmatch(path)]
     if not candidates:
@@ -61,7 +61,7 @@ def evaluate(directory: Directory) -> Verdict | None:
         refused.append(refuse(tracker, RefusalReason.WRONG_TRACKER, _what_it_says(directory.text(tracker))))
     committed = [one for one in candidates if named is not None and one.step <= named]
     if trackers and named is None:
-        committed = candidates  # it was being written, when everything before it was done
+        committed = candidates  # it was being written, when everything before it was complete
     return _newest(directory, candidates, committed, tracker=tracker, named=named, refused=refused)
 
 
@@ -90,11 +90,11 @@ def _newest(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What this training saves each time: a committed checkpoint that has it tells for all.
+    """What this training saves each time, taken from a committed checkpoint that has it.
 
     Attributes:
         kinds: `model` and `opt`, with their prefixes.
-        files: those of `common.json` and `metadata.json` that there are.
+        files: `common.json` and `metadata.json`, as far as they exist.
     """
 
     kinds: frozenset[str]
@@ -107,7 +107,7 @@ class _Wanted:
 
 
 def _iterations(directory: Directory) -> list[_Iteration]:
-    """Newest first."""
+    """Return the iterations, newest first."""
     found: dict[str, _Iteration] = {}
     for path, size in directory.files().items():
         if (match := _PATH.fullmatch(path)) is not None:
@@ -122,7 +122,7 @@ def _what_it_says(text: str | None) -> str:
 
 
 def _incomplete(directory: Directory, one: _Iteration, wanted: _Wanted) -> CheckpointRefusal | None:
-    """Why a committed checkpoint is not complete."""
+    """Return why a committed checkpoint is not complete."""
     names = [name for kind in sorted(wanted.kinds) for name in one.wanted(kind)]
     missing = [f"{kind}-…" for kind in sorted(wanted.kinds - one.kinds())]
     missing += [name for name in (*names, *sorted(wanted.files)) if name not in one.sizes]
@@ -140,7 +140,7 @@ def _incomplete(directory: Directory, one: _Iteration, wanted: _Wanted) -> Check
 
 
 def _told_otherwise(directory: Directory, one: _Iteration) -> CheckpointRefusal | None:
-    """`common.json` names another step, or `metadata.json` a file that is not there."""
+    """Refuse when `common.json` names another step, or `metadata.json` a file that does not exist."""
     read = {name: _dictionary(directory.text(f"{one.name}/{name}")) for name in _DOCUMENTS if _is_read(one, name)}
     if damaged := sorted(name for name, content in read.items() if content is None):
         return refuse(one.name, RefusalReason.TRUNCATED_FILE, damaged[0])
@@ -165,7 +165,7 @@ def _dictionary(text: str | None) -> dict[str, object] | None:
 
 
 def _named_files(metadata: dict[str, object]) -> set[str]:
-    """Files in which `metadata.json` says that shards are."""
+    """Return the files in which `metadata.json` places shards."""
     storage = metadata.get("storage_data")
     lists = storage.values() if isinstance(storage, dict) else ()
     entries = (entry for entries in lists if isinstance(entries, list) for entry in entries)

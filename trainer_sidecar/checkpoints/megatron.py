@@ -21,7 +21,7 @@ TRACKER: Final = "latest_checkpointed_iteration.txt"
 MODEL_FILE: Final = "model_optim_rng.pt"
 OPTIMIZER_FILE: Final = "distrib_optim.pt"
 RELEASE: Final = "release"
-"""A checkpoint to begin from: weights only, of no step."""
+"""A checkpoint to start from: weights only, without a step."""
 _SHARD: Final = "mp_rank_"
 _CANDIDATE: Final = re.compile(r"iter_(\d{7,})(_tmp)?")
 
@@ -35,14 +35,14 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Tracker:
-    """What the commit mark says: a step, `release`, or nothing that can be used."""
+    """The commit mark's content: a step, `release`, or nothing usable."""
 
     text: str | None
     step: int | None
 
     @property
     def lost(self) -> bool:
-        """It is there and says nothing: whoever wrote it had saved everything before."""
+        """Whether it exists and says nothing: its writer had saved everything before."""
         return self.text is not None and self.step is None and self.text != RELEASE
 
     def committed(self, candidate: _Candidate) -> bool:
@@ -51,7 +51,7 @@ class _Tracker:
 
 
 def evaluate(directory: Directory, layout: Layout) -> Verdict:
-    """The newest complete checkpoint in `directory` for a job of this layout."""
+    """Return the verdict on the newest complete checkpoint in `directory` for a job of this layout."""
     tracker, candidates = _read_tracker(directory), _candidates(directory)
     if tracker.text == RELEASE:
         return _release(directory, layout)
@@ -73,7 +73,7 @@ def evaluate(directory: Directory, layout: Layout) -> Verdict:
 
 
 def shard_directories(layout: Layout) -> Iterator[str]:
-    """Names of the directories of one checkpoint: those of the ranks that write, first in a dense or an expert group.
+    """Return the directories of one checkpoint: those of the ranks that write, first in a dense or an expert group.
 
     A name is made of the rank's dense tensor coordinate, its stage and its expert coordinate. With an expert tensor
     size of its own the three are coupled, and not every combination exists (docs/checkpoints.md, "PyTorch").
@@ -88,7 +88,7 @@ def shard_directories(layout: Layout) -> Iterator[str]:
 
 
 def _writers(layout: Layout) -> Iterator[int]:
-    """Ranks that are the first of their dense group, or of their expert group."""
+    """Return the ranks that are the first of their dense group, or of their expert group."""
     for key in range(layout.tensor * layout.pipeline):
         yield layout.group(key)[0]
     if layout.expert > 1:
@@ -105,7 +105,7 @@ def _read_tracker(directory: Directory) -> _Tracker:
 
 
 def _candidates(directory: Directory) -> list[_Candidate]:
-    """Newest first; of one step the finished one before the temporary one."""
+    """Return the candidates newest first; of one step the finished one before the temporary one."""
     matches = ((name, _CANDIDATE.fullmatch(name)) for name in directory.names())
     found = [_Candidate(name, int(match[1]), match[2] is not None) for name, match in matches if match is not None]
     return sorted(found, key=lambda one: (one.step, not one.temporary), reverse=True)
@@ -123,7 +123,7 @@ def _wrong_tracker(tracker: _Tracker) -> CheckpointRefusal:
 
 
 def _saves_optimizer(directory: Directory, candidates: list[_Candidate]) -> bool:
-    """A training that never saves its optimizer (--no-save-optim) is not told to; the newest one that has it tells."""
+    """Whether the training saves its optimizer (not with --no-save-optim), as its newest checkpoint with it shows."""
     return any(file.endswith(f"/{OPTIMIZER_FILE}") for one in candidates for file in directory.below(one.name))
 
 
@@ -159,9 +159,9 @@ def _incomplete(
 
 
 def _release(directory: Directory, layout: Layout) -> Verdict:
-    """Weights to begin from: what is there is there, nobody has saved anything since."""
+    """Return the verdict on weights to start from: no training has saved anything since."""
     files = directory.below(RELEASE)
     missing = [one for one in shard_directories(layout) if f"{RELEASE}/{one}/{MODEL_FILE}" not in files]
-    if missing:  # the training says so itself; beginning without any weights would be worse
+    if missing:  # the training reports it itself; starting without any weights would be worse
         return Verdict(refused=(refuse(RELEASE, RefusalReason.MISSING_SHARD, shown(missing)),))
     return Verdict(RELEASE, 0)

@@ -43,7 +43,7 @@ Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _Files:
-    """What there is, by checkpoint and rank."""
+    """The existing files, by checkpoint and rank."""
 
     saved: dict[Key, dict[int, str]] = field(default_factory=dict)
     paths: dict[Key, list[str]] = field(default_factory=dict)  # all of them; `saved` has the latest of each rank
@@ -55,7 +55,7 @@ class _Files:
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
-    """A checkpoint with what has to be copied, or why it stays incomplete; the step that its files tell, if they do."""
+    """A checkpoint with the files to copy, or why it stays incomplete; the step that its files tell, if they do."""
 
     copies: tuple[Copy, ...] = ()
     refusal: CheckpointRefusal | None = None
@@ -63,7 +63,7 @@ class _Filled:
 
 
 def evaluate(directory: Directory, layout: Layout) -> Verdict:
-    """The newest checkpoint in `directory` that is complete, or can be completed, for a job of this layout."""
+    """Return the verdict on the newest checkpoint that is complete, or can be completed, for a job of this layout."""
     files = _sort(directory)
     wrong = [refuse(path, RefusalReason.WRONG_TRACKER, what) for path, what in _wrong_trackers(directory, files)]
     refused: list[CheckpointRefusal] = [*wrong[:1]]
@@ -78,7 +78,7 @@ def evaluate(directory: Directory, layout: Layout) -> Verdict:
 
 
 def evaluate_saved(directory: Directory, layout: Layout) -> Verdict | None:
-    """The newest of the checkpoints that MindSpore saves for MindIO by itself; None: there are none."""
+    """Return the verdict on the newest checkpoint that MindSpore itself saved for MindIO; None: there are none."""
     found = _saved_directories(directory)
     refused: list[CheckpointRefusal] = []
     for name, step, files in found:
@@ -94,7 +94,7 @@ def evaluate_saved(directory: Directory, layout: Layout) -> Verdict | None:
 
 
 def _saved_directories(directory: Directory) -> list[tuple[str, int, _Files | None]]:
-    """Name, step and files of each, newest first; no files: it was never finished."""
+    """Return name, step and files of each, newest first; no files: it was never finished."""
     found: dict[tuple[int, str, bool], _Files] = {}
     for path in directory.files():
         match = _SAVED.fullmatch(path)
@@ -110,13 +110,13 @@ def _saved_directories(directory: Directory) -> list[tuple[str, int, _Files | No
 
 
 def step_of(key: Key) -> int:
-    """Steps since the start, where the files do not tell: with a sink of one step every step is an epoch of its own."""
+    """Return steps since the start, if the files do not tell: with a sink of one step every step is an epoch."""
     epoch, step = key
     return max(epoch - 1, 0) + step
 
 
 def partners(layout: Layout, rank: int, told: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """Other ranks whose file may stand for this rank's, in the order in which they are asked.
+    """Return the ranks whose file may stand for this rank's, in the order to try them.
 
     Args:
         layout: of the job.
@@ -130,7 +130,7 @@ def partners(layout: Layout, rank: int, told: tuple[int, ...] = ()) -> tuple[int
 
 
 def restore_list(content: bytes) -> tuple[int, ...]:
-    """Ranks of `group_info.pb` that hold the same shard; none when it cannot be read."""
+    """Return the ranks of `group_info.pb` that hold the same shard; none when it cannot be read."""
     try:
         inner = [value for number, value in fields(content) if number == _RESTORE_LIST and isinstance(value, bytes)]
         return tuple(rank for one in inner for rank in numbers(one, _DIMENSION))
@@ -172,7 +172,7 @@ def _sort_file(files: _Files, rank: int, file: str, path: str) -> None:
 
 
 def _repetition(path: str) -> tuple[int, str]:
-    """A process that finds files of its prefix adds `_1`, `_2`, … to it, so that the longer name is the later one."""
+    """Order by the suffix `_1`, `_2`, … that a process adds if files of its prefix exist: a longer name is later."""
     return len(path), path
 
 
@@ -181,7 +181,7 @@ def _name(key: Key) -> str:
 
 
 def _fill(directory: Directory, layout: Layout, files: _Files, key: Key) -> _Filled:
-    """Which files are to be copied so that every rank has its own."""
+    """Choose the files to copy so that every rank has its own."""
     there = {rank: path for rank, path in files.saved.get(key, {}).items() if rank < layout.world_size}
     looks = {rank: directory.look(path) for rank, path in there.items() if directory.files()[path]}
     missing = [rank for rank in range(layout.world_size) if rank not in looks or not looks[rank].whole]
@@ -203,7 +203,7 @@ def _fill(directory: Directory, layout: Layout, files: _Files, key: Key) -> _Fil
 
 
 def _why_missing(files: _Files, key: Key, rank: int, there: dict[int, str]) -> CheckpointRefusal:
-    """The name of what is wrong with a shard that nobody can give."""
+    """Return the refusal for a shard that no other rank can supply."""
     name = _name(key)
     if rank in there:
         return refuse(name, RefusalReason.TRUNCATED_FILE, there[rank])
@@ -216,7 +216,7 @@ def _why_missing(files: _Files, key: Key, rank: int, there: dict[int, str]) -> C
 
 
 def _without_strategy(layout: Layout, files: _Files, key: Key, *, filled: bool) -> CheckpointRefusal | None:
-    """MindIO's last checkpoint is read with the strategy files; a folder that is there must hold all of them."""
+    """Check the strategy files, needed to read MindIO's last checkpoint: an existing folder must hold all."""
     if None in files.strategies or (not files.strategies and not filled):
         return None
     missing = [f"rank {rank}" for rank in range(layout.world_size) if rank not in files.strategies]
@@ -224,7 +224,7 @@ def _without_strategy(layout: Layout, files: _Files, key: Key, *, filled: bool) 
 
 
 def _path_for(files: _Files, path: str, giver: int, rank: int) -> str:
-    """Where a rank's file belongs, named as its partner's is."""
+    """Return the path of a rank's file, named as its partner's is."""
     given, _, file = path.rpartition("/")
     directory = files.directories.get(rank) or re.sub(r"\d+$", str(rank), given)
     return f"{directory}/{_renamed(file, giver, rank)}"
@@ -235,7 +235,7 @@ def _renamed(file: str, giver: int, rank: int) -> str:
 
 
 def _wrong_trackers(directory: Directory, files: _Files) -> Iterator[tuple[str, str]]:
-    """`meta.json` files that name nothing that is there."""
+    """Return the `meta.json` files that name a missing file."""
     for base in files.directories.values():
         path = f"{base}/{META_FILE}"
         text = directory.text(path)
@@ -255,7 +255,7 @@ def _last_file(text: str | None) -> str | None:
 
 
 def _trackers(directory: Directory, layout: Layout, files: _Files, key: Key) -> dict[str, str]:
-    """`meta.json` of each rank that would load something else; a training without any picks the newest files itself."""
+    """Return `meta.json` of each rank that would load another; a training without any picks the newest files itself."""
     if not any(f"{base}/{META_FILE}" in directory.files() for base in files.directories.values()):
         return {}
     found = {}
@@ -270,7 +270,7 @@ def _trackers(directory: Directory, layout: Layout, files: _Files, key: Key) -> 
 
 
 def _newer(files: _Files, key: Key) -> tuple[str, ...]:
-    """Refused files: with MindIO switched on MindFormers loads what was written last, whatever `meta.json` says."""
+    """Return refused files: with MindIO on MindFormers loads what was written last, whatever `meta.json` says."""
     return tuple(sorted(path for other, paths in files.paths.items() if other > key for path in paths))
 
 
@@ -282,7 +282,7 @@ def _read_meta(text: str | None) -> object:
 
 
 def _everything(files: _Files, directory: Directory) -> tuple[str, ...]:
-    """A training that finds no `meta.json` loads the newest file of its rank: nothing may be left to find."""
+    """Return all files, to be put aside: without `meta.json` a training loads the newest file of its rank."""
     saved: Iterable[str] = (path for paths in files.paths.values() for path in paths)
     metas = (f"{base}/{META_FILE}" for base in files.directories.values())
     return tuple(sorted([*saved, *(path for path in metas if path in directory.files())]))

@@ -1,7 +1,7 @@
-"""Which of the forms in which MindSpore and MindFormers save is there (docs/checkpoints.md, "MindSpore").
+"""Choose among the forms in which MindSpore and MindFormers save (docs/checkpoints.md, "MindSpore").
 
-A training writes one of them. A directory may hold several all the same, because the form is an option that somebody
-has changed: then the newest complete checkpoint of all of them counts, and each form's own pointers are set right.
+A training writes one of them. A directory may still hold several, because the form is an option that the user may have
+changed: then the newest complete checkpoint of all of them counts, and each form's own pointers are corrected.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from trainer_sidecar.checkpoints import iterations, mindspore
 from trainer_sidecar.checkpoints.verdict import Directory, Verdict
 
 INNER: Final = "checkpoint"
-"""Where MindFormers saves below its `output_dir`."""
+"""The directory where MindFormers saves, below its `output_dir`."""
 
 
 def evaluate(directory: Directory, layout: Layout) -> Verdict:
-    """The newest complete checkpoint of any form, for a job of this layout."""
+    """Return the verdict on the newest complete checkpoint of any form, for a job of this layout."""
     found = [iterations.evaluate(directory), mindspore.evaluate_saved(directory, layout)]
     verdicts = [mindspore.evaluate(directory, layout), *(one for one in found if one is not None)]
     newest = max(verdicts, key=lambda one: one.step)

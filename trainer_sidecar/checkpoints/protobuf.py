@@ -1,4 +1,4 @@
-"""As much of protobuf's wire format as MindSpore's files need: fields of a message, without its schema."""
+"""The part of protobuf's wire format that MindSpore's files need: fields of a message, without its schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_VARINT: Final = 10
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Value of the variable-length integer at `at`, and where it ends. ValueError: it does not end."""
+    """Return the variable-length integer at `at`, and where it ends. ValueError: it does not end."""
     value = 0
     for place, byte in enumerate(data[at : at + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << (7 * place)
@@ -22,7 +22,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a message. ValueError: this is none."""
+    """Return number and value of each field of a message. ValueError: this is none."""
     at = 0
     while at < len(data):
         key, at = varint(data, at)
@@ -39,7 +39,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def numbers(data: bytes, wanted: int) -> Iterator[int]:
-    """Values of a repeated number, packed or not. ValueError: this is no message."""
+    """Return the values of a repeated number, packed or not. ValueError: this is no message."""
     for number, value in fields(data):
         if number != wanted:
             continue

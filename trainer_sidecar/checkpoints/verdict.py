@@ -1,7 +1,7 @@
-"""What the rules look at and what they answer; both layouts share it.
+"""The input and the verdict of the rules; both layouts share them.
 
-The rules see a directory through `Directory` and nothing else, so that a test can put a dictionary behind it, and so
-that of a large checkpoint only those files are opened that the answer depends on.
+The rules see a directory only through `Directory`, so that a test can put a dictionary behind it, and so that of a
+large checkpoint only those files are opened that the verdict depends on.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ class Directory(Protocol):
     """A directory of checkpoints; paths are relative, with `/`."""
 
     def files(self) -> Mapping[str, int]:
-        """Size in bytes of every file that belongs to a checkpoint."""
+        """Return the size in bytes of every file that belongs to a checkpoint."""
 
     def names(self) -> Sequence[str]:
-        """What stands directly in the directory and may belong to a checkpoint."""
+        """Return the names directly in the directory that may belong to a checkpoint."""
 
     def below(self, name: str) -> Mapping[str, int]:
-        """Size in bytes of every file below one of `names`, by its path from the directory."""
+        """Return the size in bytes of every file below one of `names`, by its path from the directory."""
 
     def look(self, path: str) -> Look:
-        """What is inside."""
+        """Look into a file."""
 
     def look_all(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
-        """What is inside of many files, in their order; several are read at once. TimeoutError: it takes too long."""
+        """Look into many files, in their order; several are read at once. TimeoutError: it takes too long."""
 
     def text(self, path: str) -> str | None:
-        """Content of a small text file; None: not there, or no text."""
+        """Return the content of a small text file; None: missing, or no text."""
 
     def content(self, path: str) -> bytes | None:
-        """Content of a small file; None: not there."""
+        """Return the content of a small file; None: missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file that is to be made from another one that holds the same shard."""
+    """A file to make from another one that holds the same shard."""
 
     source: str
     target: str
@@ -92,17 +92,17 @@ class Verdict:
 
 
 def refuse(name: str, reason: RefusalReason, detail: str = "") -> CheckpointRefusal:
-    """A refusal of these rules."""
+    """Return a refusal of these rules."""
     return CheckpointRefusal(name, reason.value, detail)
 
 
 def shown(names: list[str], most: int = 3) -> str:
-    """The first of some names, and how many more there are."""
+    """Return the first of some names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def step_in(text: str | None) -> int | None:
-    """The step that a tracker's text names; None where it is no plain number."""
+    """Return the step that a tracker's text names; None if it is no plain number."""
     stripped = (text or "").strip()
     return int(stripped) if stripped.isdecimal() and stripped.isascii() and len(stripped) <= 15 else None

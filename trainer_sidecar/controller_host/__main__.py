@@ -13,7 +13,7 @@ from trainer_sidecar.controller_host.host import Host
 
 
 def main() -> int:
-    """Serve until told to end; 2 when the environment is incomplete."""
+    """Serve until told to end; return 2 when the environment is incomplete."""
     directory = os.environ.get("HAJOB_DIR", "")
     if not os.path.isdir(directory):
         sys.stderr.write(
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def _raise_descriptor_limit() -> None:
-    """Controller and store hold a connection for every rank; the soft limit is for programs that use select()."""
+    """Raise the soft limit: controller and store hold a connection per rank; the default suits select()."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -1,11 +1,11 @@
 """The process that holds one MindIO controller, for one attempt of the job.
 
 MindIO keeps its state in the process: a repair counter that is never reset, serials that run out, native logging that
-cannot be set up twice. So an attempt gets a process of its own, forked by the host, and never a second controller.
+cannot be set up twice. So the host forks a new process for each attempt, and never starts a second controller in one.
 Callbacks come on MindIO's own threads and must neither raise nor wait: they write one line into a pipe.
 
-A controller for ranks that run already is wound on before anybody knows its address: ranks ignore actions whose serials
-they have seen, and would look healthy until the next fault (docs/protocols/mindio.md#winding).
+A controller for running ranks gets its repair counter and serials raised before its address is published: ranks ignore
+actions whose serials they have seen, and would look healthy until the next fault (docs/protocols/mindio.md#winding).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainer_sidecar.controller_host.problems import StartError, check_address, 
 from trainer_sidecar.controller_protocol import OTHER, Message
 
 PING = "ping"
-"""The host's own call: its answer says that this process lives and that no call hangs. MindIO is not asked."""
+"""The host's own call: its answer shows that this process lives and that no call hangs. MindIO is not asked."""
 CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", "report_result")
 
 
@@ -31,7 +31,7 @@ WINDING_SECONDS = 10.0
 
 
 def plain(value: object) -> object:
-    """A callback's argument as JSON can carry it: a dictionary by rank becomes a list of pairs."""
+    """Return a callback's argument as JSON can carry it: a dictionary by rank becomes a list of pairs."""
     if isinstance(value, dict):
         return [[int(rank), entry] for rank, entry in value.items()]
     if isinstance(value, (list, tuple)):
@@ -40,7 +40,7 @@ def plain(value: object) -> object:
 
 
 def by_rank(pairs: List[List[int]]) -> Dict[int, int]:
-    """The dictionary MindIO wants; keys and values must be real integers."""
+    """Return the dictionary that MindIO requires; keys and values must be real integers."""
     return {int(rank): int(kind) for rank, kind in pairs}
 
 
@@ -69,11 +69,11 @@ class ControllerProcess(Part):
 
     @staticmethod
     def package(_environment: Dict[str, str]) -> str:
-        """What its Python must have: the controller's half of MindIO needs neither torch nor CANN."""
+        """Return the package its Python must have: the controller's half of MindIO needs neither torch nor CANN."""
         return "mindio_ttp"
 
     def run(self) -> None:
-        """Start the controller, carry out calls until the host goes."""
+        """Start the controller and carry out calls until the host closes the pipe."""
         os.environ.setdefault("TTP_LOG_STDOUT", "1")
         self.open("serving", self._start_controller)
         self.serve(lambda message: self.send(self._answer(message)))

@@ -1,6 +1,6 @@
-"""Where a process of the host's begins, as the MindIO controller or as the rendezvous store.
+"""Entry of the host's child processes: the MindIO controller or the rendezvous store.
 
-The host forks it, and it goes on in the Python of the image that has what it needs.
+The host forks the child, which goes on in the image's Python that has the packages it needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
 def run(part: str, request: Message, read_end: int, write_end: int, *, may_change: bool) -> None:
-    """Be `part` until the host goes; `may_change`: look for the Python that has what it needs."""
+    """Run `part` until the host closes the pipe; `may_change`: look for the Python that has the needed package."""
     os.environ.update(request.get("environment", {}))
     os.environ.update(NO_AUTOLOAD)
     process = StoreProcess if part == STORE else ControllerProcess
@@ -35,6 +35,6 @@ def run(part: str, request: Message, read_end: int, write_end: int, *, may_chang
 
 
 def main(words: List[str]) -> None:
-    """Entry in another Python: the part, both pipes, the request."""
+    """Enter in another Python: the part, both pipes, the request."""
     request: Dict[str, object] = json.loads(words[3])
     run(words[0], request, int(words[1]), int(words[2]), may_change=False)

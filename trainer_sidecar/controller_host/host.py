@@ -1,10 +1,9 @@
-"""The supervisor: it outlives every controller, and the coordinator's connections.
+"""The supervisor of controller and store: it outlives every controller, and the coordinator's connections.
 
-One thread, one selector, nothing of MindIO in it: what the training image brings can crash a child only. There are
-two: the controller, a new one with each `start`, and the store, which stays as long as the attempt is the same and can
-be had before a controller. The host keeps the log of calls and callbacks since MindIO last was at rest, so that a
-coordinator that was restarted finds out where the conversation stands instead of guessing; a wrong guess ends the
-controller.
+One thread, one selector, nothing of MindIO in it: code of the training image can only crash a child. There are two: the
+controller, a new one with each `start`, and the store, which stays as long as the attempt is the same and can start
+before a controller. The host keeps the log of calls and callbacks since MindIO last was at rest, so that a restarted
+coordinator reads the state of the conversation instead of guessing; a wrong guess ends the controller.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Child:
 
 
 class Client:
-    """The coordinator's connection; what it does not read is kept, up to a bound."""
+    """The coordinator's connection; the host queues unread output, up to a bound."""
 
     def __init__(self, connection: socket.socket, hello: bytes) -> None:
         self.connection = connection
@@ -96,7 +95,7 @@ class Host:
         self._done = True
 
     def _handle(self, source: object, mask: int) -> None:
-        """One source that is ready; a client or child that an earlier one of the same look ended has nothing to say."""
+        """Handle one ready source; ignore a client or child that an earlier source of the same round ended."""
         if source == "listener":
             self._accept()
         elif isinstance(source, Client) and source is self._client:
@@ -109,7 +108,7 @@ class Host:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it hung up, or there is no descriptor left: the next one dials again
+        except OSError:  # it hung up, or no descriptor is left: the next one dials again
             return
         connection.setblocking(False)
         if self._client is not None:
@@ -198,14 +197,14 @@ class Host:
         self._tell_state()
 
     def _open_store(self, request: Message) -> None:
-        """Ranks wait for it, and another controller has to wait for them."""
+        """Open the store: ranks wait for it, and another controller has to wait for them."""
         if self._child is None:
             self._forget_controller(int(request["attempt"]))
             self._keep_store(request)
         self._tell_state()
 
     def _keep_store(self, request: Message) -> None:
-        """The ranks of an attempt have one store; another attempt's begins empty."""
+        """Keep the store of the ranks' attempt; another attempt's begins empty."""
         wanted = (request["attempt"], request["address"], request["store_port"])
         if self._store is not None and self._store_of == wanted and self._state["store"] in ("starting", "listening"):
             return
@@ -241,7 +240,7 @@ class Host:
         return Child(name, pid, host_writes, host_reads)
 
     def _become(self, name: str, request: Message, read_end: int, write_end: int, foreign: Tuple[int, int]) -> None:
-        """In the child: leave behind what is the host's, run, end without the host's exit hooks."""
+        """In the child: drop the host's descriptors, run, end without the host's exit hooks."""
         code = 1
         try:
             process_group.lead(0)
@@ -257,7 +256,7 @@ class Host:
             entry.run(name, request, read_end, write_end, may_change=True)
             code = 0
         except BrokenPipeError:
-            pass  # the host has ended it, or is gone
+            pass  # the host has ended it, or has ended itself
         except BaseException:
             traceback.print_exc()
         finally:
@@ -270,7 +269,7 @@ class Host:
             self._send({"answer": message.get("id"), "code": -1, "exception": "the controller is gone: %s" % error})
 
     def _look_after(self, child: Child) -> None:
-        """Ask it for a word now and then: one that stands still keeps port and links, and nobody would notice."""
+        """Ping the child regularly: a hung one keeps port and links, and would not be noticed."""
         now = time.monotonic()
         if now < child.next_look:
             return
@@ -336,7 +335,7 @@ class Host:
         return "the %s process ended with code %d" % (child.part, os.WEXITSTATUS(status))
 
     def _end_child(self) -> None:
-        """End it at once: an orderly end would tell the ranks that the controller goes, and may hang."""
+        """Kill the child at once: an orderly end would tell the ranks that the controller ends, and may hang."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -344,7 +343,7 @@ class Host:
         self._forget_controller(int(self._state["attempt"]))
 
     def _forget_controller(self, attempt: int) -> None:
-        """The store is as it was."""
+        """Forget the controller; the store stays as it was."""
         self._state = dict(_no_controller(attempt), store=self._state["store"], unfilled=self._state["unfilled"])
 
     def _end_store(self) -> None:
@@ -356,7 +355,7 @@ class Host:
     # -- what is remembered ---------------------------------------------------------------------------------------
 
     def _note(self, message: Message) -> None:
-        """Keep the log since MindIO last was at rest; a success report opens it anew, with the order that is over."""
+        """Log since MindIO last was at rest; a success report restarts the log, with the order that has ended."""
         if message.get("event") == CALLBACKS[3] and message["arguments"][0] == 0:
             message["order"] = max([entry.get("order") or 0 for entry in self._log], default=0)
             self._log = []
@@ -364,7 +363,7 @@ class Host:
         del self._log[:-LOG_LIMIT]
 
     def _forget_call(self, answer: Message) -> None:
-        """A call that was refused moves nothing on; kept, repeated ones would push out how the incident began."""
+        """Drop a refused call: it changes nothing, and repeated ones would push out the start of the incident."""
         for index in reversed(range(len(self._log))):
             entry = self._log[index]
             if "called" in entry and entry["id"] == answer["answer"]:

@@ -1,7 +1,7 @@
-"""The Python of the training image that has a package: the one that runs the host, or one that is found.
+"""Find the Python of the training image that has a package: the one that runs the host, or another.
 
 Images have their Python on the PATH, in a virtual environment or in an environment of conda that only the user's shell
-activates. `spec.coordinator.pythonPath` names it where it is not found: the host itself is run by that one then.
+activates. `spec.coordinator.pythonPath` names it where it is not found: it then runs the host itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = ("python3", "python")
 
 
 def is_here(package: str) -> bool:
-    """Whether this Python has the package; it is not imported."""
+    """Whether this Python has the package, without an import."""
     try:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):
@@ -35,7 +35,7 @@ def is_here(package: str) -> bool:
 
 
 def candidates(environment: Mapping[str, str]) -> List[str]:
-    """Other Pythons of the image, the likeliest first: activated environments, the PATH, where people install."""
+    """Return other Pythons of the image, likeliest first: activated environments, the PATH, usual directories."""
     found = []
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environment.get(variable):
@@ -50,9 +50,9 @@ def candidates(environment: Mapping[str, str]) -> List[str]:
 
 
 def find(package: str, beside: str, environment: Dict[str, str]) -> Optional[str]:
-    """Path of a Python that has the package, the one that runs this where it does; None: none has.
+    """Return the path of a Python that has the package, the current one if it does; None: none has.
 
-    One that has `beside` as well comes first: an image may have several, and the trainer's is the one with MindIO.
+    A Python that has `beside` as well comes first: an image may have several, and the trainer's is the one with MindIO.
     """
     if is_here(package) and is_here(beside):
         return sys.executable
@@ -67,7 +67,7 @@ def find(package: str, beside: str, environment: Dict[str, str]) -> Optional[str
 
 
 def _installed(python: str, packages: Tuple[str, ...], environment: Dict[str, str]) -> List[str]:
-    """Those of `packages` that this Python has; none when it cannot be run."""
+    """Return those of `packages` that this Python has; none when it cannot be run."""
     try:
         done = subprocess.run(
             [python, "-c", PROBE, *packages],
@@ -84,7 +84,7 @@ def _installed(python: str, packages: Tuple[str, ...], environment: Dict[str, st
 
 
 def go_on_in(python: str, part: str, request: Mapping[str, object], read_end: int, write_end: int) -> None:
-    """Become `part` (see entry.py) run by another Python, with the same pipes. OSError: that cannot be run."""
+    """Run `part` (see entry.py) in another Python, with the same pipes. OSError: that cannot be run."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(trainer_sidecar.__file__)))
     for descriptor in (read_end, write_end):
         os.set_inheritable(descriptor, True)

@@ -1,6 +1,6 @@
-"""One process of the host's: the MindIO controller or the rendezvous store.
+"""One child process of the host: the MindIO controller or the rendezvous store.
 
-It speaks to the host by one pipe, is spoken to by another, and ends when the host closes that.
+It writes to the host on one pipe, reads from it on another, and ends when the host closes the latter.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CONTROLLER, STORE = "controller", "store"
 
 
 class Part:
-    """What both have in common: `part` is the name under which the host shows its state.
+    """Common base of both; `part` is the name under which the host shows its state.
 
     Attributes:
-        request: What the coordinator asked for with `start`.
+        request: The coordinator's `start` request.
     """
 
     def __init__(self, part: str, request: Message, read_end: int, write_end: int) -> None:
@@ -30,11 +30,11 @@ class Part:
         self._lock = threading.Lock()
 
     def tell_state(self, state: str, problem: str = "", kind: str = "") -> None:
-        """The part is in this state now."""
+        """Report the part's state to the host."""
         self.send({"event": "part", "part": self._part, "state": state, "problem": problem, "kind": kind})
 
     def send(self, message: Message) -> None:
-        """A line for the host; from any thread."""
+        """Send a line to the host; from any thread."""
         message["t"] = now_nanoseconds()
         line = encode(message)
         with self._lock:
@@ -42,7 +42,7 @@ class Part:
                 line = line[os.write(self._write_end, line) :]
 
     def open(self, good_state: str, opener: Callable[[], None]) -> None:
-        """Do what makes the part serve, and tell whether it does."""
+        """Run `opener`, which makes the part serve, and report whether it does."""
         try:
             opener()
         except StartError as problem:
@@ -53,7 +53,7 @@ class Part:
             self.tell_state(good_state)
 
     def serve(self, take: Callable[[Message], None]) -> None:
-        """Hand on what the host says, until it closes the pipe."""
+        """Pass on the host's messages until it closes the pipe."""
         buffer = LineBuffer()
         while True:
             data = os.read(self._read_end, 65536)

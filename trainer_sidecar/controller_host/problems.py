@@ -1,7 +1,7 @@
-"""Why a controller does not serve, in words for the person who reads the job's conditions.
+"""Why a controller does not serve, in words for the reader of the job's conditions.
 
-`tft_start_controller` answers every failure with `SystemExit(2)` and says the reason only in its own log. So the usual
-reasons are looked for before and after the attempt: the package, its names, the address, the port.
+`tft_start_controller` answers every failure with `SystemExit(2)` and gives the reason only in its own log. So the usual
+reasons are checked before and after the attempt: the package, its names, the address, the port.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HUNG_TEXT = (
 
 
 class StartError(Exception):
-    """What keeps the controller or the store from serving; `kind` is one of the constants of this module."""
+    """The reason why controller or store cannot serve; `kind` is one of the constants of this module."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -41,12 +41,12 @@ class StartError(Exception):
 
 
 def missing_names(module: ModuleType) -> List[str]:
-    """The functions Hajob calls that this version of the package has not."""
+    """Return the functions that Hajob calls and that this version of the package lacks."""
     return [name for name in NEEDED_NAMES if not callable(getattr(module, name, None))]
 
 
 def load_controller_module() -> ModuleType:
-    """The MindIO controller's module; `StartError` when the image has none, a broken one or an old one."""
+    """Return the MindIO controller's module; `StartError` when the image has none, a broken one or an old one."""
     try:
         from mindio_ttp import controller_ttp
     except BaseException as error:
@@ -68,7 +68,7 @@ def load_controller_module() -> ModuleType:
 
 
 def check_address(host: str, port: int, purpose: str) -> None:
-    """Find out before the attempt whether `host`:`port` can be listened on; `StartError` when not."""
+    """Check before the attempt that `host`:`port` can be listened on; `StartError` when not."""
     problem = _bind_error(host, port)
     if problem is None:
         return

@@ -1,7 +1,7 @@
-"""The controller's process and all that it has started, ended together.
+"""End the controller's process together with all that it has started.
 
-MindSpore's scheduler is a process of the controller's and has a port; the next controller wants the same one at once.
-So what is left when the controller's process is gone becomes the host's, and the host waits for its end, too.
+MindSpore's scheduler is a child of the controller's process and holds a port that the next controller needs at once. So
+what outlives the controller's process becomes the host's child, and the host waits for its end, too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import signal
 
 
 def lead(pid: int) -> None:
-    """Have a child, or with 0 this process, lead a group; both sides call it, so that it is one whoever comes first."""
+    """Make a child, or with 0 this process, lead a group; both sides call it, so that the order does not matter."""
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
 
 
 def end(leader: int) -> int:
-    """End a child and its group, return when all of it is gone; the child's wait status, its own if it had ended."""
+    """End a child and its group, return when all of it has ended; the child's wait status, its own if it had ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     _, status = os.waitpid(leader, 0)

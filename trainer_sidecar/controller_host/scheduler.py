@@ -36,14 +36,14 @@ def is_wanted(environment: Dict[str, str]) -> bool:
 
 
 def variables(environment: Dict[str, str], host: str, port: int) -> Dict[str, str]:
-    """What the scheduler's process gets: what the workers have, but the role and the address."""
+    """Return the scheduler's variables: those of the workers, but for role and address."""
     return dict(environment, MS_ROLE="MS_SCHED", MS_SCHED_HOST=host, MS_SCHED_PORT=str(port))
 
 
 def run(environment: Dict[str, str], host: str, port: int) -> None:
-    """Start it and stay until it ends, which is always a failure: RuntimeError says how it ended.
+    """Start the scheduler and wait until it ends, which is always a failure: RuntimeError says how it ended.
 
-    The kernel ends it when the thread that calls this does, so it never outlives the controller's process.
+    The kernel ends it with the thread that calls this, so it never outlives the controller's process.
     """
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", PROGRAM],
@@ -57,7 +57,7 @@ def run(environment: Dict[str, str], host: str, port: int) -> None:
 
 
 def _die_with_starter() -> Callable[[], None]:
-    """For the child, prepared before the fork: there are threads, so only a system call is made after it."""
+    """Prepare the child's set-up before the fork: there are threads, so only a system call is made after it."""
     starter = os.getpid()
 
     def ask() -> None:

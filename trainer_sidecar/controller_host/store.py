@@ -112,7 +112,7 @@ def _no_torch(error: BaseException) -> str:
 
 
 def _open_torch_store(store_class: Callable[..., object], host: str, port: int) -> object:
-    """Torch binds the wildcard address unless it is handed a socket, which older versions cannot take."""
+    """Open the store; torch binds the wildcard address unless it gets a socket, which older versions cannot take."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((host, port))

@@ -1,8 +1,8 @@
 """The process of the rendezvous store, apart from the controller's.
 
 Clients of torch's store never connect again, and every rebuild of process groups needs it: so it lives as long as the
-ranks of an attempt, whatever becomes of the controller or the coordinator. A later attempt gets a new and empty one: no
-rank of it reads keys of the one before, in no version of torch (docs/protocols/sidecar.md, "The rendezvous store").
+ranks of an attempt, even if controller or coordinator end. A later attempt gets a new, empty one, so that none of its
+ranks reads keys of the one before, in any version of torch (docs/protocols/sidecar.md, "The rendezvous store").
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from trainer_sidecar.controller_protocol import LOST
 
 
 class StoreProcess(Part):
-    """Serves until the host has closed its end of the pipe."""
+    """Process that serves the store until the host has closed its end of the pipe."""
 
     @staticmethod
     def package(environment: Dict[str, str]) -> str:
-        """What its Python must have."""
+        """Return the package its Python must have."""
         if environment.get(store.HOOK):
             return environment[store.HOOK].partition(":")[0].partition(".")[0]
         return "mindspore" if scheduler.is_wanted(environment) else "torch"

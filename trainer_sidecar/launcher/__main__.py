@@ -1,4 +1,4 @@
-"""`python3 launcher.pyz -- COMMAND...`: run the start script of a rank pod and, when asked, its ranks."""
+"""`python3 launcher.pyz -- COMMAND...`: run the start script of a rank pod and the ranks that it launches."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TERMINATION_LOG = "/dev/termination-log"
 
 
 class LauncherSettingsError(Exception):
-    """A variable is missing or not a number; the text names it."""
+    """A variable that is missing or not a number; the text names it."""
 
 
 def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
-    """The launcher's settings from its environment. LauncherSettingsError names what is wrong."""
+    """Read the launcher's settings from its environment. LauncherSettingsError names the wrong variable."""
     directory = environment.get("HAJOB_DIR", "")
     if not directory:
         raise LauncherSettingsError("HAJOB_DIR is not set: the directory shared with the agent")
@@ -59,7 +59,7 @@ def _number(environment: Dict[str, str], name: str, default: int | None) -> int:
 
 
 def main(arguments: List[str]) -> int:
-    """Run; 64 for a wrong call, else the command's exit code (128 + signal when it was ended by one)."""
+    """Run; return 64 for a wrong call, else the command's exit code (128 + signal when a signal ended it)."""
     if len(arguments) < 2 or arguments[0] != "--":
         sys.stderr.write(USAGE + "\n")
         return supervisor.REFUSED

@@ -1,4 +1,4 @@
-"""The training's own arguments, as Megatron and MindSpeed-LLM read them: what a restart would load, and mending it.
+"""The training's arguments, as Megatron and MindSpeed-LLM read them: what a restart would load, and how to correct it.
 
 Most example scripts save to one directory and load from another, without the optimizer and from iteration 0
 (`--finetune`), so that a restart of the unchanged script starts over. docs/protocols/launcher.md#arguments
@@ -18,7 +18,7 @@ AGAINST_RESUMING = ("finetune", "no-load-optim", "no-load-rng", "ckpt-step")
 
 
 def options(words: Iterable[str]) -> Dict[str, str]:
-    """Options by name without dashes, a value or "" for each; the last one wins, underscores are dashes."""
+    """Return options by name without dashes, each with a value or ""; the last wins, underscores become dashes."""
     found: Dict[str, str] = {}
     name = ""
     for word in words:
@@ -41,14 +41,17 @@ def means_to_resume(found: Dict[str, str]) -> bool:
 
 
 class ResumedArguments(NamedTuple):
-    """Arguments that resume, and what was changed, for the output."""
+    """Arguments that resume, and a description of the changes for the output."""
 
     arguments: List[str]
     changes: List[str]
 
 
 def resumed(arguments: List[str]) -> ResumedArguments:
-    """The arguments with `--load` where they save, without what would start over; unchanged if nothing is saved."""
+    """Return the arguments with `--load` set to the `--save` directory, without options that start over.
+
+    Without `--save` they are unchanged.
+    """
     save = options(arguments).get("save", "")
     if not save:
         return ResumedArguments(list(arguments), [])
@@ -61,7 +64,7 @@ def resumed(arguments: List[str]) -> ResumedArguments:
         if name in AGAINST_RESUMING:
             changes.append("without {}".format(" ".join(words)))
         elif name == "load":
-            pass  # the last one counts, and it is set below
+            pass  # the last one counts, and is set below
         else:
             kept += words
         position += len(words)
@@ -71,7 +74,7 @@ def resumed(arguments: List[str]) -> ResumedArguments:
 
 
 def _option_at(arguments: List[str], position: int) -> List[str]:
-    """The word at a position, with its value where it is one of the options that are taken out and has one."""
+    """Return the word at a position, with its value if it is one of the removed options that have one."""
     word = arguments[position]
     name = word[2:].replace("_", "-") if word.startswith("--") else ""
     has_value = name in ("load", "ckpt-step") and position + 1 < len(arguments)
@@ -79,7 +82,7 @@ def _option_at(arguments: List[str], position: int) -> List[str]:
 
 
 def resumes(environment: Dict[str, str], arguments: List[str]) -> bool:
-    """Whether the arguments of this start are mended: as the job says, from its second start on, if there is a save."""
+    """Whether to change this start's arguments: if the job says so, from the second start on, if a save exists."""
     attempt = environment.get("HAJOB_ATTEMPT", "")
     if environment.get(RESUME_POLICY) != ARGUMENTS or not attempt.isdigit() or int(attempt) < 2:
         return False
@@ -87,7 +90,7 @@ def resumes(environment: Dict[str, str], arguments: List[str]) -> bool:
 
 
 def tracked_step(directory: str) -> int | None:
-    """The step that a training which loads from here goes on after; None: there is none, or it can't be told."""
+    """Return the step after which a training that loads from here continues; None: no save, or it can't be told."""
     try:
         with open(os.path.join(directory, TRACKER)) as file:
             text = file.read(32).strip()

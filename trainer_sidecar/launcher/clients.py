@@ -1,4 +1,4 @@
-"""Who is connected to the launcher's socket: one agent, the newest, and the shims of the start script."""
+"""The connections to the launcher's socket: one agent, the newest, and the shims of the start script."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Clients:
         self.agent: protocol.Connection | None = None
 
     def open(self) -> None:
-        """Begin to listen to them."""
+        """Begin to listen for clients."""
         self._loop.watch(self._server.fileno(), self._accept)
 
     def _accept(self) -> None:
@@ -59,7 +59,7 @@ class Clients:
         connection.close()
 
     def send(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
-        """Queue a message; it leaves as fast as the peer reads."""
+        """Queue a message; it is sent as fast as the peer reads."""
         connection.send(message)
         self._watch_for_room(connection)
 
@@ -76,18 +76,18 @@ class Clients:
         )
 
     def agent_is(self, connection: protocol.Connection) -> None:
-        """From now on this one is the agent; the one before is told, and dropped."""
+        """Make this connection the agent's; notify and drop the one before."""
         former, self.agent = self.agent, connection
         if former is not None and former is not connection:
             self.send(former, {"kind": "replaced"})
             self._drop(former)
 
     def tell(self, message: Dict[str, Any], droppable: bool = False) -> None:
-        """To the agent, if one is there; a later one gets the whole state."""
+        """Send to the agent, if one is connected; a later agent gets the whole state."""
         if self.agent is not None and not (droppable and self.agent.unsent > DROPPABLE_ABOVE_BYTES):
             self.send(self.agent, message)
 
     def hear_agent(self) -> None:
-        """Take in what the agent has said until now."""
+        """Read the messages that the agent has sent until now."""
         if self.agent is not None:
             self._receive(self.agent)

@@ -1,9 +1,9 @@
-"""Lines of a training that tell how it ends or why it cannot begin, where its exit code does not.
+"""Lines of a training's output that say how it ends or why it cannot begin, where its exit code does not.
 
-Megatron ends with 0 when a checkpoint can't be loaded, and also when it stops early as it was told; some of its
-failures lie far above the last lines of its output. And a rank whose fault MindIO is to repair does not end at all:
-what it printed is all that says what happened. The texts are those of Megatron core 0.12, MindSpeed-LLM, torch_npu and
-MindSpore (docs/protocols/launcher.md#ends).
+Megatron ends with 0 when a checkpoint can't be loaded, and also when it stops early on request; some of its failures
+lie far above the last lines of its output. A rank whose fault MindIO is to repair does not end at all: its output is
+the only description of the fault. The texts are those of Megatron core 0.12, MindSpeed-LLM, torch_npu and MindSpore
+(docs/protocols/launcher.md#ends).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BUILD = "BuildFailed"
 LOADED = "CheckpointLoaded"
 FAULT = "Fault"
 TOLD_AT_ONCE = (NO_TRACKER, FAULT)
-"""Kinds that somebody waits for while the process still runs."""
+"""Kinds that the agent needs while the process still runs."""
 
 _TEXTS: List[Tuple[str, bytes]] = [
     (EARLY_END, rb"exiting program (?:at iteration|after) "),
@@ -50,18 +50,18 @@ _FAULT = re.compile(
     rb"|(?:UCE|HCCE|TRE)Error|PRECISION ERROR|^\[ERROR\].*\bERR\d{5}\b|^[\w.]*(?:Error|Exception)(?:: |\s*$)"
 )
 _NO_FAULT = re.compile(rb"FORCE ?STOP|(?:ARF|STEP) FINISH|ForceStopError")
-"""What healthy ranks print while MindIO leads them through a recovery."""
+"""Lines that healthy ranks print while MindIO recovers them."""
 _TEE = re.compile(rb"^tee: .+: .+")
 
 
 def kind_of(line: bytes) -> str:
-    """What a line of a rank tells, "" for most lines."""
+    """Return the kind of a rank's line, "" for most lines."""
     found = _ANY.search(line)
     return _KINDS[(found.lastindex or 1) - 1] if found else ""
 
 
 def note(notices: Dict[str, str], line: bytes) -> str:
-    """Keep the first line of each kind in `notices`, of faults the newest; the kind when it is new, else ""."""
+    """Keep in `notices` the first line of each kind, of faults the newest; return the kind when it is new, else ""."""
     kind = kind_of(line)
     if not kind and _FAULT.search(line) and not _NO_FAULT.search(line):
         notices[FAULT] = _text(line)
@@ -77,5 +77,5 @@ def _text(line: bytes) -> str:
 
 
 def is_lost_log(line: bytes) -> bool:
-    """Whether the script's `tee` says that it can't write its file: it ends with 1 then, however the training ends."""
+    """Whether the script's `tee` can't write its file: it then ends with 1, however the training ends."""
     return _TEE.match(line) is not None

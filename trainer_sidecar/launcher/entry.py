@@ -1,8 +1,8 @@
-"""Starts a rank's Python program as the interpreter itself would, able to show where it stands.
+"""Entry of a rank's Python program: start it as the interpreter would, with stack dumps enabled.
 
 Copied as it is to `$HAJOB_DIR/entry.py`, so it stands alone; standard library, Python >= 3.7. A rank that hangs holds
-the interpreter's lock or sits in a library, so nothing that is run *by* it could tell where; `faulthandler` can, out of
-a signal handler. It must be armed before the program begins, without a line in the user's code and without the one
+the interpreter's lock or sits in a library, so Python code in it cannot report its stack; `faulthandler` can, from a
+signal handler. It must be armed before the program begins, without a line in the user's code and without the one
 `sitecustomize` that an environment has. docs/protocols/launcher.md#stacks
 """
 
@@ -16,7 +16,7 @@ Namespace = Dict[str, Any]
 
 
 def arm() -> None:
-    """Have every thread's stack written into HAJOB_STACK_FILE at HAJOB_STACK_SIGNAL; without both nothing is done."""
+    """Have HAJOB_STACK_SIGNAL write every thread's stack to HAJOB_STACK_FILE; do nothing unless both are set."""
     path, number = os.environ.get("HAJOB_STACK_FILE"), os.environ.get("HAJOB_STACK_SIGNAL", "")
     if not path or not number.isdigit():
         return
@@ -30,9 +30,9 @@ def arm() -> None:
 
 
 def wait(number: int) -> None:
-    """Import what is heavy, then wait to be told variables and arguments; without a word until the end, end.
+    """Import the heavy packages, then wait for variables and arguments; exit if the pipe ends without them.
 
-    What cannot be imported here is the program's own matter later.
+    The program itself handles what cannot be imported here.
     """
     import importlib
     import json
@@ -53,7 +53,7 @@ def wait(number: int) -> None:
 
 
 def run_module(name: str, arguments: List[str]) -> None:
-    """What `python -m NAME` does, by the function that does it there."""
+    """Run a module as `python -m NAME` does, by the same function of runpy."""
     import runpy
 
     _look_like(os.getcwd(), ["-m", *arguments])
@@ -63,7 +63,7 @@ def run_module(name: str, arguments: List[str]) -> None:
 
 
 def run_script(path: str, arguments: List[str]) -> None:
-    """What `python PATH` does."""
+    """Run a script as `python PATH` does."""
     from importlib.machinery import SourceFileLoader
 
     _look_like(os.path.dirname(os.path.realpath(path)), [path, *arguments])
@@ -78,14 +78,14 @@ def run_script(path: str, arguments: List[str]) -> None:
 
 
 def _look_like(directory: str, arguments: List[str]) -> None:
-    """Program and import path as they would be without this file."""
+    """Set `sys.argv` and import path as they would be without this file."""
     sys.argv[:] = arguments
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = directory
 
 
 def _forget(namespace: Namespace) -> None:
-    """Make `__main__` what it is when a program begins: nothing of this file is left in it."""
+    """Remove every trace of this file from `__main__`, so that it is as a program finds it."""
     fresh: Namespace = dict.fromkeys(("__doc__", "__package__", "__spec__", "__loader__"))
     fresh.update(__name__="__main__", __builtins__=namespace["__builtins__"])
     if "__annotations__" in namespace:  # until 3.13

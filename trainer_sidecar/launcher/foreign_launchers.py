@@ -1,7 +1,7 @@
-"""A launcher of the image that runs below the start script, past the shims: found among the processes and named.
+"""Find and name a launcher of the image that runs below the start script, past the shims.
 
-Its ranks would train where nobody can restart them, so this is a failure of the start, told with the line of the script
-that has done it. Looked for in the script's own family only; ranks are the launcher's children, not the script's.
+The agent could not restart its ranks, so this is a failure of the start, reported with the line of the script that
+called it. Only the script's own family is searched; ranks are the launcher's children, not the script's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ScriptProcess(NamedTuple):
 
 
 class ForeignLauncher(NamedTuple):
-    """A launcher that is not Hajob's, and where the script starts it, as far as that can be told."""
+    """A launcher that is not Hajob's, and where the script starts it, if that is known."""
 
     pid: int
     command: str
@@ -38,7 +38,7 @@ class ForeignLauncher(NamedTuple):
 
 
 class ForeignLauncherWatch:
-    """Looks again and again; what is seen twice is a launcher indeed: one seen once may only be asked for help."""
+    """Watch that looks repeatedly and reports a launcher seen twice: one seen once may only print its help."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -46,11 +46,11 @@ class ForeignLauncherWatch:
         self._suspect = 0
 
     def let_go(self, pid: int) -> None:
-        """This one runs as what it is, with what is below it."""
+        """Let this process, and all below it, run as it is."""
         self._let_go.add(pid)
 
     def look(self, script: int) -> str:
-        """What is wrong below the script with this process ID, for a person; empty while nothing is."""
+        """Describe the foreign launcher below the script with this process ID; empty while there is none."""
         found = find(family(script), self._directory, self._let_go)
         if found is None or found.pid != self._suspect:
             self._suspect = found.pid if found is not None else 0
@@ -59,7 +59,7 @@ class ForeignLauncherWatch:
 
 
 def launcher_name(argv: List[str], directory: str) -> str:
-    """What kind of launcher a command line is; "" for none, for Hajob's own, and for one that is asked for help."""
+    """Return the kind of launcher of a command line; "" for none, for Hajob's own, and for a call of its help."""
     words = list(argv)
     if _is_python(argv) or _is_shell(argv):
         words = argv[1:]
@@ -84,7 +84,7 @@ def _is_shell(argv: List[str]) -> bool:
 
 
 def find(family: Iterable[ScriptProcess], directory: str, allowed: Set[int]) -> ForeignLauncher | None:
-    """The first launcher in the script's family; `allowed`: processes that run as what they are, with their own."""
+    """Return the first launcher in the script's family; `allowed`: processes that may run, with all below them."""
     known = {process.pid: process for process in family}
     for process in known.values():
         name = launcher_name(process.argv, directory)
@@ -102,7 +102,7 @@ def _below(process: ScriptProcess | None, known: Dict[int, ScriptProcess], allow
 
 
 def _line(process: ScriptProcess, known: Dict[int, ScriptProcess], name: str) -> str:
-    """`train.sh:12: torchrun ...`: the line of the nearest shell script that names this launcher; "" if none does."""
+    """Return `train.sh:12: torchrun ...`: the line of the nearest shell script with this launcher; "" if none."""
     parent = known.get(process.parent)
     while parent is not None:
         script = _script(parent)
@@ -114,7 +114,7 @@ def _line(process: ScriptProcess, known: Dict[int, ScriptProcess], name: str) ->
 
 
 def _script(process: ScriptProcess) -> str:
-    """The script that a shell runs, "" for anything else."""
+    """Return the script that a shell runs, "" for anything else."""
     if not _is_shell(process.argv):
         return ""
     return next((word for word in process.argv[1:] if not word.startswith(("-", "+"))), "")
@@ -129,7 +129,7 @@ def _lines(script: str, pid: int) -> List[str]:
 
 
 def family(root: int) -> List[ScriptProcess]:
-    """A process and everything below it; what ends meanwhile is left out."""
+    """Return a process and all below it; skip processes that end meanwhile."""
     found: List[ScriptProcess] = []
     waiting = [(root, 0)]
     while waiting:
@@ -140,7 +140,7 @@ def family(root: int) -> List[ScriptProcess]:
 
 
 def children(pid: int) -> List[int]:
-    """The children of all threads of a process; empty where the kernel doesn't tell."""
+    """Return the children of all threads of a process; empty if the kernel doesn't tell."""
     found: List[int] = []
     try:
         for thread in os.listdir("/proc/{}/task".format(pid)):

@@ -1,8 +1,8 @@
-"""What a rank leaves behind in sessions of its own: data loaders, compilers, profilers, uploaders.
+"""Processes that a rank leaves behind in sessions of its own: data loaders, compilers, profilers, uploaders.
 
-A group is killed with its leader, but who has made a session of his own is in another group, and one that holds a chip
-keeps the next process of the rank from it. They are known by a variable that they have inherited; once the rank is gone
-they are the launcher's children. docs/protocols/launcher.md#processes
+The kernel kills a process group with its leader, but a helper in a session of its own is in another group, and one that
+holds a chip keeps the next process of the rank from it. They are known by a variable that they have inherited; once the
+rank has ended they are the launcher's children. docs/protocols/launcher.md#processes
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHIPS = ("/dev/davinci", "/dev/devmm_svm", "/dev/hisi_hdc")
 
 
 def left_by(token: str, roots: Iterable[int]) -> List[int]:
-    """The processes below `roots` that have inherited this token."""
+    """Return the processes below `roots` that have inherited this token."""
     mark = "{}={}".format(TOKEN, token).encode()
     return [each.pid for root in roots for each in family(root) if mark in _environment(each.pid)]
 
@@ -44,7 +44,7 @@ def holds_chip(pid: int, chips: Tuple[str, ...] = CHIPS) -> bool:
 
 
 def end(token: str, roots: Iterable[int], *, only_with_chip: bool, chips: Tuple[str, ...] = CHIPS) -> List[int]:
-    """End what a rank has left; after a finish only what holds a chip, since an upload may go on."""
+    """End what a rank has left; after a finish only processes that hold a chip, since an upload may go on."""
     ended = [pid for pid in left_by(token, roots) if not only_with_chip or holds_chip(pid, chips)]
     for pid in ended:
         with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""Which files hold the ranks' output: their names, and which of them have to go.
+"""The files with the ranks' output: their names, and which of them to delete.
 
-The launcher writes them, `trainer_sidecar.logs` reads them in another container and maybe another pod, so what a name
-means stands here and nowhere else. A process has a name that is used once (rank, incarnation, start), and so has its
-file: nothing that was kept is ever written over. docs/protocols/launcher.md#output
+The launcher writes them, `trainer_sidecar.logs` reads them in another container and maybe another pod, so only this
+module defines the meaning of a name. A process's name (rank, incarnation, start) is used once, and so is its file's:
+kept output is never overwritten. docs/protocols/launcher.md#output
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import re
 from typing import List, NamedTuple
 
 PROCESS_LIMIT = 20
-"""Of one rank and attempt. A rank that is restarted in place for months must not fill the volume."""
+"""Processes kept of one rank and attempt. A rank that is restarted in place for months must not fill the volume."""
 
 TURNED_OVER = ".1"
-"""Ends the name of the file with what a process printed before its file was full."""
+"""Suffix of the rotated file, with the output before the current file."""
 
 _NAME = re.compile(r"rank-(\d{1,9})\.(\d{1,18})(?:\.(\d{1,9}))?\.log")
 
 
 class KeptProcess(NamedTuple):
-    """Whose output a file holds; those of one rank are ordered by age."""
+    """The process whose output a file holds; those of one rank are ordered by age."""
 
     rank: int
     incarnation: int
@@ -30,30 +30,30 @@ class KeptProcess(NamedTuple):
 
 
 def file_name(process: KeptProcess) -> str:
-    """`rank-R.I.log`, from the second start within an incarnation on `rank-R.I.S.log`."""
+    """Return `rank-R.I.log`, from the second start within an incarnation on `rank-R.I.S.log`."""
     start = ".{}".format(process.start) if process.start else ""
     return "rank-{}.{}{}.log".format(process.rank, process.incarnation, start)
 
 
 def parse(name: str) -> KeptProcess | None:
-    """The process whose newest output a file of this name holds, None for every other name."""
+    """Return the process whose newest output a file of this name holds, None for every other name."""
     found = _NAME.fullmatch(name)
     return KeptProcess(int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)) if found else None
 
 
 def processes(directory: str, rank: int) -> List[KeptProcess]:
-    """The processes of a rank whose output is in an attempt's directory, oldest first. OSError: it can't be read."""
+    """Return the processes of a rank with output in an attempt's directory, oldest first. OSError: it can't be read."""
     found = {parse(name[: -len(TURNED_OVER)] if name.endswith(TURNED_OVER) else name) for name in os.listdir(directory)}
     return sorted(process for process in found if process is not None and process.rank == rank)
 
 
 def attempts(directory: str) -> List[int]:
-    """The attempts that have a directory, oldest first. OSError: it can't be read."""
+    """Return the attempts that have a directory, oldest first. OSError: it can't be read."""
     return sorted(int(name) for name in os.listdir(directory) if name.isdigit())
 
 
 def link(path: str, target: str) -> None:
-    """Make `path` a link to `target`, in place of an older link; what is no link is left alone."""
+    """Make `path` a link to `target`, replacing an older link; leave anything else there alone."""
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if os.path.islink(path):
@@ -62,10 +62,10 @@ def link(path: str, target: str) -> None:
 
 
 def make_room(directory: str, rank: int, attempt: int, attempt_limit: int) -> None:
-    """Before a process of `attempt` starts: delete what this rank has beyond the limits.
+    """Delete this rank's output beyond the limits, before a process of `attempt` starts.
 
-    Kept are the newest `attempt_limit` attempts, this one counted, and in each 20 processes, the one that starts
-    counted. Others' files are left alone: every rank looks after its own, so nobody waits for anybody.
+    Keep the newest `attempt_limit` attempts, this one included, and in each 20 processes, the starting one included.
+    Other ranks' files are left alone: every rank deletes its own, so that none waits for another.
     """
     with contextlib.suppress(OSError):
         for number in attempts(directory):
@@ -79,7 +79,7 @@ def make_room(directory: str, rank: int, attempt: int, attempt_limit: int) -> No
 
 
 def _remove(directory: str, rank: int, left: int) -> None:
-    """Delete the output of a rank's processes but for the newest `left`."""
+    """Delete the output of a rank's processes except for the newest `left`."""
     with contextlib.suppress(OSError):
         found = processes(directory, rank)
         for process in found[: len(found) - left] if left else found:

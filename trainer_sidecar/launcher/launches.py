@@ -1,8 +1,8 @@
-"""The launches of a start script: which of them is the training, and what becomes of the others.
+"""The launches of a start script: which of them is the training, and how each ends.
 
 A script may convert weights before the training and evaluate after it, each by a launcher. The training is the launch
-whose ranks register with MindIO; until one has, a launch whose ranks all end with 0 was none, and the script goes on to
-the next. docs/protocols/launcher.md#launches
+whose ranks register with MindIO; a launch whose ranks all end with 0 and of which none has registered was not the
+training, and the script goes on to the next. docs/protocols/launcher.md#launches
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VERDICT_SECONDS = 5.0
 
 
 class Launch:
-    """One call of a shim whose ranks are this pod's."""
+    """One call of a shim that starts this pod's ranks."""
 
     def __init__(self, number: int, call: program.ShimCall, what: program.Program, shim: protocol.Connection) -> None:
         self.number = number
@@ -30,33 +30,33 @@ class Launch:
         self.target = ranks.Target(output.Descriptor(1).write, output.Descriptor(2).write)
         self.is_training = False
         self.concluded = False
-        self.finished = False  # the training has come to its end
+        self.finished = False  # the training has ended
         self.waits_for_verdict = False
-        self.mended_for = ""  # the attempt whose changed arguments were said
+        self.mended_for = ""  # the attempt whose changed arguments were reported
 
     def print_to(self, descriptors: List[int], is_ours: Callable[[int], bool]) -> None:
-        """The shim's stdout and stderr, unless they are the script's own, which are passed on anyway."""
+        """Print to the shim's stdout and stderr, unless they are the script's own, which are passed on anyway."""
         targets = [output.Descriptor(1), output.Descriptor(2)]
         for index, passed in enumerate(descriptors[:2]):
             self.passed.append(output.Descriptor(passed, targets[index]))
             if not is_ours(passed):
                 targets[index] = self.passed[-1]
-        if not self.program.detached:  # what returns at once leaves nobody who reads
+        if not self.program.detached:  # a call that returns at once leaves no reader
             self.target = ranks.Target(targets[0].write, targets[1].write)
 
 
 class LaunchLimits(NamedTuple):
-    """When a launch is over."""
+    """The limits that decide when a launch is over."""
 
-    ranks_per_node: int  # that must finish
-    finish_seconds: float  # what the others get after the first rank has finished
-    ordered_end_seconds: float  # for a new start to come, after the last ranks were ended by order
+    ranks_per_node: int  # ranks that must finish
+    finish_seconds: float  # deadline of the others after the first rank has finished
+    ordered_end_seconds: float  # wait for a new start after the last ranks were ended by order
 
 
 class Launches:
     """The newest launch, from its call to its end.
 
-    `changed` is called when the agent is to be told, `goes_on` when the start script goes on after a launch.
+    Calls `changed` when the agent must be told, `goes_on` when the start script goes on after a launch.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Launches:
         self._loop, self._terminal, self._ranks = loop, terminal, processes
         self._clients, self._limits = clients, limits
         self._changed, self._goes_on = changed, goes_on
-        self.current: Launch | None = None  # also when the newest was none of the training
-        self.number = 0  # how many there have been
-        self._late: List[ranks.Rank] = []  # had not ended when the first rank had finished
+        self.current: Launch | None = None  # also when the newest was not the training
+        self.number = 0  # number of launches so far
+        self._late: List[ranks.Rank] = []  # still running when the first rank had finished
 
     @property
     def is_training(self) -> bool:
@@ -84,7 +84,7 @@ class Launches:
 
     @property
     def finished(self) -> bool:
-        """Whether the training has come to its end."""
+        """Whether the training has ended."""
         return self.current is not None and self.current.finished
 
     @property
@@ -94,14 +94,14 @@ class Launches:
 
     @property
     def goes_on_alone(self) -> bool:
-        """Whether a launch goes on though the script has ended: in its background, or because it returned at once."""
+        """Whether a launch goes on after the script's end: in its background, or because the call returned at once."""
         launch = self.current
         return launch is not None and self.is_open and (launch.shim is not None or launch.program.detached)
 
     def begin(
         self, call: program.ShimCall, what: program.Program, shim: protocol.Connection, is_ours: Callable[[int], bool]
     ) -> None:
-        """A shim has launched the ranks; `is_ours`: whether a descriptor is the script's own output."""
+        """Take a shim's launch of the ranks; `is_ours`: whether a descriptor is the script's own output."""
         self.number += 1
         launch = self.current = Launch(self.number, call, what, shim)
         launch.print_to(shim.take_descriptors(), is_ours)
@@ -112,13 +112,13 @@ class Launches:
             self._release(launch)
 
     def registered(self, number: int) -> None:
-        """A rank has reached MindIO: this launch is the training."""
+        """Note that a rank has registered with MindIO: this launch is the training."""
         if self.current is not None and self.current.number == number and not self.is_training:
             self.current.is_training = True
             self._changed()
 
     def shim_gone(self, connection: protocol.Connection, *, expected: bool) -> None:
-        """A connection was closed; `expected`: the script, or the whole pod, is being ended."""
+        """Handle a closed connection; `expected`: the script, or the whole pod, is being ended."""
         launch = self.current
         if launch is None or connection is not launch.shim:
             return
@@ -132,20 +132,20 @@ class Launches:
         self._close_output(launch)
 
     def _close_output(self, launch: Launch) -> None:
-        """Whoever reads the shim's output waits for its end."""
+        """Close the shim's output, because its reader waits for the end."""
         for passed in launch.passed:
             self._terminal.call(passed.close)
 
     def _release(self, launch: Launch) -> None:
-        """The shim ends with 0."""
+        """Have the shim exit with 0."""
         if launch.shim is not None:
             shim, launch.shim = launch.shim, None
             self._clients.send(shim, {"kind": "outcome", "exit_code": 0})
             self._close_output(launch)
 
     def rank_ended(self) -> None:
-        """All ranks of this pod finished: the script goes on. Some: the others get a deadline."""
-        self._clients.hear_agent()  # it may have told of a registration just now
+        """When all ranks of this pod have finished, let the script go on; when some have, set the others a deadline."""
+        self._clients.hear_agent()  # it may have reported a registration just now
         newest = self._ranks.newest()
         finished = [rank for rank in newest if rank.finished]
         if len(finished) == self._limits.ranks_per_node:
@@ -166,7 +166,7 @@ class Launches:
             self._ranks.end_late(rank, text.format(rank.rank, self._limits.finish_seconds))
 
     def _conclude_unless_started(self, newest: List[ranks.Rank]) -> None:
-        """The last ranks were ended by order after others had finished, and no new start has come since."""
+        """Conclude the launch if its last ranks ended by order after others finished, without a new start since."""
         if self._ranks.newest() == newest:
             self._conclude()
 
@@ -185,7 +185,7 @@ class Launches:
         self._let_script_go_on(launch, OUTPUT_WAITS)
 
     def _ask_for_verdict(self, launch: Launch) -> None:
-        """Whether they have trained to the end, which the agent knows from their heartbeats."""
+        """Ask the agent, which knows it from heartbeats, whether the ranks have trained to the end."""
         if self._clients.agent is None:
             self._finish(launch)
         elif not launch.waits_for_verdict:
@@ -194,7 +194,7 @@ class Launches:
             self._loop.later(VERDICT_SECONDS, lambda: self.take_verdict(launch.number, ""))
 
     def take_verdict(self, number: int, problem: str) -> None:
-        """The agent's word on ranks that have all ended with 0; `problem`: why that is no end of the training."""
+        """Take the agent's verdict on ranks that all ended with 0; `problem`: why the training is not at its end."""
         launch = self.current
         if launch is None or launch.number != number or not launch.waits_for_verdict:
             return
@@ -210,7 +210,7 @@ class Launches:
         self._let_script_go_on(launch, OUTPUT_WAITS)
 
     def _let_script_go_on(self, launch: Launch, waits: int) -> None:
-        """Tell the shim, after what the ranks printed has been written: a script may read it next."""
+        """Release the shim, after the ranks' output has been written: the script may read it next."""
         if waits > 0 and not self._ranks.flush(0.0):
             self._loop.later(OUTPUT_WAIT_SECONDS, lambda: self._let_script_go_on(launch, waits - 1))
             return
@@ -219,14 +219,14 @@ class Launches:
 
 
 class Decision(NamedTuple):
-    """What becomes of a call: `program` its ranks are started, None: it runs as what it is; `note` says why."""
+    """Decision on a call: start the ranks of `program`; None: run the call as it is; `note` says why."""
 
     program: program.Program | None
     note: str = ""
 
 
 def decide(call: program.ShimCall, size: program.Size, current: Launch | None) -> Decision:
-    """What becomes of a call while `current` is the newest launch. ProgramError: it is refused."""
+    """Decide on a call while `current` is the newest launch. ProgramError: it is refused."""
     if current is not None and (current.is_training or current.concluded):
         return Decision(None, "{} runs as what it is: the training was launched before it".format(call.tool))
     if current is not None:

@@ -1,7 +1,7 @@
-"""What a process inherits from whoever starts it: limits, mask of new files' rights, processors.
+"""What a process inherits from its parent: resource limits, umask, processors.
 
 A rank is the launcher's child, and a script that says `ulimit -n 65535; torchrun ...` or `taskset -c 0-47 torchrun ...`
-means the ranks. So the shim tells what it has inherited, and each rank gets it. docs/protocols/launcher.md
+means the ranks. So the shim sends what it has inherited, and each rank gets it. docs/protocols/launcher.md
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 
 class ProcessLimits(NamedTuple):
-    """As a shim told them; an empty one changes nothing."""
+    """The limits of a shim; an empty one changes nothing."""
 
     resources: Tuple[Tuple[int, int, int], ...] = ()  # the kernel's number of a limit, soft, hard
     umask: int | None = None
     processors: Tuple[int, ...] = ()
 
     def adopt(self) -> List[str]:
-        """Make them those of this process, which is about to become a rank; what the kernel refuses, for a person."""
+        """Set them on this process, which is about to become a rank; return messages on those the kernel refuses."""
         refused: List[str] = []
         if self.umask is not None:
             os.umask(self.umask)
@@ -39,10 +39,10 @@ class ProcessLimits(NamedTuple):
 
 
 def read(message: Dict[str, Any]) -> ProcessLimits:
-    """From a shim's call. KeyError, TypeError, ValueError: malformed.
+    """Read the limits from a shim's call. KeyError, TypeError, ValueError: malformed.
 
-    Processors count where the script has chosen some: a mask that was set keeps a process from those that its container
-    gets later.
+    Processors count only where the script has chosen some: a mask keeps a process from those that its container gets
+    later.
     """
     resources = tuple((int(number), int(soft), int(hard)) for number, soft, hard in message["resources"])
     processors = {int(number) for number in message["processors"]}

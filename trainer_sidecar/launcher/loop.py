@@ -16,7 +16,7 @@ from typing import Callable, Iterable, List, Tuple
 
 
 class Loop:
-    """Calls back when a descriptor is readable (or writable), a time has come, or a signal was caught."""
+    """Loop that calls back when a descriptor is readable (or writable), a time has come, or a signal was caught."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -38,7 +38,7 @@ class Loop:
     def watch(
         self, descriptor: int, readable: Callable[[], object], writable: Callable[[], None] | None = None
     ) -> None:
-        """Call `readable` while there is something to read; with `writable` also that while there is room."""
+        """Call `readable` while there is something to read, and `writable`, if given, while there is room to write."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writable else 0)
         try:
             self._selector.modify(descriptor, events, (readable, writable))
@@ -69,7 +69,7 @@ class Loop:
             self._run_timers()
 
     def _is_watched(self, key: selectors.SelectorKey) -> bool:
-        """Whether an earlier callback of this round has not dropped the descriptor."""
+        """Whether the descriptor is still watched: an earlier callback of this round may have dropped it."""
         current = self._selector.get_map().get(key.fd)
         return current is not None and current.data is key.data
 

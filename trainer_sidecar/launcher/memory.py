@@ -1,8 +1,8 @@
-"""Whether the kernel has ended processes of this container for want of memory.
+"""Whether the kernel has killed processes of this container for lack of memory.
 
-Such a process looks like one that somebody has killed, and the kubelet tells of it only where the container ends, too.
-The container's cgroup counts (`memory.events` of version 2, `memory.oom_control` of version 1), before the signal is
-sent (docs/protocols/launcher.md#ends).
+Such a process looks like one that a signal of a user has killed, and the kubelet reports it only if the container ends,
+too. The container's cgroup counts it (`memory.events` of version 2, `memory.oom_control` of version 1) before the
+signal is sent (docs/protocols/launcher.md#ends).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ WORDS = "the kernel ended this process: the container's memory limit was reached
 
 
 class Kills:
-    """The count of one container; the first of the files that there is tells it."""
+    """The kill counter of one container, read from the first of the files that exists."""
 
     def __init__(self, files: Tuple[str, ...] = FILES) -> None:
         self._files = files
         self._seen = self._count()
 
     def has_risen(self) -> bool:
-        """Whether there was another one since the last look. A file that cannot be read counts nothing."""
+        """Whether the count has risen since the last call. A file that cannot be read counts nothing."""
         before, self._seen = self._seen, self._count()
         return self._seen > before
 

@@ -1,8 +1,8 @@
-"""What ranks and script print: kept, passed on, never waited for.
+"""The output of ranks and script: kept and passed on without blocking the launcher.
 
-A log file lies on a shared file system that may hang, and the container's stdout is a pipe that somebody may stop
-reading. Neither may delay the notice of an exit, so all writing is done by a thread behind a bounded queue; what does
-not fit is dropped and counted in the output itself.
+A log file lies on a shared file system that may hang, and the reader of the container's stdout may stop reading.
+Neither may delay the notice of an exit, so a thread behind a bounded queue does all writing; it drops what does not fit
+and says so in the output itself.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ GATHER_SECONDS = 0.2  # waking the thread for each line costs more than the line
 
 
 class Lines:
-    """Cuts a byte stream into lines; a line over 8 KiB is cut, so that memory stays bounded."""
+    """Cutter of a byte stream into lines; it cuts a line over 8 KiB, so that memory stays bounded."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> List[bytes]:
-        """The lines completed by `data`, without their line ends."""
+        """Return the lines completed by `data`, without their line ends."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         while len(self._rest) > MAXIMUM_LINE_BYTES:
@@ -42,13 +42,13 @@ class Lines:
         return lines
 
     def end(self) -> List[bytes]:
-        """What is left when the stream has ended."""
+        """Return the incomplete line at the end of the stream."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
 
 
 class Pipe:
-    """The reading end of what a process prints: `line` gets each line, `data` also what was read, as it is."""
+    """The reading end of a process's output: `line` gets each line, `data` also the bytes read, unchanged."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Pipe:
         loop.watch(descriptor, self.read)
 
     def read(self) -> bool:
-        """Take what is there now; False: nothing is, or nothing ever will be."""
+        """Read the available bytes; False: there are none now, or the stream has ended."""
         try:
             data = os.read(self._descriptor, 65536)
         except BlockingIOError:
@@ -82,7 +82,7 @@ class Pipe:
         return False
 
     def read_rest(self) -> None:
-        """Take all that a process left when it ended; one that it started and left behind may print for ever."""
+        """Read the rest of an ended process's output, bounded: a process that it left behind may print for ever."""
         for _ in range(MOST_READS):
             if not self.read():
                 return
@@ -95,17 +95,17 @@ class LastLines:
         self._lines: Deque[str] = collections.deque(maxlen=KEPT_LINES)
 
     def add(self, line: bytes) -> None:
-        """Take a line in; an empty one says nothing."""
+        """Add a line; ignore an empty one."""
         if line.strip():
             self._lines.append(line[:KEPT_LINE_CHARACTERS].decode("utf-8", "replace"))
 
     def text(self) -> List[str]:
-        """Oldest first."""
+        """Return the lines, oldest first."""
         return list(self._lines)
 
 
 class Descriptor:
-    """Output into an open descriptor; when nobody reads it any more, into `otherwise`."""
+    """Output into an open descriptor; once it has no reader any more, into `otherwise`."""
 
     def __init__(self, descriptor: int, otherwise: Descriptor | None = None) -> None:
         self._descriptor = descriptor
@@ -114,12 +114,12 @@ class Descriptor:
         self._closed = False
 
     def write(self, data: bytes) -> None:
-        """Write all of it, waiting as long as the reader makes us wait."""
+        """Write all of it, waiting for the reader as long as it takes."""
         try:
             while data and not self._broken:
                 try:
                     data = data[os.write(self._descriptor, data) :]
-                except BlockingIOError:  # somebody made the shared description non-blocking
+                except BlockingIOError:  # another process made the shared description non-blocking
                     time.sleep(0.01)
         except OSError:
             self._broken = True
@@ -127,17 +127,17 @@ class Descriptor:
             self._otherwise.write(data)
 
     def close(self) -> None:
-        """Close the descriptor; what comes later goes to `otherwise`."""
+        """Close the descriptor; later output goes to `otherwise`."""
         if not self._closed:
             self._closed = self._broken = True
             os.close(self._descriptor)
 
 
 class LogFile:
-    """One process's output in a file: appended, never overwritten, bounded by turning it over once.
+    """File with one process's output: appended, never overwritten, bounded by one rotation.
 
-    At `maximum_bytes` the file becomes `<name>.1` (a former one of that name is dropped) and a new one is begun. When
-    the disk is full or the directory is missing, `complain` is told once and the rest of the output has no file.
+    At `maximum_bytes` the file becomes `<name>.1` (replacing an older one) and a new one begins. When the disk is full
+    or the directory is missing, `complain` is called once and the rest of the output has no file.
     """
 
     def __init__(self, path: str, maximum_bytes: int, complain: Callable[[str], None]) -> None:
@@ -149,7 +149,7 @@ class LogFile:
         self._failed = False
 
     def write(self, data: bytes) -> None:
-        """Append; called by the writer's thread only."""
+        """Append; only the writer's thread calls this."""
         if self._failed:
             return
         try:
@@ -177,14 +177,14 @@ class LogFile:
         self._open()
 
     def close(self) -> None:
-        """Close the file; called by the writer's thread only."""
+        """Close the file; only the writer's thread calls this."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 class Writer:
-    """A thread that writes what was put; bounded in bytes."""
+    """Thread that writes queued output; the queue is bounded in bytes."""
 
     def __init__(self, name: str, maximum_bytes: int = QUEUE_BYTES) -> None:
         self._changed = threading.Condition()
@@ -197,7 +197,7 @@ class Writer:
         self._thread.start()
 
     def put(self, write: Callable[[bytes], None], data: bytes) -> None:
-        """Hand `data` to `write` in the thread, in the order of calls; dropped when too much waits already."""
+        """Have the thread call `write` with `data`, in the order of calls; drop it when the queue is full."""
         with self._changed:
             if self._bytes + len(data) > self._maximum_bytes:
                 self._dropped += len(data)
@@ -209,7 +209,7 @@ class Writer:
             self._append(write, data)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run `function` after all that was put before it; never dropped, somebody may wait for it."""
+        """Run `function` after all earlier output is written; never dropped, since a caller may wait for it."""
         with self._changed:
             self._append(lambda _: function(), b"")
 
@@ -220,7 +220,7 @@ class Writer:
         self._bytes += len(data)
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is written, no longer than `seconds`; False: something still waits."""
+        """Wait until everything is written, no longer than `seconds`; False: some output is still queued."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while self._queue or self._busy:
@@ -252,11 +252,11 @@ class Writer:
 
 
 class Terminal(Writer):
-    """The container's output: everybody's lines through one queue, so that they are not mixed."""
+    """The container's output: all lines go through one queue, so that they are not mixed."""
 
     def __init__(self) -> None:
         super().__init__("hajob-terminal")
 
     def say(self, text: str) -> None:
-        """A sentence of the launcher itself."""
+        """Print a message of the launcher itself."""
         self.put(Descriptor(1).write, "hajob: {}\n".format(text).encode("utf-8", "replace"))

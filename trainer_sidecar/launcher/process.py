@@ -1,9 +1,8 @@
 """Starting and ending processes so that none outlives the launcher.
 
-`subprocess` is not used: the start needs a process group, a parent-death signal and a time stamp between fork and
-exec, in this order, and the launcher itself must do all waiting, since as first process of the container (or as a
-subreaper) it also inherits others' children. Between fork and exec only system calls are made: the launcher has
-threads.
+`subprocess` is not used: the start needs a process group, a parent-death signal and a time stamp between fork and exec,
+in this order, and the launcher itself must do all waiting, since as first process of the container (or as a subreaper)
+it also inherits others' children. Between fork and exec only system calls are made: the launcher has threads.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from .limits import ProcessLimits
 
 CANNOT_EXECUTE = 127
 RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-"""Signals that Python or the launcher treats in its own way; a program that is started gets the kernel's."""
+"""Signals that Python or the launcher handles in its own way; a started program gets the kernel's defaults."""
 
-_leaders: Set[int] = set()  # started here and not reaped: until then nobody else can get the number
+_leaders: Set[int] = set()  # started here and not reaped: until then no other process can get the number
 
 
 class Spawned(NamedTuple):
@@ -31,7 +30,7 @@ class Spawned(NamedTuple):
     pid: int
     stdout: int
     stderr: int
-    token: str = ""  # by which what it leaves behind is known, where it is another than that of its rank
+    token: str = ""  # identifies the processes that it leaves behind, where it is not that of its rank
 
 
 class Ended(NamedTuple):
@@ -118,7 +117,7 @@ def _become(
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal the process group of what `spawn` started; when that was reaped, the number may be another's."""
+    """Signal the process group of a process from `spawn`; once that is reaped, the number may be another's."""
     if leader not in _leaders:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -129,10 +128,10 @@ def signal_group(leader: int, number: int) -> None:
 
 
 def reap(spared: int = 0) -> List[Ended]:
-    """Every child that has ended, without waiting; what it leaves of its group is killed if it was started here.
+    """Reap every child that has ended, without waiting; kill the rest of its group if it was started here.
 
-    The group is signalled before the leader is reaped: until then nobody else can get its number. The groups of
-    others, daemons of the start script among them, are their own; that of `spared`, the script, goes on: it may
+    The group is signalled before the leader is reaped: until then no other process can get its number. Groups not
+    started here, such as daemons of the start script, are left alone; that of `spared`, the script, goes on: it may
     hold a launch in its background.
     """
     ended: List[Ended] = []
@@ -151,5 +150,5 @@ def reap(spared: int = 0) -> List[Ended]:
 
 
 def exit_code(status: int) -> int:
-    """The exit code of a wait status, minus the signal for a process that was ended by one."""
+    """Return the exit code of a wait status, minus the signal for a process that a signal ended."""
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

@@ -1,7 +1,7 @@
-"""What a start script asked for: the command line of a launcher, read as that launcher reads it.
+"""The program that a start script launches: the command line of a launcher, read as that launcher reads it.
 
-Sizes, addresses and ranks belong to the job. A script may name them all the same, since it worked before Hajob; what
-contradicts the job is overridden and said once in the output, and so is what has no effect here.
+Sizes, addresses and ranks belong to the job. A script may still name them, since it worked before Hajob; the launcher
+overrides what contradicts the job and names it once in the output, together with options that have no effect here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOCAL_SIZE_WORDS = ("auto", "gpu", "cpu", "npu", "xpu")
 
 
 class ProgramError(Exception):
-    """The call can't be carried out; the text is for the person who wrote the script."""
+    """A call that can't be carried out; the text is for the author of the script."""
 
 
 class Size(NamedTuple):
@@ -51,12 +51,12 @@ class Size(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """How many rank pods the job has."""
+        """Return the number of rank pods of the job."""
         return self.world_size // self.ranks_per_node
 
 
 class ShimCall(NamedTuple):
-    """One call of a shim: the tool, its arguments, and where and with what it was called."""
+    """One call of a shim: the tool, its arguments, working directory and environment."""
 
     tool: str
     arguments: List[str]
@@ -67,7 +67,7 @@ class ShimCall(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What every rank executes, its environment before the job's own is added, and remarks for the output."""
+    """The program of every rank, its environment before the job's own is added, and remarks for the output."""
 
     argv: List[str]
     cwd: str
@@ -88,7 +88,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(call: ShimCall, size: Size) -> Program:
-    """The program of a shim's call. ProgramError: the tool itself would have refused the arguments."""
+    """Return the program of a shim's call. ProgramError: the tool itself would have refused the arguments."""
     if call.tool in (TORCHRUN, LAUNCH, NPU_RUN):
         return _torchrun(call, size)
     if call.tool == MSRUN:
@@ -97,7 +97,7 @@ def parse(call: ShimCall, size: Size) -> Program:
 
 
 def is_single(call: ShimCall, size: Size) -> bool:
-    """Whether a call asks for one process on one node where the job has several per pod: no training of this job."""
+    """Whether a call launches one process on one node although the job has several per pod: not this job's training."""
     if call.tool == MSRUN or size.ranks_per_node == 1:
         return False
     options = _torchrun_options(call)
@@ -105,7 +105,7 @@ def is_single(call: ShimCall, size: Size) -> bool:
 
 
 def _torchrun_options(call: ShimCall) -> argparse.Namespace:
-    """The command line, with PET_<OPTION> as defaults, as torchrun has it."""
+    """Parse the command line, with PET_<OPTION> as defaults, as torchrun does."""
     parser = _Parser(prog=SPOKEN.get(call.tool, call.tool), add_help=False)
     for name in TORCHRUN_VALUES.split():
         given = call.environment.get("PET_" + name.replace("-", "_").upper())
@@ -238,13 +238,13 @@ def _contradictions(tool: str, size: Size, options: List[Tuple[str, str | None, 
 
 
 def with_arguments(program: Program, changed: List[str]) -> Program:
-    """The same program with other arguments."""
+    """Return the same program with other arguments."""
     before = len(program.argv) - len(program.arguments)
     return program._replace(argv=[*program.argv[:before], *changed], arguments=changed)
 
 
 def of_rank(program: Program, local_rank: str) -> Program:
-    """The program of one rank: torch.distributed.launch tells each its number by an argument."""
+    """Return the program of one rank: torch.distributed.launch passes each its number as an argument."""
     if not program.numbered:
         return program
     before = len(program.argv) - len(program.arguments)
@@ -253,10 +253,10 @@ def of_rank(program: Program, local_rank: str) -> Program:
 
 
 def armed(program: Program, directory: str) -> List[str]:
-    """The program's argv, by way of entry.py where that knows how to start it (docs/protocols/launcher.md#stacks).
+    """Return the program's argv, through entry.py if that can start it (docs/protocols/launcher.md#stacks).
 
     Scripts without `.py` may be directories or archives, which the interpreter starts in ways of their own; with
-    HAJOB_STACKS=off nothing stands before the user's program.
+    HAJOB_STACKS=off the user's program is started directly.
     """
     argv = program.argv
     known = program.is_python and (argv[2] == "-m" or argv[2].endswith(".py"))
@@ -269,10 +269,10 @@ OF_A_WORKER = ("MS_NODE_ID", "MS_NODE_RANK", "RANK_ID", "RANK_SIZE", "DEVICE_ID"
 
 
 def mindspore_environment(environment: Dict[str, str]) -> Dict[str, str]:
-    """What msrun would set for one worker, from the variables of the rank (RANK, LOCAL_RANK, MASTER_ADDR ...).
+    """Return what msrun would set for one worker, from the rank's variables (RANK, LOCAL_RANK, MASTER_ADDR ...).
 
-    What tells the workers apart is set whatever the script has exported, as msrun does; MindIO takes the rank from
-    MS_NODE_ID. The rest only where nobody has set it.
+    Variables that differ between workers are set whatever the script has exported, as msrun does; MindIO takes the rank
+    from MS_NODE_ID. The rest is set only where the script has not set it.
     """
     table = {
         "MS_ROLE": "MS_WORKER",

@@ -1,8 +1,8 @@
 """JSON lines over the launcher's unix socket, and how to reach that socket.
 
-Launcher and agent may have different Pythons, so the protocol is what both standard libraries speak: one JSON object
-a line. The launcher listens; agent and shims dial it, since the launcher is the one that lives as long as the ranks.
-Messages and their fields are listed in docs/protocols/launcher.md.
+Launcher and agent may have different Pythons, so the protocol uses only what both standard libraries have: one JSON
+object a line. The launcher listens; agent and shims dial it, since it lives as long as the ranks. Messages and
+their fields are listed in docs/protocols/launcher.md.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ Message = Dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """The peer sent something that is not a message; the text says what, for a log."""
+    """The peer sent bytes that are not a message; the text says what, for a log."""
 
 
 class ProcessName(NamedTuple):
-    """Which process: ordered by age, for one rank."""
+    """The name of one process of a rank; names of one rank are ordered by age."""
 
     incarnation: int
     start: int
 
 
 def boottime_nanoseconds() -> int:
-    """The clock of all times in this protocol: counts suspended time, the same in all containers."""
+    """Return the time of the clock of this protocol: it counts suspended time, the same in all containers."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def encode(message: Message) -> bytes:
-    """One line; bytes that are not UTF-8 (surrogates in environment and arguments) survive the way."""
+    """Return the message as one line; preserve bytes that are not UTF-8 (surrogates in environment, arguments)."""
     return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """The object of one line. ProtocolError: not JSON, not an object, or without a kind."""
+    """Return the object of one line. ProtocolError: not JSON, not an object, or without a kind."""
     try:
         message = json.loads(line.decode("utf-8", "replace"))
     except ValueError as problem:
@@ -57,14 +57,14 @@ def decode(line: bytes) -> Message:
 
 
 class SocketPath:
-    """A unix socket by its directory's descriptor, since a socket's path may have no more than 107 bytes."""
+    """Path of a unix socket by its directory's descriptor, since a socket's path may have no more than 107 bytes."""
 
     def __init__(self, directory: str, name: str = SOCKET_NAME) -> None:
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         self._name = name
 
     def __enter__(self) -> str:
-        """A short path, valid within this process until the end of the block."""
+        """Return a short path, valid within this process until the end of the block."""
         return "/proc/self/fd/{}/{}".format(self._directory, self._name)
 
     def __exit__(self, *_: object) -> None:
@@ -72,7 +72,7 @@ class SocketPath:
 
 
 def listen(directory: str, name: str = SOCKET_NAME) -> socket.socket:
-    """A listening socket below `directory`, open to every user of the pod; an old file of that name is replaced."""
+    """Listen on a socket below `directory`, open to every user of the pod; replace an old file of that name."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with SocketPath(directory, name) as path:
         with contextlib.suppress(FileNotFoundError):
@@ -96,11 +96,11 @@ class Connection:
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait for the peer to read."""
+        """Return the number of bytes that wait for the peer to read."""
         return len(self._unsent)
 
     def receive(self) -> tuple[list[Message], bool]:
-        """New messages, and whether the connection is still open. ProtocolError: the peer speaks something else."""
+        """Return new messages, and whether the connection is still open. ProtocolError: bytes are no message."""
         try:
             data, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(4 * MAXIMUM_DESCRIPTORS))
         except BlockingIOError:
@@ -119,12 +119,12 @@ class Connection:
         return [decode(line) for line in lines if line], bool(data)
 
     def send(self, message: Message) -> None:
-        """Queue a message and write what the peer takes now."""
+        """Queue a message and write as much as the peer takes now."""
         self._unsent += encode(message)
         self.flush()
 
     def flush(self) -> None:
-        """Write what the peer takes now; a peer that is gone is noticed by `receive`."""
+        """Write as much as the peer takes now; `receive` notices a peer that has disconnected."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -134,12 +134,12 @@ class Connection:
             self._unsent = b""
 
     def peer_pid(self) -> int:
-        """The process at the other end, which keeps its number when it becomes another program."""
+        """Return the process at the other end, which keeps its number when it becomes another program."""
         credentials = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return int(struct.unpack("3i", credentials)[0])
 
     def take_descriptors(self) -> List[int]:
-        """The descriptors that came through the socket; they are the caller's from now on."""
+        """Return the descriptors that came through the socket; the caller owns them from now on."""
         taken, self.descriptors = self.descriptors, []
         return taken
 

@@ -1,8 +1,8 @@
-"""The rank processes of this pod, as a table: what runs, what ended and how.
+"""The rank processes of this pod, as a table: which run, which ended and how.
 
-A process is named by (rank, incarnation, start) and no name is ever used twice: a start that is repeated changes
-nothing, an older one is refused. Ending is SIGKILL to the whole group, since a rank ignores SIGTERM once MindIO runs;
-only an orderly end asks first and waits shortly.
+A process is named by (rank, incarnation, start) and a name is used once: a repeated start changes nothing, an older one
+is refused. SIGKILL to the whole group ends a rank, since it ignores SIGTERM once MindIO runs; only an orderly
+end sends SIGTERM first and waits shortly.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class Rank:
         self.asked = False  # SIGTERM was sent
         self.step = -1
         self.step_time = 0
-        self.last_step = 0  # that it is to reach, as it prints it; 0 unknown
+        self.last_step = 0  # the step it is to reach, as it prints it; 0 unknown
         self.notices: Dict[str, str] = {}
         self.kept_in = ""  # the file with its output
         self.last_lines = output.LastLines()
-        self.add_line: Callable[[bytes], None] = lambda _: None  # to its output, as if it had printed it
+        self.add_line: Callable[[bytes], None] = lambda _: None  # adds to its output, as if it had printed it
 
     @property
     def finished(self) -> bool:
-        """Ended, and with code 0."""
+        """Whether it ended with code 0."""
         return not self.running and self.exit_code == 0
 
     def record(self) -> Dict[str, Any]:
-        """The message about this process as it is now."""
+        """Return the message about this process as it is now."""
         return {
             "kind": "rank",
             "rank": self.rank,
@@ -88,7 +88,7 @@ class OutputSettings(NamedTuple):
 
 
 class Ranks:
-    """Starts, ends and watches the processes; `tell` gets a message for the agent at every change."""
+    """Table that starts, ends and watches the processes; `tell` gets a message for the agent at every change."""
 
     def __init__(
         self,
@@ -109,28 +109,28 @@ class Ranks:
         self._untold = progress.Untold()
         self._memory = memory.Kills(settings.memory_files)
         self.follow_lines = False
-        self.lines = 0  # that all of them have printed
-        self._own = "{}.{}".format(os.getpid(), boottime_nanoseconds())  # no other launcher's, also of another pod
+        self.lines = 0  # printed by all of them
+        self._own = "{}.{}".format(os.getpid(), boottime_nanoseconds())  # unique among the launchers of all pods
 
     def keep_output(self, directory: str, attempt_limit: int) -> None:
-        """Keep output of later starts where the agent says; empty and 0: as before."""
+        """Keep output of later starts in the agent's directory and limit; empty and 0: as before."""
         if directory:
             self._settings = self._settings._replace(output_directory=directory)
         if attempt_limit > 0:
             self._settings = self._settings._replace(attempt_limit=attempt_limit)
 
     def newest(self) -> List[Rank]:
-        """The newest process of every rank that was ever started here."""
+        """Return the newest process of every rank that was ever started here."""
         return [self._newest[rank] for rank in sorted(self._newest)]
 
     def running(self) -> List[Rank]:
-        """Those that have not ended."""
+        """Return the processes that have not ended."""
         return [rank for rank in self.newest() if rank.running]
 
     def start(
         self, rank: int, name: ProcessName, what: program.Program, environment: Dict[str, str], target: Target
     ) -> str | None:
-        """Start a process; the reason when it is refused, None also when it is there already."""
+        """Start a process; return the reason of a refusal, None also when it is running already."""
         before = self._newest.get(rank)
         if before is not None and name <= before.name:
             return None if name == before.name else "{} was started after it".format(before.name)
@@ -194,7 +194,7 @@ class Ranks:
         self._terminal.put(write, b"[rank %d] %s\n" % (rank.rank, line))
 
     def take_stack(self, rank: int, name: ProcessName) -> None:
-        """Find out where a process stands; it goes to its output and to the agent. A process that is gone has none."""
+        """Take the stack of a process, into its output and to the agent. A process that has ended has none."""
         found = self._newest.get(rank)
         if found is not None and found.running and found.name == name:
             stacks.Taker(
@@ -212,7 +212,7 @@ class Ranks:
         self._tell(dict(told, lines=newest), False)
 
     def _tell_steps_later(self, now: int) -> None:
-        """Each step carries its time, so they may wait for each other; an exit is told after them."""
+        """Send gathered steps when due: each carries its time; an exit is sent after them."""
         if not self._untold.steps:
             return
         left = self._untold.due() - now
@@ -226,7 +226,7 @@ class Ranks:
             self._tell({"kind": "steps", "steps": self._untold.take()}, True)
 
     def ended(self, pid: int, code: int) -> bool:
-        """Take in that a process was reaped; False: it is none of the ranks."""
+        """Take in that a process was reaped; False: it is not one of the ranks."""
         rank = self._by_pid.pop(pid, None)
         if rank is None:
             return False
@@ -242,7 +242,7 @@ class Ranks:
         return True
 
     def _end_helpers(self, rank: Rank) -> None:
-        """What it has left in other sessions: all of it after a failure, else what holds a chip."""
+        """End its processes in other sessions: all of them after a failure, else those that hold a chip."""
         known = [each.pid for each in self.running()]
         roots = [pid for pid in foreign_launchers.children(os.getpid()) if pid not in known]
         ended = helpers.end(rank.token, roots, only_with_chip=rank.finished, chips=self._settings.chips)
@@ -250,7 +250,7 @@ class Ranks:
             self._terminal.say("rank {} left processes {} behind, they are ended with it".format(rank.rank, ended))
 
     def show_output_in(self, directory: str, rank: int) -> None:
-        """Where msrun would have written it: `worker_<rank>.log`, a link to what is kept."""
+        """Link `worker_<rank>.log`, where msrun would have written it, to the kept file."""
         path, kept_in = os.path.join(directory, "worker_{}.log".format(rank)), self._newest[rank].kept_in
         self._files.call(lambda: kept.link(path, kept_in))
 
@@ -259,20 +259,20 @@ class Ranks:
         return rank in self._newest
 
     def end(self, rank: int, up_to: ProcessName, gently: bool) -> None:
-        """End a rank's process as the agent ordered, if it is not newer than `up_to`."""
+        """End a rank's process as the agent ordered, unless it is newer than `up_to`."""
         found = self._newest.get(rank)
         if found is not None and found.running and found.name <= up_to:
             found.ordered = True
             self._end(found, gently)
 
     def end_all(self, gently: bool, ordered: bool) -> None:
-        """End every process; `ordered` by the agent, else it will be told of each as of any other exit."""
+        """End every process; `ordered` by the agent, else each is reported like any other exit."""
         for rank in self.running():
             rank.ordered = rank.ordered or ordered
             self._end(rank, gently)
 
     def _end(self, rank: Rank, gently: bool) -> None:
-        """SIGKILL; gently: SIGTERM first, SIGKILL 2 s later."""
+        """Send SIGKILL; gently: SIGTERM first, SIGKILL 2 s later."""
         if not gently:
             process.signal_group(rank.pid, signal.SIGKILL)
         elif not rank.asked:
@@ -285,16 +285,16 @@ class Ranks:
             process.signal_group(rank.pid, signal.SIGKILL)
 
     def end_late(self, rank: Rank, text: str) -> None:
-        """End a process that does not end by itself; it is told as the fault it is, with `text` as its last words."""
+        """End a process that does not end by itself; report it as the fault it is, with `text` as its last line."""
         rank.last_lines.add(text.encode())
         rank.add_line("hajob: {}".format(text).encode())
         process.signal_group(rank.pid, signal.SIGKILL)
 
     def forget(self) -> None:
-        """Every process has ended and was none of the training: their names may be used again."""
+        """Free the names: every process has ended and none belonged to the training."""
         self._newest.clear()
 
     def flush(self, seconds: float) -> bool:
-        """Give what was printed last the time to be written, to each target; False: something still waits."""
+        """Give each target the time to write the last output; False: some is still queued."""
         written = self._terminal.flush(seconds)
         return self._files.flush(seconds) and written

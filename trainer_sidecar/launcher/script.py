@@ -1,4 +1,4 @@
-"""The user's command: what it prints, the processes that it has made, its end."""
+"""The user's command: its output, its processes, its end."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ LOST_LOG = "its log is lost and the start script will end with an error, the tra
 
 
 class StartScript:
-    """The process of the command; `changed` is called when the agent is to be told."""
+    """The process of the command; calls `changed` when the agent must be told."""
 
     def __init__(self, loop: Loop, terminal: output.Terminal, changed: Callable[[], None]) -> None:
         self._loop, self._terminal, self._changed = loop, terminal, changed
         self.pid = 0  # before its start
-        self.exit_code: int | None = None  # minus the signal where one ended it
+        self.exit_code: int | None = None  # minus the signal if one ended it
         self.lost_log = ""  # the line in which its `tee` says that it cannot write
         self._lines = output.LastLines()
         self._pipes: Dict[int, output.Pipe] = {}
 
     @property
     def last_lines(self) -> List[str]:
-        """What it printed last, oldest first."""
+        """Return its last lines of output, oldest first."""
         return self._lines.text()
 
     def start(self, command: List[str], environment: Dict[str, str]) -> None:
-        """Start it. OSError: no process could be made."""
+        """Start the command. OSError: no process could be made."""
         spawned = process.spawn(command, environment, os.getcwd())
         self.pid = spawned.pid
         self._read(spawned.stdout, output.Descriptor(1))
@@ -53,17 +53,17 @@ class StartScript:
             self._changed()
 
     def prints_to(self, descriptor: int) -> bool:
-        """Whether what is written there comes out of the command's own output."""
+        """Whether bytes written to the descriptor appear in the command's own output."""
         return os.fstat(descriptor).st_ino in [os.fstat(pipe).st_ino for pipe in self._pipes]
 
     def ended(self, code: int) -> None:
-        """It was reaped; what it has printed is read to the end."""
+        """Note that it was reaped; read the rest of its output."""
         for pipe in list(self._pipes.values()):
             pipe.read_rest()
         self.exit_code = code
 
     def stop(self, seconds: float, then: Callable[[], None]) -> None:
-        """Ask it to end; after so long insist, and call `then`."""
+        """Send SIGTERM; after `seconds` send SIGKILL and call `then`."""
 
         def insist() -> None:
             if self.exit_code is None:
@@ -74,7 +74,7 @@ class StartScript:
         self._loop.later(seconds, insist)
 
     def kill(self) -> None:
-        """At once, with everything below it, whatever sessions that has made."""
+        """Kill it at once, with every process below it, in whatever session."""
         for each in reversed(foreign_launchers.family(self.pid)):
             with contextlib.suppress(OSError):
                 os.kill(each.pid, signal.SIGKILL)

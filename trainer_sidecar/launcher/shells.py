@@ -1,10 +1,10 @@
-"""How the shims stay in front, whatever a start script does to its PATH.
+"""Keep the shims first on PATH, whatever a start script does to it.
 
-Three ways, since each shell closes some: the shims' directory first on PATH; a file that every bash of a script reads
+Three ways, since each shell rules some out: the shims' directory first on PATH; a file that every bash reads
 (BASH_ENV), which puts it there again after a login shell, a virtual environment or the script has changed PATH, and
-catches the image's own launchers where they are called by their absolute paths; functions in the environment for a
-bash that reads no BASH_ENV (`sh`, `bash -p`, `bash -i`). The other shells have PATH alone: a launcher that slips
-through is found among the processes (foreign_launchers.py). docs/protocols/launcher.md#reached
+catches calls of the image's own launchers by absolute path; functions in the environment for a bash that reads no
+BASH_ENV (`sh`, `bash -p`, `bash -i`). Other shells have PATH alone: a launcher that slips through is found among the
+processes (foreign_launchers.py). docs/protocols/launcher.md#reached
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ABSOLUTE = '{path}() {{ {tool}={path} {shim} "$@"; }}\n'
 
 
 def environment(given: Dict[str, str], directory: str) -> Dict[str, str]:
-    """The environment of the user's command, in which the shims come first."""
+    """Return the environment of the user's command, with the shims first."""
     shims = os.path.join(directory, "bin")
     made = dict(given, PATH=shims + os.pathsep + (given.get("PATH") or os.defpath), HAJOB_DIR=directory)
     if given.get("BASH_ENV"):
@@ -53,7 +53,7 @@ def environment(given: Dict[str, str], directory: str) -> Dict[str, str]:
 
 
 def without_shims(given: Dict[str, str], directory: str) -> Dict[str, str]:
-    """The environment as it would be without Hajob: for a rank, and for a launcher that runs as what it is."""
+    """Return the environment as without Hajob: for a rank, and for a launcher that runs unchanged."""
     shims = os.path.realpath(os.path.join(directory, "bin"))
     ours = [_function(tool) for tool in TOOLS] + ["BASH_ENV", USER_FILE, OWN_TOOL]
     made = {name: value for name, value in given.items() if name not in ours}
@@ -65,12 +65,12 @@ def without_shims(given: Dict[str, str], directory: str) -> Dict[str, str]:
 
 
 def _function(tool: str) -> str:
-    """The name under which bash exports a function."""
+    """Return the name under which bash exports a function."""
     return "BASH_FUNC_{}%%".format(tool)
 
 
 def bash_file(directory: str, installed: List[str]) -> str:
-    """What every bash reads; `installed`: the image's own launchers, which may be called by their paths."""
+    """Return the file that every bash reads; `installed`: the image's own launchers, which may be called by path."""
     shims = os.path.join(directory, "bin")
     absolute = "".join(
         _ABSOLUTE.format(path=path, tool=OWN_TOOL, shim=shlex.quote(os.path.join(shims, os.path.basename(path))))
@@ -80,12 +80,12 @@ def bash_file(directory: str, installed: List[str]) -> str:
 
 
 def _in_trap(path: str) -> str:
-    """Quoted for a word within single quotes."""
+    """Quote for a word within single quotes."""
     return shlex.quote(path).replace("'", "'\\''")
 
 
 def installed_launchers(path: str) -> List[str]:
-    """Absolute paths of the launchers on PATH and in the usual directories, if bash can have functions so named."""
+    """Return paths of the launchers on PATH and in the usual directories, if bash can have functions so named."""
     found = []
     for directory in [*path.split(os.pathsep), *USUAL]:
         for tool in TOOLS:
@@ -97,10 +97,10 @@ def installed_launchers(path: str) -> List[str]:
 
 
 def wrap_interpreters(directory: str, path: str) -> None:
-    """Put the wrapper of `python3` before `python3.11` and its likes, too, where the image has them on PATH."""
+    """Put the wrapper of `python3` also before each `python3.N` that the image has on PATH."""
     for place in path.split(os.pathsep):
         for name in _versions(place):
-            with contextlib.suppress(OSError):  # it is there, or the directory is another user's
+            with contextlib.suppress(OSError):  # it exists, or the directory is another user's
                 os.symlink("python3", os.path.join(directory, "bin", name))
 
 
@@ -112,7 +112,7 @@ def _versions(directory: str) -> List[str]:
 
 
 def lacking() -> str:
-    """What the image lacks, for a person: bash says of the wrapper only that a file is not there."""
+    """Return what the image lacks: bash says of the wrapper only that a file is not there."""
     return "" if os.access(SHELL, os.X_OK) else NO_SHELL.format(SHELL)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""`torchrun`, `msrun` and their likes as a start script sees them inside a rank pod: the ranks are the launcher's.
+"""`torchrun`, `msrun` and their likes as seen by a start script in a rank pod: the launcher starts the ranks.
 
 Copied as it is to `$HAJOB_DIR/bin/torchrun`, `bin/msrun`, `bin/torch_npu_run` and `$HAJOB_DIR/shim.py`, so it stands
-alone. It hands its arguments, directory, environment and its own stdout and stderr to the launcher, and ends with the
-outcome, so that what the script does afterwards (and `torchrun ... | tee log`) works as before. As `shim.py` it is what
+alone. It sends its arguments, directory, environment and its own stdout and stderr to the launcher, and ends with the
+outcome, so that the rest of the script (and `torchrun ... | tee log`) works as before. As `shim.py` it is what
 `bin/python` (interpreter.sh) starts for `python -m torch.distributed.run`. docs/protocols/launcher.md
 """
 
@@ -31,7 +31,7 @@ FILES = {module.replace(".", "/") + ".py": tool for module, tool in MODULES.item
 
 
 def main() -> int:
-    """Hand the call over and wait; the exit code for the script."""
+    """Send the call to the launcher and wait; return the exit code for the script."""
     open_outputs()
     name = os.path.basename(sys.argv[0])
     if name != "shim.py":
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def launched_module(arguments: List[str]) -> Tuple[str, List[str]]:
-    """Which launcher the interpreter is told to run, by module or by file, and its arguments; "" for anything else."""
+    """Return the launcher that the interpreter is to run, by module or file, and its arguments; else ""."""
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -65,7 +65,7 @@ def launched_module(arguments: List[str]) -> Tuple[str, List[str]]:
 
 
 def tool_python(name: str) -> str:
-    """The interpreter that the image's own tool runs in, which is that of its ranks; else the first one on PATH."""
+    """Return the interpreter of the image's own tool, which is that of its ranks; else the first one on PATH."""
     real = os.environ.get("HAJOB_TOOL") or find(name)
     try:
         with open(real, "rb") as file:
@@ -81,7 +81,7 @@ def tool_python(name: str) -> str:
 
 
 def find(name: str) -> str:
-    """The first program of this name on PATH that is not Hajob's; "" when there is none."""
+    """Return the first program of this name on PATH that is not Hajob's; "" when there is none."""
     ours = os.path.dirname(os.path.abspath(sys.argv[0]))
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory, name)
@@ -91,12 +91,12 @@ def find(name: str) -> str:
 
 
 def own_command(name: str) -> List[str]:
-    """What would run if Hajob were not there."""
+    """Return the command that would run without Hajob."""
     return [os.environ.get("HAJOB_TOOL") or find(name) or name, *sys.argv[1:]]
 
 
 def call(tool: str, arguments: List[str], python: str, command: List[str]) -> int:
-    """Tell the launcher and wait for the outcome; `command` is run instead when the launcher says so."""
+    """Send the call to the launcher and wait for the outcome; run `command` instead when the launcher says so."""
     if arguments[:1] and arguments[0] in ASKS:
         run(command, dict(os.environ))
     directory = own_directory()
@@ -123,13 +123,13 @@ def call(tool: str, arguments: List[str], python: str, command: List[str]) -> in
 
 
 def own_directory() -> str:
-    """Where this file was installed; a script may have emptied its environment."""
+    """Return the directory of this file; a script may have emptied its environment."""
     own = os.path.dirname(os.path.realpath(sys.argv[0]))
     return os.path.dirname(own) if os.path.basename(own) == "bin" else own
 
 
 def open_outputs() -> None:
-    """A script may have closed them (`>&-`), and the launcher is to get two."""
+    """Open stdout and stderr if the script has closed them (`>&-`): the launcher needs two descriptors."""
     for descriptor in (1, 2):
         try:
             os.fstat(descriptor)
@@ -138,7 +138,7 @@ def open_outputs() -> None:
 
 
 def limits() -> Dict[str, Any]:
-    """What a child of this process would inherit, and the launcher's does not by itself."""
+    """Return what a child of this process would inherit and a child of the launcher would not."""
     numbers = sorted({value for name, value in vars(resource).items() if name.startswith("RLIMIT_")})
     mask = os.umask(0)
     os.umask(mask)
@@ -150,7 +150,7 @@ def limits() -> Dict[str, Any]:
 
 
 def connect(directory: str) -> socket.socket:
-    """The launcher's socket, by its directory's descriptor: a unix path may have no more than 107 bytes."""
+    """Connect to the launcher's socket by its directory's descriptor: a unix path may have no more than 107 bytes."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         launcher = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -161,7 +161,7 @@ def connect(directory: str) -> socket.socket:
 
 
 def wait(launcher: socket.socket, tool: str, command: List[str]) -> int:
-    """Print what the launcher says until it tells the outcome."""
+    """Print the launcher's messages until it sends the outcome."""
     for line in launcher.makefile("r", encoding="utf-8"):
         message = json.loads(line)
         if message["kind"] == "say":

@@ -1,7 +1,7 @@
-"""Whether a start goes on although no rank has trained yet: importing, building, compiling, converting.
+"""Whether a start makes progress although no rank has trained yet: importing, building, compiling, converting.
 
-MindIO's heartbeats come from a thread that knows nothing of that, and most of it prints nothing for many minutes. But
-it computes, or it prints: processes that wait for each other do neither. docs/protocols/launcher.md#signs
+MindIO's heartbeats come from a thread that does not see this, and most of it prints nothing for many minutes. But it
+uses processor time or prints; processes that only wait for each other do neither. docs/protocols/launcher.md#signs
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Dict, Iterable
 
 LOOK_SECONDS = 10.0
 SHARE = 0.1
-"""Of a core, that one process must have used since the last look: threads that only wait use less."""
+"""Share of a core that one process must have used since the last look: threads that only wait use less."""
 
 _TICKS = float(os.sysconf("SC_CLK_TCK"))
 
 
 class Signs:
-    """Compares what processes have computed, and how many lines they have printed, with the last look."""
+    """Comparison of processor time and printed lines with the last look."""
 
     def __init__(self) -> None:
         self._seconds: Dict[int, float] = {}
         self._lines = 0
 
     def look(self, pids: Iterable[int], lines: int, elapsed: float = LOOK_SECONDS) -> bool:
-        """Whether one of these has worked, or anything was printed, in the `elapsed` seconds since the last look."""
+        """Whether a process has worked or printed in the `elapsed` seconds since the last look."""
         seconds = {pid: used(pid) for pid in pids}
         worked = any(now - self._seconds.get(pid, 0.0) >= SHARE * elapsed for pid, now in seconds.items())
         printed = lines > self._lines
@@ -33,7 +33,7 @@ class Signs:
 
 
 def used(pid: int) -> float:
-    """Seconds of a processor that a process and its ended children have used; 0 when it is gone."""
+    """Return the processor seconds that a process and its ended children have used; 0 when it has ended."""
     try:
         with open("/proc/{}/stat".format(pid), "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

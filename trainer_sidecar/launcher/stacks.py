@@ -1,8 +1,8 @@
-"""Where a rank stands that takes no step: its threads as the kernel sees them, its Python stack where that can be had.
+"""The stack of a rank that takes no step: its threads as the kernel sees them, and its Python stack where available.
 
-Taken before a hanging rank is ended, since afterwards nobody can tell what it waited for. The kernel's word costs
-nothing and is always there; Python's comes from `faulthandler`, which `entry.py` arms, or from py-spy where the image
-has it. Nothing here waits in the launcher's loop: an exit must be seen meanwhile. docs/protocols/launcher.md#stacks
+Taken before a hanging rank is ended, since afterwards its stack is lost. The kernel's part costs nothing and is always
+available; Python's comes from `faulthandler`, which `entry.py` arms, or from py-spy if the image has it. Nothing here
+blocks the launcher's loop: an exit must be seen meanwhile. docs/protocols/launcher.md#stacks
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Done = Callable[[List[str]], None]
 
 
 def variables(directory: str, name: str) -> Dict[str, str]:
-    """What `entry.py` needs in a rank's environment; empty where no file can be made."""
+    """Return what `entry.py` needs in a rank's environment; empty if no file can be made."""
     path = os.path.join(directory, DIRECTORY)
     try:
         os.makedirs(path, exist_ok=True)
@@ -41,7 +41,7 @@ def variables(directory: str, name: str) -> Dict[str, str]:
 
 
 class Taker:
-    """Takes one process's stack; `done` gets the lines, most telling last, within eight seconds."""
+    """Taker of one process's stack; `done` gets the lines, most telling last, within eight seconds."""
 
     def __init__(self, loop: Loop, pid: int, environment: Dict[str, str], done: Done) -> None:
         self._loop = loop
@@ -57,7 +57,7 @@ class Taker:
         self._finished = False
 
     def start(self) -> None:
-        """Ask by signal where the process catches it, which it does once entry.py has armed it; else py-spy."""
+        """Send the signal if the process catches it, which it does once entry.py has armed it; else run py-spy."""
         if self._file and catches(self._pid, SIGNAL):
             with contextlib.suppress(OSError):
                 os.kill(self._pid, SIGNAL)
@@ -66,7 +66,7 @@ class Taker:
             self._ask_tool()
 
     def _look(self) -> None:
-        """Until what was written stays the same for a moment."""
+        """Read the file until it has not changed for a moment."""
         size = _size(self._file)
         self._polls -= 1
         if size > self._before and size == self._seen:
@@ -98,7 +98,7 @@ class Taker:
             process.signal_group(pid, signal.SIGKILL)
 
     def _tool_ended(self) -> None:
-        """The end of its errors is the end of it."""
+        """Conclude: the end of the tool's stderr is its end."""
         self._finish("by py-spy", innermost_last("\n".join(self._tool)))
 
     def _finish(self, how: str, lines: List[str]) -> None:
@@ -109,9 +109,9 @@ class Taker:
 
 
 def innermost_last(text: str) -> List[str]:
-    """Threads as both tools print them, the other way round: frames from the outermost on, the main thread at the end.
+    """Return the threads of both tools in reverse: frames from the outermost on, the main thread at the end.
 
-    Only the last lines travel far, and they should be those of the call in which the rank is stuck.
+    Only the last lines travel far, and they should be those of the call in which the rank hangs.
     """
     blocks: List[List[str]] = [[]]
     for line in text.splitlines():
@@ -126,7 +126,7 @@ def innermost_last(text: str) -> List[str]:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal: it would die of it otherwise."""
+    """Whether a process has a handler for a signal; without one the signal would kill it."""
     for line in _text("/proc/{}/status".format(pid)).splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
@@ -134,7 +134,7 @@ def catches(pid: int, number: int) -> bool:
 
 
 def kernel_lines(pid: int) -> List[str]:
-    """A process's threads by state and place in the kernel, the main one's kernel stack where it may be read."""
+    """Return a process's threads by state and place in the kernel, with the main one's kernel stack if readable."""
     task = "/proc/{}/task".format(pid)
     try:
         threads = os.listdir(task)
@@ -148,7 +148,7 @@ def kernel_lines(pid: int) -> List[str]:
 
 
 def _thread(directory: str) -> str:
-    """`python3, S (sleeping), in futex_wait_queue`."""
+    """Return `python3, S (sleeping), in futex_wait_queue`."""
     state = next((line for line in _text(directory + "/status").splitlines() if line.startswith("State:")), "State: ?")
     name, place = _text(directory + "/comm").strip(), _text(directory + "/wchan").strip("\0\n ")
     where = ", in {}".format(place) if place not in ("", "0") else ""
@@ -171,7 +171,7 @@ def _size(path: str) -> int:
 
 
 def _read(path: str, offset: int) -> List[str]:
-    """What was written from `offset` on; faulthandler writes the main thread last."""
+    """Return the lines from `offset` on; faulthandler writes the main thread last."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)

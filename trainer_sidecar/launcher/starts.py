@@ -1,4 +1,4 @@
-"""What a rank's process executes, from the launch of the start script and the order of the agent."""
+"""The program and environment of a rank's process, from the start script's launch and the agent's order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .protocol import ProcessName
 
 
 class Starts:
-    """Puts program and environment together; what the job overrides is said once."""
+    """Builder of program and environment; it reports once what the job overrides."""
 
     def __init__(self, directory: str, terminal: Terminal) -> None:
         self._directory = directory
@@ -21,7 +21,7 @@ class Starts:
     def of_rank(
         self, launch: Launch, rank: int, name: ProcessName, ordered: Dict[str, str], is_restart: bool
     ) -> Tuple[program.Program, Dict[str, str]]:
-        """The program of a rank's process and its environment; `ordered`: the variables that the agent sets."""
+        """Return program and environment of a rank's process; `ordered`: the variables that the agent sets."""
         called = shells.without_shims(launch.program.environment, self._directory)
         environment, notes = variables.merged(called, ordered, is_restart=is_restart)
         for note in notes:
@@ -35,13 +35,13 @@ class Starts:
         return own._replace(argv=program.armed(own, self._directory)), environment
 
     def before_rank(self, launch: Launch) -> Tuple[List[str], Dict[str, str]]:
-        """With what a process is started that is not told yet which rank it is."""
+        """Return program and environment of a process that has no rank yet."""
         return program.armed(launch.program, self._directory), shells.without_shims(
             launch.program.environment, self._directory
         )
 
     def _resuming(self, launch: Launch, environment: Dict[str, str]) -> program.Program:
-        """The program with arguments that load what it has saved, where the job asks for that."""
+        """Return the program with arguments that load its own save, if the job asks for that."""
         if launch.tool == program.MSRUN or not arguments.resumes(environment, launch.program.arguments):
             return launch.program
         resumed = arguments.resumed(launch.program.arguments)

@@ -1,7 +1,7 @@
-"""The launcher itself: the user's command, the calls of its shims, the agent's orders, and the ranks between them.
+"""The launcher itself: it connects the user's command, the calls of its shims, the agent's orders, and the ranks.
 
-One thread decides everything, so there is no order of events in which a rank could be started after the end was
-decided. What the agent is told is a level: on each connection the whole state, then every change.
+One thread decides everything, so no order of events can start a rank after the end was decided. The agent gets a level:
+on each connection the whole state, then every change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNFINISHED = 65
 
 
 class LauncherSettings(NamedTuple):
-    """What the launcher was told by its environment (docs/protocols/launcher.md)."""
+    """The launcher's settings from its environment (docs/protocols/launcher.md)."""
 
     directory: str
     size: program.Size
@@ -54,7 +54,7 @@ class LauncherSettings(NamedTuple):
 
 
 class Supervisor:
-    """Runs the command to its end; `run` returns the container's exit code."""
+    """Supervisor of the command until its end; `run` returns the container's exit code."""
 
     def __init__(self, settings: LauncherSettings, command: List[str], environment: Dict[str, str]) -> None:
         self._settings = settings
@@ -84,14 +84,14 @@ class Supervisor:
         self._files = user_files.UserFiles(self._loop, settings.checkpoint_directory, self._tell)
         self._problem = ""
         self._over = False
-        self._script_over = False  # it has ended, and nothing is waited for any more
+        self._script_over = False  # it has ended, and there is nothing left to wait for
         self._end_seen = False
         self._stop_signal = 0
 
     # ---- life
 
     def run(self) -> int:
-        """Run the command and its ranks until the command has ended and the agent knows it."""
+        """Run the command and its ranks until the command has ended and the agent has been told."""
         prctl.become_subreaper()
         self._loop.catch([signal.SIGCHLD], lambda _: self._reap())
         self._loop.catch([signal.SIGTERM, signal.SIGINT, signal.SIGHUP], self._stop)
@@ -126,7 +126,7 @@ class Supervisor:
         return code
 
     def _last_word(self, text: str) -> None:
-        """For whoever looks at the container: in its output, and as its termination message."""
+        """Write the reason of the end to the container's output and as its termination message."""
         lost_log = self._script.lost_log
         lines = [text, *([lost_log] if lost_log else []), *self._script.last_lines[-5:]]
         self._terminal.say(text)
@@ -140,7 +140,7 @@ class Supervisor:
             self._terminal.say(NO_CALL_NOTE.format(NO_CALL_NOTE_SECONDS))
 
     def _look_for_foreign_launchers(self) -> None:
-        """A launcher past Hajob's ends the script; after the training everything may run."""
+        """End the script when it runs a launcher past Hajob's; after the training every launcher may run."""
         if self._script.exit_code is not None or self._stop_signal or self._launches.is_training:
             return
         self._tell_problem(self._foreign.look(self._script.pid))
@@ -150,13 +150,13 @@ class Supervisor:
             self._loop.later(FOREIGN_LAUNCHERS_SECONDS, self._look_for_foreign_launchers)
 
     def _tell_problem(self, problem: str) -> None:
-        """Why no training of the script can begin; empty: nothing is wrong."""
+        """Report why no training of the script can begin; empty: no problem."""
         self._problem = problem
         if problem:
             self._terminal.say(problem)
 
     def _look_for_signs(self) -> None:
-        """What goes on below this process: of interest until the ranks train."""
+        """Look for processes that work below this one: of interest until the ranks train."""
         below = [each.pid for each in foreign_launchers.family(os.getpid()) if each.pid != os.getpid()]
         if self._signs.look(below, self._ranks.lines):
             self._clients.tell({"kind": "sign", "time": protocol.boottime_nanoseconds()})
@@ -177,7 +177,7 @@ class Supervisor:
             self._loop.stop()
 
     def _script_ended(self, code: int) -> None:
-        """The ranks tell the end: a script that ended with 0 and left them behind is waited out."""
+        """Handle the script's end: a script that ended with 0 and left its ranks running is waited out."""
         self._script.ended(code)
         if code and not (self._launches.number or self._stop_signal or self._problem):
             self._tell_problem(shells.lacking())
@@ -187,7 +187,7 @@ class Supervisor:
             self._end_script_for_good()
 
     def _script_goes_on(self) -> None:
-        """After a launch; where it has ended before, there is nothing left to wait for."""
+        """Go on after a launch; if the script has ended before, stop waiting."""
         if self._script.exit_code is not None:
             self._end_script_for_good()
 
@@ -201,18 +201,18 @@ class Supervisor:
         self._loop.later(AGENT_WAIT_SECONDS, self._loop.stop)
 
     def _stop(self, number: int) -> None:
-        """The pod is being deleted: ask everybody, then insist."""
+        """Stop, because the pod is being deleted: SIGTERM to all, then SIGKILL."""
         if self._stop_signal:
             return
         self._stop_signal = number
         self._over = True
-        self._tell_script()  # first: what ends from now on ends with the pod
+        self._tell_script()  # first: processes that end from now on end with the pod
         self._ranks.end_all(gently=True, ordered=False)
         if not self._ranks.running():
             self._stop_script()
 
     def _stop_script(self) -> None:
-        """After its ranks: a torchrun that was ended first would take them along at once."""
+        """Stop the script after its ranks: a torchrun that ended first would end them at once."""
         if self._script.exit_code is not None:
             self._end_script_for_good()
         else:
@@ -249,7 +249,7 @@ class Supervisor:
         self._clients.tell(message, droppable)
 
     def _tell_script(self) -> None:
-        """How the command and its newest launch are."""
+        """Send the agent the state of the command and its newest launch."""
         launch = self._launches.current
         self._tell(
             {
@@ -347,14 +347,14 @@ class Supervisor:
             self._warm_up()
 
     def _warm_up(self) -> None:
-        """In a spare, whose ranks are to come: have their processes started as far as that goes."""
+        """In a spare, start the processes of its future ranks as far as possible."""
         launch, spare = self._launches.current, bool(self._environment.get("HAJOB_SPARE"))
         if launch is not None and spare and not self._ranks.newest():
             argv, environment = self._starts.before_rank(launch)
             self._warm.prepare(launch.tool, launch.program, argv, environment, self._settings.size.ranks_per_node)
 
     def _let_go(self, connection: protocol.Connection, call: program.ShimCall, note: str) -> None:
-        """The shim becomes the image's own launcher."""
+        """Have the shim become the image's own launcher."""
         self._foreign.let_go(connection.peer_pid())
         self._clients.send(connection, {"kind": "say", "text": note})
         environment = shells.without_shims(call.environment, self._settings.directory)

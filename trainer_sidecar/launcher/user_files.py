@@ -1,8 +1,8 @@
-"""Changes to the user's checkpoints, made by a process of the user: what it writes, the training may write again.
+"""Changes to the user's checkpoints, made by a process of the user: the training may overwrite files written by it.
 
-The agent looks and decides, with a user of its own; the launcher carries out what follows from that, in a thread, since
-a volume may hang. Everything is made under another name and renamed, and what has been renamed is synced with its
-directory, so that a node that dies in the middle leaves what was there before or what was wanted, never half of it.
+The agent, which runs as another user, looks and decides; the launcher carries the decision out, in a thread, since a
+volume may hang. Every file is made under another name, renamed, and synced with its directory, so that a node that dies
+in the middle leaves either the old or the new state, never half of it.
 docs/protocols/launcher.md, "The socket"
 """
 
@@ -25,7 +25,7 @@ Message = Dict[str, Any]
 
 
 def carry_out(root: str, order: Message) -> None:
-    """Do what is asked for: `copies`, then `writes`, then what is put `aside`. OSError names the file.
+    """Carry out an order: `copies`, then `writes`, then what is put `aside`. OSError names the file.
 
     The trackers are last but one: a crash before it leaves the job as it was, to be looked at again.
     """
@@ -50,12 +50,12 @@ def _below(root: str, path: str) -> str:
 
 
 def _fresh(target: str) -> str:
-    """A name of its own: a launcher that fell silent may still be at the same work."""
+    """Return a name of its own: a launcher that fell silent may still be at the same work."""
     return "{}{}-{}".format(target, TEMPORARY, binascii.hexlify(os.urandom(4)).decode())
 
 
 def _put(fresh: str, target: str) -> None:
-    """Give a finished file its name, on the disk."""
+    """Rename a finished file to its name, synced to disk."""
     with open(fresh, "rb") as file:
         os.fsync(file.fileno())
     os.replace(fresh, target)
@@ -67,7 +67,7 @@ def _put(fresh: str, target: str) -> None:
 
 
 class UserFiles:
-    """Carries out the agent's orders, each in a thread of its own, and tells how they went."""
+    """Executor of the agent's file orders, each in a thread of its own; it reports each outcome."""
 
     def __init__(self, loop: Loop, root: str, tell: Callable[[Message], None]) -> None:
         self._loop = loop
@@ -76,18 +76,18 @@ class UserFiles:
         self._at_work: Dict[int, threading.Thread] = {}
 
     def take(self, order: Message) -> None:
-        """Begin; the answer bears the order's number."""
+        """Begin an order; the answer bears its number."""
         read_end, write_end = os.pipe()
         self._loop.watch(read_end, lambda: self._answer(read_end))
         self._at_work[read_end] = threading.Thread(target=self._run, args=(order, write_end), daemon=True)
         self._at_work[read_end].start()
 
     def refuse(self, order: Message, problem: str) -> None:
-        """Change nothing: another pod will."""
+        """Refuse an order without a change: another pod will carry it out."""
         self._tell({"kind": "files", "number": order["number"], "errno": errno.ESHUTDOWN, "problem": problem})
 
     def finish(self, seconds: float) -> None:
-        """Before the launcher ends: what is done already is told, so that nobody decides on it anew."""
+        """Before the launcher ends, report finished orders, so that the agent does not decide on them anew."""
         for read_end, thread in list(self._at_work.items()):
             thread.join(seconds)
             if not thread.is_alive():

@@ -1,7 +1,7 @@
-"""The variables of a rank's start that are the launcher's to decide: it alone knows the user's and the machine's.
+"""The variables of a rank's start that the launcher decides: only it knows the user's and the machine's.
 
-The order's variables win over those of the call, but for the network: no example script chooses an interface, and
-who does has a reason. docs/protocols/launcher.md#environment
+The order's variables win over those of the call, except for the network: no example script chooses an interface, so a
+user who does has a reason. docs/protocols/launcher.md#environment
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Variables(NamedTuple):
 
 
 def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool) -> Variables:
-    """The call's variables, those of the order, and what follows from both.
+    """Merge the call's variables with those of the order, and add what follows from both.
 
     `is_restart`: the rank has run in this pod before. MindSpeed-LLM's restarted rank would otherwise wait in a barrier
-    for mates of its node that were not restarted (`--no-shared-storage`).
+    for ranks of its node that were not restarted (`--no-shared-storage`).
     """
     environment = {**call, **order}
     notes: List[str] = []
@@ -43,5 +43,5 @@ def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool) -> 
 
 
 def _exists(interface: str) -> bool:
-    """Whether an interface is there, or it can't be told."""
+    """Whether an interface exists, or it can't be told."""
     return not interface or not os.path.isdir(INTERFACES) or os.path.isdir(os.path.join(INTERFACES, interface))

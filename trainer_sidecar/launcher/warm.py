@@ -1,10 +1,10 @@
-"""Processes of a spare that stand ready: the interpreter runs, the framework is imported, who they are comes late.
+"""Warm processes of a spare: the interpreter runs and the framework is imported before their ranks are known.
 
 One for each rank of the pod, each started as a rank is, with everything but its identity: it imports, then waits at a
 pipe for variables and arguments, and goes on as the program (`entry.py`). None is forked from another one, so whatever
-an import has started (threads, allocators, a runtime) is its own. What could make an early import differ from a late
-one is compared before a process is taken; then, or when it has died, the rank is started cold, and that is said.
-docs/decisions/0031-warm-spares.md
+an import has started (threads, allocators, a runtime) is its own. Before a process is taken, everything that could make
+an early import differ from a late one is compared; if it differs, or the process has died, the rank starts cold, and
+the output says so. docs/decisions/0031-warm-spares.md
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Waiting(NamedTuple):
 
 
 class WarmProcesses:
-    """Those of one pod; `spawn` takes one where it can, and starts a process as before where it cannot."""
+    """Warm processes of one pod; `spawn` takes one if it can, else starts a new process."""
 
     def __init__(self, directory: str, terminal: Terminal) -> None:
         self._entry = os.path.join(directory, program.ENTRY)
@@ -52,7 +52,7 @@ class WarmProcesses:
     def prepare(
         self, tool: str, what: program.Program, argv: List[str], environment: Dict[str, str], count: int
     ) -> None:
-        """Start `count` processes that wait to be ranks of this program; `argv`: with which one is started."""
+        """Start `count` processes that wait to be ranks of this program; `argv`: the command line of one."""
         self.drop()
         if self._entry not in argv[:3]:
             self._terminal.say(COLD.format("{} is no Python program that is known here".format(argv[0])))
@@ -82,7 +82,7 @@ class WarmProcesses:
         return _Waiting(spawned._replace(token=token), writing, argv, environment, cwd, limits)
 
     def spawn(self, argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits) -> process.Spawned:
-        """A process of this program: one that waits for it, else a new one. OSError: none could be made."""
+        """Return a process of this program: a warm one, else a new one. OSError: none could be made."""
         while self._waiting:
             taken = self._waiting.pop(0)
             why = self._differs(taken, argv, environment, cwd, limits)
@@ -96,7 +96,7 @@ class WarmProcesses:
 
     @staticmethod
     def _differs(taken: _Waiting, argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits) -> str:
-        """Why the process is no good for this start; empty where it is."""
+        """Return why the warm process is unfit for this start; empty if it fits."""
         if argv[: len(taken.argv)] != taken.argv or cwd != taken.cwd:
             return "another program, or in another directory, than the script had launched"
         if limits != taken.limits:
@@ -107,7 +107,7 @@ class WarmProcesses:
 
     @staticmethod
     def _tell(taken: _Waiting, argv: List[str], environment: Dict[str, str]) -> bool:
-        """Say who it is; whether somebody reads it."""
+        """Send the process its identity; return whether it reads it."""
         told = dict(environment, **{TOKEN: taken.spawned.token})  # what it was started with: the kernel shows that
         message = json.dumps({"argv": argv[len(taken.argv) :], "environment": told}).encode() + b"\n"
         try:
@@ -121,7 +121,7 @@ class WarmProcesses:
         return True
 
     def drop(self) -> None:
-        """Nobody is to become a rank any more."""
+        """End the warm processes: no rank will need them."""
         for taken in self._waiting:
             os.close(taken.pipe)
             self._end(taken)
