@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainer_sidecar import signals
 
 if __name__ == "__main__":
-    signals.hold()  # all other imports take their time
+    signals.hold()  # hold signals first: the other imports take long
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ async def serve(hub: Hub) -> None:
 
 
 def main() -> int:
-    """2 when the environment is incomplete, 1 when the port cannot be had."""
+    """Run the coordinator; return 2 when the environment is incomplete, 1 when the port is not available."""
     if version.said("coordinator", sys.argv[1:]):
         return 0
     log_format.begin(

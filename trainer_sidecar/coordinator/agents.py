@@ -1,7 +1,7 @@
-"""The connection to one agent: dialled at its pod's address, dialled again for as long as the pod is on the list.
+"""The connection to one agent: dialled at its pod's address, and redialled as long as the pod is assigned.
 
-One task per agent. A stream that is open but silent is given up after the time that makes its agent count as silent:
-after a cut in the network, waiting for the old connection's retransmissions would take minutes.
+Each agent has one task. An open stream is given up once it has been silent for as long as makes its agent count as
+silent: after a cut in the network, waiting for the old connection's retransmissions would take minutes.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ Stream = grpc.aio.StreamStreamCall[pb.CoordinatorToAgent, pb.AgentToCoordinator]
 
 
 class AgentListener(Protocol):
-    """Who hears the agents."""
+    """Receiver of the agents' messages and connection changes."""
 
     def greeting(self) -> pb.Hello:
-        """The coordinator's first message, as it is now."""
+        """Return the coordinator's first message, made from its current state."""
 
     def agent_connected(self, uid: str) -> None:
-        """The agent of this pod has answered."""
+        """Handle the first answer of this pod's agent."""
 
     def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
-        """A message of the agent."""
+        """Handle a message of the agent."""
 
     def agent_disconnected(self, uid: str, *, refused: bool) -> None:
-        """The stream has ended, or dialling failed."""
+        """Handle the end of the stream, or a failed dial."""
 
 
 class Dials:
-    """How many connections may be made at once; each costs a handshake, and thousands would keep the loop from leases.
+    """Limit of concurrent dials: each costs a handshake, and thousands at once keep the loop from granting leases.
 
-    Agents that have not answered the last time wait for each other only.
+    Agents whose last dial failed share a limit of their own, so that they delay only each other.
     """
 
     def __init__(self, first: int = 64, again: int = 128) -> None:
         self._first, self._again = asyncio.Semaphore(first), asyncio.Semaphore(again)
 
     def turn(self, failures: int) -> asyncio.Semaphore:
-        """To be held until the agent has answered; `failures`: attempts in a row that came to nothing."""
+        """Return the semaphore to hold until the agent has answered; `failures`: failed dials in a row."""
         return self._again if failures else self._first
 
 
 class AgentLink:
-    """Keeps a conversation with the agent at `address` (host:port) open until closed."""
+    """Client that keeps a conversation with the agent at `address` (host:port) open until closed."""
 
     def __init__(
         self, uid: str, address: str, job_uid: str, tls_directory: Path, listener: AgentListener, *, dials: Dials
@@ -74,7 +74,7 @@ class AgentLink:
         self._task = asyncio.create_task(self._run(), name=f"agent-{address}")
 
     def send(self, message: pb.CoordinatorToAgent) -> None:
-        """Send when possible; what waits when the stream ends is dropped, the next stream says everything anew."""
+        """Queue a message; the end of the stream drops queued messages, because the next stream repeats everything."""
         self._outgoing.put_nowait(message)
 
     async def close(self) -> None:
@@ -95,7 +95,7 @@ class AgentLink:
                 reason = f"{error.code().name}: {error.details()}"
             except (TimeoutError, OSError, asyncio.InvalidStateError) as error:
                 reason = str(error) or "no word in time"
-            except Exception as error:  # of the listener: nobody would dial again if it ended this task
+            except Exception as error:  # raised by the listener: ending this task would end all redialling
                 log.exception("agent %s: what it said could not be taken in", self.address)
                 reason = f"an error of this program: {type(error).__name__}: {error}"
             if reason != said:
@@ -112,7 +112,7 @@ class AgentLink:
             log.exception("agent %s: that it is gone could not be taken in", self.address)
 
     async def _converse(self) -> bool:
-        """One stream from hello to its end; True when the agent answered."""
+        """Run one stream from hello to its end; return whether the agent answered."""
         options = channel_options(f"agent.{self._job_uid}")
         async with contextlib.AsyncExitStack() as stack:
             async with self._dials.turn(self._failures):
@@ -131,7 +131,7 @@ class AgentLink:
             return True
 
     async def _greet(self, channel: grpc.aio.Channel) -> Stream | None:
-        """A stream on which the agent has answered; None when it is another pod's."""
+        """Open a stream and wait for the agent's hello; return None when another pod answers."""
         self._outgoing = asyncio.Queue()
         stub = sidecar_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]
         stream: Stream = stub.Converse()
@@ -143,7 +143,7 @@ class AgentLink:
         return stream if self._is_of_this_pod(first) else None
 
     def _is_of_this_pod(self, first: pb.AgentToCoordinator) -> bool:
-        """Whether the right pod of the right job answers: an address may have changed hands."""
+        """Whether the right pod of the right job answers: the address may belong to another pod by now."""
         hello = first.hello
         if problem := versions.disagreement(hello, "the agent"):
             log.error("agent %s: %s", self.address, problem)
@@ -170,7 +170,7 @@ class AgentLink:
 
 
 async def _status(stream: Stream) -> Exception:
-    """How a stream has ended."""
+    """Return the error with which a stream has ended."""
     code = await stream.code()
     if code is grpc.StatusCode.OK:
         return ConnectionResetError("it hung up")

@@ -1,4 +1,4 @@
-"""What MindIO's four callbacks say, as events of the conversation."""
+"""MindIO's four callbacks, parsed into events of the conversation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULT_KINDS = {
 
 
 def parse_callback(name: str, arguments: Sequence[Any]) -> MindIOEvent | None:
-    """The event of a callback's arguments, dictionaries as lists of pairs; None when they are not what MindIO sends."""
+    """Parse a callback's arguments (dictionaries as lists of pairs); return None when MindIO does not send such."""
     try:
         return _parse(name, arguments)
     except (IndexError, TypeError, ValueError):

@@ -1,8 +1,8 @@
-"""Which agent looks at the checkpoints, and whether an attempt's ranks may be started (docs/checkpoints.md).
+"""The choice of the agent that checks the checkpoints, and whether an attempt's ranks may start (docs/checkpoints.md).
 
-One agent is asked, the one of the lowest node rank that can see them. It is told to set right what an attempt loads
-only while none of the job's ranks can write: before they are started, after the last one of an older attempt is gone.
-When an incident opens it looks at once, and again when no rank trains any more: what is loaded may be quite new.
+The coordinator asks one agent: that of the lowest node rank that can see the checkpoints. It lets the agent repair what
+an attempt loads only while no rank of the job can write: before the start, after the last rank of an older attempt has
+ended. The agent checks when an incident opens, and again when no rank trains any more: a checkpoint may be new by then.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ LOAD_STEP = "HAJOB_LOAD_STEP"
 
 
 def are_verified(job: Job) -> bool:
-    """Whether the ranks of the attempt that opens may be started; asks an agent where they may not yet."""
+    """Whether the ranks of the opening attempt may start; if not yet, ask an agent to check the checkpoints."""
     if job.attempt.is_alone():
         follow(job, anew=True)
     if _rules(job) is None or _chosen(job) is None:
-        return True  # nobody can look: the job is started as it would be without Hajob
+        return True  # no agent can look: start the job as it would start without Hajob
     return job.checkpoints.found is not None and job.checkpoints.found.attempt == job.attempt.number
 
 
 def follow(job: Job, *, anew: bool = False) -> None:
-    """Tell the agents when it is another one's turn to look, or time to: the last checkpoint may be new."""
+    """Update the agents' orders when another agent is chosen, or a new checkpoint makes a check due (`anew`)."""
     pod = _chosen(job)
     uid = pod.uid if pod is not None else ""
     incident = job.incidents.current
@@ -37,7 +37,7 @@ def follow(job: Job, *, anew: bool = False) -> None:
 
 
 def order(job: Job, pod: RankPod) -> pb.CheckpointOrder | None:
-    """What this pod's agent is asked; None: nothing."""
+    """Return the checkpoint order for this pod's agent, or None."""
     rules = _rules(job)
     if rules is None or pod.uid != job.checkpoints.pod_uid:
         return None
@@ -47,7 +47,7 @@ def order(job: Job, pod: RankPod) -> pb.CheckpointOrder | None:
 
 
 def take(job: Job, pod: RankPod, report: pb.AgentReport) -> None:
-    """What an agent has found, if it is the one that was asked."""
+    """Take in an agent's findings, if that agent was asked."""
     view = job.checkpoints
     if not report.HasField("checkpoint") or pod.uid != view.pod_uid or report.checkpoint == view.found:
         return
@@ -57,7 +57,7 @@ def take(job: Job, pod: RankPod, report: pb.AgentReport) -> None:
 
 
 def environment(job: Job) -> dict[str, str]:
-    """The verified step, for start scripts that want to know it."""
+    """Return the variables that tell start scripts the verified step."""
     found = job.checkpoints.found
     if found is None or found.attempt != job.attempt.number or found.loaded_step < 0:
         return {}
@@ -65,7 +65,7 @@ def environment(job: Job) -> dict[str, str]:
 
 
 def problem(job: Job) -> str:
-    """Why a start waits; empty when it does not wait for this."""
+    """Return why a start waits for the checkpoint check; empty when it does not."""
     found = job.checkpoints.found
     waits = job.attempt.phase is AttemptPhase.OPENING and found is not None and found.attempt != job.attempt.number
     return found.problem if waits and found is not None else ""
@@ -78,7 +78,7 @@ def _rules(job: Job) -> pb.CheckpointRules | None:
 
 
 def _chosen(job: Job) -> RankPod | None:
-    """The pod of the lowest node rank that can look."""
+    """Return the pod of the lowest node rank that can see the checkpoints."""
     for node_rank in range(job.roster.num_nodes if job.roster.seeing else 0):
         for pod in job.roster.pods_of(node_rank):
             if pod.uid in job.roster.seeing and pod.counts and job.hears(pod):

@@ -1,4 +1,4 @@
-"""The clock of leases and silence: it counts the time in which the machine was suspended."""
+"""The clock of leases and silence, which also counts the time in which the machine was suspended."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ NANOSECONDS = 1_000_000_000
 
 
 def now() -> float:
-    """Seconds since the machine was started."""
+    """Return the seconds since the machine was started."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

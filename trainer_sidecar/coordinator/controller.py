@@ -19,43 +19,43 @@ from trainer_sidecar.coordinator.clock import NANOSECONDS, now
 log = logging.getLogger(__name__)
 
 HOST_CALLS = ("start", "store", "end")
-"""What the host does itself; all else is a call of MindIO's."""
+"""Calls that the host serves itself; every other call is MindIO's."""
 REDIAL_SECONDS = 0.1
 LOST_SECONDS = 1.0
-"""How long there may be no hello before the host counts as gone. It dies with its container only, and then for good."""
+"""Seconds without a hello after which the host counts as lost. It ends only with its container, and then for good."""
 AFTER_ERROR_SECONDS = 1.0
-"""What could not be taken in may come again at once: each time is a trace in the log."""
+"""Pause after a message that raised: it may come again at once, and each time logs a traceback."""
 
 
 class ControllerListener(Protocol):
-    """Who hears the controller host."""
+    """Receiver of the controller host's messages."""
 
     def controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
-        """The connection is up; what the host remembers."""
+        """Handle a new connection; `log_entries`: the host's log."""
 
     def controller_state(self, state: Mapping[str, Any]) -> None:
-        """Controller or store have changed."""
+        """Handle a change of the controller or the store."""
 
     def controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
-        """MindIO called back."""
+        """Handle a callback of MindIO."""
 
     def controller_answered(self, call: str, code: int, exception: str, at: float) -> None:
-        """A call was taken or refused."""
+        """Handle the answer to a call: accepted or refused."""
 
     def controller_unreachable(self) -> None:
-        """The host is gone."""
+        """Handle the loss of the host."""
 
     def controller_refused(self, text: str) -> None:
-        """The host's socket is there and may not be opened, or (empty) no longer."""
+        """Handle a host socket that exists but may not be opened; empty `text`: the refusal is over."""
 
 
 class ControllerLink:
-    """Keeps the connection to the host open until closed."""
+    """Client that keeps the connection to the controller host open until closed."""
 
     def __init__(self, directory: Path, listener: ControllerListener) -> None:
         self._directory = directory
         self._listener = listener
-        self._name = uuid.uuid4().hex[:12]  # the host's log outlives this process, and its ids must not come again
+        self._name = uuid.uuid4().hex[:12]  # the host's log outlives this process, so call ids must not repeat
         self._number = 0
         self._socket: socket.socket | None = None
         self._greeted = False
@@ -63,7 +63,7 @@ class ControllerLink:
         self._task = asyncio.create_task(self._run(), name="controller")
 
     def send(self, call: str, arguments: Mapping[str, Any], order: int = 0) -> None:
-        """Ask for a call; `order` is for the log. Dropped without a connection: the host will say how things stand."""
+        """Request a call; `order` is for the log. Dropped without a connection: the host's hello tells the state."""
         connection = self._socket
         if connection is None:
             log.warning("the controller host is away, %s is not sent", call)
@@ -77,7 +77,7 @@ class ControllerLink:
             log.warning("the controller host did not take %s: %s", call, error)
 
     async def close(self) -> None:
-        """End the connection; the host goes on."""
+        """Close the connection; the host keeps running."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -92,21 +92,21 @@ class ControllerLink:
                 elif away_since is not None and now() - away_since >= LOST_SECONDS:
                     away_since = None
                     self._listener.controller_unreachable()
-            except Exception:  # of the listener: nobody would dial again if it ended this task
+            except Exception:  # raised by the listener: ending this task would end all redialling
                 log.exception("what the controller host said could not be taken in; the controller counts as lost")
                 away_since, pause = None, AFTER_ERROR_SECONDS
                 self._tell_lost()
             await asyncio.sleep(pause)
 
     def _tell_lost(self) -> None:
-        """What came after the message that was not taken in is gone: nobody knows where the conversation stands."""
+        """Report the controller lost: messages after the failed one are dropped, so its state is unknown."""
         try:
             self._listener.controller_unreachable()
         except Exception:
             log.exception("that the controller is lost could not be taken in")
 
     async def _converse(self) -> bool:
-        """One connection to its end; True when the host said hello on it."""
+        """Serve one connection to its end; return whether the host said hello on it."""
         try:
             connection = controller_protocol.connect(str(self._directory), SOCKET_NAME)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What the controller host is asked to open, the same for every controller of an attempt."""
+"""The arguments with which the controller host opens every controller of an attempt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from trainer_sidecar.coordinator.job import Job
 
 
 def controller_arguments(job: Job) -> dict[str, object]:
-    """What the controller host needs for one attempt. MindIO's switches follow the ranks' own variable."""
+    """Return the host's arguments for one attempt. MindIO's switches follow the ranks' own variable."""
     assert job.assignment is not None
     environment = dict(job.assignment.environment)
     enabled = environment.get("HIGH_AVAILABILITY", "dump,retry,recover").split(",")

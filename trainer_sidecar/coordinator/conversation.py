@@ -1,9 +1,9 @@
 """The conversation with MindIO's controller: one table of (state, event, guard, effect, next).
 
-MindIO forgives nothing here: a call that its phase does not ask for stays behind as a wake-up and ends the controller
-at the next fault, a second `stop_train` or a second naming silences it for good, and an answer that comes too late
-meets a controller that has left. So every phase is a state, every call is in exactly one place, and what the table
-does not list is never answered (docs/protocols/sidecar.md, "The conversation with MindIO").
+MindIO tolerates no wrong call: a call that its phase does not expect remains as a wake-up and ends the controller at
+the next fault, a second `stop_train` or a second naming silences it for good, and a late answer reaches a controller
+that has left. So every phase is a state, every call is in exactly one place, and an event that the table does not list
+gets no answer (docs/protocols/sidecar.md, "The conversation with MindIO").
 
 Pure: time comes in with the event, calls go out as values.
 """
@@ -21,17 +21,17 @@ from trainer_sidecar.coordinator.conversation_states import BLIND, GATHERS, Stat
 MEMORY_FAULT, PROCESS_FAULT, COMMUNICATION_FAULT = 0, 1, 2
 """MindIO's kinds of faults (docs/protocols/mindio.md)."""
 SAVE_LEFT, FAILED_FOR_GOOD = 406, 499
-"""MindIO's words for a recovery that has failed: what is left is a checkpoint, or only a start anew."""
+"""MindIO's results of a failed recovery: 406 leaves only a checkpoint, 499 only a new start."""
 RETRY_DELAY_SECONDS = 0.1
 MAX_QUICK_RETRIES = 50
 SLOW_RETRY_SECONDS = 2.0
 
 
 class EventKind(StrEnum):
-    """What can happen in the conversation."""
+    """Kinds of events in the conversation."""
 
     SERVES = "serves"
-    TAKEN_UP = "taken up"  # a controller serves, and carries out `strategy`
+    TAKEN_UP = "taken up"  # a controller serves and carries out `strategy`
     GONE = "gone"
     TAKEN_OVER = "taken over"  # another controller knows every rank
     ENDED = "ended"  # every rank is ended by order
@@ -53,7 +53,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True)
 class MindIOEvent:
-    """One thing that happened. `ranks`: rank -> fault type; `codes`: rank -> MindIO's error code."""
+    """One event. `ranks`: rank -> fault type; `codes`: rank -> MindIO's error code."""
 
     kind: EventKind
     ranks: Mapping[int, int] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class MindIOEvent:
 
 @dataclass(frozen=True)
 class Desired:
-    """What is desired of MindIO now, made of the operator's order and of what stands at the gates.
+    """Decision for MindIO at this moment, made from the operator's order and the successors at the gates.
 
-    `strategy` is MindIO's word, "" when nothing may be chosen yet. `names`: what on_global_rank is to name.
-    `ready`: every rank of `names` that has to come back stands at its gate. `again`: it was said before, so whatever
-    had to be known for it was known.
+    `strategy` is MindIO's word, "" when nothing may be chosen yet. `names`: the ranks for on_global_rank.
+    `ready`: every rank of `names` that has to come back stands at its gate. `again`: the replay repeats a decision, so
+    its preconditions held then.
     """
 
     strategy: str
@@ -92,14 +92,14 @@ class HostCall:
 
 @dataclass(frozen=True)
 class Admit:
-    """MindIO has named these ranks: their successors may pass the gate."""
+    """Let the successors of these ranks, which MindIO has named, pass the gate."""
 
     ranks: frozenset[int]
 
 
 @dataclass(frozen=True)
 class TellMilestone:
-    """A milestone of the incident."""
+    """Report a milestone of the incident."""
 
     kind: pb.MilestoneKind
     event: MindIOEvent = MindIOEvent(EventKind.LOOK)
@@ -107,7 +107,7 @@ class TellMilestone:
 
 @dataclass(frozen=True)
 class Found:
-    """MindIO found these ranks faulty by itself."""
+    """Report ranks that MindIO itself found faulty."""
 
     ranks: Mapping[int, int]
     codes: Mapping[int, str]
@@ -116,21 +116,21 @@ class Found:
 
 @dataclass(frozen=True)
 class EndRanks:
-    """Nobody else will end these ranks; None means every rank."""
+    """End these ranks, because no other component does; None means every rank."""
 
     ranks: frozenset[int] | None
 
 
 @dataclass(frozen=True)
 class Left:
-    """The controller has left, or nobody knows what it waits for; no order led to it, so nobody expects it."""
+    """Report that the controller has left or is in an unknown state, without an order that led to it."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Unexpected:
-    """No row answers this event in this state. `number`: how many there have been."""
+    """Report an event that no row of this state answers. `number`: how many there have been."""
 
     event: MindIOEvent
     state: State
@@ -142,18 +142,18 @@ Command = HostCall | Admit | TellMilestone | Found | EndRanks | Left | Unexpecte
 
 @dataclass
 class ConversationMemory:
-    """What the conversation has to remember between two events."""
+    """State that the conversation keeps between two events."""
 
     answer_seconds: float
     desired: Desired | None = None
-    lost: dict[int, int] = field(default_factory=dict)  # before the naming: will be named
-    late: dict[int, int] = field(default_factory=dict)  # after the naming: cannot be named any more
+    lost: dict[int, int] = field(default_factory=dict)  # died before the naming: will be named
+    late: dict[int, int] = field(default_factory=dict)  # died after the naming: cannot be named any more
     named: dict[int, int] = field(default_factory=dict)
-    renewed: set[int] = field(default_factory=set)  # of the named ones: another process comes, and is to be let in
+    renewed: set[int] = field(default_factory=set)  # named ranks with a new process that must be admitted
     offered: tuple[str, ...] = ()
     strategy: str = ""
     came_from: State = State.SERVING
-    accepted: bool = False  # the last call
+    accepted: bool = False  # whether the last call was accepted
     refusals: int = 0
     hold_until: float = 0.0
     due: float | None = None
@@ -169,7 +169,7 @@ Effect = Callable[[ConversationMemory, MindIOEvent], list[Command]]
 
 @dataclass(frozen=True)
 class ConversationRow:
-    """One line of the table; `following` None means the state the last call was made from."""
+    """One row of the table; `following` None means the state in which the last call was made."""
 
     state: State
     event: EventKind
@@ -179,7 +179,7 @@ class ConversationRow:
 
 
 class Conversation:
-    """Walks the table. Feed it events in the order in which they happened."""
+    """State machine of the table. Feed it events in the order in which they happened."""
 
     def __init__(self, rows: Mapping[tuple[State, EventKind], list[ConversationRow]], answer_seconds: float) -> None:
         self._rows = rows
@@ -188,18 +188,18 @@ class Conversation:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the next fault goes by the controller, and not because everything was saved and is ended."""
+        """Whether the controller misses the next fault for another reason than that all was saved and ended."""
         return self.state in BLIND and not (self.state is State.CLOSED and self.memory.saved)
 
     def feed(self, event: MindIOEvent, now: float) -> list[Command]:
-        """Take one event in, and decide on what is known then; what is to be done, in order."""
+        """Take in one event, decide on the state then known, and return the commands in order."""
         commands = self.hear(event, now)
         while event.kind is not EventKind.ACCEPTED and (decided := self.look()) is not None:
             commands += decided
         return commands
 
     def hear(self, event: MindIOEvent, now: float) -> list[Command]:
-        """Take one event in and decide on nothing; what is to be done, in order."""
+        """Take in one event without deciding; return the commands in order."""
         memory = self.memory
         memory.now = now
         memory.accepted = memory.accepted or event.kind is EventKind.ACCEPTED
@@ -212,42 +212,42 @@ class Conversation:
         return [Unexpected(event, self.state, memory.unexpected)]
 
     def look(self) -> list[Command] | None:
-        """Decide one thing on what is known; None when nothing is to be decided."""
+        """Make one decision on the known state; return None when there is none to make."""
         row = self._match(LOOK)
         return self._take(row, LOOK) if row is not None else None
 
     def answers(self, event: MindIOEvent) -> bool:
-        """Whether the controller would be called at once if it said this."""
+        """Whether this event of the controller would be answered with a call at once."""
         row = self._match(event)
         commands = row.effect(copy.deepcopy(self.memory), event) if row is not None else ()
         return any(isinstance(one, HostCall) for one in commands)
 
     def lose(self, ranks: Mapping[int, int], now: float) -> list[Command]:
-        """Registered ranks are known to be dead or are given up: stop, or gather."""
+        """Take in dead or given-up registered ranks: stop the training, or add them to the lost ones."""
         self.miss(ranks)
         return self.feed(LOOK, now)
 
     def miss(self, ranks: Mapping[int, int]) -> None:
-        """Remember that these ranks are lost. A process that has died is never less than that."""
+        """Remember these ranks as lost. The fault type of a process that died is never lowered."""
         into = self.memory.lost if self.state in GATHERS else self.memory.late
         for rank, kind in ranks.items():
             into[rank] = max(kind, into.get(rank, kind)) if into.get(rank) != PROCESS_FAULT else PROCESS_FAULT
 
     def pursue(self, desired: Desired | None, now: float) -> list[Command]:
-        """The decision, or the readiness of the ranks it waits for, has changed."""
+        """Follow a changed decision, or a changed readiness of its ranks."""
         self.memory.desired = desired
         return self.feed(LOOK, now)
 
     def suppose(self, desired: Desired | None) -> None:
-        """A decision that was made before and is followed now, one call at a time."""
+        """Set an earlier coordinator's decision, which the replay follows one call at a time."""
         self.memory.desired = desired
 
     def wait_for(self, ranks: Iterable[int]) -> None:
-        """Another process comes for these of the named ranks, and is to be let in."""
+        """Expect another process for these of the named ranks, to be admitted."""
         self.memory.renewed.update(ranks)
 
     def unname(self, ranks: Iterable[int]) -> None:
-        """These were named for a move, and have lost nothing."""
+        """Remove ranks that were named for a move and have lost nothing."""
         for rank in ranks:
             self.memory.named.pop(rank, None)
 
@@ -268,4 +268,4 @@ class Conversation:
 
 LOOK = MindIOEvent(EventKind.LOOK)
 QUIET = frozenset({EventKind.LOOK, EventKind.STEP, EventKind.FINISH, EventKind.GONE})
-"""Events that most states have nothing to do with."""
+"""Events that most states ignore."""

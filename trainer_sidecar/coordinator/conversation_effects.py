@@ -1,4 +1,4 @@
-"""What the rows of the conversation with MindIO do: change what is remembered, and answer with commands."""
+"""Effects of the table's rows: each changes the conversation's memory and returns commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trainer_sidecar.coordinator.conversation import (
 
 HELD_AGAIN_SECONDS = 600
 NAMED_FOR_NOBODY = {0: COMMUNICATION_FAULT}
-"""Named where MindIO stops the training and names nobody: loses no process, and rank 0 always takes part."""
+"""The name list when MindIO stops the training and names no rank: loses no process, and rank 0 always takes part."""
 
 MARKED_CALLS = {
     "stop_train": pb.STOP_ACCEPTED,
@@ -36,12 +36,12 @@ MARKED_CALLS = {
 
 
 def nothing(_memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """The state changes, nothing is said."""
+    """Change the state only."""
     return []
 
 
 def serve(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """A new controller process knows nothing of what was."""
+    """Clear the memory: a new controller process knows nothing of earlier events."""
     memory.lost.clear()
     memory.late.clear()
     memory.named.clear()
@@ -52,9 +52,9 @@ def serve(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
 
 
 def begin_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """Another controller knows every rank and nothing else: who was lost, and is not repaired, is lost to it, too.
+    """Mark unrepaired ranks as lost again, because another controller has only registered the ranks.
 
-    `strategy`: what the former one had carried out to its end, so that those who were named are repaired.
+    `strategy`: the one that the former controller had carried out to its end, so that the named ranks are repaired.
     """
     unnamed = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
     through = event.strategy not in ("", "pause")
@@ -65,44 +65,44 @@ def begin_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]
 
 
 def missing(memory: ConversationMemory) -> dict[int, int]:
-    """Whoever is not known to be repaired."""
+    """Return the ranks that are not known to be repaired."""
     return {**memory.named, **memory.late, **memory.lost}
 
 
 def take_up(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """A controller that was told this by somebody before us."""
+    """Adopt a controller to which an earlier coordinator gave this strategy."""
     memory.strategy = event.strategy
     return []
 
 
 def lose_controller(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """What is wrong is said by whoever noticed it."""
+    """Forget the open call; the component that noticed the loss reports it."""
     memory.problem = event.text or memory.problem
     return []
 
 
 def stop(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """Name every registered rank that is known dead."""
+    """Call `stop_train` with every registered rank that is known dead."""
     return [HostCall("stop_train", {"ranks": _pairs(memory.lost)})]
 
 
 def stop_to_save(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """While ranks are missing a plain request to save is not heard: the step is locked first, naming who is missing."""
+    """Lock the step before a save, naming the missing ranks: while ranks are missing MindIO ignores a plain save."""
     desired = memory.desired
     return [HostCall("stop_train", {"ranks": _pairs({**memory.lost, **(desired.names if desired else {})})})]
 
 
 def found(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """What MindIO found and nobody had said before."""
+    """Report the faults that MindIO found first."""
     new = {rank: kind for rank, kind in event.ranks.items() if rank not in memory.lost}
     memory.lost.update(new)
     return [Found(new, event.codes)] if new else []
 
 
 def found_and_stop(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """MindIO asks: the answer is due at once, and names everybody known dead.
+    """Answer MindIO's fault report at once with `stop_train`, naming every rank known dead.
 
-    Where it names nobody, nobody is stopped, and one is named afterwards.
+    When no rank is faulty, stop without a name and name rank 0 afterwards.
     """
     memory.lost.update(memory.late)
     memory.late = {}
@@ -115,19 +115,19 @@ def found_and_stop(memory: ConversationMemory, event: MindIOEvent) -> list[Comma
 
 
 def stopped(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """The step is locked; an answer is expected from now on."""
+    """Report that the step is locked, and start the wait for an answer."""
     memory.refusals = 0
     _expect_answer(memory)
     return [*found(memory, event), TellMilestone(pb.STOPPED, event)]
 
 
 def paused(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """Every rank waits at the end of a step."""
+    """Report that every rank waits at the end of a step."""
     return [TellMilestone(pb.STOPPED, event)]
 
 
 def name(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """The one naming: everything that has died so far."""
+    """Send the one naming, with every rank that has died so far."""
     desired = memory.desired
     assert desired is not None
     memory.named = {**memory.lost, **desired.names}
@@ -135,12 +135,12 @@ def name(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
 
 
 def admit(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """The successors may pass their gates."""
+    """Let the successors pass their gates."""
     return [Admit(frozenset(memory.named))]
 
 
 def offered(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """Strategies are offered; an answer is expected from now on."""
+    """Report the offered strategies, and start the wait for an answer."""
     memory.offered = event.strategies
     memory.refusals = 0
     _expect_answer(memory)
@@ -148,7 +148,7 @@ def offered(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
 
 
 def choose(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """Send the desired strategy. Successors that were ordered after the naming of their ranks may pass now."""
+    """Send the desired strategy, and admit successors that were ordered after the naming of their ranks."""
     desired = memory.desired
     assert desired is not None
     memory.strategy = desired.strategy
@@ -157,9 +157,9 @@ def choose(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
 
 
 def expand(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """The dropped ranks are known to the controller already: they need no naming.
+    """Admit the dropped ranks, which the controller knows already, so that they need no naming.
 
-    MindIO is asked once, and waits for all of them, whichever process they come with.
+    MindIO is asked once and waits for all of them, whichever process they come with.
     """
     assert memory.desired is not None
     asked = memory.strategy == "upgrade"
@@ -171,7 +171,7 @@ def expand(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
 
 
 def stay_small(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """The ranks that were to come back go again, while MindIO goes on waiting. Others that have died are lost."""
+    """Give up the growth while MindIO goes on waiting; other ranks that have died meanwhile are lost."""
     memory.lost = {rank: kind for rank, kind in memory.late.items() if rank not in memory.named}
     memory.late, memory.desired = {}, None
     memory.named, memory.renewed = {}, set()
@@ -179,7 +179,7 @@ def stay_small(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]
 
 
 def save_now(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """Save and exit, without a fault."""
+    """Save and exit without a fault."""
     memory.strategy = "dump"
     return [HostCall("dump", {})]
 
@@ -191,39 +191,39 @@ def pause(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
 
 
 def hold_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """The former controller held every rank; only who knows of that can let them go."""
+    """Pause again: the former controller held every rank, and only a controller that paused them can release them."""
     begin_again(memory, event)
     seconds = memory.desired.seconds if memory.desired is not None else 0
     return [HostCall("pause", {"timeout": max(seconds, HELD_AGAIN_SECONDS)})]
 
 
 def prepare_switch(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """Announce second processes."""
+    """Announce the second processes to MindIO."""
     assert memory.desired is not None
     ranks = [[rank, 0] for rank in sorted(memory.desired.names)]
     return [HostCall("prepare_action", {"action": "hot switch", "ranks": ranks})]
 
 
 def cancel_switch(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """No second process comes."""
+    """Cancel the announcement of second processes."""
     memory.named = {}
     return [HostCall("prepare_action", {"action": "stop switch", "ranks": []})]
 
 
 def admit_second(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """MindIO knows now that second processes come."""
+    """Admit the second processes, because MindIO now expects them."""
     memory.named = dict(memory.desired.names) if memory.desired is not None else {}
     return [Admit(frozenset(memory.named)), *mark_accepted(memory, event)]
 
 
 def mark_accepted(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """A call was taken."""
+    """Report that MindIO accepted a call."""
     kind = MARKED_CALLS.get(event.call)
     return [] if kind is None else [TellMilestone(kind, event)]
 
 
 def try_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """A refused call changes nothing at the controller: a rank was not registered yet, most likely."""
+    """Repeat the refused call later: a refusal changes nothing; most often a rank had not registered."""
     memory.refusals += 1
     if event.call == "change_strategy":
         memory.strategy = ""
@@ -234,18 +234,18 @@ def try_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
 
 
 def result(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """Pass the result on."""
+    """Report MindIO's result."""
     return [TellMilestone(pb.RESULT, event)]
 
 
 def pause_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """The training goes on; asking again is a new decision. A fault that broke the pause is reported next."""
+    """Report the failed pause; a new one needs a new decision. A fault that broke it is reported next."""
     memory.desired = None
     return result(memory, event)
 
 
 def success(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """At rest again. What died after the naming, or without one, is the beginning of the next incident."""
+    """Return to rest. Ranks that died after the naming, or without one, are lost to the next incident."""
     unnamed = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
     memory.lost = {**unnamed, **memory.late}
     memory.late = {}
@@ -256,19 +256,19 @@ def success(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
 
 
 def saved(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """The ranks would leave by themselves only after MindIO's long wait."""
+    """End every rank, because they would leave by themselves only after MindIO's long wait."""
     memory.saved = True
     return [TellMilestone(pb.RESULT, event), EndRanks(None)]
 
 
 def isolated(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """Dropped ranks stay blocked for ever; nobody but us ends them, and nobody misses them."""
+    """End the dropped ranks: they stay blocked for ever, and only the coordinator ends them."""
     memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in event.ranks}
     return [TellMilestone(pb.RESULT, event), EndRanks(frozenset(event.ranks))]
 
 
 def retry_refused(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """These ranks count as lost processes now; the decision in hand does not fit any more, and all is named anew."""
+    """Count these ranks as lost processes, and drop the decision, so that all are named anew."""
     memory.lost.update(dict.fromkeys(event.ranks, PROCESS_FAULT) | memory.late)
     memory.late, memory.named = {}, {}
     memory.desired = None
@@ -277,51 +277,51 @@ def retry_refused(memory: ConversationMemory, event: MindIOEvent) -> list[Comman
 
 
 def open_failure(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """A checkpoint may be chosen; an answer is expected from now on."""
+    """Report the failure, after which a checkpoint may be chosen, and start the wait for an answer."""
     _expect_answer(memory)
     return result(memory, event)
 
 
 def close(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """MindIO has left."""
+    """Report MindIO's last result; its controller has left."""
     memory.due = None
     return result(memory, event)
 
 
 def close_overdue(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """MindIO leaves without a word when its wait is over, so the word is ours."""
+    """Report the failure in MindIO's place: it leaves without a callback when its wait is over."""
     memory.due = None
     memory.problem = "nobody decided before MindIO's wait was over; its controller has left"
     return [TellMilestone(pb.RESULT, MindIOEvent(EventKind.FAILURE, code=FAILED_FOR_GOOD, text=memory.problem))]
 
 
 def close_pause_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """MindIO leaves: it ends the ranks after its wait, or forgets them at the next word."""
+    """Close: MindIO ends the ranks after its wait, or forgets them at the next call."""
     text = f"the training could not be paused, and MindIO's controller leaves: {_said(event)}"
     return _lose_track(memory, text, event)
 
 
 def close_unexpected(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """What MindIO waits for now is not known, and a wrong word would make it forget the ranks: it is told nothing."""
+    """Close without a call: MindIO's state is unknown, and a wrong call would make it forget the ranks."""
     text = f"MindIO's controller said what it was not asked for, so it is told nothing more: {_said(event)}"
     return _lose_track(memory, text, event)
 
 
 def close_given_up(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """The ranks wait at the end of a step for a move that nobody wants any more; any other answer is the end."""
+    """Close: the ranks wait at the end of a step for a cancelled move, and every other answer makes MindIO leave."""
     text = "a move was given up when MindIO had stopped every rank for it already; its controller leaves"
     return _lose_track(memory, text, MindIOEvent(EventKind.FAILURE, code=FAILED_FOR_GOOD, text=text))
 
 
 def close_nothing_left(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
-    """MindIO would hold every rank for its whole wait, and then leave."""
+    """Close: MindIO would hold every rank for its whole wait, and then leave."""
     offer = ", ".join(memory.offered) or "nothing"
     text = f"MindIO holds the training, and nothing but the end is left (it offered {offer}); its controller leaves"
     return _lose_track(memory, text, MindIOEvent(EventKind.FAILURE, code=FAILED_FOR_GOOD, text=text))
 
 
 def close_stop_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
-    """MindIO could not even lock the step, and leaves."""
+    """Report that MindIO could not even lock the step, and leaves."""
     memory.problem = f"MindIO could not stop the training: {event.code} {event.text}"
     return [TellMilestone(pb.RESULT, event)]
 

@@ -1,4 +1,4 @@
-"""Conditions of the rows of the conversation with MindIO: what is remembered, asked one question each."""
+"""Guards of the table's rows: each answers one question about the conversation's memory and the event."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from trainer_sidecar.coordinator.conversation_states import State
 
 
 def always(_memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """In every case."""
+    """Whether the row applies: always."""
     return True
 
 
 def may_call(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Not while a refused call is held back."""
+    """Whether calls may go out: no refused call is held back."""
     return memory.now >= memory.hold_until
 
 
 def has_lost(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Somebody has died and MindIO does not know."""
+    """Whether ranks have died that MindIO does not know to be dead."""
     return bool(memory.lost) and may_call(memory, event)
 
 
 def growing(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """MindIO was asked to take the dropped ranks back, and has not said how that ended."""
+    """Whether MindIO was asked to take the dropped ranks back and has not reported a result."""
     return memory.strategy == "upgrade"
 
 
 def desires_others(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Other processes come back than those that were let in."""
+    """Whether the decision wants other processes back than those admitted."""
     if not desires("upgrade")(memory, event) or memory.desired is None:
         return False
     return bool(memory.renewed) or memory.desired.names.keys() != memory.named.keys()
 
 
 def desires_nobody_back(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Everybody who was to come back is given up."""
+    """Whether the decision gives up every rank that was to come back."""
     if not desires("downgrade")(memory, event) or memory.desired is None:
         return False
     return memory.named.keys() <= memory.desired.names.keys()
 
 
 def of_the_growth(_memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """The result is of a growth that something else has overtaken."""
+    """Whether the result belongs to a growth, which another decision has replaced."""
     return event.strategy == "upgrade"
 
 
 def overdue(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """The answer MindIO waited for did not go out in time."""
+    """Whether MindIO's wait for an answer has run out."""
     return memory.due is not None and memory.now >= memory.due
 
 
 def can_name(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Named once, so everything that is known dead must be in; a checkpoint needs nobody back.
+    """Whether the naming may go out. There is only one, so it must hold every dead rank; a save waits for no rank.
 
-    A retry is not offered any more once a process is among the names; a death that has overtaken it is decided anew.
+    MindIO offers no retry once a lost process is named, so a retry that a death has overtaken is decided anew.
     """
     desired = memory.desired
     if desired is None or not desired.strategy or not may_call(memory, event):
@@ -71,12 +71,12 @@ def can_name(memory: ConversationMemory, event: MindIOEvent) -> bool:
 
 
 def can_name_again(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """After 405 the retry is no longer offered: only another decision may be named."""
+    """Whether a decision other than a retry may be named: after 405 MindIO offers no retry."""
     return can_name(memory, event) and memory.desired is not None and memory.desired.strategy != "retry"
 
 
 def desires(*strategies: str) -> Guard:
-    """One of these strategies is desired, and everything it needs is there."""
+    """Return a guard: whether one of these strategies is desired, and its ranks are ready."""
 
     def guard(memory: ConversationMemory, event: MindIOEvent) -> bool:
         desired = memory.desired
@@ -86,7 +86,7 @@ def desires(*strategies: str) -> Guard:
 
 
 def desires_offered(*strategies: str) -> Guard:
-    """A strategy outside the list is accepted by MindIO and then answered with 499 and the end."""
+    """Return a guard: whether a desired strategy was offered. MindIO accepts any other, answers 499 and leaves."""
     is_desired = desires(*strategies)
 
     def guard(memory: ConversationMemory, event: MindIOEvent) -> bool:
@@ -96,17 +96,17 @@ def desires_offered(*strategies: str) -> Guard:
 
 
 def only_the_end(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """MindIO offers nothing that keeps anything; whatever is said, it leaves."""
+    """Whether MindIO offers nothing but `exit`: whatever the answer, it leaves."""
     return not set(memory.offered) - {"exit"}
 
 
 def cannot_save(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """The last list stays in force until a success, and a failure can be followed by a checkpoint only."""
+    """Whether no save is offered. The last offer holds until a success, and after a failure only a save can follow."""
     return "dump" not in memory.offered
 
 
 def successor_lost(*strategies: str) -> Guard:
-    """A named rank died again: MindIO waits for it for ten minutes, and may be told something else meanwhile."""
+    """Return a guard: whether a named rank died anew. MindIO waits ten minutes for it, but takes other strategies."""
     is_desired = desires_offered(*strategies)
 
     def guard(memory: ConversationMemory, event: MindIOEvent) -> bool:
@@ -117,35 +117,35 @@ def successor_lost(*strategies: str) -> Guard:
 
 
 def accepted(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """The last call was taken before this was said."""
+    """Whether MindIO had accepted the last call before this event."""
     return memory.accepted
 
 
 def of_the_pause(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """The training was stopped out of a pause."""
+    """Whether the training was stopped out of a pause."""
     return memory.came_from is State.PAUSED
 
 
 def of_the_pause_accepted(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """The same, and MindIO dropped the word when it gave the pause up."""
+    """Whether it was, and MindIO dropped the accepted call when it gave the pause up."""
     return of_the_pause(memory, event) and accepted(memory, event)
 
 
 def given_up(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """MindIO has stopped every rank for a move that is not desired any more."""
+    """Whether MindIO has stopped every rank for a move that is no longer desired."""
     return "migration" in memory.offered and desires("continue")(memory, event)
 
 
 def carries_out(strategy: str) -> Guard:
-    """This strategy is being carried out."""
+    """Return a guard: whether MindIO carries out this strategy."""
     return lambda _memory, event: event.strategy == strategy
 
 
 def was_through(_memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """The former controller had carried its strategy out to the end, and not said so."""
+    """Whether the former controller had carried its strategy out to the end without reporting it."""
     return event.strategy not in ("", "pause")
 
 
 def was_held(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """It held every rank at the end of a step, and all of them live: a fault is better stopped at once."""
+    """Whether it held every rank at the end of a step and all of them live; with a fault a stop is better at once."""
     return event.strategy == "pause" and not (memory.named or memory.late or memory.lost)

@@ -1,4 +1,4 @@
-"""Where a conversation with MindIO can stand, and the sets of states that others decide by; each is declared once."""
+"""The states of a conversation with MindIO, and the sets of states that other modules test; each is declared once."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where the conversation stands. Reported to the operator under these names."""
+    """States of the conversation, reported to the operator under these names."""
 
     OFFLINE = "Offline"  # no controller serves
-    SERVING = "Serving"  # MindIO is at rest, nothing is asked
-    FINISHING = "Finishing"  # a rank has left in order: MindIO will not recover anything any more
+    SERVING = "Serving"  # MindIO is at rest, no call is open
+    FINISHING = "Finishing"  # a rank has left in order: MindIO recovers nothing from here on
     STOPPING = "Stopping"  # stop_train went out
-    STOPPED = "Stopped"  # the step is locked, not stopped; everything that dies is gathered
-    RETRY_REFUSED = "RetryRefused"  # 405: wants a naming once more, will not report the ranks again
+    STOPPED = "Stopped"  # the step is locked, ranks still run to its end; further deaths are gathered
+    RETRY_REFUSED = "RetryRefused"  # 405: needs a second naming, will not report the ranks again
     NAMING = "Naming"  # on_global_rank went out
     CHOOSING = "Choosing"  # strategies are offered
     RECOVERING = "Recovering"
     RETRYING = "Retrying"
-    CONFIRMING = "Confirming"  # steps are finished again, MindIO's own success report is still to come
+    CONFIRMING = "Confirming"  # steps end again, MindIO's own success report is still to come
     FAILED_OPEN = "FailedOpen"  # 406: a checkpoint may be chosen
     SAVING = "Saving"
     SHRINKING = "Shrinking"
@@ -29,21 +29,21 @@ class State(StrEnum):
     CONTINUING = "Continuing"
     SWITCHING = "Switching"  # a hot switch is prepared
     MIGRATING = "Migrating"
-    CLOSED = "Closed"  # the controller has left or is leaving; nobody may be told anything through it
+    CLOSED = "Closed"  # the controller has left or is leaving; no call may be sent
     LOST = "Lost"  # the controller's process is gone
 
 
 BLIND = frozenset({State.OFFLINE, State.CLOSED, State.LOST})
-"""No controller would hear of a fault."""
+"""States in which no controller would notice a fault."""
 
 OVER = frozenset({State.OFFLINE, State.FINISHING, State.CLOSED})
-"""A controller that goes is missed by nobody."""
+"""States in which the loss of the controller is not reported."""
 
 AT_REST = frozenset({State.SERVING, State.SHRUNK, State.FINISHING, State.CLOSED})
-"""No incident is in the middle."""
+"""States outside an incident."""
 
 STEADY = frozenset({State.SERVING, State.SHRUNK})
-"""The training runs and nothing is being done about it."""
+"""States in which the training runs and no action is in progress."""
 
 TRAINING = STEADY | {
     State.SWITCHING,
@@ -51,20 +51,20 @@ TRAINING = STEADY | {
     State.PAUSED,
     State.CONTINUING,
 }
-"""The training runs or is held on request, and MindIO knows of no loss. What it says here and no row expects ends the
-conversation, because a controller that is not understood is blind, and must not look healthy."""
+"""States in which the training runs or is paused by order, and MindIO knows of no loss. An event of MindIO that no row
+expects closes the conversation, because a controller in an unknown state is blind and must not look healthy."""
 
 NAMEABLE = frozenset({State.STOPPED, State.RETRY_REFUSED})
-"""Everything may still be named."""
+"""States in which every rank may still be named."""
 
 UNDECIDED = NAMEABLE | {State.CHOOSING, State.FAILED_OPEN}
-"""MindIO waits for a decision."""
+"""States in which MindIO waits for a decision."""
 
 UNNAMED = NAMEABLE | {State.STOPPING, State.NAMING}
-"""Successors wait at their gates for a naming that is not through."""
+"""States in which successors wait at their gates for a naming that is not complete."""
 
 GATHERS = TRAINING | NAMEABLE | BLIND | {State.FINISHING, State.STOPPING}
-"""A death can still be named, or needs no naming."""
+"""States in which a death can still be named, or needs no naming."""
 
 CARRIES_OUT = {
     "recover": State.RECOVERING,
@@ -75,7 +75,7 @@ CARRIES_OUT = {
     "migration": State.MIGRATING,
     "continue": State.CONTINUING,
 }
-"""The state in which MindIO carries out a strategy."""
+"""The state in which MindIO carries out each strategy."""
 
 REPAIRING = frozenset({State.RECOVERING, State.RETRYING, State.MIGRATING})
-"""The first step that ends is the end of the outage."""
+"""States in which the end of the first step ends the outage."""

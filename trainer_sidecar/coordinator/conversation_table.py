@@ -1,7 +1,7 @@
-"""The rows of the conversation with MindIO's controller.
+"""The rows of the conversation with MindIO's controller, one block per state.
 
-Read one block per state. `LOOK` rows decide on what is remembered (the desired, the lost ranks, the time); the others
-react to the controller. The first row whose guard holds is taken.
+`LOOK` rows decide on the memory (the desired strategy, the lost ranks, the time); all others react to the controller.
+The first row whose guard holds is taken.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CALLBACKS = (
 
 
 def _calm(state: State, refused: State) -> Iterable[ConversationRow]:
-    """At rest: a loss or a report of MindIO's own begins an incident. `refused`: where a refused call is made again."""
+    """Return the rows of a state at rest: losses and faults open an incident. `refused`: state that repeats a call."""
     return (
         ConversationRow(state, K.LOOK, when.has_lost, do.stop, S.STOPPING),
         ConversationRow(state, K.FAULT, when.always, do.found_and_stop, S.STOPPING),
@@ -55,7 +55,7 @@ def _gathering(state: State, may_name: Guard) -> Iterable[ConversationRow]:
 
 
 def _front() -> Iterable[ConversationRow]:
-    """From the first loss to the strategies."""
+    """Yield the rows from the first loss to the offered strategies."""
     yield from _calm(S.SERVING, S.SERVING)
     yield ConversationRow(S.SERVING, K.LOOK, when.desires("dump"), do.save_now, S.SAVING)
     yield ConversationRow(S.SERVING, K.LOOK, when.desires("pause"), do.pause, S.PAUSING)
@@ -68,7 +68,7 @@ def _front() -> Iterable[ConversationRow]:
     yield ConversationRow(S.STOPPING, K.REFUSED, when.always, do.try_again, None)
     yield ConversationRow(
         S.STOPPING, K.SUCCESS, when.of_the_growth, do.stop_to_save, S.STOPPING
-    )  # the word may have been dropped with it
+    )  # MindIO may have dropped the call with the pause
     yield ConversationRow(S.STOPPING, K.OPEN_FAILURE, when.of_the_pause_accepted, do.nothing, S.SERVING)
     yield ConversationRow(S.STOPPING, K.OPEN_FAILURE, when.of_the_pause, do.nothing, S.STOPPING)
     yield from _closing(S.STOPPING)
@@ -83,7 +83,7 @@ def _front() -> Iterable[ConversationRow]:
 
 
 def _repairs() -> Iterable[ConversationRow]:
-    """What is chosen, and how it ends."""
+    """Yield the rows of the chosen strategy and its result."""
     yield ConversationRow(S.CHOOSING, K.LOOK, when.overdue, do.close_overdue, S.CLOSED)
     yield ConversationRow(S.CHOOSING, K.LOOK, when.only_the_end, do.close_nothing_left, S.CLOSED)
     yield ConversationRow(S.CHOOSING, K.LOOK, when.desires_offered("recover"), do.choose, S.RECOVERING)
@@ -106,7 +106,7 @@ def _repairs() -> Iterable[ConversationRow]:
     yield ConversationRow(S.CONFIRMING, K.SUCCESS, when.always, do.success, S.SERVING)
     yield ConversationRow(
         S.CONFIRMING, K.FAULT, when.always, do.close_unexpected, S.CLOSED
-    )  # it comes as 406 before the success
+    )  # before the success it comes as 406
     yield from _closing(S.CONFIRMING)
 
     yield ConversationRow(S.FAILED_OPEN, K.LOOK, when.overdue, do.close_overdue, S.CLOSED)
@@ -116,7 +116,7 @@ def _repairs() -> Iterable[ConversationRow]:
 
     yield ConversationRow(
         S.SAVING, K.SUCCESS, when.of_the_growth, do.save_now, S.SAVING
-    )  # the word may have been dropped with it
+    )  # MindIO may have dropped the call with the pause
     yield ConversationRow(S.SAVING, K.SUCCESS, when.always, do.saved, S.CLOSED)
     yield ConversationRow(S.SAVING, K.FAULT, when.always, do.found, S.SAVING)
     yield ConversationRow(S.SAVING, K.REFUSED, when.always, do.try_again, None)
@@ -124,7 +124,7 @@ def _repairs() -> Iterable[ConversationRow]:
 
 
 def _sizes() -> Iterable[ConversationRow]:
-    """Fewer data-parallel ranks, and all of them again."""
+    """Yield the rows of shrinking and growing."""
     yield ConversationRow(S.SHRINKING, K.ISOLATED, when.always, do.isolated, S.SHRINKING)
     yield ConversationRow(S.SHRINKING, K.FAULT, when.always, do.close_unexpected, S.CLOSED)  # as in CONFIRMING
     yield ConversationRow(S.SHRINKING, K.SUCCESS, when.always, do.success, S.SHRUNK)
@@ -135,7 +135,7 @@ def _sizes() -> Iterable[ConversationRow]:
     yield ConversationRow(S.SHRUNK, K.LOOK, when.desires("upgrade"), do.expand, S.EXPANDING)
     yield ConversationRow(S.SHRUNK, K.LOOK, when.desires("dump"), do.stop_to_save, S.STOPPING)
     yield ConversationRow(S.SHRUNK, K.FINISH, when.always, do.nothing, S.FINISHING)
-    yield ConversationRow(S.SHRUNK, K.SUCCESS, when.growing, do.success, S.SERVING)  # it was given up too late
+    yield ConversationRow(S.SHRUNK, K.SUCCESS, when.growing, do.success, S.SERVING)  # the growth was given up too late
     yield ConversationRow(S.SHRUNK, K.OPEN_FAILURE, when.growing, do.open_failure, S.FAILED_OPEN)
 
     yield ConversationRow(S.EXPANDING, K.LOOK, when.desires("dump"), do.save_now, S.SAVING)
@@ -148,7 +148,7 @@ def _sizes() -> Iterable[ConversationRow]:
 
 
 def _planned() -> Iterable[ConversationRow]:
-    """Pause, continue, hot switch."""
+    """Yield the rows of pause, continue and hot switch."""
     yield ConversationRow(S.PAUSING, K.STOP_OK, when.always, do.paused, S.PAUSED)
     yield ConversationRow(S.PAUSING, K.STOP_FAILED, when.always, do.close_pause_failed, S.CLOSED)
     yield ConversationRow(S.PAUSING, K.OPEN_FAILURE, when.always, do.pause_failed, S.SERVING)
@@ -163,7 +163,7 @@ def _planned() -> Iterable[ConversationRow]:
     yield ConversationRow(S.CONTINUING, K.SUCCESS, when.always, do.success, S.SERVING)
     yield ConversationRow(
         S.CONTINUING, K.OPEN_FAILURE, when.accepted, do.pause_failed, S.SERVING
-    )  # else it lies there as a wake-up
+    )  # else it remains as a wake-up
     yield ConversationRow(S.CONTINUING, K.REFUSED, when.always, do.try_again, None)
 
     yield from _calm(S.SWITCHING, S.SERVING)
@@ -189,7 +189,7 @@ def _everywhere() -> Iterable[ConversationRow]:
 
 
 def build_table() -> dict[tuple[State, EventKind], list[ConversationRow]]:
-    """The rows by state and event, in the order in which they are tried."""
+    """Return the rows by state and event, in the order in which they are tried."""
     table: dict[tuple[State, EventKind], list[ConversationRow]] = defaultdict(list)
     for row in chain(_front(), _repairs(), _sizes(), _planned(), _everywhere()):
         table[row.state, row.event].append(row)
@@ -200,5 +200,5 @@ TABLE = build_table()
 
 
 def new_conversation(answer_seconds: float) -> Conversation:
-    """A conversation that has not begun. `answer_seconds`: MindIO's wait for an answer, less a margin."""
+    """Return a conversation that has not begun. `answer_seconds`: MindIO's wait for an answer, less a margin."""
     return Conversation(TABLE, answer_seconds)

@@ -1,7 +1,7 @@
-"""The coordinator's core: it is told what happened, and leaves in the job what is to be sent.
+"""The coordinator's core: it takes events in, and leaves in the job the messages to send.
 
-No socket, task or clock in here. Every input carries the time; the shell asks `take_orders`, `take_requests` and
-`report` afterwards. What a caller sends that makes no sense is counted and told in every report, never raised.
+It contains no socket, task or clock. Every input carries the time; the shell calls `take_orders`, `take_requests` and
+`report` afterwards. Invalid input is counted and shown in every report, never raised.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ALL = 1 << 30
 
 
 class CoordinatorCore:
-    """One job's coordinator without its connections."""
+    """Coordinator of one job, without its connections."""
 
     def __init__(self, setup: Setup, now: float) -> None:
         conversation = new_conversation(setup.limits.answer_seconds)
@@ -52,7 +52,7 @@ class CoordinatorCore:
     # -- from the operator ----------------------------------------------------------------------------------------
 
     def assign(self, assignment: pb.Assignment, now: float) -> None:
-        """A new list of pods; an older revision is refused."""
+        """Take in a new list of pods; refuse an older revision."""
         job = self.job
         problem = assignment_problem(assignment, job.assignment)
         if problem:
@@ -64,7 +64,7 @@ class CoordinatorCore:
         self._advance(now)
 
     def order(self, order: pb.Order, now: float) -> None:
-        """The step that is desired now; one that is not newer than the one in hand is dropped."""
+        """Take in the desired step; drop one that is not newer than the order in hand."""
         job = self.job
         if not orders.is_newer(job, order):
             if order != job.order:  # a level is repeated on every new stream
@@ -90,20 +90,20 @@ class CoordinatorCore:
         self._advance(now)
 
     def _end_steps(self) -> None:
-        """Every rank is about to be ended; when the training last went on is told a moment later."""
+        """Gather the last steps, because every rank is about to end; `last_step` reports them a moment later."""
         job, incident = self.job, self.job.incidents.current
         told = not job.runs or (incident is not None and incident.strategy_sent is not None)
         of = None if told else incident or job.attempt
         job.ending.end(job.steps, job.now, job.roster.num_training, of)
 
     def acknowledge(self, sequence: int) -> None:
-        """The operator has taken in every report up to `sequence`."""
+        """Take in that the operator has every report up to `sequence`."""
         self.job.effects.outbox.acknowledge(sequence)
 
     # -- from the agents ------------------------------------------------------------------------------------------
 
     def connected(self, uid: str, now: float) -> None:
-        """The agent has said hello on a new stream: it is told everything again."""
+        """Take in an agent's hello on a new stream, on which all orders are repeated."""
         pod = self.job.roster.pods.get(uid)
         if pod is None:
             return
@@ -114,7 +114,7 @@ class CoordinatorCore:
         self._advance(now)
 
     def disconnected(self, uid: str, now: float, *, refused: bool) -> None:
-        """The stream is gone, or a redial failed; `refused`: by the other machine's kernel."""
+        """Take in the loss of a stream, or a failed redial; `refused`: by the other machine's kernel."""
         pod = self.job.roster.pods.get(uid)
         if pod is None:
             return
@@ -123,7 +123,7 @@ class CoordinatorCore:
             self.job.contacts.refused(uid, now)
 
     def heartbeat(self, uid: str, number: int, now: float) -> pb.LeaseGrant | None:
-        """Answers a heartbeat with a lease, unless the pod's incarnation is over."""
+        """Answer a heartbeat with a lease, unless the pod's incarnation is over."""
         pod = self.job.roster.pods.get(uid)
         if pod is None:
             return None
@@ -135,7 +135,7 @@ class CoordinatorCore:
         return pb.LeaseGrant(heartbeat=number, lease_milliseconds=int(LEASE_SECONDS * 1000))
 
     def agent_report(self, uid: str, report: pb.AgentReport, now: float) -> None:
-        """Facts first, then the ranks as they are, then the steps."""
+        """Take in an agent's report: first the facts, then the ranks' state, then the steps."""
         job = self.job
         pod = job.roster.pods.get(uid)
         if pod is None:
@@ -163,20 +163,20 @@ class CoordinatorCore:
             self._advance(now)
 
     def store_content(self, uid: str, said: pb.StoreContent, now: float) -> None:
-        """An agent has told what its processes had written into a store that is lost."""
+        """Take in what an agent's processes had written into the lost store."""
         self.job.look_at(now)
         self.job.keeping.told(uid, said, now)
         self._advance(now)
 
     def store_filled(self, problem: str, now: float) -> None:
-        """The new store holds it; or why it does not."""
+        """Take in that the new store is filled; `problem`: why it is not."""
         self.job.look_at(now)
         self.job.keeping.filled(problem)
         self.job.touch_all()
         self._advance(now)
 
     def _take_facts(self, pod: RankPod, report: pb.AgentReport) -> set[int]:
-        """Forward facts about desired processes; ranks that are lost by them."""
+        """Forward facts about desired processes; return the ranks lost by them."""
         job, lost = self.job, set()
         for fact in report.facts:
             if fact.kind == pb.STACK:
@@ -185,9 +185,9 @@ class CoordinatorCore:
             if fact.kind == pb.PROCESS_EXITED:
                 process = (fact.incarnation, fact.start)
                 desired = {r for r in fact.ranks if job.roster.is_current(pod, r, process) and self._is_desired(r)}
-                tells_why = fact.exit_code == 0 and not fact.unexplained  # the end of others, which came first here
+                tells_why = fact.exit_code == 0 and not fact.unexplained  # explains exits that were reported first
                 if not desired and job.roster.targets and not tells_why:
-                    continue  # ended by order, or of a process that has a successor; before a takeover nobody knows
+                    continue  # ended by order, or its process has a successor; before a takeover this is unknown
                 if desired and fact.exit_code != 0:
                     lost |= desired
                     first_step.doubt(job)
@@ -196,7 +196,7 @@ class CoordinatorCore:
         return lost
 
     def _is_of_this_attempt(self, pod: RankPod, rank: int) -> bool:
-        """Of a pod that a restart ends, steps are told that nobody had acknowledged before."""
+        """Whether the pod is of this attempt: pods that a restart ends repeat older steps."""
         view = pod.views.get(rank)
         return view is None or view.incarnation >= self.job.attempt.incarnation
 
@@ -225,15 +225,15 @@ class CoordinatorCore:
     # -- from the controller host ---------------------------------------------------------------------------------
 
     def controller_hello(self, state: Mapping[str, Any], entries: list[Mapping[str, Any]], now: float) -> None:
-        """The host is connected; `entries` is its log since MindIO last was at rest.
+        """Take in the host's hello; `entries` is its log since MindIO last was at rest.
 
-        What it says from now to the take-over of a running attempt, which waits for the agents, belongs to that log.
+        Entries from now until the takeover of a running attempt, which waits for the agents, belong to that log.
         """
         self.job.controller.connect(entries)
         self.controller_state(state, now)
 
     def controller_state(self, state: Mapping[str, Any], now: float) -> None:
-        """The host says how controller and store are."""
+        """Take in the state of controller and store."""
         job, controller = self.job, self.job.controller
         job.look_at(now)
         controller.take(state)
@@ -248,7 +248,7 @@ class CoordinatorCore:
         self._advance(now)
 
     def controller_unreachable(self, now: float) -> None:
-        """The host does not answer: its container is gone, and the controller with it."""
+        """Take in the loss of the host: its container is gone, and the controller with it."""
         if self.job.controller.disconnect():
             self.job.look_at(now)
             successor.lose(self.job, "the controller container has ended", for_good=True)
@@ -256,14 +256,14 @@ class CoordinatorCore:
             self._advance(now)
 
     def controller_refused(self, text: str) -> None:
-        """The host is there and may not be spoken to; empty: it may again."""
+        """Take in that the host's socket may not be opened; empty `text`: it may again."""
         if text:
             log.error("the controller host cannot be reached: %s", text)
         self.job.controller.refuse(text)
         self.job.effects.note(urgent=True)
 
     def callback(self, name: str, arguments: list[Any], at: float, now: float) -> None:
-        """One of MindIO's four callbacks."""
+        """Take in one of MindIO's four callbacks."""
         event = parse_callback(name, arguments)
         if event is None:
             log.warning("callback not understood: %s %s", name, arguments)
@@ -280,7 +280,7 @@ class CoordinatorCore:
         self._advance(now)
 
     def answered(self, call: str, code: int, exception: str, at: float, now: float) -> None:
-        """The controller took a call (code 0), or refused it."""
+        """Take in that the controller accepted a call (code 0) or refused it."""
         self.job.look_at(now)
         kind = EventKind.ACCEPTED if code == 0 else EventKind.REFUSED
         if kind is EventKind.REFUSED:
@@ -293,7 +293,7 @@ class CoordinatorCore:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def tick(self, now: float, lag: float) -> None:
-        """Called about every tenth of a second; `lag`: how much later than due."""
+        """Check the time limits, about every tenth of a second; `lag`: seconds beyond that."""
         job = self.job
         job.look_at(now)
         job.contacts.forgive(lag)
@@ -301,7 +301,7 @@ class CoordinatorCore:
         for uid, seconds in job.contacts.newly_silent(now, self._is_missed).items():
             self._silent(uid, seconds)
         job.effects.note(changed=job.contacts.unreachable != before)
-        job.effects.release_due(now)  # nobody has answered in time: what was held back is told as it is
+        job.effects.release_due(now)  # no answer came in time: report the held-back facts unchanged
         self._forget_pods()
         last = job.ending.due(now)
         if last is not None:
@@ -316,7 +316,7 @@ class CoordinatorCore:
         self._advance(now)
 
     def _is_missed(self, uid: str) -> bool:
-        """Whether the silence of this pod's agent is a loss: its ranks may have left in order, and it with them."""
+        """Whether the silence of this pod's agent is a loss: its ranks may have ended in order, and it with them."""
         job = self.job
         pod = job.roster.pods.get(uid)
         if pod is None or not pod.counts or job.attempt.done:
@@ -338,7 +338,7 @@ class CoordinatorCore:
     def _forget_pods(self) -> None:
         job = self.job
         for pod in list(job.roster.pods.values()):
-            # What was alive when a node fell silent has been ended by its agent, if any is left, after this long.
+            # After this long the pod's agent, if any is left, has ended the ranks that lived when the node fell silent.
             patience = job.setup.limits.forget_seconds if pod.any_alive() else 0.0
             harmless = not pod.listed and job.contacts.expired(pod.uid, job.now, patience)
             if harmless and not pod.connected and all(t.pod_uid != pod.uid for t in job.roster.targets.values()):
@@ -362,17 +362,17 @@ class CoordinatorCore:
 
     @property
     def has_news(self) -> bool:
-        """Whether the operator is still to hear of something."""
+        """Whether facts or milestones are still to be sent to the operator."""
         return self.job.ending.is_owed or not self.job.effects.outbox.is_empty
 
     # -- what is to be sent ---------------------------------------------------------------------------------------
 
     def take_requests(self) -> list[HostRequest]:
-        """Calls for the controller host, in order."""
+        """Return the calls for the controller host, in order."""
         return self.job.effects.take_requests()
 
     def take_orders(self, limit: int = ALL) -> dict[str, pb.NodeOrder]:
-        """Orders for at most so many of the pods that were touched; one that is away is told when it says hello."""
+        """Return orders for at most `limit` touched pods; a pod without a stream gets its order at its hello."""
         job, due = self.job, {}
         for uid in job.effects.take_dirty(limit):
             pod = job.roster.pods.get(uid)
@@ -382,12 +382,12 @@ class CoordinatorCore:
         return due
 
     def report(self, now: float) -> pb.Report:
-        """The next report to the operator."""
+        """Return the next report to the operator."""
         return self.job.effects.report(node_orders.coordinator_state(self.job), now)
 
 
 def assignment_problem(assignment: pb.Assignment, before: pb.Assignment | None) -> str:
-    """Why an assignment cannot be followed; empty when it can."""
+    """Return why an assignment cannot be followed; empty when it can."""
     if before is not None and assignment.revision < before.revision:
         return f"revision {before.revision} was here already"
     if not assignment.world_size or not assignment.ranks_per_node:

@@ -1,7 +1,7 @@
-"""Carries out what the conversation answers, and opens and closes incidents.
+"""Executes the conversation's commands, and opens and closes incidents.
 
-An incident is opened by whoever moves first: the reflex, MindIO itself, or the operator's order. The reflex mints the
-next number; the operator adopts it with its order.
+Whatever acts first opens an incident: the reflex, MindIO itself, or the operator's order. The reflex takes the next
+number; the operator adopts it with its order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 
 
 def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> OpenIncident:
-    """The open incident, or a new one; `incarnation`: of the order that is about it, 0 when there is none yet."""
+    """Return the open incident, or open one; `incarnation`: that of its order, 0 when there is none yet."""
     job.effects.note()
     order, ordered = job.order, _ordered_number(job)
     first = order.incident if order is not None and order.incarnation == (incarnation or ordered) else 0
@@ -81,7 +81,7 @@ def feed(job: Job, event: MindIOEvent, at: float) -> None:
 
 
 def carry_out(job: Job, commands: list[Command], at: float) -> None:
-    """Do what the conversation asks for, in order."""
+    """Execute the conversation's commands, in order."""
     for command in commands:
         _do(command, job, at)
     job.effects.note(changed=bool(commands))
@@ -223,7 +223,7 @@ def _result(job: Job, event: MindIOEvent) -> None:
 
 
 def conclude(job: Job, *, unresumed: bool = False) -> None:
-    """The incident is over; orders that belong to it are carried out."""
+    """Close the incident; orders that belong to it count as carried out."""
     job.incidents.conclude(unresumed=unresumed)
     job.effects.note()
 

@@ -35,7 +35,7 @@ ORDERS_PER_TURN = 64
 
 
 class Hub:
-    """One coordinator with all its connections."""
+    """Shell of one coordinator, with all its connections."""
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
@@ -80,13 +80,13 @@ class Hub:
     # -- the operator ---------------------------------------------------------------------------------------------
 
     def operator_connected(self, hello: pb.Hello) -> int:
-        """Everything unacknowledged goes to the new stream."""
+        """Take in a new leader: its stream gets everything unacknowledged."""
         self._fence = max(self._fence, hello.fence)
         self._core.job.effects.outbox.rewind()
         return self._core.job.incidents.incarnation
 
     def operator_said(self, message: pb.OperatorMessage) -> None:
-        """Assignment, order or acknowledgement."""
+        """Take in an assignment, order or acknowledgement."""
         body = message.WhichOneof("body")
         if body == "assignment":
             self._core.assign(message.assignment, now())

@@ -1,7 +1,7 @@
-"""What is on its way up: facts and milestones, numbered by report, repeated on a new stream until acknowledged.
+"""The outbox of facts and milestones: numbered by report, repeated on a new stream until acknowledged.
 
-Each carries its time by this machine's clock and leaves with its age, because no wall clock is compared between
-machines. The same observation is taken in once, by its id.
+Each keeps its time by this machine's clock and leaves with its age, because wall clocks of different machines are not
+compared. An observation, known by its id, is taken in once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Item:
 
 
 class ReportOutbox:
-    """Facts and milestones that the operator has not acknowledged."""
+    """Queue of the facts and milestones that the operator has not acknowledged."""
 
     def __init__(self) -> None:
         self._items: list[_Item] = []

@@ -35,7 +35,7 @@ Context = grpc.aio.ServicerContext[pb.OperatorMessage, pb.CoordinatorMessage]
 
 
 class OperatorListener(Protocol):
-    """Who hears the operator."""
+    """Receiver of the operator's messages."""
 
     def operator_connected(self, hello: pb.Hello) -> int:
         """A leader has come; the highest incarnation known here."""

@@ -1,7 +1,7 @@
-"""Taking over ranks that run: what an attempt's coordinator finds that has been restarted itself.
+"""Takeover of running ranks by a coordinator that was restarted in the middle of an attempt.
 
-It takes the ranks over as they are, and with them the controller if that is still the same process (replay.py); a new
-controller would be blind to running ranks and look healthy.
+It adopts the ranks as they are, and the controller if that is still the same process (replay.py); a new controller
+would be blind to running ranks and look healthy.
 """
 
 from __future__ import annotations
