@@ -1,1 +1,1 @@
-"""What is known about the cluster's hardware, outside any job: which faults stand, and which are believed. Pure."""
+"""The state of the cluster's hardware, outside any job: the faults that stand, and those that are believed. Pure."""

@@ -1,8 +1,8 @@
-"""Whether to believe that so many nodes are bad at once.
+"""A circuit breaker for faults: are so many nodes really bad at once?
 
 A broken feed or a wrong rule looks like the death of half the cluster, and acting on it would do the damage itself. So
-when too many nodes turn bad within a window, nothing irreversible follows from what is told of nodes and chips, however
-long it is told: until enough of them are well again, or an admin says that it is true (docs/faults.md, "The breaker").
+when too many nodes turn bad within a window, no fault of a node or chip leads to an irreversible action, however
+long it stands: until enough of them are well again, or an admin confirms the faults (docs/faults.md, "The breaker").
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class BreakerSettings:
 
     Attributes:
         share: of the nodes that may turn bad within the window, in percent.
-        minimum: so many may in any case: a small cluster loses its share with one node.
+        minimum: this many may in any case: a small cluster loses its share with one node.
         window_ms: length of the window in milliseconds.
     """
 
@@ -26,7 +26,7 @@ class BreakerSettings:
     window_ms: int = 60_000
 
     def limit(self, total: int) -> int:
-        """How many of so many are believed."""
+        """Return how many bad nodes of a total are believed."""
         return max(self.minimum, total * self.share // 100)
 
 
@@ -42,20 +42,20 @@ class Breaker:
         self._open = False
 
     def turned_bad(self, node: str, now_ms: int) -> None:
-        """A node that was well is not any more."""
+        """Note that a node that was well is no longer."""
         self._turned.pop(node, None)
         self._turned[node] = now_ms
 
     def turned_well(self, node: str) -> None:
-        """A node has nothing to complain of any more, or is gone: it was no loss."""
+        """Note that a node is without faults again, or gone: it was no loss."""
         self._turned.pop(node, None)
 
     def believe(self) -> None:
-        """Somebody who can know says that all of them are bad indeed."""
+        """Believe all of them, because an admin has confirmed it."""
         self._turned.clear()
 
     def why_open(self, num_nodes: int, now_ms: int) -> str:
-        """Why nothing irreversible is done now, for people; empty: go on.
+        """Return why no irreversible action may be taken now, for people; empty: it may.
 
         Args:
             num_nodes: of the cluster.

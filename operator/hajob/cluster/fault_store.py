@@ -1,7 +1,7 @@
-"""Which faults of nodes and chips stand now, from all sources together.
+"""The standing faults of nodes and chips, from all sources together.
 
-A source tells everything that an object says, each time anew; the store compares it with what that object said before.
-A fault stands for as long as one object says so, so that what device plugin and ClusterD both tell is one fault, and
+A source reports the full content of an object each time; the store compares it with the content before.
+A fault stands for as long as one object reports it, so a report by device plugin and ClusterD is one fault, and
 appears and goes once. Nothing here knows a job (docs/faults.md, "From a fact to a job").
 """
 
@@ -18,11 +18,11 @@ from hajob.sources.reading import Reading
 
 @dataclass(frozen=True, slots=True)
 class FaultChange:
-    """What one object has changed.
+    """The changes that one object caused.
 
     Attributes:
-        appeared: faults that stand from now on, or got worse or milder.
-        withdrawn: faults that no object tells any more.
+        appeared: faults that are new, or got worse or milder.
+        withdrawn: faults that no object reports any more.
     """
 
     appeared: tuple[ClusterFact, ...] = ()
@@ -30,7 +30,7 @@ class FaultChange:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Names of the nodes that it concerns."""
+        """Return the names of the affected nodes."""
         return frozenset(fact.node for fact in (*self.appeared, *self.withdrawn))
 
 
@@ -43,11 +43,11 @@ class FaultStore:
         self._on_node: dict[str, dict[str, ClusterFact]] = {}
 
     def take(self, origin: str, reading: Reading, *, keeps: bool = False) -> FaultChange:
-        """An object was read.
+        """Store what an object reports.
 
         Args:
             origin: which object, such as "kube-system/mindx-dl-deviceinfo-node-1".
-            reading: what it says.
+            reading: its content.
             keeps: the object is a message and not a state: what it told before stands until it is said to be over.
         """
         now = {fact.id: fact for fact in reading.facts}
@@ -58,19 +58,19 @@ class FaultStore:
         return self._replace(origin, now, ended=reading.over)
 
     def forget(self, origin: str) -> FaultChange:
-        """An object is gone, and with it what it said."""
+        """Remove an object, and with it the faults that only it reports."""
         return self._replace(origin, {})
 
     def end(self, faults: Iterable[str]) -> FaultChange:
-        """These are over, whoever told them."""
+        """End these faults, whichever objects report them."""
         return self._replace("", {}, ended=list(faults))
 
     def on_node(self, node: str) -> tuple[ClusterFact, ...]:
-        """Faults that stand on a node or one of its chips."""
+        """Return the faults that stand on a node or one of its chips."""
         return tuple(self._on_node.get(node, {}).values())
 
     def nodes(self) -> frozenset[str]:
-        """Names of the nodes on which anything stands."""
+        """Return the names of the nodes with standing faults."""
         return frozenset(self._on_node)
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class FaultStore:
         return FaultChange(tuple(appeared), tuple(withdrawn))
 
     def _tell(self, fact_id: str, origin: str, fact: ClusterFact | None, *, everywhere: bool) -> None:
-        """Note what one object says of one fault; a fault that is over is over for whoever told it."""
+        """Store one object's report of one fault; the end of a fault holds for every object that reports it."""
         told = self._by_id.setdefault(fact_id, {})
         if everywhere:
             for other in told:
@@ -109,7 +109,7 @@ class FaultStore:
             del self._by_id[fact_id]
 
     def _standing(self, fact_id: str) -> ClusterFact | None:
-        """The fault as the worst of its tellers has it."""
+        """Return the fault in its worst report."""
         told = self._by_id.get(fact_id)
         return max(told.values(), key=_severity) if told else None
 
@@ -125,7 +125,7 @@ class FaultStore:
 
 
 def _as_it_began(known: ClusterFact | None, fact: ClusterFact) -> ClusterFact:
-    """A fault that goes on to stand is no other one because a teller gives no time, or NodeD that of its writing."""
+    """Keep a fault's start time: another report may lack it, and NodeD gives that of its writing."""
     tells_time = fact.since_ms is not None and fact.source is not Source.NODE_HARDWARE
     if known is None or (tells_time and known.since_ms is not None):
         return fact
@@ -137,5 +137,5 @@ def _severity(fact: ClusterFact) -> int:
 
 
 def _is_same(old: ClusterFact | None, new: ClusterFact) -> bool:
-    """Whether nothing that matters to a job has changed."""
+    """Whether nothing has changed that matters to a job."""
     return old is not None and (old.kind, old.level, old.harms) == (new.kind, new.level, new.harms)

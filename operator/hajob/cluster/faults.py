@@ -1,7 +1,7 @@
-"""The faults of the cluster as jobs hear of them: store, filters and breaker together.
+"""The faults of the cluster as jobs receive them: store, filters and breaker together.
 
-Whoever drives it hands in what was read and asks which nodes have news. While it is held (a flood, silent writers, a
-clock that jumped) nothing is told, and everything that waited is told when that is over.
+The caller hands in what was read and asks which nodes have changed. While the breaker holds faults back (a flood,
+silent writers, a clock that jumped) no change is reported, and afterwards all of them are.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ClusterFaults:
         self._silence = (-_SECOND_MS, "")
 
     def take(self, origin: str, reading: Reading, now_ms: int, *, keeps: bool = False) -> list[Rejection]:
-        """An object was read (see `FaultStore.take`); what a silent writer left behind harms nobody.
+        """Store an object's content (see `FaultStore.take`); leftovers of a silent writer do not count.
 
         Returns:
-            What there is no room for.
+            The parts for which there is no room.
         """
         refused: list[Rejection] = []
         if keeps:
@@ -64,36 +64,36 @@ class ClusterFaults:
         return refused
 
     def waits(self, origin: str, message: Reading, now_ms: int) -> bool:
-        """Whether a message is not read yet, because its sender sends too many; `due_messages` has it in its turn."""
+        """Whether a message must wait because its sender sends too many; `due_messages` returns it in its turn."""
         return not self._messages.turns.has(origin, message, now_ms)
 
     def due_messages(self, now_ms: int) -> list[tuple[str, Reading]]:
-        """Messages whose turn has come, each with its object; they are to be taken now."""
+        """Return messages whose turn has come, each with its object; the caller takes them now."""
         return self._messages.turns.due(now_ms)
 
     def forget(self, origin: str, now_ms: int) -> None:
-        """An object is gone."""
+        """Remove an object."""
         self.feeds.gone(origin)
         self._follow(self._store.forget(origin), now_ms)
 
     def node_changed(self, node: str, now_ms: int) -> None:
-        """A node came or went, or was isolated or let in again."""
+        """Update a node that came or went, or was quarantined or released."""
         if self._store.on_node(node) or node in self._bad:
             self._look(node, now_ms)
 
     def look_again(self, now_ms: int) -> None:
-        """The settings have changed."""
+        """Evaluate all nodes again, because the settings have changed."""
         for node in self._store.nodes():
             self._look(node, now_ms)
 
     def believe(self, now_ms: int) -> None:
-        """An admin says that what is told is true."""
+        """Believe all faults, because an admin has confirmed them."""
         self.breaker.believe()
         self.clock.forget()
         self.look_again(now_ms)
 
     def news(self, now_ms: int) -> frozenset[str]:
-        """Names of the nodes whose faults have to be looked at anew; none while it is held."""
+        """Return the nodes whose faults have changed; none while faults are held back."""
         if ended := self._messages.take_ended(now_ms):
             self._follow(self._store.end(ended), now_ms)
         for node in [node for node, due in self._due_ms.items() if due <= now_ms]:
@@ -104,45 +104,45 @@ class ClusterFaults:
         return news
 
     def of_node(self, node: str, now_ms: int) -> tuple[ClusterFact, ...]:
-        """What a job on the node hears of now: nothing while it is held."""
+        """Return the faults that a job on the node receives now: none while they are held back."""
         return () if self.why_held(now_ms) else tuple(self._effective(node, now_ms))
 
     def standing(self, node: str, now_ms: int) -> list[ClusterFact]:
-        """What concerns a job on the node, believed or not."""
+        """Return the faults that concern a job on the node, believed or not."""
         return [fact for fact in self._effective(node, now_ms) if fact.harms]
 
     def isolating(self, node: str, now_ms: int) -> list[ClusterFact]:
-        """The faults that keep new pods off the node."""
+        """Return the faults that keep new pods off the node."""
         return [fact for fact in self._effective(node, now_ms) if fact.isolates]
 
     def appeared_ms(self, fact: ClusterFact) -> int:
-        """When the operator first heard of a standing fault."""
+        """Return when the operator first heard of a standing fault."""
         return self._appeared_ms[fact.id]
 
     def silent(self, now_ms: int) -> list[str]:
-        """Objects whose writers are silent."""
+        """Return the objects whose writers are silent."""
         return self.feeds.silent(now_ms, self._nodes())
 
     def nodes(self) -> frozenset[str]:
-        """Names of the nodes on which anything stands."""
+        """Return the names of the nodes with standing faults."""
         return self._store.nodes()
 
     def kept_out(self) -> Names:
-        """Names of nodes on which rather nothing new should be placed, whatever the breaker says."""
+        """Return the nodes to avoid for new pods, whatever the breaker says."""
         return self._kept_out
 
     def sub_healthy(self) -> Names:
-        """Names of nodes that work, but not well."""
+        """Return the nodes that work, but not well."""
         return self._sub_healthy
 
     def why_held(self, now_ms: int) -> str:
-        """Why jobs are told of no fault now, for people; empty: they are."""
+        """Return why jobs receive no faults now, for people; empty: they do."""
         return (
             self.breaker.why_open(len(self._nodes()), now_ms) or self._why_silent(now_ms) or self.clock.why_held(now_ms)
         )
 
     def wakes_in_ms(self, now_ms: int) -> int | None:
-        """How long until `news` may answer otherwise by itself; None: never."""
+        """Return how long until `news` may change by time alone; None: never."""
         waits = [due - now_ms for due in self._due_ms.values()]
         waits += [
             one for one in (self.clock.wakes_in_ms(now_ms), self._messages.wakes_in_ms(now_ms)) if one is not None
@@ -153,7 +153,7 @@ class ClusterFaults:
         return len(self._store)
 
     def _why_silent(self, now_ms: int) -> str:
-        """Looked at once a second: it asks every writer."""
+        """Return why writers count as silent; checked once a second, because it asks every writer."""
         looked_ms, why = self._silence
         if now_ms < looked_ms + _SECOND_MS:
             return why
@@ -182,7 +182,7 @@ class ClusterFaults:
             self._look(node, now_ms)
 
     def _remember(self, node: str, link: LinkFault, now_ms: int) -> None:
-        """A link that came up; now and then, what is too old on other nodes is forgotten."""
+        """Store a link that came up; periodically drop what is too old on other nodes."""
         past = self._past_links
         past[node] = [*(one for one in past.get(node, ()) if one[0] > now_ms), (now_ms + LINK_MEMORY_MS, link)]
         if len(past) > self._most_past:
@@ -190,7 +190,7 @@ class ClusterFaults:
             self._most_past = max(_PAST, 2 * len(self._past_links))
 
     def _look(self, node: str, now_ms: int) -> None:
-        """Count the node among the bad ones or not, and note when its faults change by themselves."""
+        """Update whether the node counts as bad, and when its faults change by time alone."""
         standing, facts = self._store.on_node(node), self._effective(node, now_ms)
         self._untold.add(node)
         due = next_due_ms(standing, self._appeared_ms, now_ms)
@@ -213,7 +213,7 @@ class ClusterFaults:
 
 
 def _is_bad(fact: ClusterFact) -> bool:
-    """Whether it counts for the breaker: a node that is not ready does, one that somebody wants empty does not."""
+    """Whether it counts for the breaker: a node that is not ready does, one that is to be emptied does not."""
     return fact.harms and fact.kind is not FactKind.CORDONED
 
 
@@ -223,7 +223,7 @@ def _harmless(fact: ClusterFact) -> ClusterFact:
 
 
 def mark(nodes: set[str], node: str, *, is_so: bool) -> None:
-    """Put a node among these, or take it out."""
+    """Add a node to the set, or remove it."""
     if is_so:
         nodes.add(node)
     else:

@@ -1,7 +1,7 @@
-"""Which writers of fault reports have fallen silent, and whether our own clock has jumped.
+"""Detects writers of fault reports that have fallen silent, and jumps of our own clock.
 
-The device plugin writes at least every five minutes. One that does not is dead, and what its last report says may be
-long over; when many are silent at once, it is the way to us that is broken. A writer lives for as long as its time of
+The device plugin writes at least every five minutes. One that does not is dead, and its last report may be
+long out of date; when many are silent at once, the path to us is broken. A writer lives for as long as its time of
 writing changes, so that a clock which goes wrong on its node makes it neither silent nor early.
 """
 
@@ -38,13 +38,13 @@ class WriteTime:
 
 
 class Feeds:
-    """The writers that write regularly. `now_ms` is of a clock that never runs back, `wall_ms` of the wall."""
+    """The writers that write regularly. `now_ms` is of a clock that never runs back, `wall_ms` of the wall clock."""
 
     def __init__(self) -> None:
         self._feeds: dict[str, _Feed] = {}
 
     def heard(self, origin: str, node: str, told: WriteTime, now_ms: int) -> None:
-        """An object about a node was read."""
+        """Note that an object about a node was read."""
         feed = self._feeds.get(origin)
         if feed is None:
             heard_ms = now_ms - max(told.wall_ms - told.updated_ms, 0)
@@ -53,25 +53,25 @@ class Feeds:
             feed.updated_ms, feed.heard_ms = told.updated_ms, now_ms
 
     def gone(self, origin: str) -> None:
-        """An object is gone: nobody is expected to write it."""
+        """Note that an object is gone: its writer need not write any more."""
         self._feeds.pop(origin, None)
 
     def is_silent(self, origin: str, now_ms: int) -> bool:
-        """Whether the writer of this object is silent; one that is not expected to write regularly never is."""
+        """Whether the writer of this object is silent; never true for one without a regular schedule."""
         feed = self._feeds.get(origin)
         return feed is not None and now_ms - feed.heard_ms > feed.silent_after_ms
 
     def silent(self, now_ms: int, nodes: Collection[str]) -> list[str]:
-        """All of these nodes that are silent now; what is left of a node that is gone is no silence."""
+        """Return the silent objects of these nodes; leftovers of a deleted node do not count."""
         return [origin for origin, feed in self._feeds.items() if feed.node in nodes and self.is_silent(origin, now_ms)]
 
     def count(self, nodes: Collection[str]) -> int:
-        """How many of these nodes are expected to write."""
+        """Return how many of these nodes have a regular writer."""
         return sum(feed.node in nodes for feed in self._feeds.values())
 
 
 class ClockGuard:
-    """Notices that the wall clock was set: times in reports cannot be trusted for a while."""
+    """A detector of changes of the wall clock: times in reports cannot be trusted for a while."""
 
     def __init__(self) -> None:
         self._ahead_ms: int | None = None
@@ -86,15 +86,15 @@ class ClockGuard:
         self._ahead_ms = ahead
 
     def why_held(self, now_ms: int) -> str:
-        """Why times are not believed now; empty: they are."""
+        """Return why times are not believed now; empty: they are."""
         if now_ms >= self._until_ms:
             return ""
         return f"the operator's clock jumped by {self._jump_ms / 1000:+.0f} s"
 
     def wakes_in_ms(self, now_ms: int) -> int | None:
-        """How long until a jump is over; None: there is none."""
+        """Return how long until a jump is over; None: there is none."""
         return self._until_ms - now_ms if now_ms < self._until_ms else None
 
     def forget(self) -> None:
-        """Somebody who can know says that all is well."""
+        """Forget a jump, because an admin has confirmed that all is well."""
         self._until_ms = 0

@@ -1,4 +1,4 @@
-"""Which standing faults of a node a job hears of, and when: the rules by which one fault explains another.
+"""Which standing faults of a node a job receives, and when: the rules by which one fault explains another.
 
 The rules and windows are those that MindCluster applies before it acts (docs/faults.md, "Filters"). Each looks at what
 stands on one node, so a change costs what that node holds.
@@ -65,7 +65,7 @@ def effective(
     past: Iterable[LinkFault] = (),
     is_frequent: Callable[[ClusterFact], bool] = lambda _: False,
 ) -> list[ClusterFact]:
-    """What a job on the node hears of now.
+    """Return the faults that a job on the node receives now.
 
     Args:
         facts: everything that stands on one node.
@@ -88,17 +88,17 @@ def effective(
 
 
 def what_is_repeated(fact: ClusterFact) -> tuple[str, str]:
-    """What a public fault has in common with ClusterD's repetition of it, on its node."""
+    """Return the common part of a public fault and ClusterD's repetition of it, on its node."""
     return fact.chip, fact.code
 
 
 def next_due_ms(facts: Iterable[ClusterFact], appeared_ms: Mapping[str, int], now_ms: int) -> int | None:
-    """When `effective` would next answer otherwise by itself; None: never."""
+    """Return when `effective` would next change by time alone; None: never."""
     return min((due for fact in facts if (due := _due_ms(fact, appeared_ms)) > now_ms), default=None)
 
 
 def link_of(fact: ClusterFact, appeared_ms: int) -> LinkFault:
-    """The broken link that a fault tells of."""
+    """Return the broken link that a fault reports."""
     return LinkFault(fact.device, fact.code, appeared_ms)
 
 
@@ -113,7 +113,7 @@ def _is_shadow(fact: ClusterFact, causes: Mapping[str, int], appeared_ms: Mappin
 
 
 def _related(fact: ClusterFact, links: Sequence[LinkFault], appeared_ms: int) -> ClusterFact:
-    """The fact, raised where a broken link explains it."""
+    """Return the fact, with a higher level where a broken link explains it."""
     level = RELATIONS.get(fact.code)
     if level is None:
         return fact

@@ -1,4 +1,4 @@
-"""Which faults of a chip come again and again: isolated for longer than each of them asks for.
+"""Faults of a chip that recur: they isolate it for longer than each single one.
 
 MindCluster's rule: the same code three times in a day on one chip isolates it. The same code on several chips at once
 is the program's doing, and is not counted (docs/faults.md, "Filters").
@@ -20,7 +20,7 @@ _CHIPS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class FrequencySettings:
-    """How often is too often.
+    """The limit of recurrences.
 
     Attributes:
         count: so many times; 0: never.
@@ -33,7 +33,7 @@ class FrequencySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """Where and when a code was seen last, and whether that was counted."""
+    """The last occurrence of a code: where, when, and whether it was counted."""
 
     key: tuple[str, str, str]
     time_ms: int
@@ -48,7 +48,7 @@ class Frequency:
         self._last: dict[str, _Last] = {}
 
     def appeared(self, fact: ClusterFact, now_ms: int) -> None:
-        """A fault that did not stand before."""
+        """Count a fault that did not stand before."""
         if not fact.chip or not fact.code or not fact.harms or fact.repeated or not self.settings.count:
             return
         key = (fact.node, fact.device, fact.code)
@@ -64,13 +64,13 @@ class Frequency:
         _forget_oldest(self._times)
 
     def is_frequent(self, fact: ClusterFact, now_ms: int) -> bool:
-        """Whether this fault has come too often."""
+        """Whether this fault recurs too often."""
         times = self._times.get((fact.node, fact.device, fact.code))
         needed, since = self.settings.count, now_ms - self.settings.window_ms
         return bool(needed) and times is not None and sum(time > since for time in times) >= needed
 
     def _take_back(self, last: _Last) -> None:
-        """What was counted for the other chip was no fault of that chip either."""
+        """Take back the count of the other chip: it was no fault of that chip either."""
         times = self._times.get(last.key)
         if times and times[-1] == last.time_ms:
             times.pop()

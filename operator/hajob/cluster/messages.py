@@ -1,4 +1,4 @@
-"""What messages of public faults mean over time: a message tells of a change, and not of what is.
+"""Messages of public faults over time: a message reports a change, and not a state.
 
 ClusterD's rules (docs/faults.md, "Public faults"): a recovery ends a fault on all chips of its node; what happens once
 stands for five seconds; a recovery that overtakes its fault counts for five seconds; no more than so many faults stand;
@@ -27,7 +27,7 @@ REFILL_MS: Final = 1_000
 
 
 class ReadingTurns:
-    """Which messages are read when: of each sender a burst, then one a second.
+    """The order in which messages are read: of each sender a burst, then one a second.
 
     ClusterD drops what comes too fast. An object stays, so here it waits, in the order of the messages, the newest of
     each object.
@@ -47,7 +47,7 @@ class ReadingTurns:
         return False
 
     def due(self, now_ms: int) -> list[tuple[str, Reading]]:
-        """Objects whose turn has come."""
+        """Return the objects whose turn has come."""
         found = []
         for sender, waiting in list(self._waiting.items()):
             while waiting and self._take(sender, now_ms):
@@ -58,12 +58,12 @@ class ReadingTurns:
         return found
 
     def wakes_in_ms(self, now_ms: int) -> int | None:
-        """How long until the next has its turn; None: none waits."""
+        """Return how long until the next message has its turn; None: none waits."""
         waits = [self._full_ms[sender] - (BURST - 1) * REFILL_MS - now_ms for sender in self._waiting]
         return max(min(waits), 0) if waits else None
 
     def _take(self, sender: str, now_ms: int) -> bool:
-        """A token bucket, kept as the time at which it is full again."""
+        """Take a token of a sender's bucket, which is stored as the time at which it is full again."""
         full_ms = max(self._full_ms.get(sender, now_ms), now_ms)
         if full_ms - now_ms > (BURST - 1) * REFILL_MS:
             return False
@@ -72,7 +72,7 @@ class ReadingTurns:
 
 
 class Messages:
-    """Of all senders together; every method costs what the message holds."""
+    """The messages of all senders; every method costs what the message holds."""
 
     def __init__(self, most: int = MOST_STANDING) -> None:
         self._most = most
@@ -83,7 +83,7 @@ class Messages:
         self.turns = ReadingTurns()
 
     def heard(self, reading: Reading, now_ms: int) -> tuple[Reading, list[Rejection]]:
-        """What of a message counts, and what has no room; what is over is told by whole ids."""
+        """Return the valid part of a message, and what has no room; ended faults are given by whole ids."""
         over: list[str] = []
         for begins in reading.over:
             if begins in self._standing:
@@ -105,7 +105,7 @@ class Messages:
         return counted, [too_many] if refused else []
 
     def _end(self, begins: str) -> set[str]:
-        """A fault is over on all chips of its node; the ids of what stood there."""
+        """End a fault on all chips of its node; return the ids of the faults that stood there."""
         self._ends_ms.pop(begins, None)
         ended = self._standing.pop(begins)
         self._num_standing -= len(ended)
@@ -120,7 +120,7 @@ class Messages:
                 yield fact
 
     def take_ended(self, now_ms: int) -> list[str]:
-        """Ids of what happened once, and is over now."""
+        """Return the ids of one-time faults that are over now."""
         ended: list[str] = []
         for begins in [begins for begins, at in self._ends_ms.items() if at <= now_ms]:
             ended += self._end(begins)
@@ -130,7 +130,7 @@ class Messages:
         return ended
 
     def wakes_in_ms(self, now_ms: int) -> int | None:
-        """How long until something is over by itself, or a message has its turn; None: neither will be."""
+        """Return how long until a fault ends by time alone, or a message has its turn; None: never."""
         waits = [max(min(self._ends_ms.values()) - now_ms, 0)] if self._ends_ms else []
         turn = self.turns.wakes_in_ms(now_ms)
         return min([*waits, turn] if turn is not None else waits, default=None)

@@ -1,7 +1,7 @@
-"""Which NodeQuarantine a node should have: a function of the one it has, the faults that stand, and the time.
+"""The NodeQuarantine that a node should have: a function of the present one, the standing faults, and the time.
 
 A fault that isolates keeps its node out for as long as it stands, and then for a time that doubles with every offence;
-a quiet day takes an offence away. What an admin wrote is never taken back: a quarantine of their own ends when they
+a quiet day takes an offence away. An admin's decision is never reverted: a quarantine of their own ends when they
 said, and after a release only a fault that was not known then keeps the node out again (docs/faults.md, "Quarantine").
 """
 
@@ -50,7 +50,7 @@ class QuarantineSettings:
     minimum: int = 3
 
     def most(self, num_nodes: int) -> int:
-        """How many of so many nodes the operator keeps out by itself."""
+        """Return how many of these nodes the operator may keep out by itself."""
         return max(self.minimum, num_nodes * self.share // 100)
 
 
@@ -61,7 +61,7 @@ def follow(
     now_ms: int,
     settings: QuarantineSettings,
 ) -> NodeQuarantine | None:
-    """The quarantine that the node should have; the known one itself where nothing changes, None for none at all.
+    """Return the quarantine that the node should have; the known one itself where nothing changes, None for none.
 
     Args:
         node: its name.
@@ -94,7 +94,7 @@ def active(known: NodeQuarantine | None, now_ms: int) -> bool:
 
 
 def due_ms(known: NodeQuarantine, settings: QuarantineSettings) -> int | None:
-    """When `follow` would next answer otherwise by itself; None: never."""
+    """Return when `follow` would next change by time alone; None: never."""
     spec, status = known.spec, known.status
     if status.state is QuarantineState.ACTIVE:
         return _ms(spec.expire_time) if spec.expire_time is not None else None
@@ -107,7 +107,7 @@ def due_ms(known: NodeQuarantine, settings: QuarantineSettings) -> int | None:
 
 
 def _begun(known: NodeQuarantine, facts: Sequence[ClusterFact], now: datetime, offences: int) -> NodeQuarantine:
-    """Kept out from now on."""
+    """Begin a quarantine."""
     spec = {"node_name": known.spec.node_name, "faults": _names(facts)[:MAX_FAULTS], "start_time": now, **_why(facts)}
     return known.model_copy(
         update={
@@ -122,7 +122,7 @@ def _nothing_yet(node: str) -> NodeQuarantine:
 
 
 def _waning(known: NodeQuarantine, now: datetime, settings: QuarantineSettings) -> NodeQuarantine | None:
-    """No fault stands any more: for a while longer, then over, then forgotten."""
+    """Continue after the last fault: kept out for a while, then over, then forgotten."""
     spec, status = known.spec, known.status
     if status.state is not QuarantineState.ACTIVE:
         return known if _offences(known, now, settings) > 0 else None
@@ -154,7 +154,7 @@ def _by_hand(known: NodeQuarantine, now: datetime) -> NodeQuarantine | None:
 
 
 def _offences(known: NodeQuarantine, now: datetime, settings: QuarantineSettings) -> int:
-    """Those that are not forgotten: each quiet `forget_seconds` takes one away."""
+    """Return the offences that still count: each quiet `forget_seconds` takes one away."""
     last = known.status.last_offence_time
     quiet = (now - last).total_seconds() if last is not None else 0.0
     return max(known.status.offences - max(int(quiet // settings.forget_seconds), 0), 0)
@@ -172,7 +172,7 @@ def _with(
     status: dict[str, object] | None = None,
     once: bool = False,
 ) -> NodeQuarantine:
-    """The quarantine with other fields; `once`: not again where the state is the same already."""
+    """Return the quarantine with other fields; `once`: unchanged where the state is the same already."""
     if once and status is not None and known.status.state is status.get("state"):
         return known
     return known.model_copy(
@@ -187,7 +187,7 @@ def _with(
 
 
 def name_of(fact: ClusterFact) -> str:
-    """A fault as `spec.faults` names it."""
+    """Return a fault's name in `spec.faults`."""
     code = fact.code or (fact.level.value if fact.level is not None else fact.kind.value)
     return f"{fact.device}/{code}" if fact.device else code
 
@@ -201,7 +201,7 @@ def _joined(before: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _why(facts: Sequence[ClusterFact]) -> dict[str, object]:
-    """Source, reason and message of the worst of some faults."""
+    """Return source, reason and message of the worst fault."""
     worst = max(facts, key=lambda fact: (fact.frequent, SEVERITY[fact.level] if fact.level is not None else 0))
     reason = FREQUENT if worst.frequent else worst.level or worst.kind
     told = "; ".join(dict.fromkeys(fact.message for fact in facts if fact.message))

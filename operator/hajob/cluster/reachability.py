@@ -1,8 +1,8 @@
-"""Who is the suspect when coordinators are silent: they, or the operator that hears nothing.
+"""Decides whether coordinators are lost, or this operator is cut off from them.
 
 One coordinator that does not answer is a lost coordinator. More than half of them, and at least two, are not lost all
-at once while the API server answers: it is this operator that is cut off, and nothing may follow from what it does not
-hear (docs/decisions/0021-an-operator-cut-off.md).
+at once while the API server answers: this operator is cut off, and must not act on the silence
+(docs/decisions/0021-an-operator-cut-off.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MINIMUM: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCoordinator:
-    """One coordinator that should answer: on which node, and whether it does."""
+    """A coordinator that should answer: on which node, and whether it does."""
 
     node_name: str
     reached: bool
@@ -30,23 +30,23 @@ class ExpectedCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How many coordinators should answer, and how many do not."""
+    """The number of coordinators that should answer, and of those that do not."""
 
     total: int = 0
     silent: int = 0
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it is rather the one who looks that is cut off."""
+        """Whether so many are silent that the observer is probably cut off."""
         return self.silent >= _MINIMUM and 2 * self.silent > self.total
 
     def __str__(self) -> str:
-        """For people."""
+        """Return it in words."""
         return f"{self.silent} of {self.total} coordinators cannot be reached"
 
 
 def reach(coordinators: Iterable[ExpectedCoordinator], nodes: Mapping[str, NodeView]) -> Reach:
-    """Count; a coordinator whose node is not ready is silent for a reason of its own.
+    """Count coordinators; the silence of one whose node is not ready is explained by that.
 
     Unless more than half of all nodes are not ready: then it is the control plane that hears nothing, and the operator
     with it.
@@ -78,11 +78,11 @@ class Suspicion:
 
     @property
     def why(self) -> str:
-        """Why it is, for people; empty while it is not."""
+        """Return why it is the suspect, for people; empty while it is not."""
         if self._since is None:
             return ""
         return f"{self._reach}: this operator considers itself cut off and decides nothing from silence"
 
     def lasts(self, at: float) -> bool:
-        """Whether it has been the suspect for so long that somebody else should lead."""
+        """Whether it has been the suspect for so long that another operator should lead."""
         return self._since is not None and at - self._since >= OFFER_SECONDS

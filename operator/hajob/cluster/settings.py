@@ -1,4 +1,4 @@
-"""What an admin may change about faults: the ConfigMap `hajob-faults` in the operator's namespace.
+"""An admin's settings for faults: the ConfigMap `hajob-faults` in the operator's namespace.
 
 Read whole each time it changes; what cannot be used is refused by name and the rest counts, so that a slip of the pen
 costs one line and not the protection of a cluster. Keys and bounds: docs/faults.md, "Settings".
@@ -31,7 +31,7 @@ _SECOND_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class FaultSettings:
-    """What an admin has set.
+    """An admin's settings.
 
     Attributes:
         codes: levels of codes.
@@ -77,7 +77,7 @@ _QUARANTINE: Final[Mapping[str, Bounds]] = {
 
 
 def read(raw: Mapping[str, Any], now_ms: int) -> tuple[FaultSettings, Reading]:
-    """The settings in a ConfigMap, and what of it could not be used (as rejections)."""
+    """Return the settings in a ConfigMap, and its unusable parts (as rejections)."""
     reading, data = Reading(Terms(now_ms)), mapping(raw.get("data"))
     for key in data:
         if key not in _KEYS:
@@ -116,7 +116,7 @@ _KEYS: Final = ("codes", "conditions", "senders", "breaker", "frequency", "quara
 
 
 def _part(source: object, key: str, reading: Reading) -> object:
-    """The YAML under a key."""
+    """Parse the YAML under a key."""
     if source is None:
         return {}
     if not isinstance(source, str) or len(source) > _LONGEST:
@@ -156,7 +156,7 @@ def _senders(told: object, reading: Reading) -> frozenset[str]:
 
 
 def _numbers(told: Mapping[str, Any], bounds: Mapping[str, Bounds], reading: Reading, where: str) -> dict[str, int]:
-    """The known numbers within their bounds."""
+    """Return the known numbers within their bounds."""
     found = {}
     for name, value in told.items():
         least, most = bounds.get(name, (1, 0))
@@ -178,7 +178,7 @@ _FACTOR: Final = {
 
 
 def _made(make: Callable[..., Any], told: Mapping[str, int], plain: Mapping[str, str], **scaled: str) -> Any:  # noqa: ANN401
-    """A part's settings from what was told; what was not told keeps its default."""
+    """Build a part's settings; a number that is not set keeps its default."""
     fields = {plain[name]: value for name, value in told.items() if name in plain}
     fields |= {name: told[key] * _FACTOR[name, key] for name, key in scaled.items() if key in told}
     return make(**fields)

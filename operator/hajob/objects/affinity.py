@@ -1,4 +1,4 @@
-"""Where the pods of a job may run.
+"""The placement rules of a job's pods.
 
 Losing a node should cost one rank pod or the coordinator, never both, and never two rank pods; so they keep apart by
 required anti-affinity. It is matched by the job's UID, because pods of a deleted job of the same name may hang on a

@@ -1,4 +1,4 @@
-"""What the builders need to know of the installation, as opposed to the job.
+"""The settings of the installation for the builders, as opposed to the job's.
 
 Mount paths are settings and reach every process through its environment, so that no Hajob process knows a path.
 None of them is a prefix of another one, because a node that has no root file system of its own puts directories in

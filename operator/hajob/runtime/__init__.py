@@ -1,4 +1,4 @@
-"""The shell: the only part of the operator that touches the world.
+"""The shell: the only part of the operator with side effects.
 
-Plans are made elsewhere; here they are carried out (docs/decisions/0004-the-status-is-the-journal.md).
+hajob.plan makes the plans; this package carries them out (docs/decisions/0004-the-status-is-the-journal.md).
 """

@@ -1,7 +1,7 @@
-"""What a job needs before its first pod: the server's consent to its pods, and its certificates.
+"""What a job needs before its first pod: pods that the API server accepts, and certificates.
 
-The template is opaque to the CRD, so whether its pods can be made is asked of the only one who knows: each kind of pod
-is created with dry-run, and a refusal becomes `Accepted=False` with the server's own words.
+The CRD does not validate the template, so only the API server can tell whether its pods can be created: each kind of
+pod is created with dry-run, and a refusal becomes `Accepted=False` with the server's own words.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class Admission:
-    """One job's admission.
+    """The admission of one job.
 
     Attributes:
-        reason: Of the condition Accepted.
-        message: Why it is not.
-        certificates: Of the job.
+        reason: of the condition Accepted.
+        message: why the job is not accepted.
+        certificates: of the job.
     """
 
     def __init__(
@@ -52,21 +52,21 @@ class Admission:
 
     @property
     def credentials(self) -> CoordinatorCredentials | None:
-        """Of the operator towards the job's coordinator; there once the job is admitted."""
+        """The operator's credentials for the job's coordinator; None before the job is admitted."""
         return self.certificates.credentials
 
     @property
     def admitted(self) -> bool:
-        """Whether pods may be made."""
+        """Whether pods may be created."""
         return self.reason is Reason.VALID
 
     def spec_changed(self) -> None:
-        """Check a spec anew that was refused."""
+        """Check a refused spec again, because it has changed."""
         if self.reason in AGAIN:
             self.reason = Reason.NOT_CHECKED
 
     async def ask(self, job: HATrainingJob, *, accepted_before: bool = False) -> bool:
-        """Evaluate the job, and get its credentials; whether it is admitted now.
+        """Evaluate the job, and get its credentials; return whether it is admitted now.
 
         Args:
             job: as it is now.
@@ -110,7 +110,7 @@ async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tup
 
 
 def _pods(job: HATrainingJob, settings: PodSettings) -> list[Json]:
-    """One of each kind."""
+    """Build one pod of each kind."""
     pods = [rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings)]
     if job.spec.scheduling.num_spare_nodes:
         pods.append(spare_pod(job, 0, settings))
@@ -118,7 +118,7 @@ def _pods(job: HATrainingJob, settings: PodSettings) -> list[Json]:
 
 
 def _but_for_its_name(job: HATrainingJob, settings: PodSettings) -> bytes:
-    """A digest of what the server is asked about: the same for jobs that differ in UID and name, but not its length."""
+    """Return a digest of the pods: equal for jobs that differ only in UID and name, with names of the same length."""
     metadata = job.metadata.model_copy(update={"name": "x" * len(job.metadata.name), "uid": ""})
     return hashlib.sha256(
         orjson.dumps([not_served(job.spec), _pods(job.model_copy(update={"metadata": metadata}), settings)])
@@ -126,7 +126,7 @@ def _but_for_its_name(job: HATrainingJob, settings: PodSettings) -> bytes:
 
 
 async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
-    """What the server says against a pod; empty where it would make it."""
+    """Return the server's reason for refusing a pod; empty if it accepts the pod."""
     try:
         await kube.create("pods", namespace, pod, dry_run=True)
     except ApiError as error:
@@ -139,6 +139,6 @@ async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
 
 
 def _as_written(job: HATrainingJob) -> Json:
-    """The template as a pod of its own: what is wrong with it, the server says better than a builder that fails."""
+    """Return the template as a pod of its own: the server explains its errors better than a builder that fails."""
     metadata = {"generateName": f"{job.metadata.name}-"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": job.spec.template["spec"]}

@@ -1,7 +1,7 @@
-"""Kubernetes Events: what `kubectl describe` shows to people.
+"""Kubernetes Events, as `kubectl describe` shows them.
 
-They are a courtesy. Posting never delays a decision, never fails one, and what cannot be posted after a few tries is
-dropped with a log line; the account that counts is the status.
+They are best effort: posting never delays or fails a decision, and an Event that cannot be posted after a few tries is
+dropped with a log line. The authoritative account is the status.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CUT: Final = "…"
 
 
 class EventType(StrEnum):
-    """The two types that Kubernetes knows."""
+    """The two types of Events in Kubernetes."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -37,7 +37,7 @@ class EventType(StrEnum):
 def event(
     job: HATrainingJob, now_milliseconds: int, reason: str, note: str, *, type_: EventType, instance: str
 ) -> Json:
-    """An Event about a job; the same words in the same millisecond make the same name."""
+    """Build an Event about a job; the same words in the same millisecond make the same name."""
     key = f"{job.metadata.uid}/{now_milliseconds}/{reason}/{note}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return {
@@ -62,7 +62,7 @@ def event(
 
 
 def _shortened(note: str) -> str:
-    """At most as many bytes as the API takes, whole characters only."""
+    """Shorten a text to the bytes that the API takes, in whole characters."""
     if len(note.encode()) <= _NOTE_BYTES:
         return note
     return note.encode()[: _NOTE_BYTES - len(_CUT.encode())].decode(errors="ignore") + _CUT
@@ -78,13 +78,13 @@ class Announcer:
         self._queue: asyncio.Queue[Json] = asyncio.Queue(_QUEUE_LENGTH)
 
     def announce(self, job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
-        """Queue an Event; never waits, never fails.
+        """Queue an Event; never wait, never fail.
 
         Args:
-            job: what it is about.
+            job: the object of the Event.
             reason: one CamelCase word.
             message: the sentence.
-            warning: somebody may have to look at it.
+            warning: an admin may have to look at it.
         """
         type_ = EventType.WARNING if warning else EventType.NORMAL
         now = self._clock.now_milliseconds()
@@ -99,7 +99,7 @@ class Announcer:
             made = await self._queue.get()
             try:
                 await self._post(made)
-            except Exception:  # nothing about a courtesy may end the process
+            except Exception:  # a failed Event must not end the process
                 log.exception("Event %s is dropped", made["reason"])
 
     async def _post(self, made: Json) -> None:

@@ -1,4 +1,4 @@
-"""The operator's process: wires settings, API, caches, Lease, core and frontend, and runs until it is told to stop.
+"""The operator's process: wires settings, API, caches, Lease, core and frontend, and runs until a signal ends it.
 
     python -m hajob.runtime.app
 
@@ -63,7 +63,7 @@ vain is not: an API server that is away is no reason to start the operator anew,
 
 
 class Watch(Protocol):
-    """What all informers are, whatever they keep."""
+    """The interface of all informers, whatever they cache."""
 
     resource: str
 
@@ -164,7 +164,7 @@ class Operator:
         self._core.reach_changed(why)
 
     async def _reaches_coordinators(self) -> bool:
-        """Whether this standby would do better than a leader that is cut off."""
+        """Whether this standby reaches coordinators, unlike a leader that is cut off."""
         found = reach(await probe(self._caches.pods.values(), self._clock), self._caches.nodes)
         log.info("a leader that is cut off offers its Lease; from here %s", found)
         return found.total > 0 and not found.is_cut_off
@@ -198,12 +198,12 @@ class Operator:
         self._faults.node_changed(node.name, None if deleted else found)
 
     def faults_changed(self, nodes: frozenset[str]) -> None:
-        """What stands on these nodes, or is believed of them, has changed: first what saves a training."""
+        """Pass on changed faults of these nodes: first to the jobs, then to the quarantines."""
         self._core.faults_changed(nodes)
         self._quarantines.faults_changed(nodes)
 
     def breaker_changed(self, held: str) -> None:
-        """Faults are held back from now on, or believed again."""
+        """Pass on that the breaker holds faults back from now on (why), or believes them again (empty)."""
         self._core.breaker_changed(held)
         if not held:
             self._quarantines.follow_all()
@@ -258,16 +258,16 @@ class Operator:
         await self._shut_down(runner)
 
     def _look_after(self, tasks: Iterable[asyncio.Task[None]]) -> None:
-        """These run for as long as the process: one that ends makes it unhealthy."""
+        """Watch over tasks that must run as long as the process: one that ends makes the process unhealthy."""
         self._tasks = list(tasks)
         for task in self._tasks:
             task.add_done_callback(_say_why)
 
     async def _highest_fence(self) -> int:
-        """The highest fence in any job's status: a Lease that was deleted must not make this leader a late one.
+        """Return the highest fence in any job's status, so that a leader is not refused after its Lease was deleted.
 
-        It is asked until there is an answer; a fence that no operator can have reached does not count. Those of a
-        namespace that is refused are claimed once its jobs are seen.
+        Asks until the server answers, and ignores a fence that no operator can have reached. Fences in a namespace that
+        refuses access are claimed once its jobs are seen.
         """
         backoff = Backoff()
         while True:
@@ -281,7 +281,7 @@ class Operator:
             await self._clock.sleep(backoff.delay())
 
     async def _fences(self, namespace: str) -> list[int] | None:
-        """Those of a namespace's jobs; None: it is refused. ApiError: ask again."""
+        """Return the fences of a namespace's jobs; None: the namespace refuses access. ApiError: ask again."""
         found: list[int] = []
         try:
             async for page in self._kube.pages(names.PLURAL, namespace):
@@ -294,7 +294,7 @@ class Operator:
         return found
 
     async def _shut_down(self, runner: web.AppRunner) -> None:
-        """Stop writing, then give the Lease back: the next leader finds nobody at work, and does not await kopf."""
+        """Stop writing, then give the Lease back, so that the next leader has no rival and need not wait for kopf."""
         await self._core.close()
         for task in self._tasks:
             task.cancel()
@@ -326,12 +326,12 @@ class Operator:
         return f"still listing {', '.join(waiting)}" if waiting else self._crd.older
 
     def _note(self) -> str:
-        """What people should know of an operator that is ready."""
+        """Return what an admin should know of an operator that is ready."""
         refused = [f"namespace {namespace} is not served: it may not be read" for namespace in self._refused()]
         return "; ".join(filter(None, (*refused, self._crd.newer)))
 
     def _refused(self) -> list[str]:
-        """Namespaces of the list that may not be read now. Pods alone do not tell: those of everybody may be."""
+        """Return the configured namespaces that may not be read now; pods alone do not tell: all may be readable."""
         watches: list[Informer[Any]] = [*self._pods.informers, *self._tenants.quotas]
         refused = {watch.namespace for watch in watches if watch.refused}
         listed = [namespace for namespace in self._settings.served_namespaces() if namespace]
@@ -358,7 +358,7 @@ async def serve(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: 
 
 
 def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) -> None:
-    """Make this process an operator, until it is told to end.
+    """Make this process an operator, until a signal ends it.
 
     Args:
         settings: of the installation.
@@ -375,7 +375,7 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
 
 
 def main() -> int:
-    """Entry point."""
+    """Run as the entry point."""
     if version.said("operator", sys.argv[1:]):
         return 0
     run(Settings.from_environment())

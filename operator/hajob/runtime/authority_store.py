@@ -1,8 +1,8 @@
-"""The authority of the installation, in a Secret beside the operator; made by the first leader, renewed in time.
+"""The authority of the installation, in a Secret beside the operator: the first leader creates it, later ones renew it.
 
-It outlives the Secret of a job: what was signed by it is signed again, and the pods that run trust that at once. Should
-its own Secret be deleted, the leader puts it back from memory; where nobody remembers it, a new one is made and brought
-to the jobs step by step (hajob.runtime.certificates), while their own certificates go on working.
+It outlives the Secrets of jobs: it signs new certificates for a deleted one, and running pods trust them at once. If
+its own Secret is deleted, the leader restores it from memory; a leader without that memory makes a new authority and
+brings it to the jobs step by step (hajob.runtime.certificates), while their own certificates stay valid.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class AuthorityStore:
 
     @property
     def now(self) -> datetime:
-        """The time, for dates of certificates."""
+        """Return the time, for dates of certificates."""
         return datetime.fromtimestamp(self._clock.now_milliseconds() / 1000, UTC)
 
     async def authorities(self) -> Sequence[Authority]:
-        """Those that are trusted, the newest last.
+        """Return the trusted authorities, the newest last.
 
         Raises:
             ApiError: the server cannot be asked, refuses the Secret, or has one that cannot be read.
@@ -99,7 +99,7 @@ class AuthorityStore:
 
 
 def _authorities(secret: Json) -> tuple[Authority, ...]:
-    """The authorities in a Secret, the newest last; ValueError: something in it is none."""
+    """Return the authorities in a Secret, the newest last; ValueError: an entry is no authority."""
     data = {name: base64.b64decode(text) for name, text in (secret.get("data") or {}).items()}
     names = sorted(name.removesuffix(".crt") for name in data if name.endswith(".crt"))
     if missing := [name for name in names if f"{name}.key" not in data]:

@@ -1,9 +1,9 @@
-"""Nodes on which nothing should be started for a while, remembered for all jobs.
+"""Nodes on which no job should start pods for a while.
 
-On some an agent fell silent: Kubernetes calls a dead node ready for another 40 s, and the scheduler puts pods on it. On
-others a port that every job needs is taken. What one job has learnt serves the next one, also one that is deleted and
-applied again at once. Where too few nodes are left, a start takes as many of the avoided ones as it needs, the longest
-avoided first: they may be well by now, and a pod that is made for others would wait for those for ever.
+Either an agent fell silent there (Kubernetes calls a dead node ready for another 40 s, and the scheduler puts pods on
+it), or a port that every job needs is taken. All jobs share this memory, also a job that is deleted and applied again
+at once. Where too few nodes are left, a start takes as many avoided nodes as it needs, the longest avoided first:
+they may be well by now, and a pod that excludes them could wait for other nodes for ever.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class AvoidedNodes:
         self._known: dict[str, tuple[float, str]] = {}
 
     def add(self, name: str, now: float, boot: str = "") -> None:
-        """Something is wrong on this node; a pod without a node says nothing about any. `boot`: of the machine then."""
+        """Avoid this node from `now` on; an empty name is ignored. `boot`: identifies the machine's current start."""
         if name:
             self._known[name] = now, boot
 
     def names(self, now: float) -> list[str]:
-        """Those that are to be avoided now, the longest ago first; the others are forgotten."""
+        """Return the nodes to avoid now, the longest avoided first, and forget the others."""
         self._known = {name: known for name, known in self._known.items() if now - known[0] < AVOIDED_SECONDS}
         return sorted(self._known, key=lambda name: self._known[name][0])
 
     def unturned(self, now: float, boot_of: Callable[[str], str]) -> set[str]:
-        """Of these, the machines that have not started anew since: that they look ready says nothing yet."""
+        """Return those whose machine has not restarted since: that they look ready proves nothing yet."""
         return {name for name in self.names(now) if boot_of(name) == self._known[name][1]}

@@ -1,4 +1,4 @@
-"""Waiting longer and longer, but never giving up: the only retry rule of the operator.
+"""Exponential backoff without an end: the only retry rule of the operator.
 
 Jitter keeps the jobs of a cluster from coming back in step after an outage of the API.
 """
@@ -30,18 +30,18 @@ class Backoff:
         self._next = first
 
     def reset(self) -> None:
-        """Something worked: start again with the shortest delay."""
+        """Start again with the shortest delay, after a success."""
         self._next = self._first
 
     def delay(self) -> float:
-        """Seconds to wait now."""
+        """Return the seconds to wait now."""
         ceiling = self._next
         self._next = min(self._next * 2, self._longest)
         return ceiling * (0.5 + 0.5 * self._random())
 
 
 class Retry:
-    """One thing that is tried again: not before its time has come, and then somebody is woken.
+    """One operation that is repeated with backoff; `wake` is called when the next try is due.
 
     Args:
         clock: of the machine.
@@ -65,19 +65,19 @@ class Retry:
 
     @property
     def due(self) -> bool:
-        """Whether it may be tried now."""
+        """Whether the operation may be tried now."""
         return self._clock.monotonic() >= self._at
 
     def failed(self) -> None:
-        """Wait, longer each time."""
+        """Note a failure: the next try waits longer."""
         delay = self._backoff.delay()
         self._at = self._clock.monotonic() + delay
         self._alarm.set(delay, self._wake)
 
     def sooner(self, seconds: float) -> None:
-        """What it failed of may have changed: try within so many seconds, at a moment of chance.
+        """Try within this many seconds, at a random moment, because the cause of the failure may be gone.
 
-        Of many such calls the first one counts.
+        Of repeated calls the first one counts.
         """
         at = self._clock.monotonic() + seconds * self._random()
         if self._alarm.is_set and at < self._at - seconds:
@@ -85,15 +85,15 @@ class Retry:
             self._alarm.set(at - self._clock.monotonic(), self._wake)
 
     def succeeded(self) -> None:
-        """Begin with the shortest delay again."""
+        """Note a success: the next failure begins with the shortest delay again."""
         self._backoff.reset()
         self.hurry()
 
     def hurry(self) -> None:
-        """What it failed of may have changed."""
+        """Try at once, because the cause of the failure may be gone."""
         self._at = 0.0
         self.cancel()
 
     def cancel(self) -> None:
-        """Wake nobody."""
+        """Cancel the pending call of `wake`."""
         self._alarm.cancel()

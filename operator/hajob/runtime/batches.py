@@ -1,4 +1,4 @@
-"""Requests of one kind, many at a time: never more than the API server is asked to bear from one job."""
+"""Batches of similar requests, limited to what one job may send to the API server at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_ONCE: Final = 50
 
 
 def slices(items: Sequence[T], first: int = AT_ONCE) -> Iterator[Sequence[T]]:
-    """The items in rows of `first`, then twice as many, up to `AT_ONCE`."""
+    """Split the items into batches of `first`, then twice as many, up to `AT_ONCE`."""
     begin, size = 0, min(first, AT_ONCE)
     while begin < len(items):
         yield items[begin : begin + size]
@@ -22,14 +22,14 @@ def slices(items: Sequence[T], first: int = AT_ONCE) -> Iterator[Sequence[T]]:
 
 
 async def together(act: Callable[[T], Awaitable[R | None]], items: Sequence[T]) -> list[R]:
-    """Do all of it; returns what `act` answered, where it was something."""
+    """Act on all items; return every answer of `act` that is not None."""
     return [answer for row in slices(items) for answer in await asyncio.gather(*map(act, row)) if answer is not None]
 
 
 async def cautiously(act: Callable[[T], Awaitable[R | None]], items: Sequence[T]) -> list[R]:
-    """Begin with one, then two, four …, and end after the row in which `act` answered something.
+    """Act on one item, then two, four …, and stop after the first batch in which `act` returned an answer.
 
-    What was refused once is mostly refused to all that is like it.
+    A refusal of one item mostly holds for all similar ones.
     """
     for row in slices(items, first=1):
         answers = [answer for answer in await asyncio.gather(*map(act, row)) if answer is not None]

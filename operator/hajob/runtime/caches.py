@@ -1,4 +1,4 @@
-"""The pods and nodes of the cluster as the informers see them, with what makes one event's cost small: who is where."""
+"""The pods and nodes of the cluster as the informers see them, indexed so that one event costs little."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hajob.sources.pod import PodView
 
 
 class Caches:
-    """Pods of all jobs, nodes, and the nodes that are free.
+    """Pods of all jobs, nodes, and the free nodes.
 
     Args:
-        own_labels: what every node has that this operator quarantines and counts; empty: all nodes are.
+        own_labels: labels of the nodes that this operator quarantines and counts; empty: all nodes.
 
     Attributes:
         own_nodes: those nodes by name.
@@ -35,11 +35,11 @@ class Caches:
 
     @property
     def nodes(self) -> dict[str, NodeView]:
-        """Nodes by name."""
+        """Return nodes by name."""
         return self.capacity.nodes
 
     def node_seen(self, node: NodeView) -> None:
-        """A node as it is now."""
+        """Store a node as it is now."""
         self.capacity.node_seen(node)
         if self._own_labels.items() <= node.labels.items():
             self.own_nodes[node.name] = node
@@ -47,16 +47,16 @@ class Caches:
             self.own_nodes.pop(node.name, None)
 
     def node_gone(self, name: str) -> None:
-        """A node that is no more."""
+        """Remove a deleted node."""
         self.capacity.node_gone(name)
         self.own_nodes.pop(name, None)
 
     def is_foreign(self, node: str) -> bool:
-        """Whether another operator may look after the node: it lacks the labels, or is gone and nobody knows."""
+        """Whether another operator may be responsible for the node: it lacks the labels, or is gone and unknown."""
         return bool(self._own_labels) and node not in self.own_nodes
 
     def pod_seen(self, pod: PodView) -> bool:
-        """A pod of a job as it is now; whether it changes what is occupied."""
+        """Store a pod of a job as it is now; return whether it changes what is occupied."""
         before = self.pods.get(pod.key)
         self.pods[pod.key] = pod
         self._by_job.setdefault(pod.job_uid, {})[pod.key] = pod
@@ -68,7 +68,7 @@ class Caches:
         return self.capacity.pod_seen(pod)
 
     def pod_gone(self, pod: PodView) -> bool:
-        """A pod of a job that is no more; whether it occupied anything."""
+        """Remove a deleted pod of a job; return whether it occupied anything."""
         before = self.pods.pop(pod.key, None)
         if before is not None:
             self._leave(before)
@@ -89,17 +89,17 @@ class Caches:
             del self._jobs_on[pod.node_name]
 
     def pods_listed(self, version: str, namespace: str) -> None:
-        """A list of all pods of jobs in a namespace (empty: in all of them) was shown to its end."""
+        """Note that a list of all pods of jobs in a namespace (empty: in all of them) was read to its end."""
         self._listed[namespace] = version
 
     def listed_version(self, namespace: str) -> str | None:
-        """The resourceVersion of the last list that holds the namespace's pods; None before there is one."""
+        """Return the resourceVersion of the last list that holds the namespace's pods; None before the first."""
         return self._listed.get(namespace, self._listed.get(""))
 
     def of_job(self, job_uid: str) -> list[PodView]:
-        """The pods of one job."""
+        """Return the pods of one job."""
         return list(self._by_job.get(job_uid, {}).values())
 
     def jobs_on(self, nodes: Iterable[str]) -> list[str]:
-        """UIDs of the jobs with pods on these nodes, in order."""
+        """Return the sorted UIDs of the jobs with pods on these nodes."""
         return sorted({uid for node in nodes for uid in self._jobs_on.get(node, ())})

@@ -1,11 +1,11 @@
-"""The certificates of jobs: who signs them, for how long they hold, and when they are replaced.
+"""The certificates of jobs: their signer, their lifetime, and when they are replaced.
 
 One authority of the installation signs three certificates for each job: agents', coordinator's and operator's. Names
-are `agent.<job uid>` and so on, because pods have no DNS names that would lead anywhere, and their addresses change;
-whoever dials or serves asks for the name with the job's UID in it, so no job's pod can speak to another job's.
+are `agent.<job uid>` and so on, because pods have no DNS names that resolve, and their addresses change;
+client and server check the name with the job's UID in it, so no job's pod can speak to another job's.
 
-Everything here is a function of what is there and of the time, so whoever leads comes to the same. Replacing goes in
-steps that leave every two parts able to speak at any moment, though a kubelet brings a Secret's new content to one pod
+Every result is a function of the existing files and the time, so every leader computes the same. Replacing goes in
+steps in which any two parts can always connect, though a kubelet brings a Secret's new content to one pod
 earlier than to another (docs/decisions/0022-certificates-can-be-lost-and-replaced.md):
 
 1. a new authority is trusted (`ca.crt` holds old and new) while the old one's certificates are in use;
@@ -46,17 +46,17 @@ class Authority:
 
     @property
     def parsed(self) -> x509.Certificate:
-        """The certificate."""
+        """Return the parsed certificate."""
         return x509.load_pem_x509_certificate(self.certificate)
 
     @property
     def made(self) -> datetime:
-        """When it was made."""
+        """Return when it was made."""
         return _made(self.parsed)
 
 
 def new_authority(now: datetime, lifetime: timedelta) -> Authority:
-    """An authority for certificates that live for `lifetime`, with a key of its own."""
+    """Make an authority, with a key of its own, for certificates that live for `lifetime`."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     name = _name(f"hajob {serial:x}"[:24])
@@ -80,10 +80,10 @@ def new_authority(now: datetime, lifetime: timedelta) -> Authority:
 def authorities_at(
     known: Sequence[Authority], now: datetime, lifetime: timedelta, replace_before: datetime | None = None
 ) -> tuple[Authority, ...]:
-    """The authorities that there should be, the newest last.
+    """Return the authorities that should exist, the newest last.
 
     Args:
-        known: those that there are.
+        known: the existing ones.
         now: the time.
         lifetime: of the certificates that they sign.
         replace_before: the newest must have been made at this time or later; for an admin who lost a key.
@@ -99,12 +99,12 @@ def authorities_at(
 
 
 def issue(job_uid: str, authorities: Sequence[Authority], now: datetime, lifetime: timedelta) -> dict[str, bytes]:
-    """PEM files by the names in `hajob.objects.tls_secret.KEYS`, freshly made.
+    """Issue certificates: PEM files by the names in `hajob.objects.tls_secret.KEYS`.
 
     Args:
         job_uid: the names in the certificates end with it.
         authorities: all are trusted, the last one signs.
-        now: from when they are valid, but for clocks that are behind.
+        now: start of their validity, less an allowance for clocks that are behind.
         lifetime: for how long.
     """
     return {AUTHORITY: _bundle(one.parsed for one in authorities), **_leaves(job_uid, authorities[-1], now, lifetime)}
@@ -119,7 +119,7 @@ def material_at(
     now: datetime,
     lifetime: timedelta,
 ) -> dict[str, bytes]:
-    """The PEM files that a job should have now, given those that it has; one step of a replacement at a time.
+    """Return the PEM files that a job should have now, at most one step of a replacement after those that it has.
 
     Args:
         job_uid: the job.
@@ -209,7 +209,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def _leaf(
     key: ec.EllipticCurvePrivateKey, name: str, authority: Authority, now: datetime, lifetime: timedelta
 ) -> x509.Certificate:
-    """A certificate that serves and dials: the coordinator does both."""
+    """Sign a certificate for serving and dialling: the coordinator does both."""
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     signer = authority.parsed
     signing_key = serialization.load_pem_private_key(authority.key, None)

@@ -1,10 +1,10 @@
-"""The operator's side of a conversation with one coordinator: dial it, keep it dialled, say what is wanted now.
+"""The operator's side of the connection to one coordinator: dial it, keep it open, send the current state.
 
-What goes down is a level: the newest Assignment and the newest Order. So this module keeps just those two, sends
-them whenever a stream opens or one of them changes, and needs no queue. What comes up is handed on at once in the
-same call, because a report may be a fault on its way to its decision (docs/protocols/sidecar.md).
+The operator sends levels: the newest Assignment and the newest Order. So this module keeps just those two, sends them
+whenever a stream opens or one of them changes, and needs no queue. Reports are handed on at once in the same call,
+because a report may carry a fault that needs a decision (docs/protocols/sidecar.md).
 
-A coordinator that says nothing for `SILENCE_SECONDS` counts as lost: it reports its state at least once a second.
+A coordinator that sends nothing for `SILENCE_SECONDS` counts as lost: it reports its state at least once a second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CHANNEL_OPTIONS = (
 class CoordinatorCredentials:
     """PEM texts with which the operator proves itself to one job's coordinator.
 
-    They are replaced in place: whoever holds them dials with the newest.
+    They are replaced in place, so that every new connection uses the newest.
     """
 
     authority: bytes
@@ -55,20 +55,20 @@ class CoordinatorCredentials:
 
 
 class ChannelListener(Protocol):
-    """Who hears a coordinator: the controller of its job."""
+    """The receiver of a coordinator's messages: its job's controller."""
 
     async def greeted(self, hello: wire.Hello) -> bool:
-        """The coordinator's first message; False refuses it (its token is not what it says it is)."""
+        """Check the coordinator's first message; False refuses it (its token does not prove its identity)."""
 
     def reported(self, report: wire.Report) -> None:
-        """A report. Called in the reader, before anything else is read: must not wait."""
+        """Handle a report. Called in the reader before it reads on: must not wait."""
 
     def connected_changed(self, up: bool, reason: str) -> None:
-        """The channel came up, or is gone, and why."""
+        """Handle that the channel came up or went down, and why."""
 
 
 class Channel:
-    """One coordinator, by its address, for as long as `run` runs.
+    """The channel to one coordinator, by its address, for as long as `run` runs.
 
     A channel is made for one coordinator pod. When the pod is replaced its channel is closed and another is made, so
     nothing here ever changes its address.
@@ -101,11 +101,11 @@ class Channel:
         self.up = False
 
     def start(self) -> None:
-        """Begin dialling."""
+        """Start dialling."""
         self._task = asyncio.create_task(self._run(), name=f"channel {self.address}")
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Close the channel for good."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -113,25 +113,25 @@ class Channel:
             self._task = None
 
     def assign(self, assignment: wire.Assignment) -> None:
-        """Say what the job is and where its pods are, if that is news."""
+        """Send the job's description and the addresses of its pods, if they have changed."""
         if assignment != self._assignment:
             self._assignment = assignment
             self._changed.set()
 
     def order(self, order: wire.Order) -> None:
-        """Say which step is wanted now, if that is news."""
+        """Send the action that the coordinator is to take now, if it has changed."""
         if order != self._order:
             self._order = order
             self._changed.set()
 
     def acknowledge(self, sequence: int) -> None:
-        """Say that what a report led to is written down: it need not be repeated to the next leader."""
+        """Acknowledge that the effects of a report are in the status: it need not be repeated to the next leader."""
         if self._acknowledged < sequence <= self._heard:
             self._acknowledged = sequence
             self._changed.set()
 
     def hurry(self) -> None:
-        """Something about the pod has changed: dial it at once again, and often."""
+        """Dial at once again, and often, because the pod has changed."""
         if not self.up:
             self._dials = 0
             self._hurry.set()
@@ -147,7 +147,7 @@ class Channel:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Wait before the next dial, longer each time; somebody may be in a hurry."""
+        """Wait before the next dial, longer each time; `hurry` ends the wait."""
         seconds = BACKOFF_SECONDS[min(self._dials, len(BACKOFF_SECONDS) - 1)]
         if self._dials >= STEADY_DIALS:
             seconds *= 1 - random.random() / 2
@@ -160,11 +160,11 @@ class Channel:
             timer.cancel()
 
     async def _answers(self) -> bool:
-        """Whether somebody listens: the cheap question, beside a gRPC channel that costs 1 ms and 0.1 MiB each time."""
+        """Whether the port accepts a connection: cheaper than a new gRPC channel (1 ms and 0.1 MiB each time)."""
         return await answers(*addresses.split(self.address), self._clock)
 
     async def _converse(self) -> str:
-        """One stream from its opening to its end; the reason why it ended, in words."""
+        """Run one stream from its opening to its end; return why it ended, in words."""
         self._heard = self._acknowledged = 0  # another process may answer now, and count from one again
         try:
             async with self._dial() as channel:
@@ -216,7 +216,7 @@ class Channel:
                 self._listener.reported(message.report)
 
     async def _speak(self, stream: Stream) -> None:
-        """Say what is wanted, and again whenever it changes, until cancelled."""
+        """Send assignment and order, and each again whenever it changes, until cancelled."""
         hello = wire.Hello(
             version=versions.OURS.lowest,
             highest_version=versions.OURS.highest,

@@ -1,9 +1,9 @@
-"""A job controller's view of its coordinator: the link to the pod that is there, its newest state, who it claims to be.
+"""A job controller's view of its coordinator: the link to the current pod, its newest state, its claimed identity.
 
-A link belongs to one pod. When the pod is replaced, or comes up at another address, a new link is made, and what is
-said on the old one is not heard any more, but for one thing: at which step the training stood when it was ended. The
-coordinator tells that a moment after the order, when its successor may have an address already; so the old link is
-closed when the successor speaks.
+A link belongs to one pod. When the pod is replaced, or comes up at another address, a new link is made and reports on
+the old one are ignored, except for one: the training's step when it was ended. The coordinator reports that a moment
+after the order, when its successor may have an address already; so the old link is closed when the successor first
+reports.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Owner(Protocol):
     """The job controller."""
 
     def reported(self, report: wire.Report) -> None:
-        """A report has come."""
+        """Handle a report."""
 
     def coordinator_changed(self) -> None:
-        """The channel came up, or went away."""
+        """Handle that the channel came up or went down."""
 
     def stood_at(self, step: int, age_ms: int) -> None:
-        """The coordinator before this one tells the last step that all ranks had in common."""
+        """Handle the last step that all ranks had in common, as the previous coordinator reports it."""
 
 
 class _Line:
-    """One pod's link, heard while it is this pod's: what its channel has read already may come after the end."""
+    """The link of one pod; ignores what its channel has read after the pod was replaced."""
 
     def __init__(self, client: CoordinatorClient, pod: PodView, address: str) -> None:
         self._client = client
@@ -79,7 +79,7 @@ class CoordinatorClient:
         self._ports = ports
         self._owner = owner
         self._line: _Line | None = None
-        self._former: _Line | None = None  # of the pod before, until the one that is there speaks
+        self._former: _Line | None = None  # of the previous pod, until the current one reports
         self._assignment: wire.Assignment | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self.connected = False
@@ -90,28 +90,28 @@ class CoordinatorClient:
 
     @property
     def serving(self) -> bool:
-        """Whether it is heard and its MindIO controller serves."""
+        """Whether the channel is up and the MindIO controller serves."""
         return self.connected and self.now.state.controller_ready
 
     @property
     def taking_over(self) -> bool:
-        """Whether it is heard and about to have a MindIO controller that serves, in the place of one that was lost."""
+        """Whether the channel is up and the coordinator will soon have a MindIO controller in place of a lost one."""
         return self.connected and self.now.state.taking_over
 
     @property
     def step(self) -> int:
-        """Newest step that is known to be finished, -1 before the first."""
+        """Return the newest step that is known to be finished, -1 before the first."""
         found = known_step(self.now.state)
         return -1 if found is None else found
 
     @property
     def incarnation(self) -> int:
-        """Of the pod that is dialled; 0 while there is none."""
+        """Return the incarnation of the dialled pod; 0 without one."""
         return self._line.pod.incarnation if self._line else 0
 
     @property
     def address(self) -> str:
-        """Where it is dialled; empty while there is no pod to dial."""
+        """Return the dialled address; empty without a pod to dial."""
         return self._line.address if self._line else ""
 
     @property
@@ -120,14 +120,14 @@ class CoordinatorClient:
 
     @property
     def checkpoint_step(self) -> int | None:
-        """Step of the complete checkpoint that would be loaded now; -1: there is none, None: nobody can look."""
+        """Return the step of the complete checkpoint that would be loaded now; -1: there is none, None: unknown."""
         found = self.now.state.checkpoint
         if not self.now.state.HasField("checkpoint") or found.problem:
             return None
         return found.step if found.tracked else -1
 
     def newly_loaded(self, report: wire.Report, attempt: int) -> Loaded | None:
-        """What the ranks of this attempt were given to load, the first time that it is told."""
+        """Return what the ranks of this attempt were given to load, the first time a report says so."""
         found = report.state.checkpoint
         if not found.attempt or found.attempt != attempt or found.attempt == self._attempt_told:
             return None
@@ -136,7 +136,7 @@ class CoordinatorClient:
         return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
 
     def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
-        """Dial this pod, unless that is done already; which step is wanted it has to be told."""
+        """Dial this pod, unless that is done already; the caller sends the order."""
         address = host_port(pod.address, pod.port)
         if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
             if self._line.link is not None:
@@ -151,7 +151,7 @@ class CoordinatorClient:
         link.start()
 
     def pod_lost(self) -> None:
-        """The pod is gone: hang up."""
+        """Close the link, because the pod is gone."""
         self._hang_up(self._leave())
 
     def _leave(self) -> _Line | None:
@@ -168,7 +168,7 @@ class CoordinatorClient:
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Close the link for good."""
         self.pod_lost()
         self.former_ended(self._former)
         for task in list(self._closing):
@@ -176,28 +176,28 @@ class CoordinatorClient:
 
     @property
     def copies_told(self) -> bool | None:
-        """Whether MindIO knows the copies; None where that is not told."""
+        """Whether MindIO knows the optimizer copies; None if unknown."""
         return False if Reason.COPIES_NOT_REGISTERED.word in self.problems else None
 
     @property
     def problems(self) -> dict[str, str]:
-        """What MindIO cannot work with, by its word."""
+        """Return the problems that MindIO has with the job, by MindIO's word for each."""
         return {problem.code: problem.message for problem in self.now.state.problems}
 
     def order(self, order: wire.Order) -> None:
-        """The step that is wanted now."""
+        """Send the action that is wanted now."""
         if self._link is not None:
             self._link.order(order)
 
     def acknowledge(self, sequence: int) -> None:
-        """What the reports up to this one led to is written down."""
+        """Acknowledge that the effects of the reports up to this one are in the status."""
         if self._link is not None:
             self._link.acknowledge(sequence)
 
     def assign(self, build: Callable[[int], wire.Assignment], now_ms: int) -> None:
-        """The pods as they are now; `build` makes the message of a revision, sent only if it says something new.
+        """Send the pods as they are now; `build` makes the message of a revision, which is sent only if it has changed.
 
-        Revisions are job time: a coordinator takes no smaller one, and no leader's job time is behind that of the one
+        Revisions are job time: a coordinator refuses a smaller one, and no leader's job time is behind that of the one
         before it, whatever their clocks say.
         """
         current = self._assignment
@@ -226,7 +226,7 @@ class CoordinatorClient:
         return False
 
     def reported(self, report: wire.Report) -> None:
-        """A report has come. Its state is taken over first: a fact in the first report is decided with it, too."""
+        """Handle a report. Its state is stored first, so that a fact in the first report is decided with it."""
         self.sequence = report.sequence
         self.before, self.now = self.now, self.now.then(report.state)
         self.problem = report.state.controller_problem
@@ -234,19 +234,19 @@ class CoordinatorClient:
         self._owner.reported(report)
 
     def former_reported(self, line: _Line, report: wire.Report) -> None:
-        """A report of a pod that is not this job's coordinator any more."""
+        """Handle a report of a pod that is no longer this job's coordinator."""
         for milestone in report.milestones if line is self._former else ():
             if milestone.kind == wire.STEP_BEFORE:
                 self._owner.stood_at(milestone.step, milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND)
 
     def former_ended(self, line: _Line | None) -> None:
-        """It has nothing more to say, or nobody listens any more."""
+        """Close the previous pod's link: it has ended, or is no longer needed."""
         if line is self._former:
             self._former = None
             self._hang_up(line)
 
     def connected_changed(self, up: bool, reason: str) -> None:
-        """The channel came up, or is gone."""
+        """Handle that the channel came up or went down."""
         if up:
             self.former_ended(self._former)
         self.connected = up
@@ -256,7 +256,7 @@ class CoordinatorClient:
 
 
 def _count(before: wire.CoordinatorState, now: wire.CoordinatorState) -> None:
-    """What coordinators refuse, and what they do without this operator. A lower number is another process's."""
+    """Count what coordinators refuse, and do without this operator. A lower number comes from a new process."""
     for what, known, number in (
         ("coordinator input", before.refused_inputs, now.refused_inputs),
         ("connection from outside a rank's pod", before.strangers, now.strangers),

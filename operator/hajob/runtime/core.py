@@ -1,12 +1,12 @@
 """The core: the job controllers of all jobs, and the caches of pods and nodes that feed them.
 
-It lives in the main thread's loop. The frontend (kopf, in a thread of its own) hands it the jobs; the informers
-hand it pods and nodes as plain function calls. A standby keeps the caches warm and has no job controllers; it becomes
-the leader by starting its frontend, which shows it every job.
+It runs in the main thread's loop. The frontend (kopf, in a thread of its own) hands it the jobs; the informers hand it
+pods and nodes by plain function calls. A standby keeps the caches warm and has no job controllers; it becomes the
+leader by starting its frontend, which shows it every job.
 
-A job controller that breaks by an error of this program is closed and opened anew from the status that the server has,
-as another leader would: one job's trouble is never another's. While that does not help the process calls itself
-unhealthy.
+If a job controller fails by an error of this program, the core closes it and opens it anew from the server's status,
+as another leader would, so that one job's failure does not affect others. As long as that does not help, the process
+reports itself unhealthy.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Broken:
         job: as it was last known.
         since: when it failed.
         problem: why.
-        server_away: the API server cannot be asked: another process could do no better.
+        server_away: the API server does not answer, so another process would fail as well.
     """
 
     job: HATrainingJob
@@ -77,7 +77,7 @@ class OperatorCore:
         self._is_closed = False
 
     def job_seen(self, raw: Json) -> None:
-        """A HATrainingJob as it is now."""
+        """Handle a HATrainingJob as it is now."""
         if self._is_closed:
             return
         try:
@@ -97,7 +97,7 @@ class OperatorCore:
             self._open(job)
 
     def _holds(self, job: HATrainingJob) -> bool:
-        """Whether the job is on hold; another journal or spec ends that."""
+        """Whether the job stays on hold: its journal and spec are still the ones that cannot be read."""
         uid = job.metadata.uid
         if uid in self._on_hold and not self._on_hold[uid].is_about(job):
             self._let_go(self._on_hold.pop(uid))
@@ -123,7 +123,7 @@ class OperatorCore:
             self._guard(uid, partial(controller.pods_listed, version))
 
     def _guard(self, uid: str, tell: Callable[[], None]) -> None:
-        """Tell a job controller something; an error in it stays its own."""
+        """Call a job controller; an error in it affects only that controller."""
         try:
             tell()
         except Exception as error:
@@ -131,7 +131,7 @@ class OperatorCore:
             self._broke(uid, error)
 
     def _broke(self, uid: str, error: BaseException) -> None:
-        """A job controller that failed is of no use any more: open another one, a little later each time."""
+        """Replace a job controller that failed; the delay grows with each failure."""
         controller = self._controllers.pop(uid, None)
         if controller is None:
             return
@@ -142,7 +142,7 @@ class OperatorCore:
         task.add_done_callback(self._reopening.discard)
 
     def _let_go(self, held: JobController | JobOnHold) -> asyncio.Task[None]:
-        """Close what is none of ours any more."""
+        """Close a controller whose job this operator no longer manages."""
         task = asyncio.create_task(held.close(), name=f"end of {held.job.metadata.name}")
         self._closing.add(task)
         task.add_done_callback(self._closed)
@@ -172,17 +172,17 @@ class OperatorCore:
                 self._open(job)
 
     def coordinators(self) -> list[ExpectedCoordinator]:
-        """Every coordinator that should answer, and whether it does."""
+        """Return every coordinator that should answer, and whether it does."""
         found = (controller.observer.reach() for controller in self._controllers.values())
         return [one for one in found if one is not None]
 
     def reach_changed(self, cut_off: str) -> None:
-        """This operator is taken to be cut off from the coordinators (why), or is not any more (empty)."""
+        """Take in why this operator counts as cut off from the coordinators; empty: it does not any more."""
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, partial(controller.reach_changed, cut_off))
 
     def unhealthy(self) -> str:
-        """Why this process should be started anew; empty when it need not."""
+        """Return why this process should be restarted; empty when it need not."""
         now = self._ports.clock.monotonic()
         for one in self._broken.values():
             if not one.server_away and now - one.since > UNHEALTHY_SECONDS:
@@ -190,9 +190,9 @@ class OperatorCore:
         return ""
 
     async def job_released(self, uid: str) -> None:
-        """The CR is being deleted: end what belongs to it. Returns when the finalizer may go, its pods being gone.
+        """Delete the job's pods, because its CR is being deleted; return when the finalizer may be removed.
 
-        A job that no controller knows has nothing but its pods, and their owner reference sees to those.
+        A job without a controller has nothing but its pods, and the garbage collector deletes those by owner reference.
 
         Raises:
             ApiError: this core is closed: the next leader sees to it.
@@ -211,7 +211,7 @@ class OperatorCore:
             raise ApiError(0, NOT_LEADING, "this operator is ending")
 
     def job_gone(self, uid: str) -> None:
-        """The CR is gone, with or without a release."""
+        """Handle that the CR is gone, with or without a release."""
         controller = self._controllers.pop(uid, None)
         self._forget(uid)
         if controller is not None:
@@ -225,7 +225,7 @@ class OperatorCore:
         metrics.JOBS.set(len(self._controllers))
 
     def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
-        """From the informer of pods."""
+        """Handle a changed pod of a job."""
         occupied = self._caches.pod_gone(pod) if deleted else self._caches.pod_seen(pod)
         controller = self._controllers.get(pod.job_uid)
         if controller is not None and _is_of(pod, controller.job):
@@ -234,14 +234,14 @@ class OperatorCore:
             self._capacity_changed()
 
     def foreign_pod_changed(self, pod: ForeignPod | None, before: ForeignPod | None) -> None:
-        """From the informer of everybody else's pods: one with chips came, went, or ended (None)."""
+        """Handle a pod of another tenant: one with chips came, went, or ended (None)."""
         capacity = self._caches.capacity
         gone = before is not None and pod is None and capacity.pod_gone(before.key)
         if gone or (pod is not None and capacity.pod_seen(pod)):
             self._capacity_changed()
 
     def pods_complete(self, version: str = "", namespace: str = "") -> None:
-        """An informer of pods has shown all that a list of this resourceVersion holds, and what it lacks.
+        """Note that an informer has read all pods of a list of this resourceVersion, and removed the missing ones.
 
         Args:
             version: of the list.
@@ -253,7 +253,7 @@ class OperatorCore:
                 self._guard(uid, partial(controller.pods_listed, version))
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
-        """From the informer of nodes."""
+        """Handle a changed node."""
         before = self._caches.nodes.get(node.name)
         if deleted:
             self._caches.node_gone(node.name)
@@ -266,7 +266,7 @@ class OperatorCore:
         self._capacity_changed()
 
     def quota_changed(self, namespace: str, name: str, quota: Quota | None) -> None:
-        """A ResourceQuota allows something else, another amount of it is used, or it is gone (None)."""
+        """Handle that a ResourceQuota's limit or usage changed, or that it is gone (None)."""
         if quota is None:
             self._caches.quotas.gone(namespace, name)
         else:
@@ -276,40 +276,40 @@ class OperatorCore:
                 self._guard(uid, controller.quota_changed)
 
     def faults_changed(self, nodes: frozenset[str]) -> None:
-        """From the watch of faults: what stands on these nodes, or on their chips, has changed."""
+        """Handle changed faults of these nodes or of their chips."""
         for uid, controller in self._on_nodes(nodes):
             self._guard(uid, partial(controller.look_for_faults, nodes))
         self._capacity_changed()
 
     def crd_changed(self) -> None:
-        """The installed CRD has become older or newer than this operator, or is so no longer."""
+        """Handle that the installed CRD became older or newer than this operator, or matches again."""
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.say_again)
 
     def breaker_changed(self, held: str) -> None:
-        """Faults of nodes and chips are not believed from now on, and why; empty: they are again."""
+        """Handle that the breaker holds faults of nodes and chips back (why), or believes them again (empty)."""
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, partial(controller.breaker_changed, held))
 
     def places_changed(self) -> None:
-        """Nodes were quarantined, or let in again."""
+        """Handle that nodes were quarantined or released."""
         self._caches.capacity.keep_out(self._ports.quarantined())
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.places_changed)
         self._capacity_changed()
 
     def _on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
-        """The controllers of jobs with pods on these nodes."""
+        """Return the controllers of jobs with pods on these nodes."""
         return [(uid, self._controllers[uid]) for uid in self._caches.jobs_on(nodes) if uid in self._controllers]
 
     def _capacity_changed(self) -> None:
-        """Pods of others decide whether a shrunk job can grow."""
+        """Tell the jobs that capacity changed: other tenants' pods decide whether a shrunk job can grow."""
         for uid in list(self._ports.capacity_watchers):
             if uid in self._controllers:
                 self._guard(uid, self._controllers[uid].look_for_capacity)
 
     async def close(self) -> None:
-        """Let go of every job, as it is, and take up no other."""
+        """Close all job controllers, leave the jobs as they are, and accept no others."""
         self._is_closed = True
         for task in self._reopening:
             task.cancel()
@@ -317,7 +317,7 @@ class OperatorCore:
             self._let_go(controller)
         for job in self._on_hold.values():
             self._let_go(job)
-        self._controllers.clear()  # what breaks from now on is not opened anew
+        self._controllers.clear()  # a controller that fails from now on is not replaced
         await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)
 
 

@@ -1,8 +1,8 @@
-"""Looks, now and then, whether the installed CRD is this operator's.
+"""Checks periodically whether the installed CRD matches this operator.
 
-An older one is a reason not to be ready: the API server would drop or refuse what this operator writes, so a rolling
-upgrade that forgot the CRD stops at its first pod and the version before goes on leading. A newer one is what a
-roll-back leaves behind: it is told, and served (docs/decisions/0020-versions-between-operator-and-sidecars.md).
+With an older CRD the operator is not ready: the API server would drop or refuse what this operator writes, so a
+rolling upgrade that forgot the CRD stops at its first pod and the previous version stays leader. A newer one, as after
+a roll-back, is reported and served (docs/decisions/0020-versions-between-operator-and-sidecars.md).
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ class CrdCheck:
 
     @property
     def older(self) -> str:
-        """What an older CRD lacks, in a sentence; empty where it lacks nothing."""
+        """Return what an older CRD lacks, in a sentence; empty where it lacks nothing."""
         if not self.found.lacking:
             return ""
         return f"the CRD is older than this operator, it lacks {some(self.found.lacking)}: kubectl apply -f crds/"
 
     @property
     def newer(self) -> str:
-        """What a newer CRD has that this operator does not read; empty where it reads everything."""
+        """Return what a newer CRD has that this operator does not read; empty where it reads everything."""
         if not self.found.unknown:
             return ""
         return f"the CRD is newer than this operator, which does not read {some(self.found.unknown)}"
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await self.look()
             await self._clock.sleep(CHECK_SECONDS)
 
     async def look(self) -> None:
-        """Look once; where the server does not say, what was known stays known."""
+        """Check once; if the server does not answer, keep the last result."""
         try:
             each = [await self._difference(name) for name in CRD_NAMES]
         except ApiError as error:
@@ -80,7 +80,7 @@ class CrdCheck:
             raise
 
     def _say(self, sentence: str) -> None:
-        """Once for each thing to say."""
+        """Log a sentence, once until it changes."""
         if sentence and sentence != self._said:
             log.warning(sentence)
         self._said = sentence

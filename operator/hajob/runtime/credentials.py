@@ -1,4 +1,4 @@
-"""Where the API server is and how the operator proves who it is.
+"""The API server's address and the operator's credentials.
 
 Reading kubeconfigs is left to the `kubernetes` package, which knows every form of them; it is loaded only where there
 is one, because it takes 16 MiB. Paths are given, never assumed: the same operator runs in a pod, as a plain process and
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class CredentialsError(RuntimeError):
-    """The credentials cannot be used; the message says which file or variable and what to do."""
+    """Unusable credentials; the message names the file or variable and the remedy."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class ApiCredentials:
     _token_stamp: tuple[int, int] = field(default=(0, 0))
 
     def tls(self) -> ssl.SSLContext:
-        """A TLS context for connections to the server."""
+        """Return a TLS context for connections to the server."""
         context = ssl.create_default_context(cafile=self.ca_file or None)
         if self.certificate_file:
             context.load_cert_chain(self.certificate_file, self.key_file)
@@ -51,7 +51,7 @@ class ApiCredentials:
         return context
 
     def authorization(self) -> Mapping[str, str]:
-        """The header of a request; empty with a client certificate."""
+        """Return the Authorization header of a request; empty with a client certificate."""
         if self._token_file is not None:
             self._reread(self._token_file)
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -62,11 +62,11 @@ class ApiCredentials:
 
     @property
     def token(self) -> str:
-        """The bearer token, empty with a client certificate."""
+        """Return the bearer token, empty with a client certificate."""
         return self.authorization().get("Authorization", "").removeprefix("Bearer ")
 
     def _reread(self, path: Path) -> None:
-        """Read the token where the file has changed; an unreadable file leaves the old token in use."""
+        """Read the token if the file has changed; an unreadable file leaves the old token in use."""
         try:
             status = path.stat()
             stamp = (status.st_mtime_ns, status.st_ino)
@@ -78,10 +78,10 @@ class ApiCredentials:
 
 
 async def from_kubeconfig(path: str) -> ApiCredentials:
-    """Credentials of the current context of a kubeconfig.
+    """Load the credentials of the current context of a kubeconfig.
 
     Raises:
-        CredentialsError: the file is missing or makes no sense.
+        CredentialsError: the file is missing or invalid.
     """
     from kubernetes.aio.client import Configuration
     from kubernetes.aio.config.config_exception import ConfigException
@@ -103,7 +103,7 @@ async def from_kubeconfig(path: str) -> ApiCredentials:
 
 
 def from_service_account(directory: str, environment: Mapping[str, str] | None = None) -> ApiCredentials:
-    """Credentials of a mounted service account, at the server that the environment names.
+    """Load the credentials of a mounted service account, for the server that the environment names.
 
     Raises:
         CredentialsError: token, CA or address are missing.
@@ -123,7 +123,7 @@ def from_service_account(directory: str, environment: Mapping[str, str] | None =
 
 
 def _unusable(file: Path) -> str:
-    """Why a file of a service account is of no use; empty where it is."""
+    """Return why a file of a service account is unusable; empty where it is usable."""
     try:
         return "" if file.read_bytes().strip() else "is empty"
     except OSError as error:
@@ -131,7 +131,7 @@ def _unusable(file: Path) -> str:
 
 
 async def load(kubeconfig: str, service_account_dir: str) -> ApiCredentials:
-    """The kubeconfig where one is given, else the service account."""
+    """Load the kubeconfig where one is given, else the service account."""
     if kubeconfig:
         return await from_kubeconfig(kubeconfig)
     return from_service_account(service_account_dir)

@@ -1,9 +1,9 @@
 """One timer for the earliest of a job's deadlines; a new leader arms it again from the journal.
 
-An operator that stood still, or has just begun to lead, may find a deadline past while the news that it was kept is
-still to be read. So whoever was away first hears the coordinator, and only then calls anything missed
-(docs/decisions/0011-one-clock.md). So does one that is cut off from it, for as long as that lasts
-(docs/decisions/0021-an-operator-cut-off.md).
+An operator that stood still, or has just begun to lead, may see a past deadline before it has read that the deadline
+was met. So after a pause it first listens to the coordinator, and only then calls a deadline missed
+(docs/decisions/0011-one-clock.md). An operator that is cut off from the coordinator waits likewise for as long as that
+lasts (docs/decisions/0021-an-operator-cut-off.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEAR_SECONDS: Final = 10.0
 
 
 class DeadlineTimer:
-    """Calls `reached` with the name of the earliest deadline once it has come, and again until it is another's turn.
+    """Calls `reached` with the name of the earliest deadline when it has passed, and repeats until another is earliest.
 
     Args:
         clock: of the machine.
@@ -43,19 +43,19 @@ class DeadlineTimer:
         self._back = self._heard = clock.monotonic()
 
     def heard(self) -> None:
-        """The coordinator has reported."""
+        """Note that the coordinator has reported."""
         self._notice_absence()
         self._heard = self._clock.monotonic()
 
     def arm(self, deadlines: Mapping[str, int]) -> None:
-        """These are the deadlines now: name and job time in milliseconds."""
+        """Replace the deadlines: name to job time in milliseconds."""
         self._notice_absence()
         self.cancel()
         if deadlines:
             self._wait(*min(deadlines.items(), key=lambda item: item[1]))
 
     def cancel(self) -> None:
-        """There is none."""
+        """Clear all deadlines."""
         self._alarm.cancel()
         self._look_at = inf
 
@@ -81,6 +81,6 @@ class DeadlineTimer:
             self._reached(name)
 
     def _has_listened(self) -> bool:
-        """Whether the coordinator was heard since this operator is back, or had the time to be."""
+        """Whether the coordinator has reported since this operator is back, or had the time to."""
         away = self._clock.monotonic() - self._back < HEAR_SECONDS
         return not away or self._heard - self._back >= QUIET_SECONDS

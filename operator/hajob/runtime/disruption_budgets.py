@@ -1,7 +1,7 @@
-"""Keeps the PodDisruptionBudgets of one job at what they should say, as levels.
+"""Keeps the PodDisruptionBudgets of one job at their desired values.
 
-They are courtesy to those who drain nodes and never hold anything up: what the server refuses is logged, counted and
-tried again later.
+They serve whoever drains nodes and never delay a job: if the server refuses one, that is logged, counted and retried
+later.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class DisruptionBudgets:
         return bool(self._written)
 
     def close(self) -> None:
-        """Try nothing again."""
+        """Stop retrying."""
         self._retry.cancel()
 
     async def follow(self, job: HATrainingJob, wanted: Budgets) -> None:
-        """Write what has changed."""
+        """Write the budgets that have changed."""
         by_role: Mapping[str, int] = {names.ROLE_RANK: wanted.ranks, names.ROLE_COORDINATOR: wanted.coordinator}
         changed = {role: least for role, least in by_role.items() if self._written.get(role) != least}
         if not changed or not self._retry.due:
@@ -67,7 +67,7 @@ class DisruptionBudgets:
         self._retry.succeeded()
 
     async def _put(self, job: HATrainingJob, role: str, least: int) -> None:
-        """As it should be, whatever is there: whoever led before may have made it, anybody may have deleted it."""
+        """Create or update a budget: an earlier leader may have made it, anyone may have deleted it."""
         namespace, name = job.metadata.namespace, budget_name(job, role)
         found = await self._kube.find(RESOURCE, namespace, name)
         if found is None:

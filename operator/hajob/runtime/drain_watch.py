@@ -1,7 +1,7 @@
-"""Drains of the nodes below one job: what people are told, what evictions may take, when the coordinator is moved.
+"""Drains of a job's nodes: announces them, limits evictions, and moves the coordinator in time.
 
-See docs/decisions/0023-drains-wait.md. Since when a node is to be emptied is not in the journal: after a change of
-leaders its time begins anew.
+See docs/decisions/0023-drains-wait.md. The start of a drain is not in the journal: after a change of leaders its time
+begins anew.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class DrainWatch:
         memory: of the job.
         places: of the job.
         ports: to the world.
-        wake: called when it should look again.
-        announce: tells people.
+        wake: called when `look` is due.
+        announce: posts Events.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class DrainWatch:
         self._move_asked: tuple[object, float] = (None, 0.0)
 
     def close(self) -> None:
-        """Do nothing any more."""
+        """Stop all timers."""
         self._budgets.close()
         self._alarm.cancel()
         self._opening.cancel()
 
     def moves(self) -> Iterable[events.MigrateRequested]:
-        """Rank pods that are to leave their nodes; a move that was refused is asked for again now and then."""
+        """Yield rank pods that are to leave their nodes; a refused move is requested again periodically."""
         memory = self._memory
         for move in observe.of_moves(memory.state, memory.job.spec, self._places.serving(), self._places.drained()):
             now, asked = self._clock.monotonic(), (move, memory.job.metadata.generation, memory.state.coordinator)
@@ -70,7 +70,7 @@ class DrainWatch:
                 yield move
 
     def look(self) -> list[events.CoordinatorMoveRequested]:
-        """Take in which nodes are to be emptied; the coordinator is to move at once, since the training goes on."""
+        """Update which nodes are to be emptied; move the coordinator at once, since the training goes on."""
         pods, now, policy = self._places.drained(), self._clock.monotonic(), self._memory.policy
         self._drains.timeout = policy.drain_timeout_seconds
         fresh = self._drains.look({pod.node_name for pod in pods}, now)
@@ -84,10 +84,10 @@ class DrainWatch:
         return self._coordinator_move(now) if policy.cordon is NodePolicy.MIGRATE else []
 
     async def protect(self) -> None:
-        """Say how many pods evictions have to leave now."""
+        """Set how many pods evictions have to leave now."""
         phase = self._memory.state.phase
         if phase in WITHOUT_PODS or (phase in REMADE and not self._budgets.are_written):
-            return  # who is evicted before the ranks are started is made anew alone; a start has enough to write
+            return  # a pod evicted before the ranks start is replaced alone; a start has enough to write
         policy = self._memory.policy
         overdue = self._drains.overdue(self._clock.monotonic())
         wanted = budgets(
@@ -96,7 +96,7 @@ class DrainWatch:
         await self._budgets.follow(self._memory.job, wanted)
 
     def _is_opened(self, *, overdue: bool) -> bool:
-        """Whether it is the turn of evictions that nobody announced, of which none can be seen."""
+        """Whether unannounced evictions, which cannot be observed, may go through now."""
         now = self._clock.monotonic()
         if overdue:
             self._turn.begin_anew()
@@ -115,7 +115,7 @@ class DrainWatch:
 
 
 def _in_words(pod: PodView, policy: NodePolicy) -> str:
-    """What will happen to a pod whose node is to be emptied."""
+    """Describe what will happen to a pod whose node is to be emptied."""
     what = f"node {pod.node_name} of pod {pod.name} is being drained"
     if policy is NodePolicy.IGNORE:
         return f"{what}; cordonPolicy is Ignore: the pod is left until it is evicted"

@@ -1,7 +1,7 @@
-"""What the API server has just consented to: of jobs that differ in name and UID only, one is asked about.
+"""The API server's recent consents: of jobs that differ in name and UID only, one is dry-run.
 
-A hundred jobs of one sweep would else ask it two hundred times within a second for the same answer, before their first
-pod. A refusal serves nobody but who asked: it names the pod (docs/decisions/0034-one-question-for-jobs-alike.md).
+A hundred jobs of one sweep would otherwise send two hundred equal dry runs within a second, before their first pod.
+A refusal is not shared, because it names the pod (docs/decisions/0034-one-question-for-jobs-alike.md).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class _Asked:
 
 
 class DryRunCache:
-    """Of all jobs."""
+    """The consents for all jobs."""
 
     def __init__(self) -> None:
         self._asked: dict[bytes, _Asked] = {}
 
     async def ask(self, pods: bytes, evaluate: Callable[[], Awaitable[Answer]], clock: Clock) -> Answer:
-        """The answer for a job whose pods are these but for name and UID.
+        """Return the answer for a job whose pods are these but for name and UID.
 
         Args:
             pods: the same for all such jobs.
             evaluate: asks the server for this job.
-            clock: by which a consent grows old.
+            clock: for the age of a consent.
 
         Raises:
             ApiError: the server could not be asked.

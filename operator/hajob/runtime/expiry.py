@@ -1,7 +1,7 @@
 """Deletes a job some time after it has ended (spec.ttlSecondsAfterFinished).
 
-The time counts from status.completionTime, so a new leader goes on counting, and a longer time counts as well as a
-shorter one as long as the job is there. Only the object is deleted: its finalizer and its owner references do the rest,
+The time counts from status.completionTime, so a new leader goes on counting, and the user may lengthen or
+shorten it as long as the job exists. Only the object is deleted: its finalizer and its owner references do the rest,
 as for anybody who deletes it.
 """
 
@@ -24,7 +24,7 @@ GONE = frozenset({404, 409})
 
 
 class Expiry:
-    """The end of one job's object."""
+    """The timed deletion of one job's object."""
 
     def __init__(self, kube: Kube, clock: Clock) -> None:
         self._kube = kube
@@ -33,7 +33,7 @@ class Expiry:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, job: HATrainingJob, completed: datetime | None) -> None:
-        """The job as it is now, and when it ended; None while it has not."""
+        """Take in the job as it is now, and when it ended; None while it has not."""
         seconds = job.spec.ttl_seconds_after_finished
         due_ms = None
         if seconds is not None and completed is not None:
@@ -46,7 +46,7 @@ class Expiry:
             self._task = asyncio.create_task(self._delete_at(job, due_ms), name="expiry")
 
     def close(self) -> None:
-        """Delete nothing."""
+        """Cancel the deletion."""
         self._due_ms = None
         if self._task is not None:
             self._task.cancel()

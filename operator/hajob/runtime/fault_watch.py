@@ -1,7 +1,7 @@
-"""Watches the objects that tell of faults of nodes and chips, and tells the core which nodes have news.
+"""Watches the objects that report faults of nodes and chips, and tells the core which nodes' faults changed.
 
-Which objects, and how they are read, is a table (`hajob.sources.registry`); what stands and what is believed is
-`hajob.cluster`. Here are only the watches and the one timer.
+`hajob.sources.registry` is the table of these objects and their parsers; `hajob.cluster` keeps the standing faults and
+decides which are believed. This module has only the watches and the one timer.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class ReadObject:
     Attributes:
         origin: namespace and name.
         reading: what it says.
-        keeps: it is a message, and not a state.
-        silent_after_ms: its writer writes at least so often; 0: only when something changes.
-        node: whose writer that is; empty for an object of no single node.
+        keeps: whether it is a message, and not a state.
+        silent_after_ms: longest time between two writes; 0: its writer writes only when something changes.
+        node: of the writer; empty for an object of no single node.
         serial: of the machine, where the object is its Node.
     """
 
@@ -60,13 +60,13 @@ class ReadObject:
 
 
 class FaultListener(Protocol):
-    """Who is told."""
+    """The receiver of changes."""
 
     def faults_changed(self, nodes: frozenset[str]) -> None:
-        """What stands on these nodes, or is believed of them, has changed."""
+        """Handle changed faults of these nodes, or a change in which of them are believed."""
 
     def breaker_changed(self, held: str) -> None:
-        """From now on nothing is believed, and why; empty: everything is believed again."""
+        """Handle that no fault is believed from now on (why), or all are again (empty)."""
 
 
 class FaultWatch:
@@ -123,33 +123,33 @@ class FaultWatch:
     # ------------------------------------------------------------------------------------------- questions
 
     def on_node(self, node: str) -> list[tuple[ClusterFact, int]]:
-        """What a job on the node hears of now, each with how many milliseconds ago it was first heard of."""
+        """Return the believed faults that concern a job on the node, each with milliseconds since it was first seen."""
         now = self._now_ms()
         return [(fact, now - self.cluster.appeared_ms(fact)) for fact in self.cluster.of_node(node, now)]
 
     def standing(self, node: str) -> list[ClusterFact] | None:
-        """What stands on a node and concerns a job there; None while that cannot be said."""
+        """Return the standing faults of a node that concern a job there; None while they are unknown."""
         return self.cluster.standing(node, self._now_ms()) if self.complete and not self._held else None
 
     def isolating(self, node: str) -> list[ClusterFact]:
-        """Faults that keep new pods off a node, believed or not."""
+        """Return the faults that keep new pods off a node, believed or not."""
         return self.cluster.isolating(node, self._now_ms())
 
     def nodes(self) -> frozenset[str]:
-        """Names of the nodes on which anything stands."""
+        """Return the names of the nodes with standing faults."""
         return self.cluster.nodes()
 
     def why_held(self) -> str:
-        """Why nothing is believed now; empty: everything is."""
+        """Return why no fault is believed now; empty: faults are believed."""
         return self._held
 
     @property
     def complete(self) -> bool:
-        """Whether everything that may be read has been read: what is not there does not stand."""
+        """Whether every readable object has been read: a fault that is not known then does not stand."""
         return all(informer.synced.is_set() or informer.refused for informer in self._objects)
 
     def report(self) -> Json:
-        """What an admin asks first when something did not happen; served at /faults."""
+        """Return the state for an admin who looks for the reason of an inaction; served at /faults."""
         return {
             "held": self._held,
             "standing": len(self.cluster),
@@ -165,13 +165,13 @@ class FaultWatch:
     # --------------------------------------------------------------------------------------------- changes
 
     def read_node(self, raw: Json) -> ReadObject:
-        """What a Node says of faults, under the present settings."""
+        """Read a Node's faults, under the present settings."""
         reading = registry.read({**raw, "kind": "Node"}, self._terms())
         reading.facts = [fact for fact in reading.facts if fact.harms or fact.level is not None]  # taints are no faults
         return ReadObject(f"/{raw['metadata']['name']}", reading, serial=serial_of(raw))
 
     def node_changed(self, name: str, found: ReadObject | None) -> None:
-        """A node as it is now; None: it is gone."""
+        """Handle a node as it is now; None: it is gone."""
         if found is not None:
             self._take(found)
             self._learn_serial(name, found.serial)
@@ -182,7 +182,7 @@ class FaultWatch:
         self._tell_news()
 
     def _learn_serial(self, name: str, serial: str) -> None:
-        """Messages may name a node by the number of its machine, and come before the node."""
+        """Store the serial number of a node's machine: messages may name a node by it, and come before the node."""
         if not serial or self._serials.get(serial) == name:
             return
         self._serials[serial] = name
@@ -197,16 +197,16 @@ class FaultWatch:
         return self.settings.terms(self._clock.now_milliseconds(), self._serials)
 
     def reads_too(self, informer: Informer[Any]) -> None:
-        """Another informer that uses `read_node`."""
+        """Register another informer that uses `read_node`."""
         self._objects.append(informer)
 
     def look_at(self, node: str) -> None:
-        """A node was isolated, or let in again."""
+        """Update a node after it was quarantined or released."""
         self.cluster.node_changed(node, self._now_ms())
 
     def _read(self, raw: Json) -> ReadObject:
         metadata = raw["metadata"]
-        whole = {**raw, "kind": "ConfigMap"}  # the items of a list do not say it
+        whole = {**raw, "kind": "ConfigMap"}  # items of a list lack their kind
         reading = registry.read(whole, self._terms())
         rows = [row for row in registry.SOURCES if row.takes(whole)]
         silent_after = max((row.silent_after_seconds for row in rows), default=0)
@@ -219,7 +219,7 @@ class FaultWatch:
         if change.type is not ChangeType.DELETED:
             self._take_changed(found)
         elif found.keeps:
-            self._rejections.take(found.origin, ())  # what it told stands
+            self._rejections.take(found.origin, ())  # the faults that it reported stand
         else:
             self._forget(found.origin)
         self._tell_news()
@@ -234,7 +234,7 @@ class FaultWatch:
         self._rejections.take(found.origin, [*reading.rejected, *refused])
 
     def _take_changed(self, found: ReadObject) -> None:
-        """What was there at the start is read at once, what comes later in its turn."""
+        """Process an object: at once if it was there at the start, otherwise in its sender's turn."""
         if found.keeps and self.complete and self.cluster.waits(found.origin, found.reading, self._now_ms()):
             sender = found.reading.sender
             self._rejections.take(found.origin, [Rejection(RejectionReason.RATE, "resource", sender)])
@@ -266,7 +266,7 @@ class FaultWatch:
         self._tell_news()
 
     def _tell_news(self) -> None:
-        """Tell what there is to tell, and wake again when that changes by itself."""
+        """Pass on all changes, and wake again when faults change by time alone."""
         now = self._now_ms()
         self._take_due_messages()
         self.cluster.clock.look(now, self._clock.now_milliseconds(), CLOCK_HOLD_MS)

@@ -1,12 +1,12 @@
 """The frontend: kopf, in a thread and loop of its own, for everything about the HATrainingJob itself.
 
-kopf sees to finalizer, start and end of a job; it decides nothing. It runs apart because it ends the process's loop
+kopf handles finalizer, start and end of a job; it decides nothing. It runs apart because it ends the process's loop
 on many errors (401, HTTP 410, 55 s of 5xx) and cancels every task that was made after it; here it is started again
 half a second later, and the core goes on with the jobs it knows.
 
 Only kopf's stateless side is used: `on.event` hands every object over as it is, and one daemon per job is the reason
 for the finalizer. There are no change handlers, so no annotations and no diffs. A deleted job is held in `on.event`
-until the core has let go of it: kopf removes the finalizer in the same pass, with no polling, and it works for a job
+until the core has released it: kopf removes the finalizer in the same pass, with no polling, and it works for a job
 that was deleted while no operator was there, for which kopf starts no daemon.
 """
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _IDENTITY: Final = "hajob"  # kopf would make one from the user's name, which a container's user need not have
 _STOP_SECONDS: Final = 15.0
 
-# kopf tells of every call of a handler, that is of every event.
+# kopf logs every call of a handler, that is every event.
 logging.getLogger("kopf").setLevel(logging.WARNING)
 
 
@@ -43,21 +43,21 @@ class JobIntake(Protocol):
     """The core, as the frontend sees it; every method is called in the core's loop."""
 
     def job_seen(self, raw: Json) -> None:
-        """A job, as it is now; for a new one, every change, and again after each start of kopf."""
+        """Handle a job as it is now: a new one, every change, and again after each start of kopf."""
 
     def job_gone(self, uid: str) -> None:
-        """A job is no longer there."""
+        """Handle that a job is gone."""
 
     async def job_released(self, uid: str) -> None:
-        """A job is being deleted: return when nothing of it is left that would outlive it.
+        """Release a job that is being deleted: return when nothing of it is left that would outlive it.
 
         Raises:
-            ApiError: not yet; it is asked again.
+            ApiError: not yet; the frontend calls again.
         """
 
 
 class _Forever:
-    """Endless delays that can be iterated again and again, as kopf needs them."""
+    """A repeatable sequence of endless delays, as kopf needs it."""
 
     def __iter__(self) -> Iterator[float]:
         yield from (0.2, 0.5, 1.0, 2.0)
@@ -66,7 +66,7 @@ class _Forever:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Settings under which kopf keeps no state, asks for nothing it does not need, and survives an outage."""
+    """Return settings under which kopf keeps no state, requests nothing it does not need, and survives an outage."""
     settings = kopf.OperatorSettings()
     settings.peering.standalone = True
     settings.scanning.disabled = True
@@ -125,11 +125,11 @@ class Frontend:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was started and serves no more, though nobody stopped it."""
+        """Whether it has ended though nobody stopped it."""
         return self._supervisor is not None and self._supervisor.done()
 
     async def _supervise(self) -> None:
-        """Run kopf again and again, whatever ends it: nobody else would."""
+        """Restart kopf whenever it ends, for whatever reason."""
         while True:
             try:
                 problem = await self._live()
@@ -144,7 +144,7 @@ class Frontend:
             await self._clock.sleep(self._backoff.delay())
 
     async def _live(self) -> str:
-        """Once the CRD is there, one life of kopf; returns why it ended."""
+        """Wait for the CRD, then run kopf once; return why it ended."""
         await self._crd_installed()
         started = self._clock.monotonic()
         problem = await self._run_thread()
@@ -153,9 +153,9 @@ class Frontend:
         return problem
 
     async def _crd_installed(self) -> None:
-        """Wait until jobs can be listed somewhere, and so for the CRD: kopf looks for it only once.
+        """Wait until jobs can be listed somewhere, which proves the CRD exists: kopf looks for it only once.
 
-        Namespaces that are refused do not keep the others waiting: kopf asks for them itself, again and again.
+        A namespace that refuses access does not delay the others: kopf retries it by itself.
         """
         said: set[str] = set()
         waits = Backoff(first=0.5, longest=5.0)
@@ -172,7 +172,7 @@ class Frontend:
             await self._clock.sleep(waits.delay())
 
     async def _run_thread(self) -> str:
-        """One life of kopf; returns why it ended. Cancelling ends it in an orderly way."""
+        """Run kopf once in a thread; return why it ended. Cancelling ends it in an orderly way."""
         core = asyncio.get_running_loop()  # noqa: TID251  # the other thread's calls
         ended: asyncio.Future[str] = core.create_future()
 
@@ -233,7 +233,7 @@ class Frontend:
         return registry
 
     async def _hand_over(self, event: dict[str, Any]) -> None:
-        """Hand an object to the core; a deleted one stays here until the core has let go of it."""
+        """Hand an object to the core; hold a deleted one here until the core has released it."""
         core, intake = self._core, self._intake
         if core is None or intake is None:
             raise RuntimeError("the frontend was not started")
@@ -249,9 +249,9 @@ class Frontend:
 
 
 def _take_contents(raw: Json) -> Json:
-    """The whole object, without who wrote which field; what is left in `raw` is what kopf needs of it.
+    """Return the whole object without managedFields; leave in `raw` what kopf needs of it.
 
-    kopf keeps the object for the daemon for as long as the job exists; what is taken here is nearly all of it.
+    kopf keeps the object for the daemon for as long as the job exists; this removes nearly all of it.
     """
     raw["metadata"].pop("managedFields", None)
     whole = dict(raw)
@@ -261,7 +261,7 @@ def _take_contents(raw: Json) -> Json:
 
 
 async def _release(intake: JobIntake, uid: str, clock: Clock) -> None:
-    """Have a job released, in the core's loop, however often it takes."""
+    """Have the core release a job, in the core's loop, and retry until it succeeds."""
     backoff = Backoff()
     while True:
         try:
@@ -274,7 +274,7 @@ async def _release(intake: JobIntake, uid: str, clock: Clock) -> None:
 
 
 def connection(credentials: ApiCredentials) -> kopf.ConnectionInfo:
-    """The operator's credentials as kopf wants them; proxies of the environment are not used.
+    """Return the operator's credentials in kopf's form; proxies of the environment are not used.
 
     The same credentials make equal values: kopf then ends when they are refused twice. With anything in them that
     changes, such as a time of expiry, it would offer them again and again without a pause.

@@ -1,7 +1,7 @@
-"""The start of one job under `gangPolicy: SchedulingGates`: its rank pods ask for nodes when there are enough for all.
+"""The start of one job under `gangPolicy: SchedulingGates`: its rank pods are ungated when there are nodes for all.
 
-Until then they stand behind a scheduling gate, where they hold no node. Where there are enough from the beginning they
-are made without a gate, and a start costs no second write for each pod.
+Until then they are gated and hold no node. Where there are enough nodes from the beginning, they are created without
+a gate, which saves a start the second write for each pod.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SOON_SECONDS: Final = 0.1
 
 
 class GangStart:
-    """Whether the rank pods of one job may ask for nodes.
+    """Whether the rank pods of one job may be scheduled.
 
     Args:
         memory: of the job.
         places: of the job.
         ports: with the claims of all jobs.
-        wake: called when it may have become possible.
+        wake: called when that may have become possible.
     """
 
     def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, wake: Callable[[], None]) -> None:
@@ -45,23 +45,23 @@ class GangStart:
         ports.starts.claims[memory.job.metadata.uid] = self.claim
 
     def close(self) -> None:
-        """The job claims nothing any more."""
+        """Withdraw the job's claim."""
         if self._ports.starts.claims.get(self._memory.job.metadata.uid) == self.claim:
             del self._ports.starts.claims[self._memory.job.metadata.uid]
         self._alarm.cancel()
         self._soon.cancel()
 
     def claim(self) -> Claim | None:
-        """What the job still needs of the cluster; None for nothing."""
+        """Return the nodes that the job still needs; None for none."""
         memory, state = self._memory, self._memory.state
         if state.phase in WITHOUT_RANK_PODS or state.phase in ENDED:
             return None
         serving, waits, made = self._places.pods.serving(state), self._waits(), memory.job.metadata.creation_timestamp
         returning = nodes_to_return(state, memory.policy, memory.time.now())
-        like = next(iter(serving.pods.values()), None)  # the server has looked up its priority class
+        like = next(iter(serving.pods.values()), None)  # the server has resolved its priority class
         wanted = memory.layout.num_nodes - len(state.released)
         if self._places.pods.not_created is not None and not waits:
-            wanted = len(serving.pods)  # what no quota allows takes no node
+            wanted = len(serving.pods)  # pods that no quota allows take no node
         return Claim(
             job_uid=memory.job.metadata.uid,
             made=format_time(made) if made else "",
@@ -76,7 +76,7 @@ class GangStart:
         )
 
     def holds_back(self) -> bool:
-        """Whether pods that are made now stand behind the gate."""
+        """Whether pods that are created now get the gate."""
         if not self._waits():
             return False
         if self._ports.may_start(self._memory.job.metadata.uid):
@@ -86,16 +86,16 @@ class GangStart:
         return True
 
     def held_back(self) -> list[PodView]:
-        """Pods that stand behind the gate."""
+        """Return the gated pods."""
         return [pod for pod in self._places.serving().values() if pod.gated and not pod.deleting]
 
     def capacity_changed(self) -> None:
-        """Nodes came or went, and the job waits for some: look in a moment."""
+        """Check soon whether a waiting job can start, because nodes came or went."""
         if not self._soon.is_set:
             self._soon.set(SOON_SECONDS, self._wake)
 
     def _waits(self) -> bool:
-        """Whether none of this start's pods may ask for a node yet; what asks already was let in before."""
+        """Whether all of this start's pods are gated; an ungated one means that the start was let in before."""
         memory, state = self._memory, self._memory.state
         gates = memory.job.spec.scheduling.gang_policy is GangPolicy.SCHEDULING_GATES
         if not gates or state.phase not in UNTRAINED or self._let_in == state.base:

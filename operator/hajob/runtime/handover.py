@@ -1,8 +1,9 @@
-"""How a leader that is cut off gives its Lease to a standby that is not, by two annotations of the Lease.
+"""Two annotations of the Lease by which a leader that is cut off hands it over to a standby that is not.
 
-The leader offers (`OFFER`: why), a standby that reaches the coordinators volunteers (`VOLUNTEER`: its identity), and
-only then the leader gives the Lease back; for one duration it is the volunteer's to take. So nobody leads in vain in
-between, and without a capable standby the leader stays (docs/decisions/0021-an-operator-cut-off.md).
+The leader offers the Lease (`OFFER`: why), a standby that reaches the coordinators volunteers (`VOLUNTEER`: its
+identity), and only then the leader gives the Lease back; for one lease duration only the volunteer may take it. So no
+other standby leads in between, and without a capable one the leader stays
+(docs/decisions/0021-an-operator-cut-off.md).
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ def _annotation(lease: Json, name: str) -> str:
 
 
 def offered(lease: Json) -> str:
-    """Why its leader offers it; empty where it does not."""
+    """Return why the leader offers the Lease; empty where it does not."""
     return _annotation(lease, OFFER)
 
 
 def volunteer(lease: Json) -> str:
-    """Identity of the standby that wants it, and can do what its leader cannot; empty for none."""
+    """Return the identity of the standby that volunteers because it reaches the coordinators; empty for none."""
     return _annotation(lease, VOLUNTEER)
 
 
 def offer(lease: Json, why: str) -> None:
-    """Offer it."""
+    """Offer the Lease."""
     _annotate(lease, OFFER, why)
 
 
@@ -41,7 +42,7 @@ def take_up(lease: Json, identity: str) -> None:
 
 
 def withdraw(lease: Json) -> None:
-    """Neither is it offered, nor does anybody wait for it."""
+    """Remove offer and volunteer."""
     annotations = lease["metadata"].get("annotations") or {}
     for name in (OFFER, VOLUNTEER):
         annotations.pop(name, None)

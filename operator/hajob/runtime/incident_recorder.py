@@ -1,7 +1,7 @@
-"""Writes the account of a job's incidents down while they happen: marks, the newest state, how each was closed.
+"""Records a job's incidents while they happen: marks, the newest state, how each was closed.
 
-It decides nothing. The planner opens and closes incidents; this remembers when things happened, so that the status can
-show phases that add up, and tells people in Events and metrics.
+It decides nothing. The planner opens and closes incidents; this module records when things happened, so that the
+status can show phases that add up, and reports to people in Events and metrics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class IncidentRecorder:
 
     Attributes:
         record: of the newest incident.
-        settled: of the one before: its last word may not be in the status yet when the newest opens.
+        settled: of the one before: its end may not be in the status yet when the newest opens.
     """
 
     def __init__(self, record: Record | None, announce: announcements.Announce) -> None:
@@ -35,8 +35,8 @@ class IncidentRecorder:
         self.settled: Record | None = None
         self._announce = announce
         self._early: dict[Mark, int] = {}
-        self._stood_at = -1  # the last common step, told before its incident was open
-        self._repaired = -1  # number of the incident of which MindIO has told that all ranks are repaired
+        self._stood_at = -1  # the last common step, reported before its incident was open
+        self._repaired = -1  # number of the incident for which MindIO has reported that all ranks are repaired
 
     @property
     def _open(self) -> bool:
@@ -44,15 +44,15 @@ class IncidentRecorder:
 
     @property
     def marks(self) -> Mapping[Mark, int]:
-        """Of the open incident; none while there is none."""
+        """Return the marks of the open incident; none while there is none."""
         return self.record.marks if self.record is not None and self._open else {}
 
     def new_report(self) -> None:
-        """Marks that were waiting for an incident belong to the report before and to none."""
+        """Drop the marks that wait for an incident: they belong to the previous report."""
         self._early, self._stood_at = {}, -1
 
     def mark(self, mark: Mark, time_ms: int, step_before: int = -1) -> None:
-        """Write a mark into the open incident; before one is open, keep it for the incident of the same report."""
+        """Record a mark in the open incident; before one is open, keep it for the incident of the same report."""
         if self._open and self.record is not None:
             restoration = self.record.restoration.stood_at(step_before)
             self.record = dataclasses.replace(self.record.at(mark, time_ms), restoration=restoration)
@@ -61,7 +61,7 @@ class IncidentRecorder:
             self._stood_at = max(self._stood_at, step_before)
 
     def checkpoint_loaded(self, found: Loaded) -> None:
-        """The ranks of an attempt are given a checkpoint to load, or none; said before they take their first step."""
+        """Record the checkpoint that an attempt's ranks load, or none; reported before their first step."""
         if found.problem:
             self._announce(Announcement(EventReason.CHECKPOINTS_NOT_VERIFIED, found.problem))
         elif self._open and self.record is not None and self.record.incident.action is Action.RESTART:
@@ -73,17 +73,17 @@ class IncidentRecorder:
             self._announce(Announcement(EventReason.CHECKPOINT_REFUSED, in_words(found.refused, found.step)))
 
     def _finds(self, checkpoint_step: int | None) -> None:
-        """An agent has looked at the checkpoints.
+        """Record the checkpoints that an agent has found.
 
-        A save that is under way at the fault is completed later, sometimes while MindIO repairs already. Once it tells
-        the result the ranks train again, and what they save then is nothing that they have loaded.
+        A save in progress at the fault may complete later, while MindIO repairs already. Once MindIO reports the
+        result, the ranks train again, and a checkpoint saved from then on is not the one that they have loaded.
         """
         if self.record is not None and self._open and self.record.incident.number != self._repaired:
             restoration = self.record.restoration.finds(checkpoint_step)
             self.record = dataclasses.replace(self.record, restoration=restoration)
 
     def _resumed(self, event: events.JobEvent) -> None:
-        """The first step tells how far the training went back."""
+        """Compute from the first step how far the training went back."""
         record = self.record
         if not isinstance(event, events.Resumed) or record is None or not self._open:
             return
@@ -98,12 +98,12 @@ class IncidentRecorder:
         newest_step: int = -1,
         checkpoint_step: int | None = None,
     ) -> None:
-        """Take over what the planner says about the open incident.
+        """Record the open incident as the planner has left it.
 
         Args:
             incident: the open one.
-            event: that the planner has answered.
-            newest_step: finished by some rank.
+            event: that the planner has handled.
+            newest_step: the newest that a rank has finished.
             checkpoint_step: of the newest complete periodic checkpoint, None when unknown.
         """
         self._finds(checkpoint_step)
@@ -126,7 +126,7 @@ class IncidentRecorder:
         self._finds(checkpoint_step)
 
     def take(self, effect: effects.Effect, now_ms: int) -> None:
-        """Tell what an effect of the planner says to people, and write down what it says of an incident."""
+        """Report an effect of the planner to people, and record its part in an incident."""
         self._announce(announcements.of_effect(effect))
         if isinstance(effect, effects.SendOrder):
             self.mark(Mark.DECIDED, now_ms)

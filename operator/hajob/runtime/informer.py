@@ -1,16 +1,16 @@
 """A cache of one kind of object that is kept current by list and watch.
 
-What it promises (docs/decisions names why kopf does not do this for us):
+Guarantees (docs/decisions says why kopf does not provide them):
 
 - an object that vanished while the watch was away is reported as deleted after the next list, and an object that was
   made again under the same name is reported as deleted and added;
-- it never gives up, and never storms: whatever ends a watch, a pause comes before the next, a longer one each time
-  until a watch has lived for a while or told something; 410 in the stream or as an HTTP status leads to a new list.
+- it never gives up, and never storms: whatever ends a watch, a pause precedes the next, a longer one each time
+  until a watch has lived for a while or delivered something; 410 in the stream or as HTTP status leads to a new list.
   An API server under load ends watches that it finds slow after some seconds or less, in the middle of a thousand
-  events: who waited longer each time would be the later the more there is to hear;
-- what may be thousands of objects is listed in a stream, where the server can do that: one is decoded at a time, which
+  events: an unconditional backoff would delay it most when most events arrive;
+- large resources are listed in a stream, where the server can do that: one object is decoded at a time, which
   costs a fifth of the processor time of pages of a hundred and nothing of their memory. Elsewhere, page by page;
-- objects are projected when they are decoded, and a change that the projection does not show is no change;
+- objects are projected when they are decoded, and a change that the projection does not show is not reported;
 - the handler is a plain function, called in the loop without a queue; every 32 events the loop gets its turn.
 """
 
@@ -42,7 +42,7 @@ STEADY_SECONDS: Final = 1.0
 
 
 class ChangeType(StrEnum):
-    """What happened to an object."""
+    """The kind of a change."""
 
     ADDED = "Added"
     MODIFIED = "Modified"
@@ -54,7 +54,7 @@ class Change(Generic[T]):
     """A change of one object.
 
     Attributes:
-        type: what happened.
+        type: added, modified or deleted.
         value: the projection now; of a deleted object: as it was last known.
         previous: the projection before; None for a new object.
     """
@@ -77,19 +77,19 @@ class Informer(Generic[T]):
         kube: the API.
         clock: for ages and backoff.
         resource: plural, such as `pods`.
-        project: makes the kept value from a raw object; whatever it raises drops that one object, with a log line.
+        project: makes the cached value from a raw object; an exception drops that one object, with a log line.
         handler: called for every change, in order; its exceptions are logged and lose nothing.
         namespace: empty for all.
         label_selector: empty for all.
-        listed: called with a list's resourceVersion when all that it holds, and all that it lacks, has been told.
-        large: there may be thousands.
+        listed: called with a list's resourceVersion after the handler was called for all that it adds and removes.
+        large: whether there may be thousands.
 
     Attributes:
         resource: plural.
         namespace: empty for all.
-        synced: a first list has been told.
-        refused: the server does not let it be read, or does not serve it.
-        answered: a first list has been told, or refused.
+        synced: whether a first list was handled.
+        refused: whether the server forbids reading it, or does not serve it.
+        answered: whether a first list was handled or refused.
     """
 
     def __init__(
@@ -125,31 +125,31 @@ class Informer(Generic[T]):
         self._watching: asyncio.Task[None] | None = None
 
     def read_again(self) -> None:
-        """Project every object anew: what `project` goes by has changed. What it shows otherwise is told as changed."""
+        """Project every object anew, because `project` gives other results now; differences are reported as changes."""
         self._again = True
         if self._watching is not None:
             self._watching.cancel()
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object of that name, as far as is known; nodes have an empty namespace."""
+        """Return the cached object of that name; nodes have an empty namespace."""
         entry = self._entries.get((namespace, name))
         return None if entry is None else entry.value
 
     def values(self) -> Iterator[T]:
-        """All objects that are known."""
+        """Iterate over all cached objects."""
         return (entry.value for entry in list(self._entries.values()))
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def age(self) -> float:
-        """Seconds since the server was last heard; above some 70 the cache may be out of date."""
+        """Return seconds since the server last answered; above some 70 the cache may be out of date."""
         return self._clock.monotonic() - self._heard
 
     def idle(self) -> float:
-        """Seconds since this cache did anything: heard the server, or found that it cannot.
+        """Return seconds since this cache was active: the server answered, or a request failed.
 
-        A server that is away keeps it busy; above some 85 it is stuck by an error of this program.
+        A server that is away keeps it active; above some 85 it is stuck by an error of this program.
         """
         return self._clock.monotonic() - self._active
 
@@ -178,7 +178,7 @@ class Informer(Generic[T]):
             await self._pause(began)
 
     def _cannot_stream(self, error: ApiError) -> bool:
-        """Whether that is why a list in a stream was refused; from now on it is read in pages."""
+        """Whether that is why a streaming list was refused; if so, read in pages from now on."""
         if not self._streams_list or self._version or error.status not in NO_STREAMS:
             return False
         log.info("%s: the server does not stream lists (%s): they are read in pages", self.resource, error)
@@ -197,7 +197,7 @@ class Informer(Generic[T]):
         self.refused = False
 
     async def _list(self) -> None:
-        """Read everything page by page, then report what is gone."""
+        """Read everything page by page, then report the missing objects as deleted."""
         seen: set[tuple[str, str]] = set()
         version = ""
         async with aclosing(self._kube.pages(self.resource, self.namespace, self._selector)) as pages:  # type: ignore[type-var]
@@ -211,7 +211,7 @@ class Informer(Generic[T]):
         await self._complete(seen, version)
 
     async def _complete(self, seen: Collection[tuple[str, str]], version: str) -> None:
-        """All that a list holds has been told: what it lacks is gone."""
+        """Report the known objects that a complete list lacks as deleted."""
         for key in [key for key in self._entries if key not in seen]:
             self._drop(key)
             await self._give_way()
@@ -221,7 +221,7 @@ class Informer(Generic[T]):
         self._listed(version)
 
     async def _watch_until_asked(self) -> None:
-        """Follow the stream until it ends, or everything is to be read again."""
+        """Follow the stream until it ends, or `read_again` is called."""
         if not self._again:
             self._watching = asyncio.create_task(self._watch(), name=f"stream of {self.resource}")
             try:
@@ -238,7 +238,7 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         """Follow the stream until it ends; the version moves with every event and bookmark.
 
-        Without a version the stream tells first what is there. If it breaks before the end of that, it begins anew.
+        Without a version the stream begins with the existing objects. If it breaks before their end, it begins anew.
         """
         seen: set[tuple[str, str]] | None = None if self._version else set()
         stream = self._kube.watch(
@@ -267,7 +267,7 @@ class Informer(Generic[T]):
             self._take(event.object)
 
     def _take(self, raw: Json) -> None:
-        """An object as it is now."""
+        """Store an object as it is now, and report the change."""
         key, uid = _key(raw), str(raw["metadata"].get("uid", ""))
         try:
             value = self._project(raw)
@@ -285,7 +285,7 @@ class Informer(Generic[T]):
             self._tell(Change(ChangeType.MODIFIED, value, old.value))
 
     def _drop(self, key: tuple[str, str], raw: Json | None = None) -> None:
-        """An object that is gone; a late event about a predecessor of the same name is none."""
+        """Remove a deleted object; ignore a late event about a predecessor of the same name."""
         entry = self._entries.get(key)
         if entry is None or (raw is not None and entry.uid != str(raw["metadata"].get("uid", ""))):
             return
@@ -305,7 +305,7 @@ class Informer(Generic[T]):
 
 
 def _is_cancelled() -> bool:
-    """Whether this task itself is to end, and not only what it awaits."""
+    """Whether this task itself is being cancelled, and not only what it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

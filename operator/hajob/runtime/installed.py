@@ -1,8 +1,8 @@
-"""Says whether Hajob is installed rightly, from inside the cluster: what `helm test` runs.
+"""Checks from inside the cluster that Hajob is installed correctly: what `helm test` runs.
 
     python -m hajob.runtime.installed
 
-It asks with the operator's own service account: the CRD is this version's, and a leader renews its Lease.
+It uses the operator's own service account and checks that the CRD is this version's and a leader renews its Lease.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 async def look(kube: Kube, clock: Clock, settings: Settings) -> str:
-    """Look until all is well and the Lease moves, for a minute at most; what is wrong then, or an empty text."""
+    """Check until all is well and the Lease is renewed, for a minute at most; return the problem, or an empty text."""
     first = ""
     end = clock.monotonic() + PATIENCE_SECONDS
     while True:
@@ -42,7 +42,7 @@ async def look(kube: Kube, clock: Clock, settings: Settings) -> str:
 
 
 async def _look(kube: Kube, settings: Settings) -> tuple[str, str]:
-    """What is wrong, and when the Lease was renewed; times of one kind are in the order of their texts."""
+    """Return the problem and the Lease's renewTime; times of one format sort as text."""
     lacking = difference(await kube.get("customresourcedefinitions", "", CRD_NAME)).lacking
     if lacking:
         return f"the CRD {CRD_NAME} lacks {', '.join(lacking)}: it is older than this operator", ""
@@ -53,7 +53,7 @@ async def _look(kube: Kube, settings: Settings) -> tuple[str, str]:
 
 
 async def check() -> int:
-    """Look, and say it."""
+    """Check, and print the result."""
     settings = Settings.from_environment()
     credentials = await load(settings.kubeconfig, settings.service_account_dir)
     async with HttpKube(credentials) as kube:
@@ -63,7 +63,7 @@ async def check() -> int:
 
 
 def main() -> int:
-    """Entry point."""
+    """Run as the entry point."""
     return 0 if version.said("installed", sys.argv[1:]) else asyncio.run(check())
 
 

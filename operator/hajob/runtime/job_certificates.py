@@ -1,8 +1,8 @@
-"""The certificates of one job: its Secret is there, holds what it should hold now, and is put back when it was deleted.
+"""The certificates of one job: keeps its Secret's content current, and restores the Secret if it was deleted.
 
-Pods mount the Secret, so without it none can be made; what runs keeps the files that it has. The leader remembers the
-content: put back from memory it is the same. A leader that never saw it has the authority sign new certificates, which
-the pods that run trust as well.
+Pods mount the Secret, so none can be created without it; running pods keep their files. The leader remembers the
+content and restores the same. A leader that never saw it has the authority sign new certificates, which the running
+pods trust as well.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ TRUST_CHANGED: Final = f"{GROUP}/trust-changed"
 
 
 class JobCertificates:
-    """Those of one job.
+    """The certificates of one job.
 
     Attributes:
-        credentials: of the operator towards the job's coordinator; there once they were looked at.
+        credentials: the operator's for the job's coordinator; None before the first check.
     """
 
     def __init__(self, kube: Kube, clock: Clock, store: AuthorityStore) -> None:
@@ -50,28 +50,28 @@ class JobCertificates:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to look again."""
+        """Whether the next check is due."""
         return self._clock.monotonic() >= self._due
 
     @property
     def recent(self) -> bool:
-        """Whether they were looked at a moment ago."""
+        """Whether the last check was a moment ago."""
         return self._due - self._clock.monotonic() > CHECK_SECONDS - RECENT_SECONDS
 
     def wake_when_due(self, wake: Callable[[], None]) -> None:
-        """Call it when it is time to look again."""
+        """Call `wake` when the next check is due."""
         self._alarm.set(max(self._due - self._clock.monotonic(), 0.0), wake)
 
     def close(self) -> None:
-        """Wake nobody."""
+        """Cancel the pending call."""
         self._alarm.cancel()
 
     async def look(self, job: HATrainingJob, *, new: bool = False) -> None:
         """Bring Secret and credentials to what they should be.
 
         Args:
-            job: whose.
-            new: there is hardly a Secret yet: it is made without asking, one request less for each job that starts.
+            job: their owner.
+            new: the Secret probably does not exist: create it without reading first, which saves each start a request.
 
         Raises:
             ApiError: there is no Secret, and none can be made.
@@ -82,14 +82,14 @@ class JobCertificates:
         self._due = self._clock.monotonic() + CHECK_SECONDS
 
     async def look_again(self, job: HATrainingJob) -> None:
-        """The same for a job that has its credentials: where it fails, that is told, and tried again soon."""
+        """Check again for a job that has its credentials; report a failure, and retry soon."""
         try:
             await self.look(job)
         except ApiError as error:
             self._say(job, f"its certificates cannot be looked at: {error}")
 
     async def _create_first(self, job: HATrainingJob) -> Json | None:
-        """The Secret, unless there was one."""
+        """Create the Secret; None if there was one."""
         try:
             return await self._create(job)
         except ApiError as error:
@@ -117,7 +117,7 @@ class JobCertificates:
             return secret
 
     async def _made(self, job: HATrainingJob) -> Json:
-        """The Secret as it was, where that is known; with new certificates where it is not."""
+        """Return the Secret as it was, or with new certificates if that is unknown."""
         if self._secret is not None:
             made = tls_secret(job, read_tls_secret(self._secret))
             if self._secret.get("immutable"):
@@ -128,7 +128,7 @@ class JobCertificates:
         return _dated(tls_secret(job, material), store.now)
 
     async def _followed(self, job: HATrainingJob, secret: Json) -> Json:
-        """One step, if one is due."""
+        """Take the next step of a replacement, if one is due."""
         store, before = self._store, read_tls_secret(secret)
         changed = _trust_changed(secret, store.now)
         after = material_at(
@@ -169,7 +169,7 @@ def _dated(secret: Json, changed: datetime) -> Json:
 
 
 def _trust_changed(secret: Json, now: datetime) -> datetime:
-    """When `ca.crt` was changed; one that does not say so counts as changed now."""
+    """Return when `ca.crt` was changed; now, if the Secret does not say."""
     text = (secret["metadata"].get("annotations") or {}).get(TRUST_CHANGED, "")
     try:
         return datetime.fromisoformat(text)

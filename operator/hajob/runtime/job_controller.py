@@ -1,8 +1,8 @@
-"""One job's controller: everything that happens to a job passes here, one thing at a time.
+"""One job's controller: every event of a job passes here, one at a time.
 
-What is seen (JobObserver) becomes events of the planner, the planner's answers are remembered (JobMemory) and put out
-as levels: the newest order and the status (JobOutputs), the pods (ReconcileLoop). Orders go out in the same call in
-which a report came in: a fault on its way to its command crosses no queue.
+JobObserver turns observations into events of the planner, JobMemory stores the planner's answers, and these go out as
+levels: the newest order and the status (JobOutputs), the pods (ReconcileLoop). Orders go out in the same call in which
+a report came in: no queue delays the command that answers a fault.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class JobController:
     Args:
         job: as it is now.
         ports: to the world.
-        broke: called when it can look after the job no longer, by an error of this program.
+        broke: called when an error of this program keeps it from managing the job.
 
     Raises:
-        JournalError: the journal must not be acted upon.
+        JournalError: the journal cannot be used safely.
         HajobInputError: the spec cannot be read.
     """
 
@@ -64,18 +64,18 @@ class JobController:
 
     @property
     def job(self) -> HATrainingJob:
-        """The CR, as it was last seen."""
+        """Return the CR as it was last seen."""
         return self._memory.job
 
     @property
     def state(self) -> JobState:
-        """What the planner remembers."""
+        """Return the planner's state."""
         return self._memory.state
 
     # ------------------------------------------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begin; pods that exist have been shown before."""
+        """Start; the caller has shown the existing pods before."""
         title, status = self._memory.title, self._outputs.status
         self._follow_capacity()
         self._unheard.set(HEAR_SECONDS, self._coordinator_unheard)
@@ -87,21 +87,21 @@ class JobController:
             task.add_done_callback(self._task_ended)
 
     def _coordinator_unheard(self) -> None:
-        """It was not heard for so long: faults that stand are decided upon without it."""
+        """Decide standing faults without the coordinator, because it was silent for too long."""
         try:
             self._take_in(self.observer.hardware.look())
-        except Exception as error:  # in a timer nobody else would hear of it
+        except Exception as error:  # nothing else would report an error in a timer
             log.exception("%s: faults that stood when it was opened", self._memory.title)
             self._broke(error)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """A job controller without its tasks looks after nothing: it must be opened anew."""
+        """Report a task that ended by itself: without its tasks a controller must be replaced."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: %s has ended", self._memory.title, task.get_name(), exc_info=error)
             self._broke(error)
 
     async def close(self) -> None:
-        """Stop looking after the job, and leave it as it is."""
+        """Stop managing the job, and leave it as it is."""
         self._ports.capacity_watchers.discard(self._memory.job.metadata.uid)
         self._loop.close()
         self._outputs.close()
@@ -114,7 +114,7 @@ class JobController:
         await self.observer.coordinator.close()
 
     async def release(self) -> None:
-        """The CR is being deleted: return once its pods are gone, so that it can be applied again. Never raises."""
+        """Delete the job's pods because its CR is being deleted; return once they are gone. Never raises."""
         if not self._releasing:
             self._releasing.append(asyncio.create_task(self._release(), name=f"release of {self._memory.title}"))
         await asyncio.shield(self._releasing[0])
@@ -128,25 +128,25 @@ class JobController:
     # --------------------------------------------------------------------------------------- what is seen
 
     def job_seen(self, job: HATrainingJob) -> None:
-        """The CR as it is now."""
+        """Handle the CR as it is now."""
         if self._memory.job_seen(job):
             self._admission.spec_changed()
             self._advance(events.PolicyChanged())
             self._loop.wake(hurry=True)
 
     def pods_listed(self, version: str = "") -> None:
-        """Every pod of a list of this resourceVersion has been shown: what is missing now is missing indeed."""
+        """Note that every pod of a list of this resourceVersion was shown: a pod that is unknown now does not exist."""
         self.observer.pods.was_listed(version)
         self.look_for_missed()
         self._loop.wake()
 
     def look_for_missed(self) -> None:
-        """Of a pod that came and went while the watch was away nobody else tells."""
+        """Handle pods that came and went while the watch was away, because no watch event reports them."""
         for pod in self.observer.pods.missed():
             self.pod_seen(pod, deleted=True)
 
     def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
-        """A pod of this job as it is now, or that it is gone."""
+        """Handle a pod of this job as it is now, or its deletion."""
         observer = self.observer
         news = observer.pods.seen(pod, deleted=deleted)
         if not news:
@@ -164,7 +164,7 @@ class JobController:
             self._loop.wake()
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
-        """Of the second pods of a move the coordinator is told where they are; they are not the job's ranks yet."""
+        """Handle a rank pod. A move's second pods are assigned to the coordinator, but are not the job's ranks yet."""
         observer, serving = self.observer, self.observer.places.is_serving(pod)
         self._take_in(observer.of_pod(pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
@@ -184,7 +184,7 @@ class JobController:
             self._outputs.tell_coordinator()
 
     def reported(self, report: wire.Report) -> None:
-        """A coordinator's report: milestones, then facts, each advancing the plan at once."""
+        """Handle a coordinator's report: milestones, then facts, each advancing the plan at once."""
         self._deadline.heard()
         if not self.observer.is_news(report):
             self._stepped()
@@ -209,24 +209,24 @@ class JobController:
         self._outputs.status.publish(lazy=True)
 
     def _stepped(self) -> None:
-        """A report without news, as one comes each second of a training."""
+        """Handle a report that only tells progress, as one arrives each second of a training."""
         if self._memory.stepped(self.observer.coordinator.step):
             self._outputs.status.publish(lazy=True)
 
     def coordinator_changed(self) -> None:
-        """The channel came up, or went away."""
+        """Handle that the channel came up or went down."""
         if self.observer.coordinator.connected:
             self._outputs.tell_coordinator()
         self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
 
     def stood_at(self, step: int, age_ms: int) -> None:
-        """The coordinator of the attempt that was ended tells its last step."""
+        """Handle the last step of an ended attempt, as its coordinator reports it."""
         self._memory.stood_at(step, age_ms)
         self._outputs.status.publish(lazy=True)
 
     def reach_changed(self, cut_off: str) -> None:
-        """This operator is taken to be cut off from the coordinators (why), or is not any more (empty)."""
+        """Take in why this operator counts as cut off from the coordinators; empty: it does not any more."""
         coordinator = self.observer.coordinator
         if not coordinator.address or coordinator.connected:
             return
@@ -236,57 +236,57 @@ class JobController:
         self._outputs.status.publish()
 
     def _look_at_start(self) -> None:
-        """A start was held back for a while."""
+        """Check again whether a held start may begin."""
         self._outputs.start_if_held()
         self._look_for_places()
 
     def _look_for_places(self) -> None:
-        """Whether a start has all it needs."""
+        """Check whether a start has all the nodes and quota it needs."""
         if self.state.phase in UNTRAINED:
             self._take_in(self.observer.of_places(self._outputs.why_start_is_stuck()))
             self._take_in(self.observer.of_coordinator_place())
 
     def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
-        """A node turned, or was deleted: a pod may wait there in vain, or hang."""
+        """Check for pods that wait or hang on a node that changed or was deleted."""
         self._take_in(self.observer.of_node(node, gone=gone))
         if any(pod.is_spare or pod.deleting for pod in self.observer.pods.on_node(node)):
             self._loop.wake()
 
     def look_for_moves(self) -> None:
-        """A node under this job was cordoned, or is in service again."""
+        """Handle that a node of this job was cordoned, or is in service again."""
         self._take_in(self._drains.moves())
         self._loop.wake()
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
-        """Faults of these nodes, or of their chips, have changed."""
+        """Handle changed faults of these nodes or of their chips."""
         self._take_in(self.observer.hardware.look(nodes))
 
     def breaker_changed(self, held: str) -> None:
-        """Faults of nodes and chips are held back from now on (why), or believed again: people are told."""
+        """Announce that the breaker holds faults of nodes and chips back (why), or believes them again."""
         self._announce(of_breaker(held) if not self._memory.ended else None)
         self._take_in(self.observer.of_nodes())
         self._take_in(self.observer.hardware.look() if not held else ())
         self._outputs.status.publish()
 
     def places_changed(self) -> None:
-        """Nodes were quarantined, or let in again: pods that wait may go there now."""
+        """Handle that nodes were quarantined or released: waiting pods may go there now."""
         self._loop.wake(hurry=True)
         self._outputs.status.publish(lazy=True)
 
     def look_for_capacity(self) -> None:
-        """A node, or a pod of any job on one, came or went."""
+        """Handle that a node, or a pod of any job on one, came or went."""
         self._loop.capacity_changed()
         self._take_in(self.observer.of_capacity())
 
     def quota_changed(self) -> None:
-        """What a quota refused may be created now, and a job that is not whole may grow, or no longer."""
+        """Handle a changed quota: refused pods may be created, a job that is not whole may grow or not."""
         self._take_in(self.observer.of_capacity())
         refused = self.observer.pods.not_created
         if refused is not None and refused.over_quota:
             self._loop.try_soon()
 
     def say_again(self) -> None:
-        """Something that is the same for all jobs has changed: their statuses tell it."""
+        """Publish the status, because something that is the same for all jobs has changed."""
         self._outputs.status.publish(lazy=True)
 
     def _deadline_reached(self, name: str) -> None:
@@ -294,51 +294,51 @@ class JobController:
             if name == Deadline.COORDINATOR:
                 self.observer.silence_counts()
             self._advance(events.DeadlineReached(name=name))
-        except Exception as error:  # in a timer nobody else would hear of it
+        except Exception as error:  # nothing else would report an error in a timer
             log.exception("%s: deadline %s", self._memory.title, name)
             self._broke(error)
 
     # ------------------------------------------------------------------------------- from the reconcile loop
 
     def admitted(self) -> None:
-        """The job's pods may be made, and its coordinator may be dialled."""
+        """Handle that the job's pods may be created and its coordinator may be dialled."""
         for pod in self.observer.pods.all():
             if self.observer.places.is_coordinator(pod):
                 self._coordinator_pod_seen(pod, deleted=False)
-        self._advance(events.PolicyChanged())  # the spec may have been edited while no operator looked
+        self._advance(events.PolicyChanged())  # the spec may have changed while no operator ran
         self._look_for_places()
         self._deadline.arm(self._memory.deadlines)
 
     def refused(self) -> None:
-        """Its pods cannot be made."""
+        """Handle that its pods cannot be created."""
         self._announce(Announcement(EventReason(self._admission.reason.word), self._admission.message))
         self._outputs.status.publish()
 
     def follow_spec(self) -> None:
-        """Do what the spec asks for, and what is wanted of the nodes below."""
+        """Apply the spec, and handle drains of the job's nodes."""
         self._take_in(self._loop.pause.look())
         self._take_in((*self.observer.of_spec(), *self._drains.moves(), *self.observer.hardware.sub_health()))
         self._take_in(self._drains.look())
         self._look_for_places()
 
     async def protect_pods(self) -> None:
-        """Say how many of the pods evictions have to leave."""
+        """Set how many of the pods evictions have to leave."""
         await self._drains.protect()
 
     def pod_forced(self, pod: PodView) -> None:
-        """A pod is about to be deleted without grace; what ran in it may live on."""
+        """Note a pod that is about to be deleted without grace; its processes may live on."""
         if pod.is_rank and pod.phase == "Running":
             self._advance(events.RanksUnreachable(nodes=(pod.node_name,)))
 
     def still_there(self, pods: list[PodView]) -> None:
-        """The job is being deleted, and these pods do not go."""
+        """Announce pods that do not go while the job is being deleted."""
         named = ", ".join(sorted(f"{pod.name} on {pod.node_name or 'no node'}" for pod in pods)[:3])
         self._announce(
             Announcement(EventReason.PODS_NOT_GONE, f"{len(pods)} pods have not ended, so the job stays: {named}")
         )
 
     def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
-        """All pods that should exist were asked for, or all exist."""
+        """Handle that all missing pods were requested, or all exist."""
         self._announce(told)
         self._look_for_places()
         if news:
@@ -351,7 +351,7 @@ class JobController:
             self._advance(event)
 
     def _advance(self, event: events.JobEvent, happened_ms: int | None = None) -> None:
-        """One event through the table, and what follows from it."""
+        """Pass one event through the table, and carry out what follows from it."""
         before = self.state
         transition = self._memory.advance(event, self.observer.view(), happened_ms)
         if transition is None:
@@ -362,7 +362,7 @@ class JobController:
         self._loop.wake()
 
     def _follow_capacity(self) -> None:
-        """Be told of nodes that come and go while the job waits for them."""
+        """Subscribe to changes of nodes while the job waits for some."""
         watchers, uid = self._ports.capacity_watchers, self._memory.job.metadata.uid
         state = self.state
         waits = state.phase in {JobPhase.SHRUNK, JobPhase.GATHERING} or state.waiting is not None or state.nodes > 0

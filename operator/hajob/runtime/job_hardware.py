@@ -1,4 +1,4 @@
-"""What stands on the nodes and chips of one job, as events of its plan: faults, sub-health, and what is over again."""
+"""Faults of one job's nodes and chips, as events of its plan: faults, sub-health, and their ends."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class JobHardware:
         self._began, self._heard = ports.clock.monotonic(), False
 
     def coordinator_heard(self) -> bool:
-        """The coordinator has reported; whether this operator hears it for the first time."""
+        """Note that the coordinator has reported; return whether this operator hears it for the first time."""
         first, self._heard = not self._heard, True
         return first
 
     def look(self, nodes: Collection[str] = ()) -> Iterable[events.JobEvent]:
-        """Faults that stand where pods of this job serve; `nodes`: only those, none given: all."""
+        """Yield the standing faults of this job's serving pods; `nodes`: only those, none given: all."""
         if not self._knows_what_works():
             return
         pods = (
@@ -47,7 +47,7 @@ class JobHardware:
         yield from self._withdrawn()
 
     def sub_health(self, nodes: Collection[str] = ()) -> Iterable[events.FactSeen]:
-        """What stands on a node that still works is asked for again now and then, and only where there is a better."""
+        """Yield sub-health of nodes that still work, again periodically, and only where there is a better node."""
         memory, monotonic = self._memory, self._ports.clock.monotonic()
         sick = self._ports.sub_healthy()
         names = sick if not nodes else [name for name in nodes if name in sick]
@@ -67,18 +67,18 @@ class JobHardware:
                 )
 
     def _knows_what_works(self) -> bool:
-        """Whether what a fault asks for can be decided: MindIO may serve though its coordinator was not heard yet."""
+        """Whether a fault can be decided: MindIO may serve though the coordinator has not reported yet."""
         waited = self._ports.clock.monotonic() - self._began >= HEAR_SECONDS
         return self._heard or waited or self._memory.state.phase in UNTRAINED
 
     def _withdrawn(self) -> Iterable[events.JobEvent]:
-        """Faults that do not stand any more, while the open incident has done nothing for them yet."""
+        """Yield faults that no longer stand, while the open incident has taken no action for them."""
         if self._memory.state.phase not in observe.NOT_ACTED:
             return
         standing: set[str] = set()
         for pod in self._places.pods.all():
             ids = self._ports.standing(pod.node_name) if pod.node_name else ()
             if ids is None:
-                return  # nobody can say now what stands
+                return  # the standing faults are unknown now
             standing.update(observe.fact_id(fact, pod) for fact in ids)
         yield from observe.of_withdrawn(self._memory.state, standing)

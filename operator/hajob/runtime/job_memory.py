@@ -1,7 +1,7 @@
-"""What is remembered of one job, and how an event changes it.
+"""The memory of one job, and how an event changes it.
 
-The planner's state, the newest order, the account of time and incidents: all of it is in the status, the pods that
-should exist follow from it, and whoever leads next goes on with it (docs/decisions/0004-the-status-is-the-journal.md).
+The planner's state, the newest order, the account of time and incidents: all of it is in the status, the desired pods
+follow from it, and the next leader continues from it (docs/decisions/0004-the-status-is-the-journal.md).
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class JobMemory:
     """The memory of one job, and the job itself as it is now.
 
     Args:
-        job: as it was when this operator began to look after it.
+        job: as it was when this operator began to manage it.
         clock: of the machine.
-        announce: tells people.
+        announce: posts Events.
 
     Raises:
-        JournalError: the journal must not be acted upon.
+        JournalError: the journal cannot be used safely.
         HajobInputError: the spec cannot be read.
 
     Attributes:
         title: namespace and name, for logs.
         time: by which the job lives.
-        policy: what the user allows, for the size of the attempt.
+        policy: the allowed actions and limits, for the size of the attempt.
         layout: of the attempt.
         recorder: of its incidents.
         pace: of the training.
@@ -67,43 +67,43 @@ class JobMemory:
 
     @property
     def state(self) -> JobState:
-        """What the planner remembers."""
+        """Return the planner's state."""
         return self.journal.state
 
     def _apply_spec(self) -> None:
-        """What follows from the spec, for the nodes that the attempt was started with."""
+        """Derive policy and layout from the spec, for the nodes that the attempt was started with."""
         nodes = self.state.nodes
         self.policy = from_spec(self.job.spec, self._launched, nodes)
         self.layout = layout_of(with_nodes(self.job.spec, nodes))
 
     @property
     def started(self) -> HATrainingJob:
-        """The job with the nodes that the attempt was started with: of which its pods are built."""
+        """Return the job with the nodes that the attempt was started with: its pods are built from it."""
         nodes = self.state.nodes
         return self.job.model_copy(update={"spec": with_nodes(self.job.spec, nodes)}) if nodes else self.job
 
     @property
     def desired(self) -> Placements:
-        """The pods that should exist."""
+        """Return the pods that should exist."""
         return placements(self.state, self.layout.num_nodes)
 
     def still_desires(self, state: JobState, layout: Layout) -> bool:
-        """Whether the pods that should exist are those that should in this state, with this layout."""
+        """Whether this state and this layout lead to the same desired pods."""
         num_nodes = self.layout.num_nodes
         return num_nodes == layout.num_nodes and same_placements(state, self.state, num_nodes)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether the job has ended."""
         return self.state.phase in ENDED
 
     @property
     def deadlines(self) -> Mapping[str, int]:
-        """Name and job time in milliseconds."""
+        """Return the deadlines: name to job time in milliseconds."""
         return {} if self.ended else self.state.deadlines
 
     def job_seen(self, job: HATrainingJob) -> bool:
-        """The job as it is now; whether its spec has changed. The status is ours and not taken back from the server."""
+        """Store the job as it is now; return whether its spec has changed. The server's status is ignored."""
         before, self.job = self.job, job
         if job.metadata.generation == before.metadata.generation:
             return False
@@ -111,13 +111,13 @@ class JobMemory:
         return True
 
     def launch_seen(self, launched: tuple[str, ...]) -> None:
-        """What the start script has launched: its arguments tell more of the preconditions than the spec."""
+        """Store the arguments of the start script's launch: they tell more of the preconditions than the spec."""
         if launched and launched != self._launched:
             self._launched = launched
             self._apply_spec()
 
     def follow_restart(self, asked: str) -> str:
-        """Note the restart that the spec asks for; returns the one that was noted before."""
+        """Store the restart that the spec requests; return the one stored before."""
         seen = self.journal.restart_seen
         self.journal = dataclasses.replace(self.journal, restart_seen=asked)
         return seen
@@ -125,7 +125,7 @@ class JobMemory:
     def advance(
         self, event: events.JobEvent, view: ClusterView, happened_ms: int | None = None
     ) -> machine.Transition | None:
-        """One event through the table; None where it changes nothing. `happened_ms`: when, if it was not now."""
+        """Pass one event through the table; None if it changes nothing. `happened_ms`: when, if it was not now."""
         before, now = self.state, self.time.now()
         transition = machine.advance(before, event, view, self.policy, now)
         if transition.state is before and not transition.effects:
@@ -145,7 +145,7 @@ class JobMemory:
         return transition
 
     def record_time(self, view: ClusterView, happened_ms: int | None = None) -> None:
-        """Bring the account of time to what is the case now, and has been since `happened_ms` where that is known."""
+        """Update the account of time to the current state, which has held since `happened_ms` where that is known."""
         now = self.time.now()
         self._stepped(view.step, now)
         at_ms = min(now, happened_ms if happened_ms is not None else now)
@@ -153,7 +153,7 @@ class JobMemory:
         self.journal = dataclasses.replace(self.journal, account=account)
 
     def stepped(self, step: int) -> bool:
-        """The training has come to this step, and nothing else is new; whether it went on."""
+        """Store the training's newest step, if nothing else is new; return whether the training went on."""
         before, now = self.journal.account, self.time.now()
         self._stepped(step, now)
         after = before and before.stepped(step, now)
@@ -161,7 +161,7 @@ class JobMemory:
         return after is not before
 
     def stood_at(self, step: int, age_ms: int) -> None:
-        """The last step before the outage that is under way, told by who has watched it."""
+        """Store the last step before the open outage, as the previous coordinator reports it."""
         if self.recorder.marks:
             self.recorder.mark(Mark.STEP_BEFORE, self.time.now() - age_ms, step)
 

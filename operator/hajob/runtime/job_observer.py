@@ -1,6 +1,6 @@
-"""Looks at one job: what is known of its pods, its coordinator and the nodes, as events and as the planner's view.
+"""Observes one job: turns pods, coordinator and nodes into events and the planner's view.
 
-It remembers what it has seen, and decides nothing; what is an event is said by `hajob.sources.observe`.
+It stores observations and decides nothing; `hajob.sources.observe` says which of them are events.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Seen = Iterable[events.JobEvent]
 
 
 class JobObserver:
-    """What is seen of one job.
+    """The observations of one job.
 
     Attributes:
-        places: where the job's pods are, and could go.
-        hardware: what stands there.
-        coordinator: the conversation with it.
+        places: the nodes of the job's pods, and those that could take them.
+        hardware: the faults of these nodes and their chips.
+        coordinator: the connection to it.
     """
 
     def __init__(self, memory: JobMemory, ports: Ports, owner: Owner) -> None:
@@ -45,15 +45,15 @@ class JobObserver:
         self.places = JobPlaces(memory, ports)
         self.hardware = JobHardware(memory, self.places, ports)
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
-        self._start_sign_ms: int | None = None  # when the attempt that starts was last seen to go on
+        self._start_sign_ms: int | None = None  # when a starting attempt last made progress
 
     @property
     def pods(self) -> PodIndex:
-        """The job's pods, whatever their incarnation."""
+        """Return the job's pods of every incarnation."""
         return self.places.pods
 
     def view(self) -> ClusterView:
-        """Cluster and training, as the planner looks at them."""
+        """Return cluster and training in the planner's form."""
         memory, coordinator, serving = self._memory, self.coordinator, self.pods.serving(self._memory.state)
         return ClusterView(
             layout=memory.layout,
@@ -77,12 +77,12 @@ class JobObserver:
         )
 
     def training(self) -> ClusterView:
-        """The training alone, to record its time; of the cluster nothing is looked up."""
+        """Return the view of the training alone, to record its time, without looking up the cluster."""
         unplaced = len(self.pods.serving(self._memory.state).unplaced)
         return ClusterView(layout=self._memory.layout, step=self.coordinator.step, unplaced=unplaced)
 
     def of_pod(self, pod: PodView, *, deleted: bool) -> Seen:
-        """A rank's pod has changed, or is gone; of one that serves no more only why it ended is of interest."""
+        """Return events of a rank pod that changed or is gone; a replaced one only tells why it ended."""
         now, state = self._memory.time.now(), self._memory.state
         if not self.places.is_serving(pod):
             is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
@@ -92,14 +92,14 @@ class JobObserver:
         return observe.of_pod(pod, deleted=deleted, now_ms=now)
 
     def of_nodes(self) -> Seen:
-        """All nodes on which pods of this job are."""
+        """Return events of all nodes with pods of this job."""
         for name in self.pods.node_names:
             yield from self.of_node(name)
 
     def of_coordinator_pod(self, pod: PodView, credentials: CoordinatorCredentials | None, *, deleted: bool) -> Seen:
-        """The coordinator's pod has changed, or is gone: dial it, or hang up.
+        """Dial the coordinator's pod, or close the link, because the pod changed or is gone.
 
-        One that shall relieve another one is not dialled before it runs: until then the other one is spoken to.
+        A successor is not dialled before it runs: until then the operator keeps talking to the pod that it replaces.
         """
         yield from observe.of_coordinator_pod(pod, deleted=deleted)
         if deleted or pod.ended:
@@ -110,7 +110,7 @@ class JobObserver:
                 yield from self.of_channel()
 
     def of_node(self, name: str, *, gone: bool = False) -> Seen:
-        """A node turned or went, or a pod of this job was given to it; in a flood of such news nothing follows."""
+        """Return events of a node that changed, went, or got a pod of this job; nothing while faults are held back."""
         if self._ports.why_held():
             return ()
         pods = [
@@ -121,14 +121,14 @@ class JobObserver:
         return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now(), gone=gone)
 
     def of_end(self) -> Seen:
-        """All pods may have finished."""
+        """Return the end of the training if all pods have finished."""
         state, num_nodes, serving = self._memory.state, self._memory.layout.num_nodes, self.pods.serving
         if not serving(state).finished:
             return ()
         return observe.of_end(state, num_nodes, serving(state).finished)
 
     def of_places(self, blocked: str = "") -> Seen:
-        """Whether a start waits for quota or nodes, or for old pods (`blocked`: which)."""
+        """Report whether a start waits for quota or nodes, or for old pods (`blocked`: which)."""
         state, num_nodes, coordinator = self._memory.state, self._memory.layout.num_nodes, self.places.coordinator_pod()
         serving = self.pods.serving(state)
         placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
@@ -140,7 +140,7 @@ class JobObserver:
         return observe.of_places(state, num_nodes, serving.pods, coordinator, self.pods.not_created, blocked=blocked)
 
     def of_coordinator_place(self) -> Seen:
-        """Whether the coordinator keeps to itself a node that a rank pod of this start needs."""
+        """Report whether the coordinator occupies a node that a rank pod of this start needs."""
         state, places = self._memory.state, self.places
         unplaced = self.pods.serving(state).unplaced
         return observe.of_coordinator_place(
@@ -148,27 +148,27 @@ class JobObserver:
         )
 
     def of_capacity(self) -> Seen:
-        """A node, or a pod of any job on one, came or went."""
+        """Return what follows from nodes, or pods of any job on one, that came or went."""
         return observe.of_capacity(self._memory.state, self._memory.policy, self.places.free_nodes)
 
     def of_spec(self) -> Seen:
-        """What the spec asks for and was not followed yet."""
+        """Return what the spec requests and the state does not show yet."""
         spec = self._memory.job.spec
         if self._memory.state.phase is JobPhase.PAUSED:
-            return ()  # it is followed once the job trains again
+            return ()  # handled once the job trains again
         seen = self._memory.follow_restart(observe.restart_asked(spec))
         return observe.of_spec(self._memory.state, spec, seen)
 
     def earlier_ranks(self) -> Collection[str]:
-        """Names of rank pods of earlier starts in which something may run."""
+        """Return the names of rank pods of earlier starts in which processes may run."""
         return self.pods.earlier_ranks(self._memory.state.base)
 
     def is_news(self, report: wire.Report) -> bool:
-        """Whether a report says more than how far the training has come."""
+        """Whether a report says more than the newest step."""
         return observe.is_news(self._memory.state, report, self.coordinator.before)
 
     def of_report(self, report: wire.Report) -> tuple[Observed, ...]:
-        """What a report tells."""
+        """Return the contents of a report as events."""
         now = self._memory.time.now()
         reading = observe.of_report(report, self.places.serving(), now)
         self._start_sign_ms = observe.start_sign_ms(self._memory.state, report, now)
@@ -181,32 +181,32 @@ class JobObserver:
         return reading.observed
 
     def of_coordinator(self) -> Seen:
-        """What the state in the coordinator's newest report says."""
+        """Return events of the state in the coordinator's newest report."""
         client, memory = self.coordinator, self._memory
         return observe.of_coordinator(memory.state, client.before, client.now, memory.layout.num_nodes)
 
     def of_channel(self) -> Seen:
-        """Whether the coordinator is heard; of one that only this operator cannot reach, nothing is known.
+        """Report whether the coordinator's channel is up; nothing if only this operator cannot reach it.
 
-        One whose containers do not all run yet has an address, and is not silent: its image may be on the way.
+        A coordinator whose containers do not all run yet has an address, but is not silent: it may be pulling images.
         """
         pod, up = self.places.coordinator_pod(), self.coordinator.connected
         starts = not up and pod is not None and pod.phase == "Pending" and not self.places.node_is_away(pod)
         return () if self.cut_off or starts else (observe.of_channel(up=up),)
 
     def silence_counts(self) -> None:
-        """The coordinator has been waited for in vain: until more is known, its node is as good as dead."""
+        """Count the coordinator as silent: until more is known, its node is treated as dead."""
         pod = self.places.coordinator_pod()
         if pod is not None and not pod.ended and not self.coordinator.connected:
             self._ports.avoid(pod.node_name)
 
     def _hears(self, coordinator: PodView) -> bool:
-        """Whether it is this pod that is heard, and not the one before it."""
+        """Whether the channel is to this pod, and not to its predecessor."""
         return self.coordinator.connected and self.coordinator.incarnation == coordinator.incarnation
 
     @property
     def _hears_relieved(self) -> bool:
-        """Whether it is still the coordinator that another one shall relieve who is heard."""
+        """Whether the channel is still to the coordinator that a successor shall replace."""
         relieved = self._memory.state.relieved
         return bool(relieved) and self.coordinator.connected and self.coordinator.incarnation == relieved
 
@@ -216,14 +216,14 @@ class JobObserver:
         return bool(self.coordinator.address and not self.coordinator.connected and self._ports.cut_off())
 
     def reach(self) -> ExpectedCoordinator | None:
-        """Whether the coordinator is reached; None where there is none that has to answer."""
+        """Return whether the coordinator is reached; None where none has to answer."""
         pod = self.places.coordinator_pod()
         if pod is None or pod.phase != "Running" or pod.deleting or not self.coordinator.address:
             return None
         return ExpectedCoordinator(pod.node_name, self.coordinator.connected)
 
     def _remember(self, seen: events.FactSeen) -> None:
-        """What a fact says about places, for whoever makes or deletes a pod there."""
+        """Store what a fact says about nodes, for the code that creates or deletes pods there."""
         fact = seen.fact
         metrics.FACTS.labels(fact.kind.value).inc()
         if fact.kind not in observe.BAD_PLACES or fact.node_rank is None:

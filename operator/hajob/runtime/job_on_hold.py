@@ -1,7 +1,7 @@
-"""A job that this operator cannot look after, for its journal or its spec: people are told, nothing is touched.
+"""A job whose journal or spec this operator cannot read: it is announced and left untouched.
 
-No pod is made or deleted and no coordinator is dialled: its training goes on under the coordinator's standing orders.
-It is taken up when its journal or spec is another one, or when an operator leads that can read them.
+No pod is created or deleted and no coordinator is dialled: its training goes on under the coordinator's standing
+orders. It is opened when its journal or spec changes, or when an operator leads that can read them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class JobOnHold:
-    """One such job."""
+    """One job on hold."""
 
     def __init__(self, job: HATrainingJob, ports: Ports, reason: Reason, why: str) -> None:
         self.job = job
@@ -37,7 +37,7 @@ class JobOnHold:
         return _read_from(self.job) == _read_from(job)
 
     async def close(self) -> None:
-        """Stop looking after it."""
+        """Stop announcing it."""
         self._count.dec()
         self._writing.cancel()
         await asyncio.gather(self._writing, return_exceptions=True)

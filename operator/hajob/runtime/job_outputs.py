@@ -1,6 +1,6 @@
-"""What is put out about one job: its status to the server, orders and assignments to its coordinator, as levels.
+"""The outputs of one job: its status to the API server, orders and assignments to its coordinator, as levels.
 
-Nothing here waits and nothing decides; each call says what is the case now, and what is no news goes nowhere.
+Nothing here waits or decides; each call states the current value, and an unchanged value is not sent.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ ASSIGN_SECONDS_PER_POD: Final = 0.0002
 
 
 class JobOutputs:
-    """The words of one job.
+    """The outputs of one job.
 
     Args:
         memory: of the job.
         observer: of the job.
         admission: of the job.
         ports: to the world.
-        look_at_start: called when what held a start back may be over.
+        look_at_start: called when a held start may be able to begin.
 
     Attributes:
-        status: when it is written.
+        status: the publisher that decides when it is written.
     """
 
     def __init__(
@@ -70,23 +70,23 @@ class JobOutputs:
         )
 
     def follow(self, before: JobState, told: Iterable[effects.Effect]) -> None:
-        """The planner has gone on from this state: a new order leaves first, then the status when it must."""
+        """Send what follows from a step of the planner: a new order first, then the status when it must."""
         if any(isinstance(effect, effects.SendOrder) for effect in told):
             self._send_order()
         self.status.publish(lazy=not is_urgent(before, self._memory.state, self._memory.job.spec.num_nodes))
 
     def tell_coordinator(self) -> None:
-        """All that a coordinator is to know, for one that may have heard nothing yet."""
+        """Send the coordinator everything, because it may have received nothing yet."""
         self.assign()
         self._send_order()
 
     def start_if_held(self) -> None:
-        """A start that waited for ranks of the attempt before may go on."""
+        """Send a start that waited for ranks of the previous attempt."""
         if self._gate.holds:
             self._send_order()
 
     def why_start_is_stuck(self) -> str:
-        """Which pods keep a start from being told, for too long; empty for none."""
+        """Return which pods hold a start back for too long; empty for none."""
         return self._gate.why_stuck()
 
     def _send_order(self) -> None:
@@ -97,24 +97,24 @@ class JobOutputs:
             self._observer.coordinator.order(orders.order(wanted, incident.number if incident and of_this else 0))
 
     def assign_soon(self) -> None:
-        """Pods have changed: tell the coordinator in a moment, what comes together in one message.
+        """Send the coordinator the changed pods in a moment, several changes in one message.
 
         The message names every pod, so during a storm it is sent less often the larger the job is.
         """
         if self._assigning.is_set or not self._observer.coordinator.address:
-            return  # a coordinator that is dialled later is told all
+            return  # a coordinator that is dialled later gets everything
         now = self._ports.clock.monotonic()
         rest = self._assigned + ASSIGN_SECONDS_PER_POD * self._memory.layout.num_nodes - now
         self._assigning.set(max(rest, SOON_SECONDS), self.assign)
 
     def close(self) -> None:
-        """Tell nobody anything any more."""
+        """Send nothing any more."""
         self._gate.close()
         self.status.end()
         self._assigning.cancel()
 
     def assign(self) -> None:
-        """Tell the coordinator what the job is and where its pods are."""
+        """Send the coordinator the job's description and the addresses of its pods."""
         self._assigning.cancel()
         self._assigned = self._ports.clock.monotonic()
         job, layout, journal = self._memory.started, self._memory.layout, self._memory.journal
@@ -135,7 +135,7 @@ class JobOutputs:
         )
 
     def _then_acknowledge(self) -> Callable[[], None]:
-        """Reports count as taken in only once what they led to is written: a leader killed before hears them again."""
+        """Return a call that acknowledges reports once their effects are written; a new leader hears others again."""
         coordinator = self._observer.coordinator
         return partial(coordinator.acknowledge, coordinator.sequence)
 

@@ -1,6 +1,6 @@
-"""Where the pods of one job are, which of them serve, and where others could go.
+"""The nodes of one job's pods, the pods that serve, and the nodes that could take more.
 
-Only looked up, nothing is decided and no event made of it; what was looked up at some cost is kept until it may differ.
+It only looks up: it decides nothing and makes no events; expensive results are cached until they may differ.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from hajob.sources.pod import PodView
 
 
 class JobPlaces:
-    """The places of one job.
+    """The nodes of one job.
 
     Attributes:
-        pods: of the job, whatever their incarnation.
+        pods: of the job, of every incarnation.
     """
 
     def __init__(self, memory: JobMemory, ports: Ports) -> None:
@@ -36,19 +36,19 @@ class JobPlaces:
     # ------------------------------------------------------------------------------------------------ taken
 
     def serving(self) -> dict[int, PodView]:
-        """Node rank to the pod that serves it."""
+        """Return node rank to the pod that serves it."""
         return self.pods.serving(self._memory.state).pods
 
     def is_serving(self, pod: PodView) -> bool:
-        """Whether a pod is the one that its node rank should have."""
+        """Whether a pod is the desired one of its node rank."""
         return is_serving(pod, self._memory.state)
 
     def coordinator_pod(self) -> PodView | None:
-        """The coordinator's pod that should be there, if it is."""
+        """Return the coordinator's desired pod, if it exists."""
         return self.pods.pods.get(coordinator_name(self._memory.job, self._memory.state))
 
     def is_coordinator(self, pod: PodView) -> bool:
-        """Whether it is the coordinator's pod that should be there."""
+        """Whether it is the coordinator's desired pod."""
         return is_coordinator(pod, self._memory.job, self._memory.state)
 
     def coordinator_shares_node(self) -> bool:
@@ -57,59 +57,59 @@ class JobPlaces:
         return pod is not None and any(one.is_rank for one in self.pods.on_node(pod.node_name))
 
     def unreachable(self, pod: PodView) -> bool:
-        """Whether nobody on the pod's node could end it."""
+        """Whether nothing on the pod's node could end it."""
         return self.pods.unreachable(pod, self._ports.nodes())
 
     def node_is_away(self, pod: PodView) -> bool:
-        """Whether the API server says that nobody on the pod's node could end it."""
+        """Whether the API server reports that nothing on the pod's node could end it."""
         node = self._ports.nodes().get(pod.node_name)
         return bool(pod.node_name) and (node is None or not node.ready)
 
     # ------------------------------------------------------------------------------------------------- free
 
     def demand(self) -> Demand:
-        """What each rank pod needs of its node."""
+        """Return what each rank pod needs of its node."""
         generation = self._memory.job.metadata.generation
         if self._asked is None or self._asked[0] != generation:
             self._asked = (generation, Demand.of(self._memory.job.spec, self._memory.layout))
         return self._asked[1]
 
     def ask(self) -> Ask:
-        """What one more rank pod uses of the quotas; of no pod that could tell it: nothing."""
+        """Return what one more rank pod uses of the quotas; nothing if no pod shows it."""
         job, like = self._memory.job, next(iter(self.serving().values()), None)
         priority_class = str(job.spec.template["spec"].get("priorityClassName") or "")
         return Ask(job.metadata.namespace, like.use if like is not None else (), priority_class)
 
     def growth_refused(self) -> str:
-        """Which quota has no room for the pods of a growth, in words; empty: all of them are allowed."""
+        """Return the quotas without room for the pods of a growth, in words; empty: all of them are allowed."""
         memory = self._memory
         need = len(nodes_to_return(memory.state, memory.policy, memory.time.now()))
         allowed = self._ports.quotas.allowed(self.ask()) if need else None
         return allowed.told if allowed is not None and allowed.pods < need else ""
 
     def free_names(self) -> set[str]:
-        """Names of the nodes that could take a rank pod now, chips and all."""
+        """Return the nodes that could take a rank pod now, chips included."""
         return self._ports.free_names(self.demand())
 
     def has_room(self, node: str) -> bool:
-        """Whether this node could take a rank pod now, chips and all."""
+        """Whether this node could take a rank pod now, chips included."""
         return node in self._ports.capacity().free(self.demand())
 
     def free_nodes(self) -> int:
-        """How many more nodes could take a rank pod now; one that grows leaves those that others get before it."""
+        """Return how many more nodes could take a rank pod now; a job that grows leaves nodes to jobs ahead of it."""
         state = self._memory.state
         if state.phase is JobPhase.SHRUNK or state.smaller is not None:
             room = self._ports.room_to_grow(self._memory.job.metadata.uid)
             if room is not None:
-                start = self.start_nodes() if state.shrunk is None else None  # it grows by another start then
+                start = self.start_nodes() if state.shrunk is None else None  # then it grows by another start
                 return room if start is None else min(room, start - state.nodes)
         silent = self._ports.silent_nodes() if state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK} else ()
         return self._ports.free_nodes(self._memory.job, self.demand(), self.pods.node_names, silent)
 
     def start_nodes(self) -> int | None:
-        """How many nodes a start of the whole job could have now; None where it always asks for all.
+        """Return how many nodes a start of the whole job could have now; None where it always needs all.
 
-        Its own pods, spares among them, leave before. Nodes that may only look ready do not count, nor does what no
+        Its own pods, spares among them, leave before. Nodes that may only look ready do not count, nor do pods that no
         quota allows.
         """
         memory, ports = self._memory, self._ports
@@ -122,9 +122,9 @@ class JobPlaces:
         return min(found, len(self.serving())) if refused is not None and refused.over_quota else found
 
     def to_avoid(self) -> tuple[str, ...]:
-        """Names of the nodes on which no start should go, where there are enough others.
+        """Return the nodes on which no start should go, where there are enough others.
 
-        Looked up anew only where something about nodes, pods or the spec has changed.
+        Computed anew only when nodes, pods or the spec have changed.
         """
         job, ports, capacity = self._memory.job, self._ports, self._ports.capacity()
         avoided = ports.avoided()
@@ -138,16 +138,16 @@ class JobPlaces:
         return self._avoided[1]
 
     def spares(self) -> list[PodView]:
-        """Pods of the spare nodes that could take a rank pod now."""
+        """Return the pods of the spare nodes that could take a rank pod now."""
         return ready_spares(self.pods.pods, self.may_hold) if self._memory.job.spec.scheduling.num_spare_nodes else []
 
     def may_hold(self, node: str) -> bool:
-        """Whether a node is one to hold ready: in service, and nothing speaks against it."""
+        """Whether a node can be a spare: in service, and free of known trouble."""
         view, excluded = self._ports.nodes().get(node), self._memory.job.spec.scheduling.excluded_node_names
         return view is not None and view.usable and not any(node in names for names in (*self._unfit(), excluded))
 
     def not_to_hold(self) -> set[str]:
-        """Names of the nodes where no spare is made: it would be given up at once."""
+        """Return the nodes where no spare is created, because it would be given up at once."""
         return set().union(*self._unfit())
 
     def _unfit(self) -> tuple[Collection[str], ...]:
@@ -155,7 +155,7 @@ class JobPlaces:
         return ports.quarantined(), ports.kept_out(), ports.sub_healthy()
 
     def drained(self) -> list[PodView]:
-        """Pods that serve, the coordinator's among them, on nodes that somebody wants empty; by name."""
+        """Return the serving pods, the coordinator's included, on nodes that are to be emptied; by name."""
         wanted = self._ports.capacity().to_be_emptied & self.pods.node_names
         pods = [pod for name in sorted(wanted) for pod in self.pods.on_node(name)]
         nodes = self._ports.nodes() if pods else {}
@@ -164,7 +164,7 @@ class JobPlaces:
         ]
 
     def to_leave(self) -> list[str]:
-        """Names of the nodes of rank pods that these are to be moved off, while the training goes on."""
+        """Return the nodes that rank pods are to be moved off, while the training goes on."""
         spec = self._memory.job.spec
         leaves = set(spec.scheduling.excluded_node_names)
         if spec.recovery.sub_health_policy is SubHealthPolicy.MIGRATE:
@@ -176,5 +176,5 @@ class JobPlaces:
         )
 
     def refused(self, missing: int) -> Collection[str]:
-        """Names of the nodes where none of so many pods may be placed that are made now."""
+        """Return the nodes where none of this many new pods may be placed."""
         return self._ports.nodes_to_refuse(self.demand(), missing)

@@ -1,7 +1,7 @@
-"""The pods of all jobs that are served: one cache of the whole cluster, or one of each namespace in the list.
+"""The pods of all served jobs: one cache of the whole cluster, or one of each namespace in the list.
 
-A namespace may be refused: its Role is not there yet, or went with it. It is asked for again, now and then, and keeps
-no other waiting. Where all are refused, nothing is known.
+A namespace may refuse access, because its Role is not there yet, or was deleted. It is read again periodically, and
+does not delay the others. If all refuse, nothing is known.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class JobPods:
         kube: the API.
         clock: for backoff.
         namespaces: to be read; one without a name: all.
-        changed: is told every change.
-        listed: is told resourceVersion and namespace of every list when all that it holds, and lacks, has been told.
+        changed: called with every change.
+        listed: called with resourceVersion and namespace of every list after `changed` was called for all of it.
 
     Attributes:
         informers: to be run.
@@ -68,13 +68,13 @@ class JobPods:
 
     @property
     def is_synced(self) -> bool:
-        """Whether nobody needs to wait."""
+        """Whether `synced` would return at once."""
         return self._one_is_listed.is_set() and all(informer.answered.is_set() for informer in self.informers)
 
     def age(self) -> float:
-        """Seconds since the one was last heard that was heard longest ago."""
+        """Return seconds since the server last answered the cache that has waited longest."""
         return max(informer.age() for informer in self.informers)
 
     def idle(self) -> float:
-        """Seconds since the one did anything that has done nothing for longest."""
+        """Return seconds since the cache that has been idle longest was active."""
         return max(informer.idle() for informer in self.informers)

@@ -1,9 +1,9 @@
 """The Kubernetes API as a port, and its implementation as requests over a transport.
 
-`Kube` is all that the operator asks of a cluster. Resources are named by their plural, as in RBAC rules. It turns each
-call into requests as the API server knows them; a `Transport` carries these: `hajob.runtime.http_kube` to a real
-server, a server in memory in tests. Every failure is an `ApiError`, that of the network too, because callers
-treat "no answer" as one more answer.
+`Kube` is everything that the operator uses of a cluster. Resources are named by their plural, as in RBAC rules. `Kube`
+turns each call into HTTP requests; a `Transport` carries these: `hajob.runtime.http_kube` to a real server, an
+in-memory server in tests. Every failure is an `ApiError`, network failures too, because callers treat "no answer" as
+one more answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PAGE_SIZE: Final = 100
 
 
 class ApiError(Exception):
-    """The API server refused, or could not be reached.
+    """A refusal by the API server, or no answer.
 
     Attributes:
         status: HTTP status; 0 where there was no answer.
@@ -66,12 +66,12 @@ class ApiError(Exception):
 
     @property
     def passes(self) -> bool:
-        """Whether the same request may succeed later: no answer, too many requests, the server's own trouble."""
+        """Whether the same request may succeed later: no answer, too many requests, a server error."""
         return self.status in {0, 401, 408, 429} or self.status >= 500
 
 
 class PatchKind(StrEnum):
-    """How a patch is written, by its content type."""
+    """The format of a patch, by its content type."""
 
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
@@ -79,7 +79,7 @@ class PatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list, and the version from which a watch can go on after the last part."""
+    """A part of a list, and the version from which a watch can continue after the last part."""
 
     items: Sequence[Json]
     resource_version: str
@@ -94,7 +94,7 @@ class WatchEvent:
 
 
 class Transport(Protocol):
-    """Carries requests to an API server and brings its answers."""
+    """The carrier of requests to an API server."""
 
     async def request(
         self,
@@ -105,17 +105,17 @@ class Transport(Protocol):
         body: Json | Sequence[Json] | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """One request and its answer; `ApiError` for every other answer, and for none within 10 s."""
+        """Send one request and return its answer; `ApiError` for a refusal, and for no answer within 10 s."""
 
     def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """The events of a watch; `ApiError` when nothing is heard for 70 s."""
+        """Yield the events of a watch; `ApiError` when nothing arrives for 70 s."""
 
 
 def object_path(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """Path of a collection, an object, or a part of it.
+    """Return the path of a collection, an object, or a subresource.
 
     Raises:
-        KeyError: the resource is none of `API_PATHS`.
+        KeyError: the resource is not in `API_PATHS`.
     """
     parts = [API_PATHS[resource]]
     if namespace:
@@ -125,17 +125,17 @@ def object_path(resource: str, namespace: str = "", name: str = "", subresource:
 
 
 class Kube:
-    """What the operator asks of a cluster, over a transport. Every method raises `ApiError`."""
+    """The operator's client of a cluster, over a transport. Every method raises `ApiError`."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
     async def get(self, resource: str, namespace: str, name: str) -> Json:
-        """One object."""
+        """Return one object."""
         return await self.transport.request("GET", object_path(resource, namespace, name), query={})
 
     async def find(self, resource: str, namespace: str, name: str) -> Json | None:
-        """An object; None where there is none."""
+        """Return an object; None where there is none."""
         try:
             return await self.get(resource, namespace, name)
         except ApiError as error:
@@ -144,7 +144,7 @@ class Kube:
             return None
 
     async def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
-        """A list in parts; an empty namespace means all of them."""
+        """Yield a list in parts; an empty namespace means all of them."""
         query = {"limit": str(PAGE_SIZE), **_selected(label_selector)}
         while True:
             answer = await self.transport.request("GET", object_path(resource, namespace), query=query)
@@ -163,14 +163,14 @@ class Kube:
         *,
         with_list: bool = False,
     ) -> AsyncIterator[WatchEvent]:
-        """What changes after a version, until the server ends it; `ApiError` when nothing is heard for 70 s.
+        """Yield the changes after a version, until the server ends the watch; `ApiError` when nothing arrives for 70 s.
 
         Args:
             resource: its plural.
             namespace: empty for all.
             label_selector: empty for all.
             resource_version: to go on from.
-            with_list: before the changes everything that is there, ended by a bookmark that `is_end_of_list` knows
+            with_list: begin with all existing objects, ended by a bookmark that `is_end_of_list` recognizes
                 (Kubernetes calls it a streaming list). A server that cannot do that answers with one of `NO_STREAMS`.
         """
         query = {"watch": "1", "allowWatchBookmarks": "true", **_selected(label_selector)}
@@ -188,7 +188,7 @@ class Kube:
         return await self.write("POST", resource, path, body)
 
     async def replace(self, resource: str, namespace: str, body: Json) -> Json:
-        """Put an object; its resourceVersion makes it fail with 409 where somebody else was faster."""
+        """Replace an object; fails with 409 if its resourceVersion is no longer the newest."""
         path = object_path(resource, namespace, body["metadata"]["name"])
         return await self.write("PUT", resource, path, body)
 
@@ -202,7 +202,7 @@ class Kube:
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
     ) -> Json:
-        """Change an object; `JSON` is a list of operations."""
+        """Patch an object; `JSON` is a list of operations."""
         path = object_path(resource, namespace, name, subresource)
         return await self.write(
             "PATCH", resource, path, body, query={"fieldManager": names.OPERATOR_NAME}, content_type=kind
@@ -211,7 +211,7 @@ class Kube:
     async def delete(
         self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
     ) -> None:
-        """Delete an object; 409 where the object of that name has another UID."""
+        """Delete an object; 409 if the object of that name has another UID."""
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
@@ -220,7 +220,7 @@ class Kube:
         await self.write("DELETE", resource, object_path(resource, namespace, name), options)
 
     async def pod_of_token(self, token: str, audience: str) -> str | None:
-        """UID of the pod whose token it is; None where it is not valid for that audience, or no pod's."""
+        """Return the UID of the pod that owns the token; None if it is not valid for that audience, or no pod's."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -243,20 +243,20 @@ class Kube:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """A request that changes something; it is counted. What may go between operator and API overrides this."""
+        """Send a counted, changing request. Wrappers between operator and API override this."""
         WRITES.labels(method, resource).inc()
         return await self.transport.request(method, path, query=query or {}, body=body, content_type=content_type)
 
 
 def is_end_of_list(event: WatchEvent) -> bool:
-    """Whether everything that was there when a watch with a list began has been told."""
+    """Whether a watch with a list has sent all objects that existed when it began."""
     if event.type != "BOOKMARK":
         return False
     return (event.object["metadata"].get("annotations") or {}).get(END_OF_LIST) == "true"
 
 
 def refusal(code: int, status: object, reason: str = "") -> ApiError:
-    """The error for an answer of the server that is none of success; `status` is its body, `reason` stands in."""
+    """Build the error for a refusal; `status` is its body, `reason` the fallback."""
     known: Json = status if isinstance(status, dict) else {}
     details = known.get("details")
     return ApiError(
@@ -268,7 +268,7 @@ def refusal(code: int, status: object, reason: str = "") -> ApiError:
 
 
 def unreachable(method: str, path: str, problem: str) -> ApiError:
-    """The error for no answer."""
+    """Build the error for no answer."""
     return ApiError(0, UNREACHABLE, f"{method} {path}: {problem}")
 
 

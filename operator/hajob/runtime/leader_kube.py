@@ -1,9 +1,9 @@
-"""The Kubernetes API as the leader may use it: no write begins, or is still on its way, once another one may lead.
+"""The Kubernetes API as the leader may use it: no write begins, or is still under way, once another operator may lead.
 
-Every write is given up at the latest when the Lease could be taken by somebody else, and none begins after the leader
-stopped being sure of it: what had to wait for its turn is looked at when that has come, and waits a little for a late
-renewal. What a proxy still delivers then does no harm either: statuses carry the fence, deletes a UID, and a pod's
-name its incarnation (docs/decisions/0012-requests-of-a-late-leader.md). Questions are not limited.
+Every write is aborted at the latest when another operator could take the Lease, and none begins after the leader is no
+longer sure of it: a queued write checks the Lease when its turn comes, and waits briefly for a late renewal. Writes
+that a proxy still delivers then do no harm either: statuses carry the fence, deletes a UID, and a pod's name its
+incarnation (docs/decisions/0012-requests-of-a-late-leader.md). Reads are not limited.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ would come back much later and ask for all of it again.
 
 
 class Leadership(Protocol):
-    """What is asked of the Lease (hajob.runtime.lease.LeaseHolder)."""
+    """The part of the Lease that writes need (hajob.runtime.lease.LeaseHolder)."""
 
     @property
     def seconds_left(self) -> float:
-        """For how long nobody else can begin to lead."""
+        """Return for how long no other operator can begin to lead."""
 
     async def writable(self) -> None:
-        """Wait until it is sure that nobody else leads."""
+        """Wait until no other operator can lead."""
 
 
 class LeaderKube(Kube):
-    """Another `Kube`, with writes bounded by a Lease; a refused or given up one is an `ApiError` that may pass."""
+    """A `Kube` with writes bounded by a Lease; a refused or aborted one is an `ApiError` that may pass."""
 
     def __init__(self, kube: Kube, clock: Clock, leadership: Leadership) -> None:
         super().__init__(kube.transport)
@@ -60,7 +60,7 @@ class LeaderKube(Kube):
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """A request that changes something; a dry run is none."""
+        """Send a changing request; a dry run is not limited."""
         async with self._turns.turn():
             left = await self._seconds_left()
             try:
@@ -71,7 +71,7 @@ class LeaderKube(Kube):
                 raise ApiError(0, NOT_LEADING, late) from None
 
     async def _seconds_left(self) -> float:
-        """For how long it may write.
+        """Return for how long it may write.
 
         Raises:
             ApiError: it may not.

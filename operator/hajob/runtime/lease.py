@@ -1,11 +1,11 @@
-"""Who of the operators leads, and the number of that leadership.
+"""The Lease that elects the leading operator, and the number of that leadership.
 
 A Lease of our own, because the client library's election writes no `leaseTransitions`, and that is our fence: every
 status write and every coordinator connection carries it, and a smaller one is refused (docs/decisions).
 
 Rules:
 
-- another one's Lease is taken only when it has not *changed* for its whole duration on our own monotonic clock; wall
+- another holder's Lease is taken only when it has not *changed* for its whole duration on our own monotonic clock; wall
   clocks of different machines are never compared. A request may take long: what we saw counts from its answer, what
   we hold counts from before we asked;
 - a leader that cannot renew stops *writing* after `renew_seconds`, but keeps leading: its coordinators are still
@@ -49,7 +49,7 @@ async def _nobody_knows() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """Where the Lease is and how fast things go; `lease > renew > retry`."""
+    """Name and timing of the Lease; `lease > renew > retry`."""
 
     namespace: str
     name: str = "hajob-operator"
@@ -111,23 +111,23 @@ class LeaseHolder:
 
     @property
     def fence(self) -> int:
-        """The number of this leadership; 0 while there is none."""
+        """Return the number of this leadership; 0 while there is none."""
         return self._fence
 
     @property
     def may_write(self) -> bool:
-        """Whether nobody else can have taken over yet."""
+        """Whether no other operator can have taken over yet."""
         return self.is_leader and self._clock.monotonic() - self._renewed < self._settings.renew_seconds
 
     @property
     def seconds_left(self) -> float:
-        """For how long nobody else can begin to lead; 0 where somebody may have."""
+        """Return for how long no other operator can begin to lead; 0 where one may have."""
         if not self.may_write:
             return 0.0
         return self._settings.lease_seconds - (self._clock.monotonic() - self._renewed)
 
     def claim(self, fence: int) -> None:
-        """A status holds this fence: the next renewal writes a larger one, unless the Lease has another holder."""
+        """Note a fence found in a status: the next renewal writes a larger one, unless the Lease has another holder."""
         if fence < FENCE_LIMIT:
             self._claimed = max(self._claimed, fence)
 
@@ -138,21 +138,21 @@ class LeaseHolder:
             await self._writable.wait()
 
     async def run(self) -> None:
-        """Take or renew the Lease for ever; cancel it to end."""
+        """Take or renew the Lease until cancelled."""
         while True:
             if await self.step():
                 self._volunteers = self._is_offered and await self._reaches()
                 await self._clock.sleep(self._settings.retry_seconds / (1 if self.is_leader else STANDBY_LOOKS))
 
     async def step(self) -> bool:
-        """One look at the Lease, and what follows from it; whether there was an answer."""
+        """Read the Lease once and act on it; return whether the server answered."""
         asked = self._clock.monotonic()
         limit = (self._settings.lease_seconds - self._settings.retry_seconds) / 2
         try:
             async with timeout(self._clock, limit):
                 await self._look(asked)
         except ApiError as error:
-            if error.status != 409:  # 409: somebody was faster, the next look tells who
+            if error.status != 409:  # 409: another writer was faster, the next look tells which
                 log.warning("lease %s: %s", self._settings.name, error)
         except TimeoutError:
             log.warning("lease %s: no answer within %.1f s; asking again", self._settings.name, limit)
@@ -160,7 +160,7 @@ class LeaseHolder:
         return True
 
     async def release(self) -> None:
-        """Give the Lease back, so that another one need not wait for its end."""
+        """Give the Lease back, so that another operator need not wait for its expiry."""
         if not self.is_leader:
             return
         fence = self._fence
@@ -201,7 +201,7 @@ class LeaseHolder:
         await self._write(lease, asked)
 
     async def _renew(self, asked: float) -> bool:
-        """Renew it in one request, as this leader left it; whether nobody has written it since."""
+        """Renew it in one request, as this leader left it; return whether no other writer has changed it since."""
         lease, self._left = self._left, None
         if lease is None:
             return False
@@ -216,13 +216,13 @@ class LeaseHolder:
         return True
 
     async def _write(self, lease: Json, asked: float) -> None:
-        """Unless somebody was faster; `_left` is only what is known to be stored."""
+        """Write it, unless another writer was faster; `_left` is only what is known to be stored."""
         stored = await self._kube.replace("leases", self._settings.namespace, lease)
         self._gain(lease, asked)
         self._left = stored
 
     def _offer_or_keep(self, lease: Json) -> None:
-        """While this leader is cut off it offers the Lease, and ends as soon as somebody can do better."""
+        """Offer the Lease while this leader is cut off, and stop leading as soon as a standby volunteers."""
         why, successor = self._cut_off(), handover.volunteer(lease)
         if not why:
             handover.withdraw(lease)
@@ -248,7 +248,7 @@ class LeaseHolder:
         return spec.get("holderIdentity") == self._identity and spec.get("leaseTransitions") == fence
 
     def _is_free(self, lease: Json, asked: float) -> bool:
-        """Whether it was given back, to this one or to anybody, or has stood still for its duration while we looked.
+        """Whether it was given back, to this one or to any, or has not changed for its duration while we looked.
 
         The server may have read the record at any moment between request and answer: a new one may be as young as the
         answer, and one that has not changed had not changed when we asked.
@@ -261,7 +261,7 @@ class LeaseHolder:
         return self._has_stood_still(state, max(duration, self._settings.lease_seconds), asked)
 
     def _is_missing(self, asked: float) -> bool:
-        """Whether nobody can hold a Lease that is not there: whoever had it may still write for its duration."""
+        """Whether a missing Lease may be created: its former holder may still write for its duration."""
         if not self._seen and not self._floor():
             return True
         return self._has_stood_still(_MISSING, self._settings.lease_seconds, asked)
@@ -284,7 +284,7 @@ class LeaseHolder:
         }
 
     def _gain(self, lease: Json, asked: float) -> None:
-        """The write was accepted; it counts from the moment at which we began to ask."""
+        """Become or stay leader, because the write was accepted; it counts from the moment at which we began to ask."""
         fence = int(lease["spec"]["leaseTransitions"])
         before, self._fence, self._renewed = self._fence, fence, asked
         self._writable.set()

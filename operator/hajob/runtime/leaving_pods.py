@@ -1,4 +1,4 @@
-"""Pods of earlier starts of one job, which have to be gone before pods are made anew: how long that is waited for."""
+"""Pods of a job's earlier starts, which must be gone before new pods are created: how long to wait for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GONE_SECONDS: Final = 30.0
 
 
 class LeavingPods:
-    """Those of one job; `wake` is called when one has been waited for long enough."""
+    """The leaving pods of one job; `wake` is called when one is overdue."""
 
     def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, wake: Callable[[], None]) -> None:
         self._memory, self._places = memory, places
@@ -24,7 +24,7 @@ class LeavingPods:
         self._ages = SeenSince(ports.clock, wake)
 
     def overdue(self) -> set[str]:
-        """UIDs of those that should have gone long ago; what comes anew waits for them no longer."""
+        """Return the UIDs of those that should have gone long ago; new pods no longer wait for them."""
         old = old_ranks(self._memory.state.base, self._places.pods.pods)
         limit = self._grace_seconds + GONE_SECONDS
         return {uid for uid, age in self._ages.look((pod.uid for pod in old), limit).items() if age >= limit}

@@ -1,4 +1,4 @@
-"""What keeps the operator's process small: it lives for months beside others, and reads large lists at its start."""
+"""Measures that keep the operator's process small: it runs for months, and reads large lists at its start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIM_SECONDS: Final = 60.0
 
 
 def give_memory_back() -> None:
-    """Have the C library return what is freed to the system (mallopt(3)); call it before there are threads.
+    """Have the C library return freed memory to the system (mallopt(3)); call it before there are threads.
 
     By itself glibc raises its thresholds with each large block that is freed, as the answer to a list is, and keeps as
     much for ever. Elsewhere nothing happens.
@@ -33,22 +33,22 @@ def give_memory_back() -> None:
 
 
 def use_small_tls_buffers() -> None:
-    """Have connections that are opened from now on read into 32 KiB, two records of TLS, instead of asyncio's 256 KiB.
+    """Have new connections read into 32 KiB, two records of TLS, instead of asyncio's 256 KiB.
 
-    An operator that rests has twenty watches open, and one that makes pods sixty connections more.
+    An idle operator has twenty watches open, and one that creates pods sixty connections more.
     """
     sslproto.SSLProtocol.max_size = min(sslproto.SSLProtocol.max_size, _TLS_BUFFER_BYTES)
 
 
 def trim() -> None:
-    """Return what is free between blocks in use, too (malloc_trim(3)); takes a millisecond or two."""
+    """Return free memory between blocks in use, too (malloc_trim(3)); takes a millisecond or two."""
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)
 
 
 async def trim_now_and_then(clock: Clock) -> None:
-    """Do that until cancelled: after each storm of events some megabytes come back."""
+    """Trim periodically until cancelled: after each storm of events some megabytes are released."""
     while True:
         trim()
         await clock.sleep(TRIM_SECONDS)
@@ -56,9 +56,9 @@ async def trim_now_and_then(clock: Clock) -> None:
 
 @contextmanager
 def absent(package: str) -> Iterator[None]:
-    """Within it, imports of a package that is not loaded yet fail as if it were not installed.
+    """Make imports of a package that is not loaded yet fail, as if it were not installed.
 
-    For those that import what is there without needing it.
+    For packages that import an optional dependency although it is not needed.
     """
     if package in sys.modules:
         yield

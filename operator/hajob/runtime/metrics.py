@@ -1,6 +1,6 @@
-"""What the operator counts, declared once, and the small server that shows it.
+"""The operator's metrics, declared once, and the small HTTP server for them.
 
-Every metric stands here with its sentence; the code elsewhere only increments. Health is served beside it: kopf's own
+Every metric stands here with its help text; the code elsewhere only increments. Health is served beside it: kopf's own
 probe answers as long as its task lives, which says nothing about whether the caches still move.
 """
 
@@ -128,7 +128,7 @@ FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Restarts of the kopf fro
 
 
 def addresses(pod_ip: str) -> tuple[str, ...]:
-    """Where to listen: at the pod's own address, for kubelet and Prometheus, and at the loopback, for `port-forward`.
+    """Return where to listen: the pod's own address, for kubelet and Prometheus, and the loopback, for `port-forward`.
 
     Never at the wildcard. A pod whose own address is a loopback one shares the loopback with others.
     """
@@ -157,13 +157,13 @@ def application(
     note: Callable[[], str] = lambda: "",
     faults: Callable[[], object] = dict,
 ) -> web.Application:
-    """The HTTP side: /healthz, /readyz, /metrics, /faults.
+    """Build the HTTP application: /healthz, /readyz, /metrics, /faults.
 
     Args:
         healthy: the reason why the process should be restarted, or an empty text.
         ready: the reason why it cannot serve yet, or an empty text.
-        note: what people should know of one that is ready, or an empty text.
-        faults: what is read, held back and rejected, as JSON values.
+        note: what an admin should know of an operator that is ready, or an empty text.
+        faults: the faults that are read, held back and rejected, as JSON values.
     """
 
     def probe(ask: Callable[[], str], also: Callable[[], str] = lambda: "") -> Callable[[web.Request], object]:

@@ -1,4 +1,4 @@
-"""Pods of one job that wait for a node in vain, because they were told to keep away from nodes that are free by now."""
+"""Pods of one job that wait for a node in vain, because they exclude nodes that are free by now."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hajob.sources.pod import PodView
 
 
 class OutdatedPods:
-    """Those of one job."""
+    """The outdated pods of one job."""
 
     def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports) -> None:
         self._memory, self._places, self._ports = memory, places, ports
         self._boots: dict[str, tuple[str, str]] = {}
 
     def look(self) -> Iterable[PodView]:
-        """Those that are better made anew."""
+        """Return those that are better replaced."""
         state, serving = self._memory.state, self._places.serving().values()
         waiting = [pod for pod in serving if pod.unschedulable and pod.excluded and not pod.deleting]
         returned = self.returned()
@@ -31,9 +31,9 @@ class OutdatedPods:
         return [pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned))]
 
     def returned(self) -> set[str]:
-        """Nodes that the open incident avoids, and that have started anew since and are well: they may be used again.
+        """Return nodes that the open incident avoids, but that have restarted since and are well: usable again.
 
-        What they were before is remembered by this operator; the next one waits for the incident to be over.
+        Only this operator remembers their state before the restart; a new leader waits for the incident's end.
         """
         nodes, avoided = self._ports.nodes(), _avoided(self._memory.state)
         self._boots = {name: self._boots.get(name, _boot(nodes.get(name))) for name in avoided}
@@ -42,10 +42,10 @@ class OutdatedPods:
 
 
 def _avoided(state: JobState) -> set[str]:
-    """Names of nodes that the open incident keeps pods away from."""
+    """Return the nodes that the open incident keeps pods away from."""
     return {name for names in state.avoided.values() for name in names}
 
 
 def _boot(node: NodeView | None) -> tuple[str, str]:
-    """Tells one start of a machine from the next, also when it is registered anew."""
+    """Return an identity of a machine's start, which differs also when the machine is registered anew."""
     return ("", "") if node is None else (node.uid, node.boot)

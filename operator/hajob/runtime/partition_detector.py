@@ -1,6 +1,6 @@
-"""The leader's doubt about itself: is it the coordinators that are silent, or this process that hears nothing?
+"""Detects a leader that is cut off: are the coordinators silent, or does this process receive nothing?
 
-Looked at twice a second. What is not heard while it is the suspect leads to nothing, and once that has lasted a while
+Checked twice a second. While this process is the suspect, silence leads to nothing, and once that has lasted a while
 the Lease is offered to a standby that reaches the coordinators (docs/decisions/0021-an-operator-cut-off.md).
 """
 
@@ -20,12 +20,12 @@ LOOK_SECONDS: Final = 0.5
 
 
 class PartitionDetector:
-    """Asks who answers.
+    """The periodic check.
 
     Args:
         clock: its monotonic side counts.
         count: how many coordinators should answer, and how many do not.
-        tell: takes why this operator is the suspect, once that has lasted; empty when it no longer is.
+        tell: called with why this operator is the suspect, once that has lasted; empty when it no longer is.
     """
 
     def __init__(self, clock: Clock, count: Callable[[], Reach], tell: Callable[[str], None]) -> None:
@@ -36,17 +36,17 @@ class PartitionDetector:
 
     @property
     def cut_off(self) -> str:
-        """Why it is the suspect, from the first moment on; empty while it is not."""
+        """Return why it is the suspect, from the first moment on; empty while it is not."""
         return self._suspicion.why
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             self.look()
             await self._clock.sleep(LOOK_SECONDS)
 
     def look(self) -> None:
-        """Look once."""
+        """Check once."""
         before, now = self.cut_off, self._clock.monotonic()
         self._suspicion.look(self._count(), now)
         if before and not self.cut_off:

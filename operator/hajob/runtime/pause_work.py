@@ -1,4 +1,4 @@
-"""The work of a planned pause of one job: makes its pods, takes in how they end, isolates nodes that are bad."""
+"""The work of a job's planned pauses: creates its pods, evaluates how they end, quarantines bad nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PauseWork:
         places: of the job.
         ports: to the world.
         reconciler: deletes pods.
-        wake: called when there is something to be looked at.
+        wake: called when `look` is due.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class PauseWork:
         self._wake, self._refused = wake, ""
 
     def look(self) -> tuple[events.JobEvent, ...]:
-        """What the spec asks for, and how the work has ended."""
+        """Return events of the pause that the spec requests, and of work that has ended."""
         memory = self._memory
         if memory.job.spec.pause is None and not memory.state.holds_still:
             return ()
@@ -58,7 +58,7 @@ class PauseWork:
         )
 
     async def reconcile(self) -> None:
-        """Make the pods of an open pause, end those of one that is over; pods that have ended stay, for their logs.
+        """Create the pods of an open pause, delete those of a closed one; pods that have ended stay, for their logs.
 
         Raises:
             ApiError: the server cannot be reached; the caller tries again.
@@ -81,7 +81,7 @@ class PauseWork:
         return incident.incarnation if incident is not None else 0
 
     def _hooks(self) -> dict[int, PodView]:
-        """The pods of the newest pause by node rank."""
+        """Return the pods of the newest pause by node rank."""
         hooks = [pod for pod in self._places.pods.all() if pod.is_hook]
         newest = max((pod.incarnation for pod in hooks), default=0)
         if self._memory.state.holds_still and newest < self._incarnation:
@@ -107,7 +107,7 @@ class PauseWork:
                     self._wake()
 
     async def _isolate(self, hook: PodView) -> None:
-        """Quarantine the node that was found bad, while that is being acted upon: afterwards an admin's word counts."""
+        """Quarantine a node that was found bad, while the pause handles it: afterwards an admin's decision counts."""
         incident = self._memory.state.incident
         if not pause.is_bad(hook) or incident is None or pause.fact_id(hook) not in incident.fact_ids:
             return

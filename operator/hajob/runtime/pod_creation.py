@@ -1,4 +1,4 @@
-"""Whether one job's missing pods may be asked for now, and why they are not there."""
+"""Whether one job's missing pods may be created now, and why they are missing."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ LONGEST_RETRY_SECONDS: Final = 30.0
 
 
 class CreationListener(Protocol):
-    """Who hears of it: the job controller."""
+    """The receiver of results: the job controller."""
 
     def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
-        """All pods that should exist were asked for, or all exist.
+        """Handle that all missing pods were requested, or all exist.
 
         Args:
-            told: to people.
-            news: that they are not created is so for another reason than before, or not so any more.
-            turned: whether they are created is another than before.
+            told: the Event to post.
+            news: whether the reason for missing pods has changed, or is gone.
+            turned: whether creation has begun to fail or to succeed.
         """
 
 
 class PodCreation(Retry):
-    """The tries of one job; the reason is kept with its pods."""
+    """The creation attempts of one job; the reason of a failure is kept with its pods."""
 
     def __init__(self, pods: PodIndex, clock: Clock, wake: Callable[[], None], owner: CreationListener) -> None:
         super().__init__(clock, wake, RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._pods, self._owner = pods, owner
 
     def tried(self, refused: NotCreated | None) -> None:
-        """Creating the missing pods was tried, or none is missing."""
+        """Note that the missing pods were requested, or none is missing."""
         if refused is None:
             self.succeeded()
         else:
@@ -49,7 +49,7 @@ class PodCreation(Retry):
         self._tell(refused)
 
     def not_admitted(self, error: ApiError) -> None:
-        """The server would not make them; the admission is asked for again by itself."""
+        """Note that the server refused the job's pods; admission retries by itself."""
         self._tell(not_created(error.status, error.reason, error.message))
 
     def _tell(self, refused: NotCreated | None) -> None:

@@ -1,6 +1,6 @@
-"""What is known of one job's pods: those that exist, those that are gone, and those that nobody can reach.
+"""The pods of one job: those that exist, those that are gone, and those on unreachable nodes.
 
-Only looking and remembering; what follows from it is the planner's, what is done about it the pod reconciler's.
+It only observes and stores; the planner decides, and the pod reconciler acts.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hajob.sources.pod import PodView, view
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A pod as it was created, and the resourceVersion of that."""
+    """A pod as it was created, and its resourceVersion then."""
 
     pod: PodView
     version: str
 
 
 class News(IntEnum):
-    """What a look at a pod tells; nothing is falsy."""
+    """The result of an observation of a pod; falsy when nothing changed."""
 
     NONE = 0
     DETAIL = 1
@@ -39,13 +39,13 @@ class News(IntEnum):
 
     @property
     def changes_pods(self) -> bool:
-        """Whether pods may be to be made or deleted after it."""
+        """Whether pods may have to be created or deleted after it."""
         return self is News.WHETHER
 
 
 @dataclass(slots=True)
 class Serving:
-    """The pods that serve their node ranks, and what is asked of all of them, kept pod by pod.
+    """The pods that serve their node ranks, with derived sets that are updated pod by pod.
 
     Attributes:
         pods: by node rank.
@@ -62,7 +62,7 @@ class Serving:
     gated: set[int] = field(default_factory=set)
 
     def put(self, pod: PodView) -> None:
-        """A pod that serves, as it is now."""
+        """Store a serving pod as it is now."""
         self.drop(pod.node_rank)
         self.pods[pod.node_rank] = pod
         if pod.node_name:
@@ -75,13 +75,13 @@ class Serving:
             self.finished.add(pod.node_rank)
 
     def take(self, pods: Iterable[PodView], state: JobState) -> None:
-        """Those of these pods that serve in this state."""
+        """Store those of these pods that serve in this state."""
         for pod in pods:
             if is_serving(pod, state):
                 self.put(pod)
 
     def drop(self, node_rank: int) -> None:
-        """Nobody serves this node rank."""
+        """Remove the serving pod of this node rank."""
         self.pods.pop(node_rank, None)
         self.node_names.pop(node_rank, None)
         self.unplaced.discard(node_rank)
@@ -96,11 +96,11 @@ class PodIndex:
         pods: those that exist, by name.
         gone: names of those that existed and have vanished.
         made: those that were created and have not been seen yet, by name.
-        silent: UIDs of those whose agent has fallen silent.
+        silent: UIDs of those whose agent is silent.
         complete: whether a list of all pods was shown to the end.
         listed: resourceVersion of the newest such list.
         not_created: why pods that should exist are not created; None while all are.
-        spares_not_created: the same of the pods of spare nodes, which the training does not need.
+        spares_not_created: the same for the pods of spare nodes, which the training does not need.
     """
 
     def __init__(self) -> None:
@@ -118,24 +118,24 @@ class PodIndex:
         self._state: JobState | None = None
 
     def was_listed(self, version: str) -> None:
-        """Every pod of a list of this resourceVersion has been shown."""
+        """Note that every pod of a list of this resourceVersion has been shown."""
         self.complete, self.listed = True, version
 
     def was_made(self, raw: Json) -> None:
-        """The server says that it has made this pod; the watch may have been faster."""
+        """Note that the server has created this pod; the watch may have been faster."""
         pod = view(raw)
         if pod.name not in self.pods and pod.name not in self.gone:
             self.made[pod.name] = Made(pod, str(raw["metadata"].get("resourceVersion", "")))
 
     def missed(self) -> list[PodView]:
-        """Those that came and went while the watch was away: a list that is newer than they are does not hold them.
+        """Return pods that came and went while the watch was away: a newer list does not hold them.
 
-        A pod that is newer than the list is still to come: a list may be answered from a cache that lags behind.
+        A pod that is newer than the list may still appear: a list may come from a cache that lags behind.
         """
         return [made.pod for made in self.made.values() if _is_within(made.version, self.listed)]
 
     def seen(self, pod: PodView, *, deleted: bool) -> News:
-        """Take over a pod as it is now, or that it is gone."""
+        """Store a pod as it is now, or its deletion."""
         known, made = self.pods.get(pod.name), self.made.pop(pod.name, None)
         self._move(known, None if deleted else pod)
         if deleted:
@@ -151,7 +151,7 @@ class PodIndex:
         return News.DETAIL if same else News.WHETHER
 
     def _move(self, before: PodView | None, now: PodView | None) -> None:
-        """Keep what is asked for by node and by node rank."""
+        """Update the indexes by node and by node rank."""
         if before is not None and before.node_name:
             others = tuple(name for name in self._on_node.pop(before.node_name) if name != before.name)
             if others:
@@ -172,29 +172,29 @@ class PodIndex:
 
     @property
     def node_names(self) -> AbstractSet[str]:
-        """Names of the nodes on which the job is."""
+        """Return the names of the nodes with pods of the job."""
         return self._on_node.keys()
 
     def on_node(self, name: str) -> list[PodView]:
-        """The job's pods on this node."""
+        """Return the job's pods on this node."""
         return [self.pods[pod] for pod in sorted(self._on_node.get(name, ()))]
 
     def all(self) -> list[PodView]:
-        """Those that exist."""
+        """Return the existing pods."""
         return list(self.pods.values())
 
     def earlier_ranks(self, base: int) -> Collection[str]:
-        """Names of rank pods of starts before that of this incarnation, in which something may run."""
+        """Return the names of rank pods of starts before this incarnation's in which processes may run."""
         if self._earlier is None or self._earlier[0] != base:
             self._earlier = base, {pod.name for pod in old_ranks(base, self.pods) if not pod.ended}
         return self._earlier[1]
 
     def ranks(self) -> list[PodView]:
-        """Rank pods that have not ended, of whatever incarnation."""
+        """Return the rank pods that have not ended, of every incarnation."""
         return [pod for pod in self.pods.values() if pod.is_rank and not pod.ended]
 
     def serving(self, state: JobState) -> Serving:
-        """The pods that serve: of the incarnations that should be there in this state."""
+        """Return the serving pods: those of the incarnations that should exist in this state."""
         turned = turned_node_ranks(self._state, state) if self._state is not None else None
         if self._serving is None or turned is None:
             self._serving = Serving()
@@ -207,9 +207,9 @@ class PodIndex:
         return self._serving
 
     def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-        """Whether nobody on the pod's node could end it: the node is not ready, or its agent does not answer.
+        """Whether nothing on the pod's node could end it: the node is not ready, or its agent does not answer.
 
-        A pod without a node may have got one since it was looked at: only the server knows, and it waits for no node
+        A pod without a node may have got one since it was observed: only the server knows, and it waits for no node
         where there is none.
         """
         if not pod.node_name:
@@ -219,28 +219,28 @@ class PodIndex:
 
 
 def _is_within(version: str, listed: str) -> bool:
-    """Whether a list shows a state in which this version was written already; the versions of one resource count up."""
+    """Whether a list includes this version; the versions of one resource count up."""
     return version.isdecimal() and listed.isdecimal() and int(version) <= int(listed)
 
 
 def is_serving(pod: PodView, state: JobState) -> bool:
-    """Whether a pod is the one that is its node rank now."""
+    """Whether a pod is the current pod of its node rank."""
     return pod.is_rank and pod.incarnation == serving_incarnation(state, pod.node_rank)
 
 
 def is_coordinator(pod: PodView, job: HATrainingJob, state: JobState) -> bool:
-    """Whether a pod is the coordinator's that should be there."""
+    """Whether a pod is the coordinator's desired pod."""
     return pod.name == coordinator_name(job, state)
 
 
 def coordinator_name(job: HATrainingJob, state: JobState) -> str:
-    """Name of the coordinator's pod that should be there; empty where there should be none."""
+    """Return the name of the coordinator's desired pod; empty where there should be none."""
     desired = coordinator_placement(state)
     return "" if desired is None else coordinator_pod_name(job, desired.incarnation, apart=desired.apart)
 
 
 def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
-    """Rank pods of earlier starts that may still have a node."""
+    """Return the rank pods of earlier starts that may still have a node."""
     return [pod for pod in pods.values() if is_earlier(pod, base)]
 
 

@@ -1,4 +1,4 @@
-"""Makes the pods of one job what they should be: creates the missing, deletes the surplus.
+"""Makes the pods of one job the desired ones: creates the missing, deletes the surplus.
 
 A level, not a list of commands: it compares the desired pods with the cached ones, whoever changed either. The job
 controller calls it only after the status that holds the desired pods has been acknowledged, and a pod's name carries
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What would make the pods the desired ones."""
+    """The creations and deletions that lead to the desired pods."""
 
     missing: tuple[Placement | CoordinatorPlacement, ...]
     surplus: tuple[PodView, ...]
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether nothing has to be done."""
         return not self.missing and not self.surplus
 
 
@@ -74,21 +74,21 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
 
 
 def _rank_name(job: HATrainingJob, pod: PodView) -> str:
-    """The name that a rank pod which was a spare would have, had it been made as one; empty for any other pod."""
+    """Return the name that a former spare would have had as a rank pod; empty for any other pod."""
     return rank_pod_name(job, pod.node_rank, pod.incarnation) if pod.is_rank and pod.warm else ""
 
 
 def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_over: Container[str]) -> Difference:
-    """Where a whole job starts anew, a new rank pod is made for each old one that is gone.
+    """Limit a new start of a whole job to one new rank pod for each old one that is gone.
 
-    Made earlier it would ask for a node while the old one has it: it waits in the scheduler's queue, or drives out a
-    stranger of a lower priority.
+    Created earlier, a pod would need a node that an old one still has: it waits in the scheduler's queue, or preempts a
+    foreign pod of a lower priority.
 
     Args:
         todo: all that is to be done.
         base: incarnation of the start.
         pods: cached pods of the job by name.
-        passed_over: UIDs of old pods that are not waited for any more.
+        passed_over: UIDs of old pods that new ones no longer wait for.
     """
     old = sum(pod.uid not in passed_over for pod in old_ranks(base, pods))
     new = [one for one in todo.missing if isinstance(one, Placement) and one.incarnation == base]
@@ -108,13 +108,13 @@ class PodReconciler:
     Args:
         kube: the API.
         settings: of the installation.
-        silent: whether nobody on a pod's node could end it, by all that is known.
-        refused: where none of so many pods may be placed.
+        silent: whether nothing on a pod's node could end it, by all that is known.
+        refused: returns the nodes where none of this many pods may be placed.
         silent_nodes: that may be dead though they look ready.
         returned: nodes that need not be avoided any more.
         creations: as many as may be under way for all jobs.
-        away: the same as `silent`, by the word of the API server alone.
-        forced: told of each pod before it is deleted without grace.
+        away: the same as `silent`, according to the API server alone.
+        forced: called with each pod before it is deleted without grace.
     """
 
     def __init__(
@@ -146,15 +146,15 @@ class PodReconciler:
         *,
         gated: bool = False,
     ) -> Json:
-        """The pod that is missing.
+        """Build the missing pod.
 
-        What stands behind a gate may do so for long: what its placement avoids now it does not.
+        A gated pod may wait for long, so it does not exclude the nodes that its placement avoids now.
 
         Args:
             job: the job.
             missing: which pod.
             refused: nodes where no rank pod is placed, beside those of its placement, and rather no coordinator.
-            gated: it is to ask for no node yet.
+            gated: whether the pod gets the scheduling gate.
         """
         if isinstance(missing, CoordinatorPlacement):
             silent, apart = self._silent_nodes(), missing.apart
@@ -173,7 +173,7 @@ class PodReconciler:
         *,
         gated: bool = False,
     ) -> NotCreated | None:
-        """Delete first: what is surplus may hold the quota and the nodes that the missing pods need.
+        """Delete first, because surplus pods may hold the quota and the nodes that the missing pods need; then create.
 
         Many at a time (hajob.runtime.batches). A delete that fails keeps no pod from being created, nor the other way
         round.
@@ -181,12 +181,12 @@ class PodReconciler:
         Args:
             job: the job.
             todo: what is to be done.
-            made: takes each pod that was made, as the server answered.
-            goes_on: asked before each creation whether there is still somebody to make pods for.
-            gated: rank pods are to ask for no node yet.
+            made: called with each created pod, as the server answered.
+            goes_on: called before each creation; False ends the creations.
+            gated: whether rank pods get the scheduling gate.
 
         Returns:
-            Why pods are still missing, None when there are all.
+            Why pods are still missing; None when all exist.
 
         Raises:
             ApiError: the server cannot be reached, or refuses a delete; the caller tries again.
@@ -215,7 +215,7 @@ class PodReconciler:
         *,
         gated: bool,
     ) -> NotCreated | None:
-        """Pods that are alike: where one is refused, the next ones would be as well."""
+        """Create similar pods: if the server refuses one, it would refuse the next ones as well."""
         avoid = self._refused(len(row)) if row else ()
 
         async def create(missing: Placement | CoordinatorPlacement) -> NotCreated | ApiError | None:
@@ -250,7 +250,7 @@ class PodReconciler:
         return pod
 
     async def open(self, pods: Sequence[PodView]) -> None:
-        """Let these pods ask for nodes.
+        """Remove the scheduling gate of these pods.
 
         Raises:
             ApiError: for one of them at least; the caller tries again.
@@ -277,7 +277,7 @@ class PodReconciler:
         return None
 
     async def delete_all(self, pods: Sequence[PodView]) -> None:
-        """Delete these as far as the server lets us; never raises."""
+        """Delete these as far as the server permits; never raises."""
 
         async def attempt(pod: PodView) -> None:
             if (error := await self._try_delete(pod)) is not None:
@@ -286,11 +286,11 @@ class PodReconciler:
         await together(attempt, pods)
 
     async def delete(self, pod: PodView) -> None:
-        """Delete one pod, asking once, and once more where its node went away meanwhile; that it is gone is as good."""
+        """Delete one pod; retry once if its node went away meanwhile. A pod that is gone already counts as deleted."""
         if self._deleted.get(pod.uid) is not None and not self.hangs(pod):
             return
         grace = 0 if self._silent(pod) or self.hangs(pod) else None
-        self._deleted[pod.uid] = grace == 0  # who else wants it deleted meanwhile need not ask
+        self._deleted[pod.uid] = grace == 0  # other callers need not delete it again
         if grace == 0:
             self._forced(pod)
         try:
@@ -305,5 +305,5 @@ class PodReconciler:
         log.info("%s: pod %s is deleted%s", pod.namespace, pod.name, "" if grace is None else " without grace")
 
     def hangs(self, pod: PodView) -> bool:
-        """Whether it was asked to go, nobody is there to end it, and it was not deleted without grace yet."""
+        """Whether it is being deleted, nothing can end it, and it was not deleted without grace yet."""
         return pod.deleting and self._away(pod) and not self._deleted.get(pod.uid, False)

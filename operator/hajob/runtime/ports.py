@@ -1,6 +1,6 @@
-"""What a job controller needs of the world, behind ports: the Kubernetes API, the coordinators, the clock.
+"""The ports of a job controller: the Kubernetes API, the coordinators, the clock.
 
-Tests put a simulated world behind the same ports. A job controller holds no other way out (docs/decisions/0003 and
+Tests put a simulated world behind the same ports. A job controller has no other access (docs/decisions/0003 and
 0004).
 """
 
@@ -35,41 +35,41 @@ from hajob.sources.node import NodeView
 
 
 class Link(Protocol):
-    """A conversation with one coordinator (hajob.runtime.channel.Channel)."""
+    """A connection to one coordinator (hajob.runtime.channel.Channel)."""
 
     address: str
 
     def start(self) -> None:
-        """Begin dialling."""
+        """Start dialling."""
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Close the link for good."""
 
     def hurry(self) -> None:
-        """Dial at once again, if nobody has answered."""
+        """Dial at once again, if the coordinator has not answered."""
 
     def assign(self, assignment: wire.Assignment) -> None:
-        """Say what the job is and where its pods are."""
+        """Send the job's description and the addresses of its pods."""
 
     def order(self, order: wire.Order) -> None:
-        """Say which step is wanted now."""
+        """Send the action that is wanted now."""
 
     def acknowledge(self, sequence: int) -> None:
-        """Say that what a report led to is written down."""
+        """Acknowledge that the effects of a report are in the status."""
 
 
 class Dial(Protocol):
-    """Makes a link to a coordinator."""
+    """A factory of links to coordinators."""
 
     def __call__(
         self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener
     ) -> Link:
-        """Not started yet."""
+        """Make a link that is not started yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports, and what all job controllers share.
+    """The ports, and the state that all job controllers share.
 
     Attributes:
         faults_on: faults of a node that are believed, each with its age in milliseconds.
@@ -113,11 +113,11 @@ class Ports:
     quotas: Quotas = field(default_factory=Quotas)
 
     def may_start(self, job_uid: str) -> bool:
-        """Whether all pods of a job that waits may ask for nodes now."""
+        """Whether all pods of a waiting job may be scheduled now."""
         return self.starts.lets_in(job_uid, self.clock.monotonic(), self.capacity(), self.quarantined())
 
     def room_to_grow(self, job_uid: str) -> int | None:
-        """How many nodes a shrunk job may have, beside those that other jobs take before it; None: it wants none.
+        """Return how many nodes a shrunk job may have after the jobs ahead of it; None: it wants none.
 
         Nodes with isolated chips do not count, nor do those that fell silent: a job that grows onto one shrinks again.
         """
@@ -125,11 +125,11 @@ class Ports:
         return self.starts.room_to_grow(job_uid, self.capacity(), closed, self.quotas)
 
     def avoid(self, node: str) -> None:
-        """Something is wrong on this node: nothing should be started there for a while."""
+        """Avoid this node for starts for a while, because of trouble there."""
         self.avoided_nodes.add(node, self.clock.monotonic(), self._boot_of(node))
 
     def silent_nodes(self) -> set[str]:
-        """Nodes that may only look ready: something was wrong there a moment ago, and they have not started anew."""
+        """Return nodes that may only look ready: they had trouble a moment ago, and have not restarted since."""
         return self.avoided_nodes.unturned(self.clock.monotonic(), self._boot_of)
 
     def _boot_of(self, name: str) -> str:
@@ -137,13 +137,13 @@ class Ports:
         return node.boot if node is not None else ""
 
     def nodes(self) -> dict[str, NodeView]:
-        """Nodes by name."""
+        """Return nodes by name."""
         return self.capacity().nodes
 
     def avoided(self) -> list[str]:
-        """Nodes that only a start takes which finds no others, the likeliest to be well first.
+        """Return nodes that a start takes only if it finds no others, the likeliest to be well first.
 
-        Any job had trouble with them a moment ago (the longest ago first), or they do not work well, or have bad chips.
+        A job had trouble with them a moment ago (the longest ago first), or they are sub-healthy, or have bad chips.
         """
         troubled = self.avoided_nodes.names(self.clock.monotonic())
         return list(dict.fromkeys((*troubled, *sorted(self.sub_healthy()), *sorted(self.kept_out()))))
@@ -151,17 +151,17 @@ class Ports:
     def free_nodes(
         self, job: HATrainingJob, demand: Demand, own_nodes: AbstractSet[str], closed: Collection[str] = ()
     ) -> int:
-        """How many nodes could take a rank pod of this job now, beside those on which it is already and `closed`."""
+        """Return how many nodes could take a rank pod of this job now, beyond those that it has and `closed`."""
         capacity, closed = self.capacity(), {*self.kept_out(), *closed}
         free = capacity.free_for(demand, job.metadata.uid, own_nodes)
         return free - sum(name not in own_nodes for name in capacity.free(demand) & closed)
 
     def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, need: int) -> set[str]:
-        """Names of the nodes on which no start of this job should go."""
+        """Return the names of the nodes on which no start of this job should go."""
         return self.capacity().to_avoid(demand, job.metadata.uid, need, self.avoided())
 
     def nodes_to_refuse(self, demand: Demand, missing: int) -> set[str]:
-        """Names of the nodes on which none of so many pods may be placed that are made now.
+        """Return the names of the nodes on which none of this many new pods may be placed.
 
         Quarantined ones in any case; sub-healthy ones, and those with bad chips, only where there are enough others.
         """
@@ -171,5 +171,5 @@ class Ports:
         return refused
 
     def free_names(self, demand: Demand) -> set[str]:
-        """Names of the nodes that could take a rank pod now, chips and all."""
+        """Return the names of the nodes that could take a rank pod now, chips included."""
         return self.capacity().free(demand).difference(self.kept_out())

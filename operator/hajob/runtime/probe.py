@@ -1,6 +1,6 @@
-"""Whether a standby reaches the coordinators: it opens a connection to each and says nothing.
+"""A standby's reachability check of coordinators: it opens a connection to each and sends nothing.
 
-It has no fence, so it must not speak to them; whether packets get through is all that is asked.
+It has no fence, so it must not send messages; the check only tells whether packets get through.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAMPLE: Final = 100
 
 
 def to_probe(pods: Iterable[PodView]) -> list[PodView]:
-    """The coordinator pods that should answer: of each job the newest, of all of them a sample that does not change."""
+    """Return the coordinator pods that should answer: of each job the newest, of all of them a stable sample."""
     newest: dict[str, PodView] = {}
     for pod in pods:
         runs = pod.role == names.ROLE_COORDINATOR and pod.job_uid and pod.phase == "Running" and pod.address
@@ -31,7 +31,7 @@ def to_probe(pods: Iterable[PodView]) -> list[PodView]:
 
 
 async def probe(pods: Iterable[PodView], clock: Clock) -> list[ExpectedCoordinator]:
-    """Try all of them at once."""
+    """Connect to all of them at once."""
 
     async def one(pod: PodView) -> ExpectedCoordinator:
         return ExpectedCoordinator(pod.node_name, await answers(pod.address, pod.port, clock))
@@ -40,7 +40,7 @@ async def probe(pods: Iterable[PodView], clock: Clock) -> list[ExpectedCoordinat
 
 
 async def answers(host: str, port: int, clock: Clock) -> bool:
-    """Whether somebody listens there."""
+    """Whether a connection to this port succeeds."""
     try:
         async with timeout(clock, ANSWER_SECONDS):
             _, writer = await asyncio.open_connection(host, port)

@@ -1,7 +1,7 @@
-"""Keeps the NodeQuarantines what they should be, and tells which nodes they keep out.
+"""Keeps the NodeQuarantines current, and reports which nodes they keep out.
 
-What a node should have is a function of what it has and of what stands (`hajob.cluster.quarantine`); here it is asked
-after every change and written, several nodes at a time. Only the leader writes; a standby follows what is written.
+A node's quarantine is a function of the present one and of the standing faults (`hajob.cluster.quarantine`); it is
+computed after every change and written, several nodes at a time. Only the leader writes; a standby only reads.
 Nothing is changed while faults are not believed, or not all of them are known yet.
 """
 
@@ -37,23 +37,23 @@ _MEANWHILE: Final = frozenset({404, 409})
 
 
 class Faults(Protocol):
-    """What is asked of the watch of faults (hajob.runtime.fault_watch.FaultWatch)."""
+    """The part of the fault watch that quarantines need (hajob.runtime.fault_watch.FaultWatch)."""
 
     @property
     def complete(self) -> bool:
-        """Whether everything that may be read has been read."""
+        """Whether every readable object has been read."""
 
     def why_held(self) -> str:
-        """Why nothing is believed now."""
+        """Return why no fault is believed now."""
 
     def nodes(self) -> frozenset[str]:
-        """Names of the nodes on which anything stands."""
+        """Return the names of the nodes with standing faults."""
 
     def isolating(self, node: str) -> list[ClusterFact]:
-        """Faults that keep new pods off a node."""
+        """Return the faults that keep new pods off a node."""
 
     def look_at(self, node: str) -> None:
-        """A node was isolated, or let in again."""
+        """Update a node after it was quarantined or released."""
 
 
 class Quarantines:
@@ -91,7 +91,7 @@ class Quarantines:
         self._known: dict[str, NodeQuarantine] = {}
         self._wanted: dict[str, NodeQuarantine | None] = {}
         self._active: set[str] = set()
-        self._kept_out: frozenset[str] = frozenset()  # the same, as it was told last
+        self._kept_out: frozenset[str] = frozenset()  # the same, as last reported
         self._ours: set[str] = set()  # of these, what this operator has decided itself
         self._inherited: set[str] = set()
         self._could = False
@@ -103,7 +103,7 @@ class Quarantines:
         )
 
     def kept_out(self) -> frozenset[str]:
-        """Names of the nodes on which nothing new is placed."""
+        """Return the names of the nodes on which nothing new is placed."""
         return self._kept_out
 
     def is_inherited(self, node: str) -> bool:
@@ -120,7 +120,7 @@ class Quarantines:
     # --------------------------------------------------------------------------------------------- changes
 
     def faults_changed(self, nodes: Iterable[str]) -> None:
-        """What stands on these nodes has changed."""
+        """Update the quarantines of these nodes, because their faults have changed."""
         decides, turned = self._may_decide(), set()
         for node in nodes:
             if decides:
@@ -130,11 +130,11 @@ class Quarantines:
         self._tell(frozenset(turned))
 
     def follow_all(self) -> None:
-        """This process leads now, or faults are believed again, or the settings are others."""
+        """Update all quarantines: this process now leads, faults are believed again, or the settings have changed."""
         self.faults_changed({*self._faults.nodes(), *self._known, *self._wanted})
 
     def _seen(self, change: Change[NodeQuarantine]) -> None:
-        """The server's newest word; it replaces what was still to be written."""
+        """Store the server's newest version; it replaces a pending write."""
         node = change.value.metadata.name
         if change.type is ChangeType.DELETED:
             self._known.pop(node, None)
@@ -146,7 +146,7 @@ class Quarantines:
         self.faults_changed({node})
 
     def _may_decide(self) -> bool:
-        """Only who leads, and knows everything, and believes it."""
+        """Whether this process leads, knows all faults, and believes them."""
         settled = self.informer.synced.is_set() and self._faults.complete
         return self._leads() and settled and not self._faults.why_held()
 
@@ -154,7 +154,7 @@ class Quarantines:
         return self._wanted[node] if node in self._wanted else self._known.get(node)
 
     def _follow(self, node: str) -> None:
-        """Ask what the node should have, and have it written where it has something else."""
+        """Compute the node's quarantine, and schedule a write if it differs."""
         if self._is_foreign(node):
             self._refused.discard(node)
             return
@@ -169,7 +169,7 @@ class Quarantines:
             self._enqueue(node)
 
     def _has_room(self, node: str) -> bool:
-        """Whether one more node may be kept out: the operator alone empties no cluster."""
+        """Whether one more node may be kept out: the share limits what the operator does by itself."""
         ours, most = len(self._ours), self._settings().most(len(self._nodes()))
         if node in self._active or ours < most:
             return True
@@ -179,7 +179,7 @@ class Quarantines:
         return False
 
     def _turns(self, node: str) -> bool:
-        """Take in whether the node is kept out now, and by whom; True: that is another answer than before."""
+        """Update whether the node is kept out and by whom; return whether that has changed."""
         current, before = self._current(node), node in self._active
         keeps_out = active(current, self._clock.now_milliseconds())
         mark(self._active, node, is_so=keeps_out)
@@ -188,7 +188,7 @@ class Quarantines:
         return keeps_out is not before
 
     def _tell(self, turned: frozenset[str]) -> None:
-        """Tell whom it concerns."""
+        """Report the changed nodes to the faults and the jobs."""
         metrics.QUARANTINED.set(len(self._active))
         metrics.QUARANTINES_REFUSED.set(len(self._refused))
         self._inherited &= self._active
@@ -200,11 +200,11 @@ class Quarantines:
         self._changed(turned)
 
     async def _look_now_and_then(self) -> None:
-        """End what is over; try those for which there was no room."""
+        """End quarantines that are over; retry nodes for which there was no room."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             could, self._could = self._could, self._may_decide()
-            if self._could and not could:  # what stood before that nobody has looked at
+            if self._could and not could:  # faults from before that were not processed
                 self.follow_all()
             settings, now = self._settings(), self._clock.now_milliseconds()
             due = {
@@ -235,7 +235,7 @@ class Quarantines:
                 self._clock.call_later(RETRY_SECONDS, self._enqueue, node)
 
     async def _write(self, node: str, known: NodeQuarantine | None, wanted: NodeQuarantine | None) -> None:
-        """Make the server's what it should be; what somebody else has done meanwhile comes back by the watch."""
+        """Write the wanted quarantine; another writer's change comes back by the watch."""
         try:
             if wanted is None:
                 if known is None:
@@ -258,7 +258,7 @@ class Quarantines:
 
 
 def _patch(known: NodeQuarantine, wanted: NodeQuarantine) -> Json:
-    """The merge patch from one to the other; it fails where the object is another version by now."""
+    """Build the merge patch; it fails where the object has another version by now."""
     patch: Json = {"metadata": {"resourceVersion": known.metadata.resource_version}}
     before, after = known.to_json(), wanted.to_json()
     for part in ("spec", "status"):

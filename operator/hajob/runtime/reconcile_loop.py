@@ -1,6 +1,6 @@
-"""Brings one job's objects to what they should be: admits it, makes and deletes its pods, deletes it in its time.
+"""Reconciles one job's objects: admits the job, creates and deletes its pods, deletes the job when its time is up.
 
-A task behind the decisions: pods are made and deleted only after the status that holds the decision has been
+A task behind the decisions: pods are created and deleted only after the status that holds the decision has been
 acknowledged (docs/decisions/0004-the-status-is-the-journal.md).
 """
 
@@ -42,28 +42,28 @@ SAY_AGAIN_SECONDS: Final = 300.0
 
 
 class Reconciled(CreationListener, Protocol):
-    """Whose job it is: the job controller."""
+    """The owner of the loop: the job controller."""
 
     def admitted(self) -> None:
-        """The server takes the job's pods, and the credentials for its coordinator are there."""
+        """Handle that the server accepts the job's pods, and the credentials for its coordinator exist."""
 
     def refused(self) -> None:
-        """It does not; the admission says why."""
+        """Handle that the server refuses the pods; the admission says why."""
 
     def follow_spec(self) -> None:
-        """The job is admitted and its pods are known: do what its spec asks for."""
+        """Apply the spec: the job is admitted and its pods are known."""
 
     async def protect_pods(self) -> None:
-        """The pods are as they should be: say how many of them evictions have to leave."""
+        """Set how many pods evictions have to leave: the pods are as desired."""
 
     def look_for_missed(self) -> None:
-        """A pod was made; it may be gone again."""
+        """Check for a created pod that is gone again."""
 
     def still_there(self, pods: list[PodView]) -> None:
-        """The job is being deleted, and these pods do not go."""
+        """Announce these pods, which do not go while the job is being deleted."""
 
     def pod_forced(self, pod: PodView) -> None:
-        """A pod is about to be deleted without grace: nobody there can end it."""
+        """Note a pod that is about to be deleted without grace: nothing there can end it."""
 
 
 class ReconcileLoop:
@@ -102,23 +102,23 @@ class ReconcileLoop:
         self._ended = self._closed = False
 
     def wake(self, *, hurry: bool = False) -> None:
-        """Something may be to be done; `hurry`: a pod that was refused may be created now."""
+        """Reconcile soon; `hurry`: a pod that was refused may be created now."""
         if hurry:
             self._creation.hurry()
         self._wake.set()
 
     def capacity_changed(self) -> None:
-        """Nodes came or went: pods that are held back, or told to avoid one, may get them."""
+        """Reconcile pods that are gated, or exclude a node, because nodes came or went."""
         self._gang.capacity_changed()
 
     def try_soon(self) -> None:
-        """A quota has changed: ask again in a moment, not all jobs of the namespace at once."""
+        """Retry in a moment, because a quota has changed: not all jobs of the namespace at once."""
         self._creation.sooner(QUOTA_SECONDS)
         if self._pausing is not None:
             self._clock.call_later(QUOTA_SECONDS * random.random(), self._pausing.set)
 
     def close(self) -> None:
-        """Change nothing any more."""
+        """Stop changing objects."""
         self._ended = self._closed = True
         self._gang.close()
         self._spares.close()
@@ -169,7 +169,7 @@ class ReconcileLoop:
         todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
         hanging = tuple(pod for pod in index.all() if self._reconciler.hangs(pod))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
-        if memory.ended:  # its pods may stay for their logs; one that was drained since is not made again
+        if memory.ended:  # its pods may stay for their logs; a drained one is not replaced
             todo = dataclasses.replace(todo, missing=(), surplus=tuple(pod for pod in todo.surplus if not pod.ended))
         todo = in_turn(todo, memory.state.base, index.pods, self._leaving.overdue())
         if not todo.missing:
@@ -190,7 +190,7 @@ class ReconcileLoop:
                 self._creation.tried(refused)
 
     async def _look_at_certificates(self, *, for_pods: bool) -> None:
-        """A pod without the Secret would wait for it for ever; else now and then, for they do not last for ever."""
+        """Check the certificates: before creating pods, which need the Secret, and periodically, as they expire."""
         certificates = self._admission.certificates
         if self._memory.ended or not (certificates.due or (for_pods and not certificates.recent)):
             return
@@ -205,7 +205,7 @@ class ReconcileLoop:
         self._owner.look_for_missed()
 
     async def _admit(self) -> bool:
-        """A job that was accepted once is not checked again: its pods may be there."""
+        """Admit the job; one that was accepted once is not checked again, because its pods may exist."""
         accepted_before = self._memory.state.phase is not JobPhase.NEW
         try:
             admitted = await self._admission.ask(self._memory.job, accepted_before=accepted_before)
@@ -230,7 +230,7 @@ class ReconcileLoop:
                 status.publish(lazy=True)
 
     async def _expire(self, status: StatusPublisher) -> None:
-        """An ended job is deleted in its time, once its end is written down."""
+        """Delete an ended job when its time is up, once its end is in the status."""
         job = self._memory.job
         counts = self._memory.ended and job.spec.ttl_seconds_after_finished is not None
         if counts:
@@ -243,9 +243,9 @@ class ReconcileLoop:
             await self._owner.protect_pods()
 
     async def delete_pods(self) -> None:
-        """The job is being deleted: delete its pods at once, without grace where a node is silent, until all are gone.
+        """Delete the pods of a job that is being deleted, without grace where a node is silent, until all are gone.
 
-        Never raises. A pod that does not end on a node that is there is waited for: something in it may still write.
+        Never raises. It waits for a pod that does not end on a reachable node: a process in it may still write.
         """
         self._ended = True
         backoff, said_at = Backoff(first=0.1, longest=1.0), self._clock.monotonic() + GONE_SECONDS

@@ -1,4 +1,4 @@
-"""What of the objects that tell of faults cannot be used now: counted, said once, and listed for an admin."""
+"""Unusable parts of fault objects: counted, logged once, and listed for an admin."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ log = logging.getLogger(__name__)
 
 
 class Rejections:
-    """By the object that they stand in."""
+    """Rejections by the object that contains them."""
 
     def __init__(self) -> None:
         self._known: dict[str, Sequence[Rejection]] = {}
 
     def take(self, origin: str, rejected: Sequence[Rejection]) -> None:
-        """All that is wrong with an object now; what stays the same is not said again."""
+        """Store the current rejections of an object; log only the new ones."""
         known = self._known.pop(origin, ())
         for one in known:
             metrics.REJECTED.labels(one.reason).dec()
@@ -33,11 +33,11 @@ class Rejections:
             self._known[origin] = tuple(rejected)
 
     def found(self, reason: RejectionReason) -> set[str]:
-        """What was found that is not used now for this reason."""
+        """Return the values that are rejected now for this reason."""
         return {one.found for row in self._known.values() for one in row if one.reason is reason}
 
     def report(self, most: int) -> Json:
-        """How many there are by reason, and so many of them at most."""
+        """Return how many there are by reason, and at most `most` of them."""
         rows = [
             {"object": origin, "reason": one.reason, "where": one.where, "message": one.message}
             for origin, row in self._known.items()

@@ -1,7 +1,7 @@
-"""How many requests are under way at once: fewer where the server is slow.
+"""Limits concurrent requests: fewer where the server is slow.
 
 An API server that is short of processor time serves sixty requests no faster than eight, only each of them later. A
-leader has to give a write up when its Lease runs out, and what it gives up the server does all the same: with too many
+leader has to abort a write when its Lease runs out, and the server executes it all the same: with too many
 under way most of its work is for nothing, and all of it is asked for again.
 """
 
@@ -22,7 +22,7 @@ GROW: Final = 0.2
 
 
 class RequestLimiter:
-    """Lets requests begin in the order in which they came.
+    """A limit that lets requests begin in the order in which they came.
 
     Args:
         clock: by which answers are slow.
@@ -40,7 +40,7 @@ class RequestLimiter:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """One request, once it may begin."""
+        """Hold one request's place, once it may begin."""
         await self._come_on()
         began = self._clock.monotonic()
         try:
@@ -57,7 +57,7 @@ class RequestLimiter:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was called in the moment in which it left
+            if not turn.cancelled():  # its turn came in the moment in which it left
                 self._leave()
             raise
 
@@ -66,7 +66,7 @@ class RequestLimiter:
         self._call()
 
     def _call(self) -> None:
-        """Whoever may begin now."""
+        """Start waiting requests as the limit permits."""
         while self._waiting and self._running < int(self.limit):
             turn = self._waiting.popleft()
             if not turn.done():

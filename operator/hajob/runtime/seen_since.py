@@ -1,4 +1,4 @@
-"""For how long something has been seen without a break."""
+"""For how long something has been observed without a break."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hajob.runtime.clock import Clock
 
 
 class SeenSince:
-    """Of some things, by name. What is not seen at one look begins anew.
+    """The first sightings of things by name. A thing that is missing at one look begins anew.
 
     Args:
         clock: of the machine.
@@ -20,7 +20,7 @@ class SeenSince:
         self._since: dict[str, float] = {}
 
     def look(self, names: Iterable[str], *limits: float) -> Mapping[str, float]:
-        """Seconds since each of them was first seen; limits are seconds, too."""
+        """Return the seconds since each of them was first seen; limits are seconds, too."""
         now = self._clock.monotonic()
         known, self._since = self._since, {name: self._since.get(name, now) for name in names}
         if self._since.keys() - known.keys():

@@ -1,4 +1,4 @@
-"""Holds the spare nodes of one job, and hands them over to the rank pods that are to go there."""
+"""Holds the spare nodes of one job, and hands them over to rank pods."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class SparePods:
         self.adopted: set[str] = set()
 
     def close(self) -> None:
-        """Nothing is done any more."""
+        """Stop all timers."""
         self._retry.cancel()
 
     async def reconcile(self) -> None:
-        """Bring the spares to what they should be.
+        """Create and delete spares as desired.
 
         Raises:
             ApiError: the server cannot be reached; the caller tries again.
@@ -87,14 +87,14 @@ class SparePods:
         await self._create(turn, desired)
 
     def _desired(self) -> dict[str, int]:
-        """Name and number of each spare; a name that a rank pod has, which was a spare, is passed over."""
+        """Return name and number of each spare; skip a name that a rank pod has because it was a spare."""
         job, pods = self._memory.job, self._places.pods.pods
         numbered = ((spare_pod_name(job, number), number) for number in count())
         free = ((name, number) for name, number in numbered if name not in pods or pods[name].is_spare)
         return dict(islice(free, job.spec.scheduling.num_spare_nodes))
 
     async def adopt(self, missing: Sequence[Missing]) -> tuple[Missing, ...]:
-        """Let warm spares become the pods that are to go onto their nodes; returns those that are still to be made.
+        """Turn warm spares into the missing pods of their nodes; return those that are still to be created.
 
         Raises:
             ApiError: the server cannot be reached; the caller tries again.
@@ -124,7 +124,7 @@ class SparePods:
         return True
 
     async def _nominate(self, pod: PodView) -> None:
-        """Have the scheduler keep the spare's node for this pod; where that is not allowed, do without."""
+        """Have the scheduler keep the spare's node for this pod; ignore a refusal."""
         body = {"status": {"nominatedNodeName": pod.place}}
         try:
             await self._ports.kube.patch(
@@ -136,7 +136,7 @@ class SparePods:
                 raise
 
     def _impatient(self) -> list[PodView]:
-        """Spares that waited too long for a scheduler's word, and pods that did not get the node of one."""
+        """Return spares that the scheduler has ignored for too long, and pods that did not get a spare's node."""
         pods = self._places.pods.pods
         waiting = {name: pod for name, pod in successors(pods).items() if not pod.gated}
         ages = self._waiting.look((pod.uid for pod in waiting.values()), PATIENCE_SECONDS, STUCK_SECONDS)
@@ -170,6 +170,6 @@ class SparePods:
             self._places.pods.spares_not_created = None
 
     def _refused(self, why: NotCreated) -> None:
-        """A spare's pod is not there for this reason: the next one is made later, each time."""
+        """Note why a spare's pod is missing, and delay the next attempt, longer each time."""
         self._retry.failed()
         self._places.pods.spares_not_created = why

@@ -1,8 +1,8 @@
-"""No rank of a new attempt is started beside one of the attempt before: they write into the same checkpoint directory.
+"""Holds a new attempt back until the previous one has ended: both write into the same checkpoint directory.
 
-What has ended is known from the API server: a kubelet lets a pod go only once its containers have ended. Where a pod
-had to be deleted without that word, the start waits until its agent has ended the ranks (hajob.plan.fencing), or a
-person has said that the node is out of service (docs/decisions/0033-old-ranks-are-gone.md).
+The API server shows which ranks have ended: a kubelet lets a pod go only once its containers have ended. Where a pod
+had to be deleted without that proof, the start waits until its agent has ended the ranks (hajob.plan.fencing), or a
+person has marked the node as out of service (docs/decisions/0033-old-ranks-are-gone.md).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ STUCK_SECONDS: Final = 45.0
 
 
 class StartGate:
-    """Holds the order to start back.
+    """The gate for orders that start ranks.
 
     Args:
         memory: of the job.
         observer: of the job.
         ports: to the world.
-        open_again: called when what held an order back may be over.
+        open_again: called when a held order may be able to leave.
     """
 
     def __init__(self, memory: JobMemory, observer: JobObserver, ports: Ports, open_again: Callable[[], None]) -> None:
@@ -44,13 +44,13 @@ class StartGate:
         self._since = 0.0
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop all timers."""
         self._alarm.cancel()
 
     def passes(self, order: SendOrder) -> bool:
-        """Whether the coordinator may be told; the one of the attempt before may: it only ends what it runs.
+        """Whether the order may be sent; always to the previous attempt's coordinator: it only ends what it runs.
 
-        So may one that takes over a training: it starts nothing.
+        An order to take over a training passes as well: it starts nothing.
         """
         self.close()
         before, starts = self.holds, order.command is OrderCommand.START and self._memory.state.phase in UNTRAINED
@@ -62,19 +62,19 @@ class StartGate:
         return not self.holds
 
     def _next_look(self) -> float:
-        """In how many seconds something changes by time alone; 0 for never."""
+        """Return in how many seconds something changes by time alone; 0 for never."""
         if self._observer.earlier_ranks():
             return self._since + STUCK_SECONDS - self._ports.clock.monotonic()
         left = fencing.left_ms(self._memory.state, self._memory.time.now(), self._known_dead()) / 1000
-        return min(left, LOOK_SECONDS)  # of nodes without a pod of this job nobody tells
+        return min(left, LOOK_SECONDS)  # no event tells of nodes without a pod of this job
 
     def why_stuck(self) -> str:
-        """Which pods of the attempt before should have ended long ago, in words; empty for none."""
+        """Return which pods of the previous attempt are overdue, in words; empty for none."""
         long_ago = self.holds and self._ports.clock.monotonic() - self._since >= STUCK_SECONDS
         return self.why_closed() if long_ago and self._observer.earlier_ranks() else ""
 
     def why_closed(self) -> str:
-        """What a start waits for, in words; empty for nothing."""
+        """Return what a start waits for, in words; empty for nothing."""
         old = self._observer.earlier_ranks()
         if old:
             named = ", ".join(sorted(old)[:_NAMED])

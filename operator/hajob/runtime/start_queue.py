@@ -1,4 +1,4 @@
-"""All jobs that need nodes, and who of them may ask for some now (hajob.scheduling.gang)."""
+"""All jobs that need nodes, and which of them may have some now (hajob.scheduling.gang)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StartQueue:
     """The claims of all jobs.
 
     Attributes:
-        claims: job UID to what asks the job for what it still needs of the cluster.
+        claims: job UID to a function that returns what the job still needs of the cluster.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class StartQueue:
         self._at = -math.inf
 
     def lets_in(self, job_uid: str, now: float, capacity: Capacity, closed: Collection[str]) -> bool:
-        """Whether all pods of a job that waits may ask for nodes now.
+        """Whether all pods of a waiting job may be scheduled now.
 
-        All waiting jobs ask together when capacity changes: they are answered by one look at all claims.
+        All waiting jobs ask together when capacity changes: one evaluation of all claims answers them.
 
         Args:
             job_uid: of the job.
@@ -50,7 +50,7 @@ class StartQueue:
     def room_to_grow(
         self, job_uid: str, capacity: Capacity, closed: Collection[str], quotas: Quotas | None = None
     ) -> int | None:
-        """How many nodes a shrunk job may have, beside those that others take before it; None: it wants none."""
+        """Return how many nodes a shrunk job may have after the jobs ahead of it; None: it wants none."""
         found = rooms(self._all(), capacity, closed, quotas)
         return next((room for claim, room in found if claim.job_uid == job_uid and claim.grows), None)
 

@@ -1,7 +1,7 @@
 """When the status of a job is computed and handed to its writer.
 
-Never in the call in which something happened: an order that was just given must leave first. What somebody waits for
-is written at once after it, the rest waits a little for company; and a status that says nothing new is not written.
+Never in the call in which something happened: an order that was just given must leave first. An urgent status is
+written at once after it, others wait a little to be merged; an unchanged status is not written.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SOON_SECONDS: Final = 0.001
 
 
 class StatusPace:
-    """When the statuses of all jobs are written that nobody waits for."""
+    """The pace of non-urgent statuses of all jobs."""
 
     def __init__(self) -> None:
         self._last = -math.inf
 
     def delay(self, now: float) -> float:
-        """Seconds to wait with the next one; `now` is monotonic."""
+        """Return the seconds to wait with the next one; `now` is monotonic."""
         at = min(max(now + LAZY_SECONDS, self._last + GAP_SECONDS), now + LONGEST_SECONDS)
         self._last = max(self._last, at)
         return at - now
@@ -50,7 +50,7 @@ class StatusPublisher:
         build: computes the status as it is now, from the one before.
         written: asked at every build for what to call once the server has it.
         pace: of all jobs together.
-        busy: whether requests wait that matter more than a status for which nobody waits.
+        busy: whether requests wait that matter more than a non-urgent status.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class StatusPublisher:
         await self._writer.run()
 
     def publish(self, *, lazy: bool = False) -> None:
-        """Something has changed."""
+        """Publish a change; `lazy`: it may wait."""
         if self._closed:
             return
         if self._alarm.is_set and (lazy or self._urgent):
@@ -94,7 +94,7 @@ class StatusPublisher:
             self._alarm.set(SOON_SECONDS, self._put)
 
     async def acknowledged(self) -> None:
-        """Wait until the server has the status as it is now.
+        """Wait until the server has the current status.
 
         Raises:
             StatusRefusedError: it does not take it.
@@ -102,7 +102,7 @@ class StatusPublisher:
         await self._writer.acknowledged(self._put())
 
     def close(self) -> None:
-        """Publish nothing any more."""
+        """Stop publishing."""
         self._closed = True
         self._alarm.cancel()
 
@@ -134,7 +134,7 @@ class StatusPublisher:
         return self._version
 
     async def _confirm(self, version: int, then: Callable[[], None]) -> None:
-        """Once the server has this version, say so; where it never will, whoever leads next hears the reports again."""
+        """Call `then` once the server has this version; if it never will, the next leader hears the reports again."""
         with contextlib.suppress(StatusRefusedError, JobGoneError):
             await self._writer.acknowledged(version)
             then()

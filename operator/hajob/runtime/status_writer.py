@@ -1,4 +1,4 @@
-"""Writes the status of one job: the newest value wins, what irrevocably follows waits for the acknowledgement.
+"""Writes the status of one job: the newest value wins; irrevocable actions wait for its acknowledgement.
 
 The job controller hands over whole statuses, as often as it likes. The writer sends the difference to what the server
 has, nothing when there is none, and tries for ever. So an outage of the API costs no memory and loses nothing that
@@ -110,11 +110,11 @@ class StatusWriter:
 
     @property
     def revision(self) -> int:
-        """Number of the newest status that was handed over."""
+        """Return the number of the newest status that was handed over."""
         return self._revision
 
     def write(self, status: HATrainingJobStatus, *, within: float = 0.0) -> int:
-        """Take over a status; returns its number for `acknowledged`. Never waits.
+        """Take over a status; return its number for `acknowledged`. Never waits.
 
         Args:
             status: the whole status.
@@ -154,7 +154,7 @@ class StatusWriter:
             await self._send()
 
     async def _wait_until_due(self) -> None:
-        """Let a write that has time wait; a more urgent one ends the wait."""
+        """Delay a write that has time; a more urgent one ends the delay."""
         while (rest := self._due - self._clock.monotonic()) > 0:
             self._changed.clear()
             sleeper = asyncio.ensure_future(self._clock.sleep(rest))
@@ -208,7 +208,7 @@ class StatusWriter:
             self._end(JobGoneError(f"{namespace}/{name} is another job now"))
 
     async def _refused(self, revision: int, error: ApiError) -> None:
-        """The patch does not fit: another job has the name, the status is not what we thought, or it is not valid."""
+        """Handle a refused patch: another job has the name, the status differs from the known one, or it is invalid."""
         namespace, name, uid = self._job
         try:
             current = await self._kube.get(names.PLURAL, namespace, name)
@@ -249,7 +249,7 @@ class StatusWriter:
                 future.set_exception(error)
 
     def _take(self, revision: int) -> list[tuple[int, asyncio.Future[None]]]:
-        """The waiting for this or an older revision; they wait no longer."""
+        """Return and remove the waiters for this or an older revision."""
         done = [entry for entry in self._waiting if entry[0] <= revision]
         self._waiting = [entry for entry in self._waiting if entry[0] > revision]
         return done

@@ -1,8 +1,8 @@
-"""What the other tenants of the cluster do that concerns jobs: their pods occupy nodes, and quotas get room.
+"""Other tenants of the cluster as far as they concern jobs: their pods occupy nodes, and quotas get room.
 
-Of other pods only those with chips and a node are kept, and of those only what they occupy. They are listed in the
-whole cluster also where jobs are served in some namespaces only: else nobody knows which nodes are free. An operator
-that may not list them goes on without: it then believes nodes free that are not.
+Of other pods only those with chips and a node are cached, and of those only what they occupy. They are listed in the
+whole cluster even if only some namespaces are served: otherwise the free nodes are unknown. An operator that may not
+list them goes on without, and takes occupied nodes for free.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATIENCE_SECONDS: Final = 10.0
 
 
 class Tenants:
-    """Caches of everybody else's pods, and of quotas.
+    """Caches of other tenants' pods, and of quotas.
 
     Args:
         kube: the API.
@@ -57,17 +57,17 @@ class Tenants:
 
     @property
     def informers(self) -> tuple[Informer[ForeignPod | None], *tuple[Informer[Quota], ...]]:
-        """All of them, to be run."""
+        """Return all of them, to be run."""
         return self._pods, *self.quotas
 
     def _other(self, raw: Json) -> ForeignPod | None:
-        """What is kept of a pod: nothing, if it is one of a job that is served."""
+        """Return what is kept of a pod: None, if it belongs to a served job."""
         metadata = raw["metadata"]
         is_of_job = names.LABEL_JOB_UID in (metadata.get("labels") or {})
         return None if is_of_job and metadata.get("namespace") in self._namespaces else foreign_pod(raw)
 
     async def synced(self) -> None:
-        """Wait until the pods are known, but not for ever."""
+        """Wait until the pods are known, for a limited time."""
         try:
             async with timeout(self._clock, PATIENCE_SECONDS):
                 await self._pods.synced.wait()

@@ -1,4 +1,4 @@
-"""What the API server says when it does not create a pod."""
+"""The API server's reasons for not creating a pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OVER_QUOTA: Final = "exceeded quota"
 
 @dataclass(frozen=True, slots=True)
 class NotCreated:
-    """Why pods that should exist are not created.
+    """The reason why desired pods are not created.
 
     Attributes:
         message: the server's words.
@@ -25,7 +25,7 @@ class NotCreated:
 
 
 def not_created(status: int, code: str, message: str) -> NotCreated:
-    """Read a refusal: HTTP status, the API's reason, the server's sentence."""
+    """Parse a refusal: HTTP status, the API's reason, the server's sentence."""
     return NotCreated(message, is_over_quota(status, message), code)
 
 

@@ -1,8 +1,8 @@
-"""What is seen of a job becomes events of the planner: here, and nowhere else. Pure.
+"""Turns observations of a job into events of the planner: the only place that does. Pure.
 
-What *happened* is told once, when it is seen: `of_pod`, `of_coordinator_pod`, `of_report`. What *is* can be read off at
-any time, and is told for as long as the state does not show it, so that nothing is missed that came about while nobody
-looked: all the others. None of them decides what follows; the table does, and ignores what does not matter now.
+Occurrences are reported once, when seen: `of_pod`, `of_coordinator_pod`, `of_report`. States can be read at
+any time, and are reported until the job's state shows them, so that no change is missed while no operator
+ran: all the others. None of them decides; the table does, and ignores irrelevant events.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, *ENDED})
 
 
 def restart_asked(spec: HATrainingJobSpec) -> str:
-    """The restart that the spec asks for; empty for none."""
+    """Return the restart that the spec requests; empty for none."""
     return format_time(spec.restart_request_time) if spec.restart_request_time else ""
 
 
 def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iterator[events.JobEvent]:
-    """What the spec asks for and the state does not show yet; `restart_seen`: the newest restart that was followed."""
+    """Yield requests of the spec that are not in the state yet; `restart_seen`: the newest handled restart."""
     phase, asked = state.phase, restart_asked(spec)
     if asked and asked != restart_seen and phase is not JobPhase.NEW:
         yield events.RestartRequested()

@@ -1,4 +1,4 @@
-"""What a planned pause asks for, and how its work has ended: read off the spec and the pods of the work. Pure."""
+"""Events of a planned pause: its request and the end of its work, read from the spec and the pods of the work. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pods = Mapping[int, PodView]
 
 
 def request_of(pause: PlannedPause | None) -> str:
-    """Tells one request from the next; empty for none."""
+    """Return an identity of a request; empty for none."""
     return format_time(pause.request_time) if pause is not None else ""
 
 
@@ -34,12 +34,12 @@ def nodes_of_work(pause: PlannedPause, serving: Pods) -> dict[int, str]:
 
 
 def fact_id(hook: PodView) -> str:
-    """Of the fact that work has found its node bad."""
+    """Return the id of the fact that the work has found its node bad."""
     return f"pause/{hook.uid}"
 
 
 def is_bad(hook: PodView) -> bool:
-    """Whether it found its node unfit."""
+    """Whether the work found its node unfit."""
     return hook.ended and hook.exit_code == NODE_IS_BAD
 
 
@@ -53,7 +53,7 @@ def of_pause(
     restart_asked: bool,
     now_ms: int,
 ) -> Iterator[events.JobEvent]:
-    """Whether a pause is asked for, and whether its work is done.
+    """Yield whether a pause is requested, and whether its work is done.
 
     Args:
         state: of the job.
@@ -105,7 +105,7 @@ def _of_work(
 
 
 def _bad_node(pod: PodView, hook: PodView, now_ms: int) -> events.FactSeen:
-    """The node of a rank pod was found unfit."""
+    """Return the fact that a rank pod's node was found unfit."""
     message = f"the work of the pause found {hook.node_name} unfit ({hook.trouble or 'exit code 2'})"
     fact = Fact(
         id=fact_id(hook),

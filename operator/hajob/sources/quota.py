@@ -37,8 +37,8 @@ class Quota:
     """A ResourceQuota.
 
     Attributes:
-        hard: what may be used.
-        used: what is.
+        hard: the limits.
+        used: the present use.
         scopes: what it is about, as (name, operator, values); empty: every pod of the namespace.
     """
 
@@ -85,7 +85,7 @@ def view(raw: Mapping[str, Any]) -> Quota:
 
 
 def use_of(spec: Mapping[str, Any]) -> Use:
-    """What one pod uses of every resource that a quota may limit.
+    """Return the use of every resource of one pod that a quota may limit.
 
     It is asked for at each event of each pod, so it is counted once for all pods that are alike.
     """

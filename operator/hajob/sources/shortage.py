@@ -1,4 +1,4 @@
-"""What pods wait for, out of the scheduler's words or the server's.
+"""What pods wait for, parsed from the messages of scheduler or API server.
 
 The scheduler says "0/6 nodes are available: 1 node(s) had untolerated taint {a: b}, 5 Insufficient example.com/chips.
 preemption: ...": one clause for each reason, with the number of nodes that it rules out.
@@ -25,12 +25,12 @@ HELD_BACK: Final = (
 
 
 def unplaced(pods: Sequence[PodView]) -> list[PodView]:
-    """Those for which the scheduler finds no node."""
+    """Return the pods for which the scheduler finds no node."""
     return [pod for pod in pods if pod.unschedulable and not pod.node_name]
 
 
 def shortage(pods: Sequence[PodView], refused: NotCreated | None) -> str:
-    """What is missing for the pods of a job; empty where nothing is known to be."""
+    """Return what the pods of a job lack; empty where nothing is known."""
     if refused is not None and refused.over_quota:
         return refused.message
     waiting = unplaced(pods)
@@ -46,14 +46,14 @@ def shortage(pods: Sequence[PodView], refused: NotCreated | None) -> str:
 
 
 def _kept_off(pod: PodView) -> str:
-    """The nodes where Hajob or the job will not have it, which the scheduler counts and does not name."""
+    """Describe the nodes that Hajob or the job excludes, which the scheduler counts and does not name."""
     names = sorted(pod.excluded)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"; avoids {', '.join(names[:_SHOWN])}{more}" if names else ""
 
 
 def in_short(message: str) -> str:
-    """What rules out how many nodes."""
+    """Summarize how many nodes each reason rules out."""
     found = _NODES.match(message)
     if found is None:
         return message
