@@ -125,6 +125,7 @@ nightly: ## a million damaged objects for every parser, a parser for each proces
 	@$(TOOL) -m e2e.fuzz --inputs 1000000
 	@HAJOB_LOSSES=2000 $(TOOL) -m pytest tests/unit/coordinator/test_random_losses.py -n 2 --timeout 3600 $(TESTS)
 	@HAJOB_FUZZ_EXAMPLES=20000 $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
+	@HAJOB_LONG_TESTS=1 $(PYTEST) tests/integration/release $(TESTS)
 	@HAJOB_LONG_TESTS=1 $(PYTEST) e2e/scenarios/test_moves.py e2e/scenarios/test_demo.py -k 'without_a_cordon or six_faults'
 
 .PHONY: inject

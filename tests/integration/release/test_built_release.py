@@ -1,6 +1,7 @@
 """Image and plugin, really built of the packages in the cache: what is in them, and that it runs.
 
-Nothing is downloaded: without the packages (`make image-archive`, `make e2e PROVIDER=kubelets`) they are skipped.
+`make nightly` plays them. Nothing is downloaded: without the packages (`make image-archive`, `make e2e
+PROVIDER=kubelets`) they are skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from release import debian, image, layout, oci, plugin
 from release.oci import Layer
 from release.platforms import of_this_machine
 
-pytestmark = pytest.mark.timeout(900)  # a whole image is packed and compressed
+pytestmark = [
+    pytest.mark.timeout(900),  # a whole image is packed and compressed
+    pytest.mark.skipif("HAJOB_LONG_TESTS" not in os.environ, reason="some minutes: make nightly"),
+]
 HIDE = Path(__file__).with_name("hide_libraries.py")
 HERE = of_this_machine()
 
