@@ -1,4 +1,4 @@
-"""Which bucket of the goodput account a job's time goes into, by state of the table (docs/goodput.md)."""
+"""Map a job's state to the bucket of the goodput account that its time goes into (docs/goodput.md)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,11 +29,11 @@ _BUCKET: Final = {
     JobPhase.SUSPENDED: Bucket.SUSPENDED,
 }
 _PLACED: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING, JobPhase.GATHERING})
-"""Phases in which pods are being placed; where one finds no node, it is capacity that is awaited."""
+"""Phases in which pods are being placed; unplaced pods then make the time count as waiting for capacity."""
 
 
 def bucket_of(state: JobState, *, unplaced: int = 0) -> Bucket | None:
-    """The bucket that time goes into in this state; None once the job has ended.
+    """Return the bucket that counts time in this state; None once the job has ended.
 
     Args:
         state: of the job.
@@ -47,14 +47,14 @@ def bucket_of(state: JobState, *, unplaced: int = 0) -> Bucket | None:
 def follow(
     account: Account | None, state: JobState, view: ClusterView, marks: Mapping[Mark, int], at_ms: int
 ) -> Account:
-    """Bring the account to the state and the view as they are now.
+    """Return the account updated to the given state and view.
 
     Args:
-        account: as it was; None: it begins now.
+        account: the account so far; None to open one now.
         state: of the job.
         view: of the cluster and the training.
         marks: of the open incident.
-        at_ms: since when it is so.
+        at_ms: time from which state and view hold.
     """
     account = _undetected(account or Account(at_ms), marks)
     missing = len(state.shrunk.dropped) if state.shrunk and state.phase is not JobPhase.SHRINKING else 0
@@ -67,7 +67,7 @@ def follow(
 
 
 def _undetected(account: Account, marks: Mapping[Mark, int]) -> Account:
-    """Take over how long the running outage went unnoticed, as soon as its marks tell."""
+    """Move the undetected part of the running outage to `DETECTION` once its marks are known."""
     if Mark.STEP_BEFORE not in marks or Mark.NOTICED not in marks:
         return account
     return account.unnoticed(marks[Mark.NOTICED] - marks[Mark.STEP_BEFORE])

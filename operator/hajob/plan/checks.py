@@ -1,7 +1,7 @@
-"""What a precondition asks: of the sizes in the spec, and of the trainer's arguments as far as the template shows them.
+"""Checks for preconditions, on the sizes in the spec and on the trainer's arguments that the template shows.
 
-A check answers True, False, or None where it cannot be known from outside; what may be hidden in a start script is
-never taken for absent. The list of what every action needs is hajob.plan.preconditions.
+A check returns True, False, or None when the operator cannot see the answer: a start script may add flags, so an
+unseen flag is never taken as absent. hajob.plan.preconditions lists what every action needs.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from hajob.plan.flags import TrainerFlags, launched, read_flags
 
 @dataclass(frozen=True, slots=True)
 class JobSetting:
-    """What a precondition may look at."""
+    """Input of a precondition: the spec and values derived from it."""
 
     spec: HATrainingJobSpec
     layout: Layout
@@ -26,13 +26,13 @@ class JobSetting:
 
     @classmethod
     def of(cls, spec: HATrainingJobSpec, words: Sequence[str] = ()) -> "JobSetting":
-        """Gather it from a spec and what its script has launched; raises `LayoutError` when the sizes do not divide."""
+        """Build the input from a spec and the launched command; raises `LayoutError` when the sizes do not divide."""
         layout = layout_from(spec)
         return cls(spec, layout, launched(words) if words else read_flags(spec.template), tolerance(layout))
 
 
 def copied(setting: JobSetting) -> bool:
-    """Whether the job asks for a second optimizer copy at all."""
+    """Whether the spec sets a second optimizer copy."""
     return setting.spec.optimizer.copies > 1
 
 
@@ -48,17 +48,17 @@ def copies_divide(setting: JobSetting, kind: CopyKind) -> bool:
 
 
 def above_one(setting: JobSetting, kind: CopyKind) -> bool:
-    """Whether there is a second rank that could hold a shard, where one is asked for."""
+    """Whether the group has a second rank to hold each shard; True when the spec sets one copy."""
     return not copied(setting) or setting.layout.group_size(kind) > 1
 
 
 def absent(flag: str) -> Callable[[JobSetting], bool | None]:
-    """The flag must not be given to the PyTorch stack; MindSpore has none of them."""
+    """Return a check that PyTorch arguments lack the flag; always met on MindSpore, which has no such flags."""
     return lambda setting: setting.flags.lacks(flag) if on_pytorch(setting) else True
 
 
 def shown(*flags: str) -> Callable[[JobSetting], str]:
-    """What the arguments say about these flags."""
+    """Return a function that describes what the arguments say about these flags."""
 
     def words(setting: JobSetting) -> str:
         if not setting.flags.visible:
@@ -89,10 +89,10 @@ def is_mended(setting: JobSetting) -> bool:
 
 
 def reloaded(setting: JobSetting) -> bool | None:
-    """Whether a restart goes on from what the job has saved; known at the latest when the training is launched."""
+    """Whether a restart loads the job's own checkpoints; known at the latest once the training is launched."""
     flags = setting.flags
     if not on_pytorch(setting):
-        return True  # by its own files of settings
+        return True  # MindSpore resumes by its own configuration files
     if not flags.entry and not (flags.visible and flags.complete):
         return None
     save = flags.text("save")
@@ -100,12 +100,12 @@ def reloaded(setting: JobSetting) -> bool | None:
 
 
 def unless_mended(met: Callable[[JobSetting], bool | None]) -> Callable[[JobSetting], bool | None]:
-    """A flag that the launcher leaves out on a restart hinders nothing."""
+    """Return a check that is met when the launcher drops the flag on a restart, and is `met` otherwise."""
     return lambda setting: True if is_mended(setting) else met(setting)
 
 
 def saves_periodically(setting: JobSetting) -> bool | None:
-    """Whether a checkpoint is saved before the end."""
+    """Whether the trainer saves a checkpoint before its last iteration."""
     flags = setting.flags
     every, last = flags.number("save-interval"), flags.number("train-iters")
     if every is None or last is None or not on_pytorch(setting):
@@ -114,7 +114,7 @@ def saves_periodically(setting: JobSetting) -> bool | None:
 
 
 def not_by(entry: str) -> Callable[[JobSetting], bool | None]:
-    """The training is not started by an entry of this name; a template that shows the arguments is believed."""
+    """Return a check that this entry did not start the training; arguments visible in the template count as proof."""
 
     def met(setting: JobSetting) -> bool | None:
         if entry in setting.flags.entry:
@@ -125,17 +125,17 @@ def not_by(entry: str) -> Callable[[JobSetting], bool | None]:
 
 
 def entry(setting: JobSetting) -> str:
-    """What was launched, in words."""
+    """Return the launched script or module, in words."""
     return setting.flags.entry or "not launched yet"
 
 
 def _as_far_as_seen(flags: TrainerFlags, *, fits: bool) -> bool | None:
-    """A verdict on what is absent counts only where nothing can be hidden in a script."""
+    """Return `fits`; None when it is False but a script may hide the missing arguments."""
     return fits if fits or flags.complete else None
 
 
 def sizes_agree(setting: JobSetting) -> bool | None:
-    """Whether the visible sizes are those of the spec; an option that is not given has its default."""
+    """Whether the visible sizes match the spec; a missing option has its default."""
     if not setting.flags.visible or not on_pytorch(setting):
         return None
     sizes = setting.layout
@@ -169,10 +169,10 @@ def torch_format(setting: JobSetting) -> bool | None:
 
 
 def resizable(setting: JobSetting) -> bool | None:
-    """Whether fewer data-parallel ranks than have saved a checkpoint can load it; asked only where they would have to.
+    """Whether fewer data-parallel ranks can load a checkpoint that more have saved; True with restartSize Original.
 
-    In the torch format one file holds the optimizer of a whole data-parallel group without the padding between its
-    parts, and is spread anew when it is loaded. What `--reuse-fp32-param` saves beside it is cut by rank.
+    In the torch format one file holds the optimizer of a whole data-parallel group without padding between its parts,
+    and loading redistributes it. The data that `--reuse-fp32-param` saves beside it is split by rank.
     """
     if setting.spec.elastic.restart_size is RestartSize.ORIGINAL:
         return True
@@ -182,9 +182,9 @@ def resizable(setting: JobSetting) -> bool | None:
 
 
 def batch_given(setting: JobSetting) -> bool | None:
-    """Whether the global batch is given, so that fewer ranks train the same; left out, it follows their number.
+    """Whether the global batch size is given; without it, the batch shrinks with the number of ranks.
 
-    Where the trainer's arguments are seen it must be among them: a batch that shrinks in silence trains something else.
+    When the trainer's arguments are visible they must include it: a silently smaller batch changes the training.
     """
     if setting.spec.elastic.restart_size is RestartSize.ORIGINAL or setting.flags.has("global-batch-size"):
         return True
@@ -210,19 +210,19 @@ def zero_one(setting: JobSetting) -> bool | None:
 
 
 def replica_flag_agrees(setting: JobSetting) -> bool | None:
-    """`--distributed-optimizer-no-replica` and `optimizer.copies` must say the same."""
+    """Whether `--distributed-optimizer-no-replica` and `optimizer.copies` agree."""
     given = setting.flags.has("distributed-optimizer-no-replica")
     return None if given is None else given == (not copied(setting))
 
 
 def sizes(setting: JobSetting) -> str:
-    """The sizes that the copies depend on, in words."""
+    """Return the sizes that determine the optimizer copies, in words."""
     layout = setting.layout
     return f"data {layout.data} x context {layout.context}, copies {setting.spec.optimizer.copies}"
 
 
 def expert_sizes(setting: JobSetting) -> str:
-    """The sizes that the experts' copies depend on, in words."""
+    """Return the sizes that determine the experts' copies, in words."""
     layout = setting.layout
     return (
         f"{layout.world_size} ranks, expert tensor {layout.expert_tensor}, expert {layout.expert}, pipeline "
@@ -231,10 +231,10 @@ def expert_sizes(setting: JobSetting) -> str:
 
 
 def left_after_a_node(setting: JobSetting) -> int:
-    """Data-parallel ranks that are left after the loss of one node."""
+    """Return the number of data-parallel ranks left after the loss of one node."""
     return setting.layout.data - setting.tolerance.lost_per_node
 
 
 def unknown_on_mindspore(setting: JobSetting) -> bool | None:
-    """What MindSpore needs cannot be seen in the template."""
+    """Return None on MindSpore, whose settings the template does not show; True on PyTorch."""
     return True if on_pytorch(setting) else None

@@ -1,4 +1,4 @@
-"""The clocks of a whole job that follow from its state and its spec, whatever event came.
+"""Deadlines of a whole job, derived from its state and spec after every event.
 
 `activeDeadlineSeconds` counts from the start, not while the job is suspended; `scheduling.capacityTimeoutSeconds`
 counts while a start waits for quota or nodes. Either may be set, extended and removed at any time.
@@ -16,7 +16,7 @@ _INACTIVE: Final = ENDED | {JobPhase.NEW, JobPhase.SUSPENDED}
 
 
 def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
-    """The state with the deadlines that hold now; the same object where nothing changes."""
+    """Return the state with its current deadlines; the same object when nothing changes."""
     state = _count(state, policy, now_ms)
     limit, since = policy.active_deadline_seconds, state.active_since_ms
     active = None if limit is None or since is None else since + 1000 * limit - state.active_ms
@@ -29,7 +29,7 @@ def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
 
 
 def _grow(state: JobState, policy: Policy, now_ms: int) -> JobState:
-    """A job that was started smaller looks again and again whether it may grow; what a fault takes has not lasted."""
+    """Schedule the next try to grow a job that was started smaller; a fault resets how long capacity has lasted."""
     smaller, incident = state.smaller, state.incident
     if smaller is None:
         return state
@@ -41,14 +41,14 @@ def _grow(state: JobState, policy: Policy, now_ms: int) -> JobState:
 
 
 def _fit(state: JobState, policy: Policy, now_ms: int) -> JobState:
-    """A start anew that has waited for a minute may be made smaller."""
+    """Set the deadline after which a waiting restart may use fewer nodes."""
     if state.waiting is None or policy.sizes is None or state.attempt < 2:
         return _with(state, Deadline.FIT, None)
     return state if Deadline.FIT in state.deadlines else set_deadline(state, Deadline.FIT, now_ms + 1000 * FIT_SECONDS)
 
 
 def _release(state: JobState, policy: Policy, now_ms: int) -> JobState:
-    """A start that waits gives its chips back in a minute; it keeps none in vain, and none for nothing."""
+    """Set the deadline at which a waiting start releases its chips, if `waitingPodPolicy` is Release."""
     if state.waiting is None or not (policy.release_waiting_pods or state.waiting.released):
         return _with(state, Deadline.RELEASE, None)
     if state.waiting.released or Deadline.RELEASE in state.deadlines:
@@ -57,11 +57,11 @@ def _release(state: JobState, policy: Policy, now_ms: int) -> JobState:
 
 
 def _count(state: JobState, policy: Policy, now_ms: int) -> JobState:
-    """Begin or stop to count."""
+    """Start or stop the clock of active time."""
     counts, since = state.phase not in _INACTIVE, state.active_since_ms
     if counts and since is None:
         known, limit = state.deadlines.get(Deadline.ACTIVE), policy.active_deadline_seconds
-        began = now_ms if known is None or limit is None else known - 1000 * limit  # 0.1 knew the deadline alone
+        began = now_ms if known is None or limit is None else known - 1000 * limit  # 0.1 stored only the deadline
         return replace(state, active_since_ms=began)
     if not counts and since is not None:
         return replace(state, active_since_ms=None, active_ms=state.active_ms + now_ms - since)

@@ -1,8 +1,8 @@
-"""One look at one job at one time, and the shape of a row of the table.
+"""The input of one decision about a job, and the types that make up a row of the table.
 
-A `Context` holds what a guard or a handler may look at and computes the costly parts once: whether the event concerns
-the job, what is lost, what the evaluator says. Guards ask it, handlers use its answers, so that the decision a guard
-saw is the decision the handler carries out.
+A `Context` holds the input of guards and handlers and computes the costly parts once: whether the event concerns
+the job, what is lost, what the evaluator chooses. Guards and handlers share these results, so that a handler
+carries out exactly the decision that its guard saw.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,13 @@ E = TypeVar("E", bound=JobEvent)
 
 @dataclass(slots=True)
 class Context:
-    """State, event, view, policy and time, and what follows from them.
+    """State, event, view, policy and time of one decision, and values derived from them.
 
     Attributes:
-        ignored: why the event changes nothing; None while it does.
+        ignored: why the event changes nothing; None when it changes something.
         choice: the evaluator's answer, once a guard has asked for it.
-        loss: what that answer is about.
-        evaluator: who gave it; handlers ask it for what it has computed.
+        loss: the loss that `choice` answers.
+        evaluator: the evaluator that made `choice`; handlers reuse its results.
     """
 
     state: JobState
@@ -50,30 +50,30 @@ class Context:
     relevance: Relevance = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look at the fact of a `FactSeen`, once for all guards."""
+        """Evaluate the fact of a `FactSeen` once for all guards."""
         fact, newest = self.seen, max(self.state.incarnation, self.event.incarnation)
         known = relevance(fact, newest, self.state, self.view.layout, self.policy) if fact else Relevance()
         self.relevance = known
 
     def event_of(self, kind: type[E]) -> E:
-        """The event; the table gives only this kind to who asks."""
+        """Return the event, which the caller's row guarantees to be of this kind."""
         assert isinstance(self.event, kind)
         return self.event
 
     @property
     def open_incident(self) -> Incident:
-        """The incident; the table asks only in states that have one."""
+        """The open incident, for rows of states that always have one."""
         assert self.state.incident is not None
         return self.state.incident
 
     @property
     def seen(self) -> Fact | None:
-        """The fact of the event, if it is one."""
+        """The event's fact; None for any other event."""
         return self.event.fact if isinstance(self.event, FactSeen) else None
 
     @property
     def fact(self) -> Fact:
-        """The fact; rows ask for it on a `FactSeen` only."""
+        """The event's fact, for rows on `FactSeen` only."""
         assert isinstance(self.event, FactSeen)
         return self.event.fact
 
@@ -83,7 +83,7 @@ class Context:
         return self.state.incident
 
     def fact_ranks(self) -> tuple[int, ...]:
-        """Every rank that the fact loses: its own, or all of its node's."""
+        """Return every rank that the fact loses: its own, or all of its node's."""
         return self.relevance.ranks
 
     def concerns(self) -> bool:
@@ -92,7 +92,7 @@ class Context:
         return self.ignored is None
 
     def first_action(self) -> Action:
-        """The smallest action that can cure the fact, by kind, log rule or node policy."""
+        """Return the smallest action that can cure the fact, by kind, log rule or node policy."""
         fact = self.fact
         if fact.kind not in _ASK_THE_POLICY:
             return fact.first_action
@@ -103,7 +103,7 @@ class Context:
         return fact.first_action
 
     def decide(self, trigger: Trigger) -> Choice:
-        """What the evaluator says on this trigger; computed once."""
+        """Return the evaluator's choice on this trigger; computed once."""
         if self.choice is None or self.evaluator is None or self.evaluator.trigger is not trigger:
             self.loss = self._loss_of_incident() if self.seen is None else self.loss_of_fact()
             later = self.seen is not None and self.state.phase in HELD_UP
@@ -112,13 +112,13 @@ class Context:
         return self.choice
 
     def loss_of_fact(self) -> Loss:
-        """The fact alone, or united with the open incident that it joins."""
+        """Return the loss of the fact, merged with the open incident that it joins."""
         own, fact = self._loss_of_fact_alone(), self.fact
         incident = joined_by_faults(self.state)
         if incident is None:
             return own
-        # A rank that is lost again shows that the present action has failed: it pays for another try, and the program
-        # for another failure. A rank that only joins pays for nothing.
+        # A rank lost again shows that the current action has failed: it spends another use of its budget, and a program
+        # failure one of the program's. A rank that only joins spends nothing.
         again = incident.action is Action.RESTART or any(rank in incident.lost_ranks for rank in own.ranks)
         return replace(
             own,
@@ -132,7 +132,7 @@ class Context:
 
     def _loss_of_fact_alone(self) -> Loss:
         fact, ranks, floor = self.fact, self.fact_ranks(), self.first_action()
-        # Where the spec forbids to restart a process in its pod, the pod goes with the process.
+        # When the spec forbids InPlace, the pod is replaced with the process.
         allows = self.policy.allows
         with_its_pod = floor is Action.IN_PLACE and not allows(Action.IN_PLACE) and allows(Action.REPLACE)
         nodes = self.view.layout.nodes_of(ranks) if floor is Action.REPLACE or with_its_pod else ()
@@ -150,7 +150,7 @@ class Context:
         )
 
     def _loss_of_incident(self) -> Loss:
-        """The open incident as it stands, after something has failed; or nothing lost, for what is asked for."""
+        """Return the loss of the open incident after a failed step; an empty loss for a request."""
         incident, program = self.incident, self.is_programs_doing
         if incident is None:
             lost = self._lost_its_coordinator
@@ -165,7 +165,7 @@ class Context:
             corrupted=incident.corrupted,
             maintenance=incident.cause.code in DISRUPTIONS or self._lost_its_coordinator,
             program_failure=program,
-            # a start that had its places and all its time, and did not train, has made no progress
+            # a start that had all its nodes and its whole deadline and did not train has made no progress
             checks_progress=self.state.phase not in UNTRAINED or isinstance(self.event, DeadlineReached),
             counted=program
             or incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR}
@@ -174,19 +174,19 @@ class Context:
 
     @property
     def _lost_its_coordinator(self) -> bool:
-        """Whether the event is the loss of the coordinator, and the image did not fail."""
+        """Whether the coordinator was lost for a reason other than a failing image."""
         return isinstance(self.event, CoordinatorLost) and not self.event.program
 
     @property
     def is_programs_doing(self) -> bool:
-        """Whether the event says that what is in the image has failed."""
+        """Whether the event reports a failure of the program in the image."""
         if isinstance(self.event, CoordinatorLost):
             return self.event.program
         return self.seen is not None and self.seen.origin is Origin.PROGRAM
 
     @property
     def asks_for_a_move(self) -> bool:
-        """A fact about a node that still works, where the policy wants to move off it."""
+        """Whether the fact is about a working node that the policy moves pods off."""
         kind = self.fact.kind
         return (kind is FactKind.SUB_HEALTH and self.policy.sub_health is NodePolicy.MIGRATE) or (
             kind is FactKind.CORDONED and self.policy.cordon is NodePolicy.MIGRATE
@@ -207,9 +207,9 @@ class Guard:
     """A condition of a row.
 
     Attributes:
-        name: a short one.
+        name: short name.
         sentence: for docs/state-machine.md.
-        test: whether it holds.
+        test: the condition itself.
     """
 
     name: str
@@ -222,7 +222,7 @@ HandlerResult = tuple[JobState, tuple[Effect, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What a row does: a short name for the diagram, a sentence, a function."""
+    """Effect of a row: a short name for the diagram, a sentence, a function."""
 
     name: str
     sentence: str
@@ -234,11 +234,11 @@ class TableRow:
     """One line of the table.
 
     Attributes:
-        states: where it applies.
-        event: on which event.
-        guard: under which condition; rows of one cell are asked in the order of the table.
-        handler: what is done.
-        target: the next state, None stays.
+        states: states in which the row applies.
+        event: kind of event that the row answers.
+        guard: its condition; the rows of one cell are tested in table order.
+        handler: makes the new state and effects.
+        target: the next state; None keeps the state.
     """
 
     states: tuple[JobPhase, ...]

@@ -1,4 +1,4 @@
-"""What is done about a job's coordinator: silent, lost, followed by another one, moved, without a node of its own."""
+"""Handlers for a job's coordinator: unreachable, lost, succeeded, moved, or without a node of its own."""
 
 import math
 from collections.abc import Callable
@@ -29,39 +29,39 @@ from hajob.plan.state import MAINTENANCE_BUDGET, OF_COORDINATOR, Deadline, JobPh
 
 
 def miss_coordinator(context: Context) -> HandlerResult:
-    """It cannot be reached now: give it a moment."""
+    """Wait `UNREACHABLE_SECONDS` before reporting an unreachable coordinator."""
     if {Deadline.UNREACHABLE, Deadline.COORDINATOR} & context.state.deadlines.keys():
         return context.state, ()
     return set_deadline(context.state, Deadline.UNREACHABLE, context.now_ms + 1000 * UNREACHABLE_SECONDS), ()
 
 
 def hear_coordinator(context: Context) -> HandlerResult:
-    """It is heard again before anybody was told."""
+    """Stop the wait: the coordinator answers again before its silence was reported."""
     return clear_deadlines(context.state, Deadline.UNREACHABLE), ()
 
 
 def coordinator_back(context: Context) -> HandlerResult:
-    """It is heard: nothing was lost. One that relieves another comes with an empty store, unless it says otherwise."""
+    """Note that the coordinator answers; one that relieves another has an empty store, unless it reports otherwise."""
     state = clear_deadlines(context.state, Deadline.UNREACHABLE, Deadline.COORDINATOR)
     left = bool(state.relieved) and not context.view.relieved_heard
     return replace(state, successors=0, store_lost=state.store_lost or left), ()
 
 
 def await_coordinator(context: Context) -> HandlerResult:
-    """It has not been reached for a moment, but may come back: say so and wait."""
+    """Announce the unreachable coordinator and keep waiting: it may come back."""
     state = clear_deadlines(context.state, Deadline.UNREACHABLE)
     state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
     return state, (effects.Announce(EventReason.COORDINATOR_UNREACHABLE, "the operator cannot reach the coordinator"),)
 
 
 def _patience_seconds(state: JobState) -> int:
-    """How long the coordinator is waited for: a successor has to start first, and the next one may need longer."""
+    """Return how long to wait for the coordinator: a successor has to start first, and each further one gets longer."""
     succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD} or _succeeds(state)
     return SUCCESSOR_SECONDS * 2 ** min(state.successors, SUCCESSOR_DOUBLINGS) if succeeds else COORDINATOR_SECONDS
 
 
 def lose_coordinator(context: Context) -> HandlerResult:
-    """Go on unprotected, with a new coordinator that takes over the agents."""
+    """Train on unprotected, and make a new coordinator that takes over the agents."""
     state, closing = _closed(context, "the coordinator was lost")
     in_vain = state.successors + 1 if state.phase is JobPhase.UNPROTECTED else 0
     state = replace(_with_another_coordinator(state), blind=_is_blind(context), successors=in_vain)
@@ -70,7 +70,7 @@ def lose_coordinator(context: Context) -> HandlerResult:
 
 
 def _with_another_coordinator(state: JobState) -> JobState:
-    """Its pod is made, and the store of the one before goes with that one."""
+    """Return the state with a new coordinator pod; the store is lost with the previous pod."""
     number = state.incarnation + 1
     state = replace(state, incarnation=number, coordinator=number, store_lost=True)
     return clear_deadlines(state, *OF_COORDINATOR)
@@ -81,9 +81,9 @@ def _is_blind(context: Context) -> bool:
 
 
 def another_goes_on(context: Context) -> HandlerResult:
-    """Its successor goes on with what is under way, from where the gates say that the ranks are.
+    """Make a successor that continues the current action from the gates at which the ranks wait.
 
-    The first one has the time to come that a held fault leaves it; others share it, so that all ends.
+    The first successor extends the deadline to `HELD_SECONDS`; later ones share that time, so that the wait ends.
     """
     why = f"{in_words(context) or 'the controller is gone'}; another coordinator continues what is under way"
     state = _with_another_coordinator(context.state)
@@ -94,7 +94,7 @@ def another_goes_on(context: Context) -> HandlerResult:
 
 
 def goes_on(context: Context) -> HandlerResult:
-    """It serves: what is under way has no more than its own time from here on."""
+    """Limit the current action to its own deadline from now on: the coordinator serves."""
     state, _ = coordinator_back(context)
     seconds, due_ms = _own_seconds(context), state.deadlines.get(Deadline.RECOVERY)
     if seconds is not None and due_ms is not None:
@@ -103,12 +103,12 @@ def goes_on(context: Context) -> HandlerResult:
 
 
 def put_off(context: Context) -> HandlerResult:
-    """The time of what is under way is up while the coordinator may still be heard again, or have a successor."""
+    """Extend the expired deadline of the current action: the coordinator may return or get a successor."""
     return set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * UNREACHABLE_SECONDS), ()
 
 
 def _own_seconds(context: Context) -> int | None:
-    """How long a coordinator may take for what is under way; None: a pause, which lasts as long as somebody asked."""
+    """Return the time limit of the current action; None for a pause, whose request sets its length."""
     incident, policy = context.open_incident, context.policy
     if incident.purpose is Purpose.PAUSE:
         return CONTINUE_SECONDS if incident.ready else None
@@ -118,12 +118,12 @@ def _own_seconds(context: Context) -> int | None:
 
 
 def _succeeds(state: JobState) -> bool:
-    """Whether the coordinator is the successor of one that was lost while this incident was open."""
+    """Whether the coordinator succeeds one that was lost while this incident was open."""
     return state.incident is not None and state.coordinator > state.incident.number
 
 
 def await_another(context: Context) -> HandlerResult:
-    """The successor of a lost coordinator has ended, too: make another one, but not in a hurry."""
+    """Make another coordinator after a delay: the successor of a lost one has ended, too."""
     at_ms = context.now_ms + 1000 * ANOTHER_COORDINATOR_SECONDS
     if context.state.deadlines.get(Deadline.COORDINATOR, math.inf) <= at_ms:
         return context.state, ()
@@ -134,19 +134,19 @@ def await_another(context: Context) -> HandlerResult:
 
 
 def stay_unprotected(context: Context) -> HandlerResult:
-    """Another controller could not be taught what the lost one knew."""
+    """Stay unprotected: a new controller could not take over the lost one's knowledge of the ranks."""
     state = replace(context.state, blind=context.state.blind or _is_blind(context))
     return state, () if state == context.state else (effects.Announce(EventReason.CONTROLLER_LOST, in_words(context)),)
 
 
 def protected_again(context: Context) -> HandlerResult:
-    """Another controller knows every rank: nothing was lost but a moment."""
+    """Note that a new controller knows every rank and protects the job again."""
     state, _ = coordinator_back(context)
     return replace(state, blind=False), ()
 
 
 def taken_over(context: Context) -> HandlerResult:
-    """Count it."""
+    """Count a controller takeover and announce how long it took."""
     event = context.event_of(events.ControllerTakenOver)
     after = f"{event.duration_ms} ms after the loss was noticed"
     words = f"another MindIO controller protects the job {after}; the training went on"
@@ -170,10 +170,10 @@ def restart_unprotected(context: Context) -> HandlerResult:
 
 
 def hold_until_protected(context: Context) -> HandlerResult:
-    """A fault while no controller serves and one will: nothing is decided before."""
+    """Hold a fault undecided until the next controller serves."""
     context.state, closing = _closed(context, "a fault came that waits for a controller")
     state = set_deadline(with_held_incident(context), Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS)
-    if Deadline.UNREACHABLE in state.deadlines:  # the training stands: nothing is gained by speaking of it first
+    if Deadline.UNREACHABLE in state.deadlines:  # the training stands: delaying the report gains nothing
         state = clear_deadlines(state, Deadline.UNREACHABLE)
         state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
     said = effects.Announce(EventReason.HELD, f"fact {context.fact.id} waits for a MindIO controller")
@@ -181,20 +181,20 @@ def hold_until_protected(context: Context) -> HandlerResult:
 
 
 def _closed(context: Context, why: str) -> HandlerResult:
-    """What goes on beside the training is given up, and anything else is over; the training goes on as it is."""
+    """Give up an action beside the training and close any other incident; the training continues unchanged."""
     beside = context.state.phase in (JobPhase.EXPANDING, JobPhase.MIGRATING)
     return unsettle(context, why) if beside else settle(context, why)
 
 
 def await_protection(context: Context) -> HandlerResult:
-    """What is held may be decided, but no controller serves: an operator that has just begun has heard nobody yet."""
+    """Set a deadline for a held fault while no controller serves: a new leader has not heard the coordinator yet."""
     if Deadline.RECOVERY in context.state.deadlines:
         return context.state, ()
     return set_deadline(context.state, Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS), ()
 
 
 def hand_over(context: Context) -> HandlerResult:
-    """Another coordinator elsewhere takes over while the training goes on; the one that serves goes last."""
+    """Make a second coordinator elsewhere that takes over during training; the serving one is deleted last."""
     why = f"{in_words(context)}: another coordinator takes over, and the training goes on"
     said = effects.Announce(EventReason.COORDINATOR_MOVING, why)
     before = context.state
@@ -203,32 +203,32 @@ def hand_over(context: Context) -> HandlerResult:
 
 
 def stay(begin: Callable[[Context], HandlerResult], context: Context) -> HandlerResult:
-    """The one that was to be relieved serves on, and decides; later it is asked for once more."""
+    """Keep the coordinator that was to be relieved and let it act; the move is requested again later."""
     state = replace(context.state, coordinator=context.state.relieved, relieved=0)
     context.state = clear_deadlines(state, *OF_COORDINATOR)
     return begin(context)
 
 
 def refuse_coordinator_move(context: Context) -> HandlerResult:
-    """Say why the coordinator stays where it is, though its node is to be emptied."""
+    """Announce why the coordinator stays on a node that is to be emptied."""
     why = why_coordinator_stays(context)
     return context.state, (effects.Announce(EventReason.MOVE_REFUSED, f"the coordinator cannot be moved now: {why}"),)
 
 
 def await_place(context: Context) -> HandlerResult:
-    """The coordinator's pod finds no node: give the cluster a moment, then let it share one."""
+    """Wait a moment for a node free of ranks before the coordinator may share one."""
     if Deadline.UNPLACED in context.state.deadlines or not context.state.apart:
         return context.state, ()
     return set_deadline(context.state, Deadline.UNPLACED, context.now_ms + 1000 * UNPLACED_SECONDS), ()
 
 
 def placed(context: Context) -> HandlerResult:
-    """It has a node."""
+    """Stop the wait: the coordinator pod has a node."""
     return clear_deadlines(context.state, Deadline.UNPLACED), ()
 
 
 def share_node(context: Context) -> HandlerResult:
-    """Where no node is free of ranks, a coordinator beside a rank is better than none."""
+    """Let the coordinator share a node with a rank: that is better than no coordinator."""
     state = replace(clear_deadlines(context.state, Deadline.UNPLACED), apart=False)
     return state, (
         effects.Announce(

@@ -1,8 +1,8 @@
-"""What a transition asks the shell to do.
+"""Effects: work that a transition leaves to the shell.
 
-Each may be done before anything is recorded, and any number of times. What cannot be repeated is no effect: pods are
-made and deleted until they are those of the state (hajob.plan.placements), once the write that holds it has been
-acknowledged.
+The shell may carry out an effect before the state is recorded, and any number of times. What cannot be repeated is
+no effect: the shell makes and deletes pods until they match the state (hajob.plan.placements), once the write of
+that state has been acknowledged.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class SendOrder(Effect):
-    """Make this the newest order of the coordinator. A higher (incarnation, revision) replaces it."""
+    """Newest order for the coordinator; a higher (incarnation, revision) replaces it."""
 
     command: OrderCommand
     incarnation: int
@@ -33,7 +33,7 @@ class SendOrder(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ExplainIncident(Effect):
-    """The entry has another cause: a later fact tells why."""
+    """New cause of the incident's entry: a later fact explains it."""
 
     number: int
     cause: Cause
@@ -41,7 +41,7 @@ class ExplainIncident(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CloseIncident(Effect):
-    """The entry is finished."""
+    """End of the incident's entry."""
 
     number: int
     outcome: IncidentOutcome
@@ -50,7 +50,7 @@ class CloseIncident(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Announce(Effect):
-    """Post an Event; it changes nothing by itself.
+    """Event to post; it changes nothing by itself.
 
     Attributes:
         reason: of the Event.
@@ -63,7 +63,7 @@ class Announce(Effect):
 
 @dataclass(frozen=True, slots=True)
 class FailJob(Effect):
-    """The job has failed for good; pods and coordinator are ended."""
+    """Permanent failure of the job; the shell ends its pods and coordinator."""
 
     reason: str
     message: str
@@ -71,4 +71,4 @@ class FailJob(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CompleteJob(Effect):
-    """The job is complete; the coordinator is ended, finished pods stay."""
+    """Completion of the job; the shell ends the coordinator and keeps finished pods."""

@@ -1,4 +1,4 @@
-"""Life with fewer data-parallel ranks and the way back, and planned moves off nodes that still work."""
+"""Handlers for training with fewer data-parallel ranks, growing back, and planned moves off working nodes."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -34,7 +34,7 @@ LONGEST_DELAY_SECONDS: Final = 1800
 
 
 def isolated(context: Context) -> HandlerResult:
-    """MindIO has named every rank it drops (201); they are taken over as they are."""
+    """Take over the list of ranks that MindIO drops (code 201) as it is."""
     event, state, layout = context.event_of(events.ResultReported), context.state, context.view.layout
     ranks = tuple(sorted(rank for rank in set(event.ranks) if 0 <= rank < layout.world_size))
     if state.shrunk is None or not ranks or ranks == state.shrunk.ranks:
@@ -46,7 +46,7 @@ def isolated(context: Context) -> HandlerResult:
 
 
 def shrunk(context: Context) -> HandlerResult:
-    """The training goes on with what is left; pods that left are released as the policy says."""
+    """Continue the training with the remaining ranks; release the dropped pods as the policy says."""
     state, gone = context.state, context.state.shrunk
     assert gone is not None
     state = replace(state, step=finished(context), resumed_ms=context.now_ms)
@@ -57,28 +57,28 @@ def shrunk(context: Context) -> HandlerResult:
 
 
 def _look_again(context: Context, state: JobState, capacity_ms: int) -> JobState:
-    """Note since when there is capacity, and look again after the delay."""
+    """Note since when there is capacity, and set the next look for nodes."""
     assert state.shrunk is not None
     state = replace(state, shrunk=replace(state.shrunk, capacity_ms=capacity_ms))
     return set_next_look(context, state, capacity_ms)
 
 
 def set_next_look(context: Context, state: JobState, capacity_ms: int) -> JobState:
-    """Look for nodes again after the delay; `capacity_ms`: since when there are enough, 0: there are not."""
+    """Set the next look for nodes; `capacity_ms`: since when there are enough, 0 while there are not."""
     delay = delay_seconds(context)
     wait = delay if capacity_ms else max(delay, LOOK_AGAIN_SECONDS)
     return set_deadline(state, Deadline.EXPAND, context.now_ms + 1000 * wait)
 
 
 def delay_seconds(context: Context) -> int:
-    """How long capacity has to last: twice as long after each time that the job has grown, or tried to, of late."""
+    """Return how long capacity must last: doubled for each use of the `Expand` budget in its window."""
     limits, delay = context.policy.limits[Action.EXPAND], context.policy.expand_delay_seconds
     times = spent(context.state, Action.EXPAND.value, limits.window_seconds, context.now_ms)
     return max(delay, min(max(delay, LOOK_AGAIN_SECONDS) << times, LONGEST_DELAY_SECONDS)) if times else delay
 
 
 def await_expand(context: Context) -> HandlerResult:
-    """There is capacity: grow back after the delay, so that a flapping node costs nothing."""
+    """Grow back once capacity has lasted for the delay, so that a flapping node costs nothing."""
     gone = context.state.shrunk
     if gone is None or gone.capacity_ms:
         return context.state, ()
@@ -86,12 +86,12 @@ def await_expand(context: Context) -> HandlerResult:
 
 
 def await_capacity(context: Context) -> HandlerResult:
-    """There is no capacity, or growing back has failed too often for now: look again after the delay."""
+    """Look for nodes again after the delay: there is no capacity, or growing back has failed too often."""
     return _look_again(context, context.state, 0), ()
 
 
 def lose_kept(context: Context) -> HandlerResult:
-    """A pod that was kept for the way back is lost: another one is to be made then, on a node more."""
+    """Release a lost pod that was kept for growing back, which then needs one more node."""
     nodes, ids = _lost_by(context), (*context.state.fact_ids, context.fact.id)[-FACT_LIMIT:]
     state = _look_again(context, release(_without(context.state, nodes), nodes), 0)
     said = effects.Announce(
@@ -101,25 +101,25 @@ def lose_kept(context: Context) -> HandlerResult:
 
 
 def _lost_by(context: Context) -> tuple[int, ...]:
-    """Node ranks whose pods the event takes."""
+    """Return the node ranks whose pods the event takes."""
     takes = context.seen is not None and context.seen.kind in TAKES_THE_NODE
     return context.view.layout.nodes_of(context.fact_ranks()) if takes else ()
 
 
 def _without(state: JobState, nodes: tuple[int, ...]) -> JobState:
-    """These pods of what left are not there for the way back."""
+    """Mark the dropped pods of these node ranks as lost for growing back."""
     assert state.shrunk is not None
     lost = tuple(sorted({*state.shrunk.lost_nodes, *set(nodes).intersection(state.shrunk.nodes)}))
     return replace(state, shrunk=replace(state.shrunk, lost_nodes=lost))
 
 
 def expand(context: Context) -> HandlerResult:
-    """Make the pods that left anew; the others train on until all are back."""
+    """Recreate the dropped pods; the other ranks train on until all are back."""
     state = context.state
     gone = state.shrunk
     assert gone is not None
     absent = gone.absent(released=context.policy.release_shrunk_pods)
-    released = set(state.released).intersection(gone.nodes)  # by a policy that may have been another one
+    released = set(state.released).intersection(gone.nodes)  # possibly under an earlier policy
     nodes = tuple(sorted({*absent, *released}))
     in_new_pods = {rank for node in nodes for rank in context.view.layout.ranks_of(node)}
     restart = tuple(rank for rank in gone.ranks if rank not in in_new_pods)
@@ -129,7 +129,7 @@ def expand(context: Context) -> HandlerResult:
     spends = (*state.spent, Spend(Action.EXPAND.value, context.now_ms))
     state = renew(state, context.now_ms, incident.number, restart, nodes)
     state = replace(state, incident=incident, incarnation=incident.number, spent=spends)
-    # nobody stands still meanwhile: a start that takes longer than a job would wait for a replacement is let be
+    # the training continues meanwhile: allow the start at least the time of a replacement
     wait = max(context.policy.replacement_timeout_seconds, context.policy.limits[Action.EXPAND].deadline_seconds)
     state = clear_deadlines(state, Deadline.EXPAND)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
@@ -138,7 +138,7 @@ def expand(context: Context) -> HandlerResult:
 
 
 def give_up_expand(context: Context, why: str = "the dropped ranks did not return in time") -> HandlerResult:
-    """Train on without the dropped ranks, nothing was stopped."""
+    """Train on without the dropped ranks; the training was never stopped."""
     state, incident = context.state, context.open_incident
     back = replace(incident, restart_ranks=(), replaced_nodes=(), revision=2)
     state = clear_deadlines(state, Deadline.RECOVERY)
@@ -150,20 +150,20 @@ def give_up_expand(context: Context, why: str = "the dropped ranks did not retur
 
 
 def unsettle(context: Context, why: str) -> HandlerResult:
-    """Growing and moving begin anew when another coordinator is there; the training goes on as it is."""
+    """Give up an expand or a move, which starts again under the next coordinator; the training continues."""
     if context.state.phase is JobPhase.EXPANDING:
         return give_up_expand(context, why)
     return give_up_migrate(context, why)
 
 
 def protected_again(context: Context) -> HandlerResult:
-    """Another controller knows who takes part: look for nodes again."""
+    """Look for nodes again: a new controller knows which ranks take part."""
     state = clear_deadlines(context.state, Deadline.UNREACHABLE, Deadline.COORDINATOR)
     return _look_again(context, replace(state, blind=False), 0), ()
 
 
 def expanded(context: Context) -> HandlerResult:
-    """Back at full size."""
+    """Close the incident: the job is back at full size."""
     state = replace(context.state, shrunk=None, step=finished(context), resumed_ms=context.now_ms)
     return close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED)
 
@@ -172,7 +172,7 @@ def expanded(context: Context) -> HandlerResult:
 
 
 def migrate(context: Context) -> HandlerResult:
-    """Make second pods beside the ones that shall go."""
+    """Make second pods beside the pods to be moved."""
     event, state, layout = context.event, context.state, context.view.layout
     if isinstance(event, events.MigrateRequested):
         nodes = tuple(sorted(set(event.nodes)))
@@ -193,7 +193,7 @@ def migrate(context: Context) -> HandlerResult:
 
 
 def refuse_migrate(context: Context) -> HandlerResult:
-    """A move that cannot be made is said, never silently ignored."""
+    """Announce a move that cannot be made, and why."""
     event, fact_ids = context.event, context.state.fact_ids
     if isinstance(event, events.MigrateRequested):
         nodes = event.nodes
@@ -205,7 +205,7 @@ def refuse_migrate(context: Context) -> HandlerResult:
 
 
 def migrated(context: Context) -> HandlerResult:
-    """The second pods have taken over; the old ones go."""
+    """Delete the old pods: the second pods have taken over."""
     state, incident = context.state, context.open_incident
     state = renew(state, context.now_ms, incident.incarnation, nodes=incident.replaced_nodes)
     state = clear_deadlines(replace(state, resumed_ms=context.now_ms, unmoved=""), Deadline.RECOVERY)
@@ -213,7 +213,7 @@ def migrated(context: Context) -> HandlerResult:
 
 
 def stay(context: Context) -> HandlerResult:
-    """What the pods were to leave is well again: the second pods go, the training was not touched."""
+    """Delete the second pods: the node to be left is healthy again. The training was not affected."""
     state, effects_ = give_up_migrate(context, "the node they were moving off is healthy again")
     event = context.event_of(events.FactsWithdrawn)
     known = tuple(one for one in state.fact_ids if one not in event.ids)
@@ -221,7 +221,7 @@ def stay(context: Context) -> HandlerResult:
 
 
 def give_up_migrate(context: Context, why: str = "the second pods were not ready in time") -> HandlerResult:
-    """The second pods go again, the training was not touched."""
+    """Delete the second pods and keep the old ones; the training was not affected."""
     state, incident = context.state, context.open_incident
     state = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = abandon(state, incident, why)

@@ -1,8 +1,8 @@
-"""Which action answers a fault, and why not a smaller one.
+"""Choice of the smallest action that cures a fault, and the reasons against smaller ones.
 
-Pure arithmetic over a loss. The actions are evaluated smallest first, each in the same order (needed at all, allowed,
-offered, possible, within budget, making progress); the first without a refusal is taken and ends the
-search. The identifiers of refusals are those of docs/preconditions.md.
+Pure arithmetic over a loss. The evaluator checks the actions smallest first, each in the same order (needed at all,
+allowed, offered, possible, within budget, making progress), and takes the first without a refusal. The identifiers
+of refusals are those of docs/preconditions.md.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ NOT_SERVING: Final = "the MindIO controller does not serve"
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What makes the planner decide: the actions that are still possible then, and why the others are not."""
+    """Occasion of a decision: the actions that are still possible then, and why the others are not."""
 
     name: str
     actions: tuple[Action, ...]
@@ -72,21 +72,21 @@ UNTRAINED: Final = Trigger(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is to be cured; made for one decision.
+    """Damage that one decision has to cure.
 
     Attributes:
         ranks: every lost rank.
         nodes: node ranks whose pods are lost or useless.
-        newly: of these, the ones that the event itself takes, also when they were being replaced already.
+        newly: those of `nodes` that the event itself takes, even if they were being replaced already.
         floor: the smallest action that can cure it.
         program_failure: a fresh failure of the program, which has a budget of its own.
         rank: the rank that the no-progress rule watches, -1 for the job as a whole.
-        step: the step it happened at.
+        step: the step at which the loss happened.
         corrupted: data are corrupted, nothing may be saved.
-        counted: spends budgets; False for what was planned and for a loss that merely joins.
-        continues: the action that is being done and would only be widened: neither its budget nor its progress
-            is asked again.
-        maintenance: it was done on purpose: it has a budget of its own.
+        counted: the action spends budgets; False for planned actions and for a loss that merely joins.
+        continues: the current action, which would only be widened: neither its budget nor its progress
+            is checked again.
+        maintenance: the loss was deliberate (drain, preemption); it has a budget of its own.
         checks_progress: the no-progress rule applies; False for a fault of an attempt that has not trained.
     """
 
@@ -106,7 +106,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class ActionVerdict:
-    """One action evaluated: taken, or refused with the preconditions that are not met."""
+    """Verdict on one action: taken, or refused with its unmet preconditions."""
 
     action: Action
     taken: bool
@@ -127,7 +127,7 @@ class ActionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The action that was chosen, None when nothing is left, and every action evaluated on the way."""
+    """The chosen action, None when none works, and every action evaluated on the way."""
 
     action: Action | None
     considered: tuple[ActionVerdict, ...]
@@ -135,10 +135,10 @@ class Choice:
 
 @dataclass(slots=True)
 class Evaluator:
-    """Evaluates actions for one loss; what is costly is computed at most once and only when asked for.
+    """Evaluator of the actions for one loss; costly values are computed at most once, on demand.
 
     Attributes:
-        carried_out_later: where no controller serves now, the coordinator that is heard next does what is ordered.
+        carried_out_later: no controller needs to serve now: the next coordinator heard carries out the order.
     """
 
     loss: Loss
@@ -167,7 +167,7 @@ class Evaluator:
 
     @property
     def isolation(self) -> Isolation:
-        """What a shrink would take."""
+        """Ranks and pods that a shrink would drop."""
         if self._isolation is None:
             self._isolation = isolate(self.layout, self.loss.ranks)
         return self._isolation
@@ -183,7 +183,7 @@ class Evaluator:
         return Choice(None, tuple(considered))
 
     def refusals(self, action: Action) -> tuple[Refusal, ...]:
-        """Everything that speaks against an action; empty when it works."""
+        """Return every unmet precondition of an action; empty when it works."""
         below = self._below(action)
         if below:
             return below
@@ -191,7 +191,7 @@ class Evaluator:
         return tuple(found or self._budget(action))
 
     def _below(self, action: Action) -> tuple[Refusal, ...]:
-        """Whether the action is no longer possible, too small, or not allowed by the spec."""
+        """Return the refusal of an action that is no longer possible, too small, or not allowed by the spec."""
         if action is Action.SHRINK and self.state.shrunk is not None:
             return (Refusal("NotShrunk", "the job is shrunk already, and MindIO shrinks only once"),)
         if action not in self.trigger.actions:
@@ -203,7 +203,7 @@ class Evaluator:
         return ()
 
     def _store(self, action: Action) -> list[Refusal]:
-        """Process groups are built anew through the store that the ranks were started with."""
+        """Refuse an action that rebuilds process groups when the ranks' rendezvous store is lost."""
         if not self.state.store_lost or action not in _MEETING:
             return []
         words = (
@@ -234,17 +234,17 @@ class Evaluator:
 
 
 def is_free(loss: Loss, state: JobState, now_ms: int) -> bool:
-    """Whether the budget of maintenance pays for it."""
+    """Whether the maintenance budget pays for the loss."""
     return loss.maintenance and spent(state, MAINTENANCE_BUDGET, MAINTENANCE_WINDOW_SECONDS, now_ms) < MAINTENANCE_LIMIT
 
 
 def budget_exhausted(used: int, limits: ActionLimits) -> str:
-    """That an action was taken too often, in words."""
+    """Say in words that an action was taken too often."""
     return f"budget exhausted: {used} of {limits.max_count} uses in the last {limits.window_seconds} s"
 
 
 def spent(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int:
-    """How often a budget was used within its window."""
+    """Return how often a budget was used within its window."""
     since, count = now_ms - 1000 * window_seconds, 0
     for spend in state.spent:
         if spend.budget == budget and spend.time_ms > since:
@@ -253,7 +253,7 @@ def spent(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int
 
 
 def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
-    """How often the action was taken because of this rank at this step."""
+    """Return how often the action was taken because of this rank at this step."""
     for stall in reversed(state.stalls):
         if stall.action is action and stall.rank == rank:
             return stall.count if stall.step == step else 0
@@ -261,7 +261,7 @@ def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
 
 
 def _too_small(action: Action, loss: Loss) -> Refusal:
-    """Why an action below the floor cannot cure the loss."""
+    """Return why an action below the floor cannot cure the loss."""
     if loss.nodes and ACTION_ORDER[action] < ACTION_ORDER[Action.REPLACE]:
         return Refusal("PodAlive", f"{action} needs the pod of node rank {loss.nodes[0]}, which is lost")
     if loss.ranks and ACTION_ORDER[action] < ACTION_ORDER[Action.IN_PLACE]:
@@ -271,7 +271,7 @@ def _too_small(action: Action, loss: Loss) -> Refusal:
 
 
 def _mindio(evaluator: Evaluator) -> list[Refusal]:
-    """What every action through MindIO needs."""
+    """Check what every action through MindIO needs."""
     found: list[Refusal] = []
     step = max(evaluator.view.step, evaluator.state.step)
     if step < 1:
@@ -283,7 +283,7 @@ def _mindio(evaluator: Evaluator) -> list[Refusal]:
 
 
 def _process(evaluator: Evaluator) -> list[Refusal]:
-    """Retry, InPlace, Replace: a copy, or the periodic checkpoint where the framework can use it."""
+    """Check Retry, InPlace, Replace: a copy, or the periodic checkpoint where the framework can use it."""
     found = _mindio(evaluator)
     if evaluator.loss.corrupted or not evaluator.copy:
         if not evaluator.policy.no_copy_repair:
@@ -294,7 +294,7 @@ def _process(evaluator: Evaluator) -> list[Refusal]:
 
 
 def _shrink(evaluator: Evaluator) -> list[Refusal]:
-    """Shrink: MindIO's drop rule, rank 0, one shrink only, a complete copy among those who stay."""
+    """Check Shrink: MindIO's drop rule, rank 0, one shrink only, a complete copy among the remaining ranks."""
     found = _mindio(evaluator)
     isolation, layout = evaluator.isolation, evaluator.layout
     if isolation.holds_rank_zero:
@@ -317,7 +317,7 @@ def _shrink(evaluator: Evaluator) -> list[Refusal]:
 
 
 def _checkpoint(evaluator: Evaluator) -> list[Refusal]:
-    """Checkpoint: a complete copy of sound data."""
+    """Check Checkpoint: a complete copy of uncorrupted data."""
     found = _mindio(evaluator)
     if evaluator.loss.corrupted:
         found.append(Refusal("DataSound", "data was reported corrupted, so nothing is saved"))
@@ -327,7 +327,7 @@ def _checkpoint(evaluator: Evaluator) -> list[Refusal]:
 
 
 _MEETING: Final = frozenset({Action.IN_PLACE, Action.REPLACE, Action.SHRINK})
-"""They build process groups anew."""
+"""Actions that rebuild process groups."""
 
 _CHECKS: Final[dict[Action, Callable[[Evaluator], list[Refusal]]]] = {
     Action.RETRY: _process,

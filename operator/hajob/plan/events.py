@@ -1,8 +1,8 @@
-"""Everything that can happen to a job, as the planner sees it.
+"""Events: everything that can happen to a job, as the planner sees it.
 
-Facts and milestones of a coordinator, what the shell found in Kubernetes, deadlines that ran out, and what people
-ask for. Events of a coordinator carry the incarnation they belong to (0: not said); one of another incarnation
-changes nothing and is counted.
+Facts and milestones from a coordinator, findings of the shell in Kubernetes, expired deadlines, and requests of
+users. A coordinator's event carries its incarnation (0: unknown); an event of another incarnation changes nothing
+and is counted.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class JobEvent:
     """Base of all events.
 
     Attributes:
-        incarnation: of the incident it belongs to, 0 where it belongs to none or the sender did not say.
+        incarnation: of the event's incident, 0 if it has none or the sender did not say.
     """
 
     incarnation: int = 0
@@ -37,7 +37,7 @@ class AllRanksStarted(JobEvent):
     """Every rank of the attempt is linked to MindIO (milestone STARTED).
 
     Attributes:
-        attempt: of the coordinator's state; another attempt's is refused, 0 is not checked.
+        attempt: of the coordinator's state; another attempt is refused, 0 is not checked.
     """
 
     attempt: int = 0
@@ -47,7 +47,7 @@ class AllRanksStarted(JobEvent):
 class FactSeen(JobEvent):
     """Something was observed.
 
-    `incarnation` is the highest number the coordinator knows, which may have minted one for its reflex.
+    `incarnation` is the highest number that the coordinator knows; it may have minted one for a standing order.
     """
 
     fact: Fact = None  # type: ignore[assignment]  # required; dataclass order of the base forces a default
@@ -199,7 +199,7 @@ class PauseRequested(JobEvent):
 
     Attributes:
         request: tells one request from the next; not empty.
-        seconds: the longest time that it may be held.
+        seconds: longest time that the training may be held.
         reason: a sentence for the incident's cause.
     """
 
@@ -221,7 +221,7 @@ class CoordinatorLost(JobEvent):
 
     Attributes:
         message: for people.
-        program: it could not be started, or ended by its own doing: what is in the image fails, not the machine.
+        program: the coordinator failed to start or ended by itself: the image fails, not the machine.
     """
 
     message: str = ""
@@ -232,7 +232,7 @@ class CoordinatorLost(JobEvent):
 class CoordinatorUnreachable(JobEvent):
     """There is a coordinator to dial, and no word from it: now, or when a new leader began to dial.
 
-    It may come back: a running training waits for it, a start or a recovery leaves it to its own deadline.
+    A running training waits for it to come back; a start or a recovery relies on its own deadline.
     """
 
 
@@ -260,7 +260,7 @@ class CoordinatorReady(JobEvent):
 class ControllerTakenOver(JobEvent):
     """Another MindIO controller has taken the place of a lost one; so long nobody protected the ranks.
 
-    `store_kept`: the rendezvous store was lost with its coordinator, and the new one holds what it held.
+    `store_kept`: the new coordinator holds the contents of the lost rendezvous store.
     """
 
     duration_ms: int = 0
@@ -351,4 +351,4 @@ EVENTS: tuple[type[JobEvent], ...] = (
     PolicyChanged,
     Deleted,
 )
-"""Every kind of event; the exhaustive walk of the table goes over these."""
+"""Every kind of event; the exhaustive test of the table walks these."""

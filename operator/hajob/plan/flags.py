@@ -1,8 +1,8 @@
-"""What the trainer's own arguments say, where the template shows them.
+"""The trainer's own arguments, as far as the pod template shows them.
 
-Most images start with a script whose inside nobody sees from here; then nothing is known and nothing is claimed.
-Where the container's command or arguments carry Megatron's or MindSpeed's flags they are read, also out of a
-`bash -c "..."` text, so that a contradiction is told before the first fault (docs/preconditions.md).
+Most images start with a script whose contents the operator cannot see; then nothing is known and nothing claimed. If
+the container's command or arguments carry Megatron's or MindSpeed's flags, they are read, also from a
+`bash -c "..."` text, so that a contradiction is reported before the first fault (docs/preconditions.md).
 """
 
 import re
@@ -30,20 +30,20 @@ _PROGRAMS: Final = ("torchrun", "msrun", "python", "accelerate", "deepspeed")
 """A command that names one of these shows all of the trainer's arguments; a script may add others to what is seen."""
 
 _WITHIN_A_WORD: Final = re.compile(r"(?<=[^\s;&|()])#")
-"""Here `#` begins no comment for a shell, but it does for `shlex`, which would lose the rest of the line."""
+"""A `#` within a word: no comment to a shell, but `shlex` would drop the rest of the line."""
 _HASH: Final = "\ue000"
-"""Stands for such a `#` meanwhile; private use, in no command."""
+"""Placeholder for such a `#` during the split; a private-use character, in no command."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerFlags:
-    """The arguments that can be seen.
+    """Visible arguments of the trainer.
 
     Attributes:
         values: option to its value, empty for a switch.
-        visible: some of them are the trainer's.
-        complete: the trainer is started right there, so what is absent is not given; a start script may add more.
-        entry: the script or module that the launcher was told to run, "" while nobody knows.
+        visible: at least one of them is the trainer's.
+        complete: the command starts the trainer itself, so an absent flag is not given; a start script may add flags.
+        entry: the script or module that the launcher runs, "" while unknown.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -63,11 +63,11 @@ class TrainerFlags:
         return None if given is None else not given
 
     def text(self, name: str) -> str | None:
-        """Value of an option, None when it is absent or nothing is visible."""
+        """Return the value of an option, None when it is absent or nothing is visible."""
         return self.values.get(name)
 
     def number(self, name: str) -> int | None:
-        """Value of an option as a number; None when absent, hidden, or no number (a shell variable)."""
+        """Return the value of an option as a number; None when absent, hidden, or no number (a shell variable)."""
         value = self.text(name)
         return int(value) if value is not None and value.isdecimal() else None
 
@@ -86,9 +86,9 @@ def read_flags(template: Mapping[str, Any]) -> TrainerFlags:
 
 
 def launched(words: Sequence[str]) -> TrainerFlags:
-    """Read what a start script has launched: script or module, then its arguments.
+    """Read the command that a start script has launched: script or module, then its arguments.
 
-    What contradicts recovery is seen by what is given; what is absent may have its place in a file of settings.
+    A given flag can contradict recovery; an absent one proves nothing, as a settings file may set it.
     """
     found = parse(words[1:])
     return replace(found, complete=False, entry=words[0] if words and found.visible else "")
@@ -99,7 +99,7 @@ def _is_program(word: str) -> bool:
 
 
 def _words(parts: Iterable[object]) -> list[str]:
-    """Split what a shell would split; text that no shell could read is taken word by word."""
+    """Split arguments as a shell would; text that no shell can parse is split at white space."""
     words: list[str] = []
     for part in map(str, parts):
         try:
@@ -110,7 +110,7 @@ def _words(parts: Iterable[object]) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """The words of a shell's text, without its comments."""
+    """Return the words of a shell's text, without its comments."""
     return [word.replace(_HASH, "#") for word in shlex.split(_WITHIN_A_WORD.sub(_HASH, text), comments=True)]
 
 

@@ -1,4 +1,4 @@
-"""The conditions of the table's rows, each with the sentence that stands in docs/state-machine.md."""
+"""Guards: the conditions of the table's rows, each with its sentence in docs/state-machine.md."""
 
 from functools import partial
 from typing import Final
@@ -16,18 +16,18 @@ from hajob.plan.state import MAINTENANCE_BUDGET, Deadline, JobPhase
 
 
 def chooses(trigger: Trigger, action: Action) -> Guard:
-    """This action is the smallest that works on this trigger."""
+    """Return a guard: this action is the smallest that works on this trigger."""
     sentence = f"on the trigger {trigger.name} {action} is the smallest action that works"
     return Guard(f"{trigger.name}: {action}", sentence, lambda context: context.decide(trigger).action is action)
 
 
 def about(name: str, sentence: str, kinds: frozenset[FactKind]) -> Guard:
-    """The fact is of one of these kinds."""
+    """Return a guard: the fact is of one of these kinds."""
     return Guard(name, sentence, lambda context: context.fact.kind in kinds)
 
 
 def result(*codes: int, strategy: str = "") -> Guard:
-    """MindIO's result has one of these codes (and is about this strategy, when it names one)."""
+    """Return a guard: MindIO's result has one of these codes (and is about this strategy, when it names one)."""
     words = " or ".join(map(str, codes))
     about = f" of {strategy}" if strategy else ""
     return Guard(f"result {words}{about}", f"MindIO's code is {words}{about}", partial(_has_code, codes, strategy))
@@ -44,7 +44,7 @@ def _has_saved(context: Context) -> bool:
 
 
 def both(first: Guard, second: Guard) -> Guard:
-    """Both conditions."""
+    """Return a guard: both conditions hold."""
     name, sentence = f"{first.name}, {second.name}", f"{first.sentence}, and {second.sentence}"
     return Guard(name, sentence, lambda context: first.test(context) and second.test(context))
 
@@ -57,7 +57,7 @@ def due(context: Context, name: str) -> bool:
 
 
 def unknown_ranks(context: Context) -> tuple[int, ...]:
-    """Ranks that MindIO calls lost and the incident does not."""
+    """Return the ranks that MindIO reports lost and the incident does not."""
     event, incident = context.event, context.incident
     if not isinstance(event, events.Stopped) or incident is None:
         return ()
@@ -66,12 +66,12 @@ def unknown_ranks(context: Context) -> tuple[int, ...]:
 
 
 def _observing(context: Context) -> bool:
-    """Observe mode; the decision is made all the same, so that it can be said."""
+    """Whether the mode is Observe; makes the decision all the same, so that it can be announced."""
     return context.policy.mode is Mode.OBSERVE and context.decide(FAULT) is not None
 
 
 def _strange(context: Context) -> bool:
-    """A strategy that MindIO does not have; `ignored` names it."""
+    """Whether the event names a strategy that MindIO does not have; `ignored` then names it."""
     event = context.event
     if isinstance(event, events.StrategiesOffered):
         strange = event.names if not STRATEGIES & set(event.names) else ()
@@ -84,7 +84,7 @@ def _strange(context: Context) -> bool:
 
 
 def start_due_ms(context: Context) -> int | None:
-    """When a start that is not seen to go on any more is given up; None when nothing is known of it."""
+    """Return when a start without further progress is given up; None when no progress is known."""
     seen = context.view.start_sign_ms
     return None if seen is None else seen + 1000 * context.policy.startup_deadline_seconds
 
@@ -118,7 +118,7 @@ def _nodes_wanted(context: Context) -> int:
 
 
 def free_nodes(context: Context) -> int | None:
-    """Free nodes as the event tells them, or else the view; None: they are not counted."""
+    """Return the free nodes from the event, or else from the view; None: they are not counted."""
     event = context.event
     return event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
 
@@ -138,7 +138,7 @@ def _may_expand(context: Context) -> bool:
 
 
 def why_no_move(context: Context) -> str:
-    """Why no pod can be moved now; empty when it can."""
+    """Return why no pod can be moved now; empty when one can."""
     event, view, policy = context.event, context.view, context.policy
     if context.state.phase is not JobPhase.RUNNING:
         return f"the job is {context.state.phase}; a move can begin only while it is Running"
@@ -171,7 +171,7 @@ def spent_out(context: Context, action: Action) -> bool:
 
 
 def _may_restart_again(context: Context) -> bool:
-    """Restarts for lost coordinators keep a distance that doubles with each of them within the window."""
+    """Whether the next restart for a lost coordinator is due: the gap doubles with each of them within the window."""
     since = context.now_ms - 1000 * MAINTENANCE_WINDOW_SECONDS
     times = [one.time_ms for one in context.state.spent if one.budget == MAINTENANCE_BUDGET and one.time_ms > since]
     distance = MAINTENANCE_BACKOFF_SECONDS * 2 ** (len(times) - 1) if times else 0
@@ -179,7 +179,7 @@ def _may_restart_again(context: Context) -> bool:
 
 
 def why_coordinator_stays(context: Context) -> str:
-    """Why no other coordinator takes over; empty when one may."""
+    """Return why no other coordinator takes over; empty when one may."""
     if context.policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {context.policy.mode}"
     return "" if context.view.coordinator_ready else NOT_SERVING

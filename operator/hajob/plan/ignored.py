@@ -1,4 +1,4 @@
-"""Why an event changes nothing, each reason once: a label of the metric `hajob_events_ignored`, and words for logs."""
+"""Reasons why an event changes nothing: labels of the metric `hajob_events_ignored`, and words for logs."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class IgnoreReason(StrEnum):
-    """The reasons; the set is closed, so that it can be the label of a metric."""
+    """Reason why an event changed nothing; a closed set, so that it can be the label of a metric."""
 
     INVALID = "Invalid"
     DUPLICATE = "Duplicate"
@@ -42,12 +42,12 @@ IGNORE_SENTENCE: Final = {
     IgnoreReason.NOT_DUE: "not set, or not yet due",
     IgnoreReason.NOTHING_TO_DO: "nothing to do in this state",
 }
-"""What each reason says in the table."""
+"""Sentence of each reason in the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """One event that changed nothing: the reason, and what exactly it was."""
+    """An event that changed nothing: the reason and its details."""
 
     reason: IgnoreReason
     message: str

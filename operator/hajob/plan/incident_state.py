@@ -1,6 +1,6 @@
-"""What every step keeps in order: deadlines, budgets, what was renewed, the open incident.
+"""Bookkeeping shared by all handlers: deadlines, budgets, renewed pods and processes, the open incident.
 
-Each function takes a state and gives a changed one, or what is to be changed; none decides anything.
+Each function takes a state and returns a changed one, or the changes; none decides anything.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,13 +32,13 @@ STALL_LIMIT: Final = 64
 RENEWED_LIMIT: Final = 512
 MILESTONE_LIMIT: Final = 32
 MESSAGE_LIMIT: Final = 1024
-"""Letters of what is told of a cause."""
+"""Characters kept of a cause's message."""
 UNMET_LIMIT: Final = 8
-"""So many unmet preconditions of a refused action are remembered."""
+"""Unmet preconditions kept of a refused action."""
 FAILED_CODE: Final = 400
 """From here on MindIO's codes are failures (docs/protocols/mindio.md)."""
 PLANNED: Final = frozenset({Purpose.EXPAND, Purpose.MIGRATE, Purpose.PAUSE})
-"""Nothing is wrong with the job in these: what breaks them off costs nothing."""
+"""Purposes for which nothing is wrong with the job: interrupting such an incident costs nothing."""
 _CODES: Final = {
     **{purpose: purpose.value for purpose in (Purpose.COORDINATOR, Purpose.REQUEST, Purpose.SUSPEND)},
     Purpose.EXPAND: "ExpandDue",
@@ -46,14 +46,14 @@ _CODES: Final = {
     Purpose.MIGRATE: "MigrateRequested",
     Purpose.PAUSE: "PauseRequested",
 }
-"""What an incident's cause is called where no fact opened it; of a fault without one, it is the event's name."""
+"""Cause of an incident that no fact opened; a fault without a fact takes the event's name."""
 
 
 # ---------------------------------------------------------------------- deadlines, budgets, milestones
 
 
 def set_deadline(state: JobState, name: Deadline, at_ms: int) -> JobState:
-    """Remember a deadline; the shell watches those of the state."""
+    """Set a deadline; the shell watches those of the state."""
     return replace(state, deadlines={**state.deadlines, name: at_ms})
 
 
@@ -64,7 +64,7 @@ def clear_deadlines(state: JobState, *names: Deadline) -> JobState:
 
 
 def marked(incident: Incident, name: str, now_ms: int, **changes: Any) -> Incident:  # noqa: ANN401  # its fields
-    """The incident with one more milestone; the oldest are forgotten."""
+    """Return the incident with one more milestone; the oldest are forgotten."""
     marks = (*incident.milestones, Milestone(name, now_ms))[-MILESTONE_LIMIT:]
     return replace(incident, milestones=marks, **changes)
 
@@ -95,7 +95,7 @@ def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stal
 def renew(
     state: JobState, now_ms: int, incarnation: int, ranks: tuple[int, ...] = (), nodes: tuple[int, ...] = ()
 ) -> JobState:
-    """These processes and pods are of a new incarnation from now on; the oldest processes are forgotten."""
+    """Give these processes and pods a new incarnation; forget the oldest processes."""
     renewed = {rank: number for rank, number in state.renewed.items() if rank not in ranks}
     renewed |= dict.fromkeys(ranks, incarnation)
     return replace(
@@ -108,18 +108,18 @@ def renew(
 
 
 def release(state: JobState, nodes: tuple[int, ...]) -> JobState:
-    """These node ranks have no pod from now on."""
+    """Mark these node ranks as having no pod."""
     return replace(state, released=tuple(sorted({*state.released, *nodes})))
 
 
 def avoid(state: JobState, names: Mapping[int, tuple[str, ...]]) -> JobState:
-    """Until the incident is closed, pods of these node ranks are not placed on these nodes."""
+    """Keep the pods of these node ranks off these nodes until the incident is closed."""
     more = {rank: tuple(dict.fromkeys((*state.avoided.get(rank, ()), *some))) for rank, some in names.items() if some}
     return replace(state, avoided={**state.avoided, **more})
 
 
 def take_spares(context: Context, state: JobState, nodes: Collection[int]) -> JobState:
-    """The pods of these node ranks go onto spare nodes, as far as there are any."""
+    """Place the pods of these node ranks onto spare nodes, as far as there are any."""
     places = {rank: name for rank, name in state.places.items() if rank not in nodes}
     ready = [name for name in context.view.spares if name not in places.values()]
     for rank in sorted(nodes):
@@ -141,7 +141,7 @@ def new_incident(
     revision: int = 0,
     **more: Any,  # noqa: ANN401  # further fields
 ) -> Incident:
-    """A new incident; its number is above every one ever used, and is the coordinator's where it minted one."""
+    """Return a new incident, numbered above every one ever used; by the coordinator's number if it minted one."""
     number = max(state.incarnation + 1, context.event.incarnation)
     fact, loss = context.seen, context.loss
     if fact is not None:
@@ -159,17 +159,17 @@ def new_incident(
 
 
 def _told(event: events.JobEvent) -> str:
-    """The words of an event that is no fact."""
+    """Return the words of an event that is not a fact."""
     if isinstance(event, events.ResultReported):
         return f"{event.code} {event.text}".rstrip()[:MESSAGE_LIMIT]
     return getattr(event, "message", "") or getattr(event, "reason", "")
 
 
 def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
-    """Put the open incident's cause into the words of the event's fact where that alone tells why.
+    """Replace the open incident's cause by the event's fact when only that fact explains it.
 
-    Ranks that end together end for one reason, which one of them prints, and nothing orders what is told of them: the
-    fact that has it may be the last one, and about a process that the incident has ended since.
+    Ranks that end together end for one reason, which one of them prints, and their facts arrive in any order: the
+    explaining fact may be the last one, and about a process that the incident has ended since.
     """
     state, fact, incident, ignored = context.state, context.seen, context.incident, context.relevance.ignored
     if fact is None or incident is None or (ignored is not None and ignored.reason is IgnoreReason.INVALID):
@@ -181,7 +181,7 @@ def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
 
 
 def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple[JobState, tuple[Effect, ...]]:
-    """Close the open incident, if there is one; what its pods, or those of a first start, kept off is forgotten."""
+    """Close the open incident, if any; forget avoided and spare nodes, also those of a first start."""
     incident = state.incident
     if state.avoided or state.places:
         state = replace(state, avoided={}, places={})
@@ -193,7 +193,7 @@ def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple
 
 
 def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
-    """Close a planned action that was disturbed, and say so; the second pods of a move go with the incident."""
+    """Close an interrupted planned action and announce it; the second pods of a move go with the incident."""
     state, closing = close(state, IncidentOutcome.FAILED, why)
     if incident.purpose is Purpose.MIGRATE:
         state = replace(state, unmoved=f"node ranks {list(incident.replaced_nodes)}: {why}")
@@ -204,7 +204,7 @@ def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tu
 
 
 def going_on(context: Context) -> Incident | None:
-    """The open incident that the next action goes on with; None where it begins a new one."""
+    """Return the open incident that the next action continues; None if it opens a new one."""
     incident = context.state.incident
     if incident is None or incident.purpose in PLANNED:
         return None
@@ -213,7 +213,7 @@ def going_on(context: Context) -> Incident | None:
 
 
 def joined(context: Context, incident: Incident) -> dict[str, Any]:
-    """The event's fact joins the incident: what changes."""
+    """Return the fields of the incident that change when the event's fact joins it."""
     fact, loss = context.seen, context.loss
     if fact is None:
         return {}
@@ -230,11 +230,11 @@ def enter(
     action: Action,
     **more: Any,  # noqa: ANN401  # fields of an incident
 ) -> tuple[JobState, Incident, list[Effect]]:
-    """Open an incident for the action, or let the open one go over to it.
+    """Open an incident for the action, or switch the open one to it.
 
     Args:
         context: of the event.
-        action: that begins.
+        action: the action that begins.
         more: further fields of the incident.
 
     Returns:
@@ -257,7 +257,7 @@ def enter(
 
 
 def _refused(context: Context, incident: Incident) -> tuple[RefusedAction, ...]:
-    """The actions that this decision and those before it refused and that were never tried, smallest first."""
+    """Return the actions that this and earlier decisions refused and that were never tried, smallest first."""
     verdicts = context.choice.considered if context.choice is not None else ()
     found = {one.action: RefusedAction(one.action, one.unmet[:UNMET_LIMIT]) for one in verdicts if not one.taken}
     found |= {one.action: one for one in incident.refused}
@@ -266,7 +266,7 @@ def _refused(context: Context, incident: Incident) -> tuple[RefusedAction, ...]:
 
 
 def _left(context: Context, action: Action) -> tuple[JobState, list[Effect]]:
-    """Close what is open and does not go on."""
+    """Close an open incident that does not continue."""
     state, incident = context.state, context.state.incident
     if incident is None:
         return state, []
@@ -278,7 +278,7 @@ def _left(context: Context, action: Action) -> tuple[JobState, list[Effect]]:
 
 
 def _gone_over(context: Context, incident: Incident, action: Action, more: dict[str, object]) -> Incident:
-    """The incident with the event's fact in it, on its way with another action, or with more of the same."""
+    """Return the incident with the event's fact in it, switched to another action or widened."""
     gone = (incident.action,) if incident.action is not action else ()
     escalated, revision = (*incident.escalated_from, *gone), incident.revision + 1
     fields = {**joined(context, incident), **more}
