@@ -1,4 +1,4 @@
-"""The names of what Hajob can do to a training, in the order of what they cost.
+"""The recovery actions, in the order of their cost.
 
 One enumeration for the whole project, because the same word stands in the spec, in the status, in events, in
 metrics and in the terminal. MindIO's own names for strategies stay in the coordinator; `MINDIO_STRATEGY` is the
@@ -34,11 +34,11 @@ FAULT_ACTIONS: Final = (
 """The answers to a fault, smallest first."""
 
 ACTION_ORDER: Final = {action: place for place, action in enumerate(FAULT_ACTIONS)}
-"""Place of an action among them, 0 is the smallest."""
+"""Index of an action in `FAULT_ACTIONS`; 0 is the smallest."""
 
 
 class OrderCommand(StrEnum):
-    """What a coordinator can be told to do; the names of `Action` in operator/hajob/protocol/sidecar.proto."""
+    """Command to a coordinator; the names of `Action` in operator/hajob/protocol/sidecar.proto."""
 
     START = "Start"
     RETRY = "Retry"

@@ -1,7 +1,7 @@
-"""How the global batch is shared out while data-parallel ranks are missing.
+"""Distribution of the global batch while data-parallel ranks are missing.
 
-The global batch is kept, so the loss curve is: micro batches of the missing ranks are spread over the others, the
-first ones taking one more (docs/layout.md, "Micro batches while shrunk").
+The global batch size is kept, so the loss curve is, too: the others take over the micro batches of the missing
+ranks, the first ones taking one more (docs/layout.md, "Micro batches while shrunk").
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Batch:
 
     @classmethod
     def of(cls, global_batch: int, micro_batch: int, desired: int) -> "Batch":
-        """From Megatron's sizes, in samples.
+        """Build the batch from Megatron's sizes, in samples.
 
         Raises:
             HajobInputError: the global batch is not a multiple of micro batch x data-parallel ranks.
@@ -40,12 +40,12 @@ class Batch:
         return cls(global_batch // micro_batch, desired)
 
     def shares(self, current: int) -> tuple[int, ...]:
-        """Micro batches of each remaining data-parallel rank, in the new order; they add up to `micro_batches`."""
+        """Return the micro batches of each remaining data-parallel rank, in the new order; they add up to the whole."""
         if not 1 <= current <= self.desired:
             raise HajobInputError(f"{current} data-parallel ranks of {self.desired}: not between 1 and {self.desired}")
         each, more = divmod(self.micro_batches, current)
         return (each + 1,) * more + (each,) * (current - more)
 
     def step_time(self, current: int) -> Fraction:
-        """Expected step time as a multiple of the full size's: the longest share decides."""
+        """Return the expected step time as a multiple of the full size's: the longest share decides."""
         return Fraction(max(self.shares(current)) * self.desired, self.micro_batches)

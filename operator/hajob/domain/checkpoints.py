@@ -1,6 +1,6 @@
-"""Why a checkpoint is not loaded: the words, declared once for agents, operator, status and docs.
+"""Reasons for refusing a checkpoint, declared once for agents, operator, status and docs.
 
-The check itself needs a directory and is the sidecar's (`trainer_sidecar.checkpoints`); what stands here travels.
+The sidecar does the check itself, which needs a directory (`trainer_sidecar.checkpoints`); these reasons travel.
 docs/checkpoints.md explains each reason.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class RefusalReason(StrEnum):
-    """Why a checkpoint is refused."""
+    """Reason why a checkpoint is refused."""
 
     TEMPORARY_LEFT_BEHIND = "TemporaryLeftBehind"
     NOT_COMMITTED = "NotCommitted"
@@ -31,15 +31,15 @@ SENTENCE: Final = {
     RefusalReason.MIXED_STEPS: "its shards are of different steps",
     RefusalReason.MISSING_STRATEGY: "the strategy files that are needed to spread it over the ranks are not all there",
 }
-"""What each reason says to a person."""
+"""Sentence for people of each reason."""
 
 MOST_REFUSALS: Final = 8
-"""So many refusals travel; the rest is only counted."""
+"""Refusals that are sent in full; the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRefusal:
-    """One checkpoint that is not loaded: its name below the directory, why, and what was found."""
+    """One refused checkpoint: its name below the directory, the reason, and what was found."""
 
     name: str
     reason: str
@@ -47,13 +47,13 @@ class CheckpointRefusal:
 
     @property
     def message(self) -> str:
-        """A sentence; a reason of another version stands for itself."""
+        """Sentence for people; the reason of another version is shown as it is."""
         known = SENTENCE.get(RefusalReason(self.reason)) if self.reason in set(RefusalReason) else self.reason
         return f"{known}: {self.detail}" if self.detail else f"{known}"
 
 
 def in_words(refused: Sequence[CheckpointRefusal], step: int) -> str:
-    """One line for a condition or an event: what is loaded, and what is not."""
+    """Return one line for a condition or an event: what is loaded, and what is not."""
     loaded = f"resumes from step {step}" if step >= 0 else "no complete checkpoint is left, starts from step 0"
     if not refused:
         return loaded

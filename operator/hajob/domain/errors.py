@@ -1,8 +1,8 @@
-"""Errors that input can cause, one type for each kind of nonsense, each naming the value that is wrong."""
+"""Errors of wrong input, one type for each kind; each names the wrong value."""
 
 
 class HajobInputError(ValueError):
-    """Input that makes no sense; the message says what is wrong, where, and what it should be."""
+    """Invalid input; the message says what is wrong, where, and what it should be."""
 
 
 class LayoutError(HajobInputError):

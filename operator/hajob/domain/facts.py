@@ -1,8 +1,8 @@
-"""One normal form for everything that is ever observed about a job.
+"""The common form of every observation about a job.
 
-Every source (agents, coordinator, pods, nodes, chips, MindIO) speaks its own language; what leaves `hajob.sources`
-and the coordinator's reports is a `Fact`. The planner sees nothing else, so that a fault fed by a taint, by a
-condition or by an agent gives the same incident.
+Every source (agents, coordinator, pods, nodes, chips, MindIO) has its own format; `hajob.sources` and the
+coordinator's reports turn each observation into a `Fact`. The planner sees nothing else, so that a fault seen as a
+taint, as a condition or by an agent gives the same incident.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hajob.domain.actions import Action
 
 
 class FactKind(StrEnum):
-    """What was observed. The first ones have the names of `FactKind` in sidecar.proto."""
+    """Kind of observation. The first ones have the names of `FactKind` in sidecar.proto."""
 
     PROCESS_EXITED = "ProcessExited"
     AGENT_SILENT = "AgentSilent"
@@ -39,7 +39,7 @@ class FactKind(StrEnum):
 
 
 class Source(StrEnum):
-    """Who observed it."""
+    """Observer of a fact."""
 
     AGENT = "Agent"
     COORDINATOR = "Coordinator"
@@ -54,7 +54,7 @@ class Source(StrEnum):
 
 
 class Origin(StrEnum):
-    """Whose budget a fault spends: the machine's or the program's."""
+    """Origin of a fault, whose budget it spends: the machine's or the program's."""
 
     INFRASTRUCTURE = "Infrastructure"
     PROGRAM = "Program"
@@ -89,18 +89,18 @@ TAKES_THE_NODE: Final = frozenset(kind for kind, action in FIRST_ACTION.items() 
 """Kinds after which every rank of the node is lost."""
 
 GONE_NODE: Final = frozenset({FactKind.AGENT_SILENT, FactKind.NODE_NOT_READY, FactKind.NODE_DELETED})
-"""Of these, those after which the machine may be off: nothing would start there, whatever Kubernetes says of it yet."""
+"""Of these, kinds after which the machine may be off: no pod would start there, whatever Kubernetes still reports."""
 
 NO_SUCCESSOR: Final = "NoSuccessor"
-"""Code of a lost controller whose place no other one can take: only a new start protects the job again."""
+"""Code of a lost controller that no other can replace: only a new start protects the job again."""
 CONTAINER_ENDED: Final = "ContainerEnded"
-"""Code of the same fact: its container is gone, and its pod is about to be; a coordinator in another one takes over."""
+"""Code of the same fact when its container has ended and its pod is about to; another pod's coordinator takes over."""
 
 INFORMATION: Final = frozenset({FactKind.POD_UNSTARTABLE, FactKind.CONTROLLER_LOST})
-"""Kinds that lose no rank: a note for the reader, or the coordinator's own affair."""
+"""Kinds that lose no rank: a note for people, or the loss of the controller alone."""
 
 SICK_NODE: Final = frozenset({FactKind.SUB_HEALTH, FactKind.CORDONED})
-"""Kinds about nodes that still work; the policy says what they lead to."""
+"""Kinds about nodes that still work; the policy decides what follows."""
 
 PROCESS_LIVES: Final = frozenset(
     {FactKind.MEMORY_FAULT, FactKind.COMMUNICATION_FAULT, FactKind.DATA_CORRUPTED, FactKind.CHIP_ERROR}
@@ -108,7 +108,7 @@ PROCESS_LIVES: Final = frozenset(
 """Kinds that leave the process alive, so that no incarnation tells an old observation from a new one."""
 
 EVICTIONS: Final = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeLost"})
-"""Reasons of failed pods that the kubelet ended for the node's sake, whatever their containers' exit codes say."""
+"""Reasons of failed pods that the kubelet ended because of the node, whatever their containers' exit codes say."""
 
 _REFUSALS: Final = frozenset(
     {"UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "NodePorts", "TaintToleration"}
@@ -117,31 +117,31 @@ _OUT_OF: Final = "OutOf"  # cpu, memory, pods, or a resource such as chips
 
 
 def is_refusal(code: str) -> bool:
-    """Whether it is a kubelet's reason for not taking a pod that the scheduler has given it."""
+    """Whether the code is a kubelet's reason for refusing a pod that the scheduler has placed on its node."""
     return code in _REFUSALS or code.startswith(_OUT_OF)
 
 
 DISRUPTIONS: Final = frozenset({"EvictionByEvictionAPI", "PreemptionByScheduler", "NodeShutdown", "Terminated"})
-"""Codes of pods that were taken on purpose: drained, preempted, on a node that is shut down in order."""
+"""Codes of pods that were ended on purpose: drained, preempted, or on a node in graceful shutdown."""
 
 DELETED: Final = "PodDeleted"
-"""Code of a pod that somebody deletes who does not say why."""
+"""Code of a pod that was deleted without a stated reason."""
 
 TAKEN_PODS: Final = (
     EVICTIONS
     | DISRUPTIONS
     | {"TerminationByKubelet", "DeletionByTaintManager", "DeletionByPodGC", "OOMKilled", "DeadlineExceeded"}
 )
-"""Codes by which a pod says why it was taken, or its container killed; others only repeat that it has ended."""
+"""Codes that tell why a pod or its container was ended; others only repeat that it has ended."""
 
 _AFTER_SILENCE: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"})
-"""Codes of pods that were taken because nothing is heard of their node."""
+"""Codes of pods that were ended because their node does not report."""
 
 CONTAINER_STOPPED: Final = "ContainerStopped"
 CONTAINER_KILLED: Final = "ContainerKilled"
 OF_THE_CONTAINER: Final = {CONTAINER_STOPPED: FactKind.POD_LOST, CONTAINER_KILLED: FactKind.POD_FAILED}
-"""Codes with which an agent tells of processes that ended with their container, and what that is: no new process can be
-started there. The pod itself tells why, a moment before or after."""
+"""Agent codes of processes that ended with their container, and the kind of each: no new process can start there. The
+pod itself tells why, a moment before or after."""
 
 _BY_PROGRAM: Final = frozenset({FactKind.LOG_RULE, FactKind.SCRIPT_ENDED})
 _ORIGIN: Final = {kind: Origin.PROGRAM if kind in _BY_PROGRAM else Origin.INFRASTRUCTURE for kind in FactKind}
@@ -169,7 +169,7 @@ class Fact:
         time_ms: when it happened, in milliseconds of the operator's clock.
         node_name: the Kubernetes node, where known.
         exit_code: of a process; negative: minus the signal.
-        unexplained: it says that something ended, and not why.
+        unexplained: the fact says that something ended, and not why.
     """
 
     id: str
@@ -188,27 +188,27 @@ class Fact:
 
     @property
     def origin(self) -> Origin:
-        """Whose fault it is, as far as the observation tells."""
+        """Origin of the fault, as far as the observation tells."""
         if self.exit_code is not None and self.kind in _WITH_EXIT_CODE:
             return origin_of_exit(self.exit_code)
         return _ORIGIN[self.kind]
 
     @property
     def tells_why(self) -> bool:
-        """Whether it tells why something ended: a rank's own output, or the pod that was taken."""
+        """Whether the fact tells why something ended: a rank's own output, or the end of its pod."""
         if self.kind in {FactKind.POD_LOST, FactKind.POD_FAILED}:
             return self.code == DELETED or self.code in TAKEN_PODS
         return self.kind is FactKind.PROCESS_EXITED and self.origin is Origin.PROGRAM and not self.unexplained
 
     @property
     def tells_why_silent(self) -> bool:
-        """Whether it tells why nothing is heard of a pod any more: that was taken with all that could tell."""
+        """Whether the fact tells why an agent is silent: its pod was ended with everything in it."""
         of_pod = self.kind in {FactKind.POD_LOST, FactKind.POD_FAILED}
         return of_pod and self.code in TAKEN_PODS and self.code not in _AFTER_SILENCE
 
     @property
     def refused_by_node(self) -> bool:
-        """Whether the node did not take the pod: nothing in it was started, and it would be refused there again."""
+        """Whether the node refused the pod: nothing in it was started, and the node would refuse it again."""
         return self.kind is FactKind.POD_FAILED and self.exit_code is None and is_refusal(self.code)
 
     @property
@@ -223,10 +223,10 @@ class Fact:
 
     @property
     def first_action(self) -> Action:
-        """The smallest action that can cure it.
+        """Smallest action that can cure the fact.
 
-        A memory fault is repeated only when the rank itself has reported it: otherwise its process still believes
-        its memory, and only a new process can be repaired (docs/protocols/mindio.md, "Retry").
+        Retry cures a memory fault only when the rank itself has reported it: otherwise its process still trusts its
+        memory, and only a new process can be repaired (docs/protocols/mindio.md, "Retry").
         """
         if self.kind in _BY_THE_RANK and self.source is not Source.MINDIO:
             return Action.IN_PLACE
@@ -234,7 +234,7 @@ class Fact:
 
 
 def origin_of_exit(exit_code: int) -> Origin:
-    """Tell a program that failed from a process that was ended.
+    """Distinguish a program that failed from a process that was killed.
 
     A positive code is the program's, except the one MindIO forces and those of a shell for a signal; a signal is
     the machine's, except those a program raises against itself. Exit 0 in the middle of a training is the program's.

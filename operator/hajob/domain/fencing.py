@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 FENCE_AFTER_SECONDS: Final = 60
-"""So long after its last word from a coordinator an agent ends ranks that show no sign of life."""
+"""Time after the last message of a coordinator at which an agent ends ranks that show no sign of life."""

@@ -1,8 +1,8 @@
-"""Where a job's time went: a pure account that always adds up to wall time.
+"""Account of where a job's time went, which always adds up to wall time; pure.
 
-Time flows into exactly one bucket at a time. What is known only afterwards (how long a fault went unnoticed, which
-steps have to be done again) is moved from one bucket to another, never made; so the sum is the wall time by
-construction. Integer milliseconds, no clock.
+Each moment is booked in exactly one bucket. Time that is classified only afterwards (how long a fault went
+unnoticed, which steps are repeated) is moved from one bucket to another, never created; so the sum is the wall time
+by construction. Integer milliseconds, no clock.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from hajob.domain.errors import HajobInputError
 
 
 class Bucket(StrEnum):
-    """What time can go into."""
+    """Category of a job's time."""
 
     SCHEDULING = "Scheduling"
     START_UP = "StartUp"
@@ -31,7 +31,7 @@ class Bucket(StrEnum):
 
 
 PROGRESS: Final = frozenset({Bucket.TRAINING, Bucket.LOST_STEPS})
-"""Where time goes while ranks finish steps."""
+"""Buckets of time in which ranks finish steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Account:
     """Milliseconds per bucket.
 
     Attributes:
-        since_ms: up to when time has been booked.
-        bucket: what time goes into now, None once the job has ended.
+        since_ms: time up to which the account is booked.
+        bucket: the current bucket, None once the job has ended.
         missing: of `TRAINING`, the part (missing of desired data-parallel ranks) that goes to `SHRUNK` instead.
         desired: data-parallel ranks at full size.
-        booked: milliseconds so far.
-        furthest_step: the newest step that was ever finished: until it is reached again, steps are done again.
-        disturbed: where time went when the running outage began; None while there is none.
-        undetected_ms: how long that outage went unnoticed, as far as it has been moved to `DETECTION`.
+        booked: milliseconds of each bucket so far.
+        furthest_step: the newest step that was ever finished: steps below it are repeated ones.
+        disturbed: bucket before the current outage began; None while there is none.
+        undetected_ms: the unnoticed part of that outage, as far as it has been moved to `DETECTION`.
     """
 
     since_ms: int
@@ -73,11 +73,11 @@ class Account:
         return replace(self, since_ms=now_ms, booked=booked)
 
     def switch(self, bucket: Bucket | None, now_ms: int) -> "Account":
-        """From now on time goes into another bucket; None ends the account."""
+        """Book time into another bucket from now on; None ends the account."""
         return replace(self.until(now_ms), bucket=bucket)
 
     def shrink(self, missing: int, desired: int, now_ms: int) -> "Account":
-        """From now on so many of the data-parallel ranks are missing; 0 is full size."""
+        """Set how many data-parallel ranks are missing from now on; 0 is full size."""
         if desired < 1 or not 0 <= missing < desired:
             raise HajobInputError(
                 f"{missing} of {desired} data-parallel ranks missing: not between 0 and {desired - 1}"
@@ -85,7 +85,7 @@ class Account:
         return replace(self.until(now_ms), missing=missing, desired=desired)
 
     def move(self, source: Bucket, target: Bucket, milliseconds: int) -> "Account":
-        """Move booked time to where it belongs as is known now; never more than is there."""
+        """Move booked time to another bucket; never more than the source holds."""
         amount = max(0, min(milliseconds, self.booked.get(source, 0)))
         if not amount or source is target:
             return self
@@ -94,26 +94,26 @@ class Account:
         return replace(self, booked=booked)
 
     def outage(self, bucket: Bucket | None, now_ms: int) -> "Account":
-        """An outage begins or goes on: time goes into another bucket, and where it went before is remembered."""
+        """Begin or continue an outage: book time into another bucket and remember the one before."""
         if self.disturbed is None and self.bucket in PROGRESS:
             return replace(self.switch(bucket, now_ms), disturbed=self.bucket, undetected_ms=0)
         return self.switch(bucket, now_ms)
 
     def train(self, step: int, now_ms: int) -> "Account":
-        """The training goes on at this step (-1: not known): forward, or through steps that are done again."""
+        """Book training at this step (-1: unknown): as progress, or as repeated steps."""
         again = step < self.furthest_step if step >= 0 else self.bucket is Bucket.LOST_STEPS
         account = self.switch(Bucket.LOST_STEPS if again else Bucket.TRAINING, now_ms)
         return replace(account, furthest_step=max(step, self.furthest_step), disturbed=None)
 
     def stepped(self, step: int, now_ms: int) -> "Account":
-        """The training, where it goes on, has come to this step; the same account where that is nothing new."""
+        """Note that training has come to this step; return the same account where that is nothing new."""
         known = self.bucket is Bucket.TRAINING and step == self.furthest_step
         return self if known or self.bucket not in PROGRESS else self.train(step, now_ms)
 
     def unnoticed(self, milliseconds: int) -> "Account":
-        """So long the running outage went unnoticed: it was booked as if the training had gone on.
+        """Move the unnoticed time of the current outage, booked as training so far, to `DETECTION`.
 
-        May be told again and again, and of an outage that is over: only what is new is moved.
+        May be repeated, also for an outage that is over: only the increase is moved.
         """
         more = milliseconds - self.undetected_ms
         if self.disturbed is None or more <= 0:
@@ -129,6 +129,6 @@ class Account:
 
     @property
     def percent(self) -> int:
-        """Share of training, rounded down; 0 before anything is booked."""
+        """Percentage of training time, rounded down; 0 before anything is booked."""
         total = self.total_ms
         return 100 * self.booked.get(Bucket.TRAINING, 0) // total if total else 0

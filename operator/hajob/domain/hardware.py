@@ -1,7 +1,7 @@
-"""What is known about nodes and chips, outside any job: levels, and what each level does to a job.
+"""Faults of nodes and chips, outside any job: levels, and the effect of each level on a job.
 
-Every source of hardware faults (device plugin, NodeD, switches, public faults, nodes) speaks its own language; what
-leaves its parser is a `ClusterFact`. A fact about a chip becomes a fact of a job only where one of the job's ranks sits
+Every source of hardware faults (device plugin, NodeD, switches, public faults, nodes) has its own format; its
+parser returns a `ClusterFact`. A fact about a chip becomes a fact of a job only where one of the job's ranks sits
 on that chip (docs/faults.md).
 """
 
@@ -27,7 +27,7 @@ class Level(StrEnum):
 
 
 SEVERITY: Final = {level: place for place, level in enumerate(Level)}
-"""Place of a level, 0 is the mildest."""
+"""Index of each level; 0 is the mildest."""
 
 _KIND: Final = {
     Level.NOT_HANDLE: FactKind.CHIP_ERROR,
@@ -45,7 +45,7 @@ _HARMLESS: Final = frozenset({Level.NOT_HANDLE, Level.PRE_SEPARATE})
 KEEPS_OUT: Final = frozenset(
     {Level.FREE_RESTART, Level.RESTART_CHIP, Level.PRE_SEPARATE, Level.SEPARATE, Level.MANUALLY_SEPARATE}
 )
-"""Levels while which no pod is placed on the chip."""
+"""Levels during which no pod is placed on the chip."""
 
 
 _TELL_OF_CHIPS: Final = frozenset({Source.DEVICE, Source.PUBLIC})
@@ -57,19 +57,19 @@ class ClusterFact:
     """One observation about a node or one of its chips.
 
     Attributes:
-        id: the same fault has the same id, whoever tells it and however often.
-        source: who told it.
-        kind: what it is to a job that is hit by it.
+        id: the same for one fault, whichever source reports it and however often.
+        source: the source that reported it.
+        kind: kind of the fact for an affected job.
         node: name of the Kubernetes node.
         device: chip or device on the node, such as "Ascend910-3"; empty: the whole node.
         code: of the fault, in the source's own words; empty where there is none.
         level: how bad it is; None where the source has no levels (nodes).
-        since_ms: when it began, milliseconds since 1970; None when it is not told, or cannot be true.
-        harms: whether a job on the chip or node has to do something.
+        since_ms: when it began, milliseconds since 1970; None when missing or impossible.
+        harms: whether a job on the chip or node has to react.
         message: a sentence.
-        frequent: it has come so often that its level was raised for it.
-        happens_once: it is over by itself, nobody will say so.
-        repeated: ClusterD's word for a public fault, whose own message counts where there is one.
+        frequent: it recurred so often that its level was raised.
+        happens_once: it is over by itself; no source reports its end.
+        repeated: ClusterD's copy of a public fault; the fault's own message counts where there is one.
     """
 
     id: str
@@ -98,12 +98,12 @@ class ClusterFact:
 
 
 def kind_of(level: Level) -> FactKind:
-    """What a fault of this level is to a job that is hit by it."""
+    """Return the kind of a fault of this level for an affected job."""
     return _KIND[level]
 
 
 def harms(level: Level, *, unhealthy: bool = False) -> bool:
-    """Whether a running job has to do something.
+    """Whether a running job has to react.
 
     Args:
         level: of the fault.
@@ -113,5 +113,5 @@ def harms(level: Level, *, unhealthy: bool = False) -> bool:
 
 
 def worst(levels: list[Level]) -> Level:
-    """The most severe of some levels; at least one."""
+    """Return the most severe of some levels; at least one."""
     return max(levels, key=SEVERITY.__getitem__)

@@ -1,8 +1,7 @@
 """An incident: one outage, from the first fact to the end of the first step after it.
 
-It is the journal of a recovery: whatever is decided, ordered or reached is in it, so that an operator that is killed
-anywhere goes on from here. It is written into the status and must stay small: ranks and nodes that were lost, never
-the world.
+It is the journal of a recovery: it holds everything decided, ordered or reached, so that an operator killed at any
+point continues from it. It is written into the status and must stay small: lost ranks and nodes, never all of them.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from hajob.domain.text import last_lines
 
 
 class IncidentOutcome(StrEnum):
-    """How an incident stands."""
+    """Outcome of an incident."""
 
     OPEN = "Open"
     RECOVERED = "Recovered"
@@ -22,7 +21,7 @@ class IncidentOutcome(StrEnum):
 
 
 class RestoredFrom(StrEnum):
-    """Where the state of the restarted ranks came from."""
+    """Source of the restarted ranks' state."""
 
     LIVE_RANK = "LiveRank"
     OPTIMIZER_COPY = "OptimizerCopy"
@@ -32,7 +31,7 @@ class RestoredFrom(StrEnum):
 
 
 class Purpose(StrEnum):
-    """Why the training is being disturbed; everything but `FAULT` is planned and spends no fault budget."""
+    """Reason of an incident; everything but `FAULT` is planned and spends no fault budget."""
 
     FAULT = "Fault"
     COORDINATOR = "CoordinatorLost"
@@ -46,11 +45,11 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a reader wants to know first: the fact that opened the incident, in short, or a later one that tells why.
+    """Cause of an incident: the fact that opened it, shortened, or a later one that explains it.
 
     Attributes:
         unexplained: the fact says that something ended, and not why.
-        base: then, the incarnation that the attempt began with: nothing of an attempt before it tells why.
+        base: if unexplained, the first incarnation of the attempt: facts of earlier attempts explain nothing.
     """
 
     kind: FactKind | None = None
@@ -84,7 +83,7 @@ class Cause:
         )
 
     def explained(self, fact: Fact) -> "Cause":
-        """The cause in the words of a fact that tells why, where this one does not; when and at which step stay.
+        """Return the cause told by a fact that explains it, where this one does not; time and step stay.
 
         A pod explains only what happened on its own node; it names no ranks.
         """
@@ -107,7 +106,7 @@ class Milestone:
 
 @dataclass(frozen=True, slots=True)
 class RefusedAction:
-    """An action that was smaller than the one taken and would not have worked: the preconditions that were not met."""
+    """An action smaller than the one taken that would not have worked, with its unmet preconditions."""
 
     action: Action
     unmet: tuple[str, ...]
@@ -124,19 +123,19 @@ class Incident:
         revision: of the newest order; rises when the incident is widened or escalates.
         purpose: a fault, or what was planned.
         origin: whose budget it spends; the machine's as soon as one of its facts is the machine's.
-        action: what is being done now.
+        action: the current action.
         escalated_from: actions that were given up, in order.
-        lost_ranks: every rank MindIO has to be told of, ascending.
+        lost_ranks: every rank to be named to MindIO, ascending.
         restart_ranks: of these, processes to be started again in their own pods.
-        replaced_nodes: node ranks whose pods come anew.
+        replaced_nodes: node ranks whose pods are recreated.
         fact_ids: facts that are already in it, newest last, bounded.
         stopped: MindIO has locked the training.
         ready: every replacement stands at its gate.
-        named: MindIO has been told the ranks; from here on nothing can be added.
-        corrupted: somebody reported corrupted data; nothing is saved any more.
+        named: MindIO knows the lost ranks; none can be added any more.
+        corrupted: a fact reported corrupted data; nothing is saved any more.
         restored_from: where the restarted ranks' state comes from.
         refused: smaller actions that were never tried, and why; the first reason of each counts.
-        nodes: of the attempt that its ranks are counted in; 0: all of the job.
+        nodes: number of nodes of the attempt whose ranks it names; 0: all of the job.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Where every rank stands: arithmetic only, no tables.
+"""The position of every rank in the parallel dimensions: arithmetic only, no tables.
 
 A job of 100,000 ranks is described by eight numbers; every question is answered by a few divisions, so that nothing
 grows with the size of the world. Groups are `range` objects or short generators for the same reason. The orders and
@@ -14,14 +14,14 @@ from hajob.domain.errors import LayoutError, RankError
 
 
 class RankOrder(StrEnum):
-    """Which coordinate moves fastest after tensor (and context)."""
+    """Order of the ranks: the coordinate that varies fastest after tensor (and context)."""
 
     TENSOR_DATA_PIPELINE = "TensorDataPipeline"
     TENSOR_PIPELINE_DATA = "TensorPipelineData"
 
 
 class Sharding(StrEnum):
-    """How the optimizer's state is spread."""
+    """Distribution of the optimizer's state."""
 
     DISTRIBUTED = "Distributed"
     NONE = "None"
@@ -58,7 +58,7 @@ class Layout:
     data, pipeline. A rank's coordinates in the two grids differ.
 
     Attributes:
-        expert_tensor: tensor-parallel ranks of the experts; 0 when it is made stands for `tensor`.
+        expert_tensor: tensor-parallel ranks of the experts; 0 in the constructor stands for `tensor`.
         expert_data: ranks that hold the same experts, world / (expert tensor x expert x pipeline). Derived.
         copy_kinds: the kinds of parameters that keep copies; experts only with expert parallelism.
         copy_sizes: each kind with the size of its groups and the number of its copies.
@@ -107,7 +107,7 @@ class Layout:
         object.__setattr__(self, "copy_sizes", tuple(zip(kinds, sizes, copies, strict=False)))
 
     def _derive_experts(self, world: int) -> None:
-        """Sizes of the experts' grid, by the rules of Megatron's `initialize_model_parallel`."""
+        """Derive the sizes of the experts' grid, by the rules of Megatron's `initialize_model_parallel`."""
         if not self.expert_tensor:
             object.__setattr__(self, "expert_tensor", self.tensor)
         width = self.expert_tensor * self.expert
@@ -141,22 +141,22 @@ class Layout:
         return node_rank
 
     def node_of(self, rank: int) -> int:
-        """Node rank of the pod that runs the rank."""
+        """Return the node rank of the pod that runs the rank."""
         return self.check_rank(rank) // self.chips_per_node
 
     def ranks_of(self, node_rank: int) -> range:
-        """The ranks of one pod."""
+        """Return the ranks of one pod."""
         first = self.check_node(node_rank) * self.chips_per_node
         return range(first, first + self.chips_per_node)
 
     def nodes_of(self, ranks: Iterable[int]) -> tuple[int, ...]:
-        """Node ranks of the pods that run these ranks, ascending."""
+        """Return the node ranks of the pods that run these ranks, ascending."""
         return tuple(sorted({self.check_rank(rank) // self.chips_per_node for rank in ranks}))
 
     # ------------------------------------------------------------------ coordinates
 
     def coordinates(self, rank: int) -> Coordinates:
-        """Coordinates of a rank; the inverse of `rank_at`."""
+        """Return the coordinates of a rank; the inverse of `rank_at`."""
         rest, tensor = divmod(self.check_rank(rank), self.tensor)
         rest, context = divmod(rest, self.context)
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
@@ -166,7 +166,7 @@ class Layout:
         return Coordinates(tensor, context, data, pipeline)
 
     def rank_at(self, at: Coordinates) -> int:
-        """Rank at these coordinates."""
+        """Return the rank at these coordinates."""
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
             outer = at.data + self.data * at.pipeline
         else:
@@ -174,14 +174,14 @@ class Layout:
         return at.tensor + self.tensor * (at.context + self.context * outer)
 
     def data_rank(self, rank: int) -> int:
-        """Data-parallel rank that this rank belongs to."""
+        """Return the data-parallel rank that this rank belongs to."""
         outer = self.check_rank(rank) // (self.tensor * self.context)
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
             return outer % self.data
         return outer // self.pipeline
 
     def ranks_of_data(self, data_rank: int) -> Iterator[int]:
-        """Every rank of one data-parallel rank, ascending."""
+        """Yield every rank of one data-parallel rank, ascending."""
         width = self.tensor * self.context
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
             stride, first, blocks = width * self.data, width * data_rank, self.pipeline
@@ -204,15 +204,15 @@ class Layout:
         return self.expert > 1 or self.expert_tensor != self.tensor
 
     def group_size(self, kind: CopyKind) -> int:
-        """Size of a copy group of this kind."""
+        """Return the size of a copy group of this kind."""
         return self.dense_group_size if kind is CopyKind.DENSE else self.expert_data
 
     def effective_copies(self, kind: CopyKind) -> int:
-        """How often each shard exists; without sharding every rank of the group holds everything."""
+        """Return how often each shard exists; without sharding every rank of the group holds everything."""
         return self._copies_of[0] if kind is CopyKind.DENSE else self._copies_of[1]
 
     def position(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, int]:
-        """Key of the rank's copy group and its position in it (groups are sorted by rank)."""
+        """Return the key of the rank's copy group and its position in it (groups are sorted by rank)."""
         if kind is CopyKind.EXPERT:
             return self._expert_position(self.check_rank(rank))
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
@@ -234,7 +234,7 @@ class Layout:
         return inner + block * pipeline, place
 
     def group(self, key: int, kind: CopyKind = CopyKind.DENSE) -> Sequence[int]:
-        """A copy group by its key, sorted; a `range` wherever the ranks are evenly spaced."""
+        """Return a copy group by its key, sorted; a `range` wherever the ranks are evenly spaced."""
         if kind is CopyKind.EXPERT:
             return self._expert_group(key)
         pipeline, tensor = divmod(key, self.tensor)
@@ -259,33 +259,33 @@ class Layout:
         return range(first, first + stride * self.expert_data, stride)
 
     def ranks_at_expert_position(self, place: int) -> Iterator[range]:
-        """Every rank at this position of its expert group, as runs of consecutive ranks, one for each stage."""
+        """Yield every rank at this position of its expert group, as runs of consecutive ranks, one for each stage."""
         block = self.expert_tensor * self.expert
         for group in (self._expert_group(block * stage) for stage in range(self.pipeline)):
             yield range(group[place], group[place] + block)
 
     def expert_rank(self, rank: int) -> int:
-        """Expert-parallel rank: which part of the experts the rank holds."""
+        """Return the expert-parallel rank: which part of the experts the rank holds."""
         return self.check_rank(rank) // self.expert_tensor % self.expert
 
     def copy_offset(self, kind: CopyKind = CopyKind.DENSE) -> int:
-        """Distance in a group between two holders of the same shard."""
+        """Return the distance in a group between two holders of the same shard."""
         return self.group_size(kind) // self.effective_copies(kind)
 
     def holders(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, ...]:
-        """Every rank that holds the same shard, the rank itself first, then in the order MindIO asks them."""
+        """Return every rank that holds the same shard, the rank itself first, then in the order MindIO asks them."""
         key, place = self.position(rank, kind)
         size, offset = self.group_size(kind), self.copy_offset(kind)
         group = self.group(key, kind)
         return tuple(group[(place + offset * turn) % size] for turn in range(self.effective_copies(kind)))
 
     def partner(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> int | None:
-        """The first other holder of the rank's shard, None when there is only one copy."""
+        """Return the first other holder of the rank's shard, None when there is only one copy."""
         holders = self.holders(rank, kind)
         return holders[1] if len(holders) > 1 else None
 
     def report_group_list(self) -> Iterator[CopyRow]:
-        """Who holds whose copy, one row for each shard: the list MindIO prints as "report group list"."""
+        """Yield the holders of each shard, one row for each: the list MindIO prints as "report group list"."""
         for kind in self.copy_kinds:
             size, offset, copies = self.group_size(kind), self.copy_offset(kind), self.effective_copies(kind)
             for key in range(self.world_size // size):

@@ -1,9 +1,9 @@
-"""What a loss takes along: from lost ranks to pods, data-parallel ranks and back, until nothing changes.
+"""Closure of a loss: from lost ranks to pods, data-parallel ranks and back, until nothing changes.
 
 MindIO drops whole data-parallel ranks and computes them once; pods are ended whole. Where a pod also hosts a healthy
 data-parallel rank the two disagree and the training would hang, so the closure is computed here to a fixed point and
-MindIO's single pass is kept beside it (docs/layout.md, "What a loss takes along"). Every function costs what the
-fault costs, never what the world costs.
+MindIO's single pass is kept beside it (docs/layout.md, "What a loss takes along"). The cost of every function grows
+with the fault, never with the world.
 """
 
 from collections import Counter
@@ -17,13 +17,13 @@ from hajob.domain.layout import CopyKind, Layout, RankOrder
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What a shrink would take.
+    """Ranks and pods that a shrink would drop.
 
     Attributes:
         dropped: data-parallel ranks that leave, ascending.
         ranks: the ranks of them (isolated ranks), ascending.
         nodes: node ranks of the pods that leave, ascending.
-        mindio_ranks: what MindIO would drop by itself, told of every rank of the lost pods (one pass).
+        mindio_ranks: ranks that MindIO itself would drop, given every rank of the lost pods (one pass).
     """
 
     dropped: tuple[int, ...]
@@ -43,7 +43,7 @@ class Isolation:
 
 
 def isolate(layout: Layout, lost: Iterable[int]) -> Isolation:
-    """Compute what a shrink after this loss would take along.
+    """Compute what a shrink after this loss would drop.
 
     Raises:
         RankError: a lost rank is outside the world.
@@ -75,7 +75,7 @@ def _drop(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int
     width = layout.tensor * layout.context
     for place in {layout.position(rank, CopyKind.EXPERT)[1] for rank in lost}:
         for run in layout.ranks_at_expert_position(place):
-            # one rank of each block of `width` that the run touches tells its data-parallel rank
+            # one rank of each block of `width` that the run touches suffices to find its data-parallel rank
             for data_rank in {layout.data_rank(rank) for rank in (*run[::width], run[-1])} - dropped:
                 dropped.add(data_rank)
                 ranks.update(layout.ranks_of_data(data_rank))
@@ -103,7 +103,7 @@ def _takes_a_shard(layout: Layout, lost: AbstractSet[int], kind: CopyKind, size:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One shard of one lost rank: who gives it."""
+    """One shard of one lost rank, and the rank that provides it."""
 
     rank: int
     kind: CopyKind
@@ -112,7 +112,7 @@ class Repair:
 
 
 def repairs(layout: Layout, lost: Iterable[int]) -> tuple[Repair, ...]:
-    """Which rank repairs which, for every lost rank and kind of shard.
+    """Return which rank repairs which, for every lost rank and kind of shard.
 
     As soon as one shard has no live holder MindIO repairs *every* rank from the periodic checkpoint, so that all
     have the same step.
@@ -132,12 +132,12 @@ def repairs(layout: Layout, lost: Iterable[int]) -> tuple[Repair, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What the layout promises for the loss of any single node, told before any fault.
+    """Effect of the loss of any single node, known from the layout before any fault.
 
     Attributes:
         aligned: every pod is a block of consecutive data-parallel ranks of one stage.
         keeps_copy: no pod holds both holders of a shard.
-        lost_per_node: data-parallel ranks that one lost node takes along.
+        lost_per_node: data-parallel ranks that the loss of one node drops.
     """
 
     aligned: bool

@@ -1,4 +1,4 @@
-"""What the second optimizer copy and elastic training cost in device memory, told beforehand.
+"""Device memory that the second optimizer copy and elastic training cost, known beforehand.
 
 Bytes per parameter of a chip with fp16 or bf16 gradients, d being data x context: 4 + 16/d with one copy and 4 + 32/d
 with two; without a distributed optimizer 20 (docs/layout.md, with fp32 gradients as well).
@@ -25,7 +25,7 @@ class MemoryCost:
     Attributes:
         plain: parameters, gradients and optimizer with one copy.
         copied: the same with the job's copies.
-        elastic: at most so much more for the new groups of a shrink.
+        elastic: upper bound of what the new groups of a shrink need in addition.
         world_size: chips of the job.
     """
 
@@ -36,17 +36,17 @@ class MemoryCost:
 
     @property
     def extra(self) -> int:
-        """What the copies cost on each chip."""
+        """Bytes that the copies cost on each chip."""
         return self.copied - self.plain
 
     @property
     def extra_total(self) -> int:
-        """What the copies cost in the whole job."""
+        """Bytes that the copies cost in the whole job."""
         return self.extra * self.world_size
 
 
 def memory(layout: Layout, parameters: int) -> MemoryCost:
-    """Bytes per chip of a dense model spread evenly over tensor x pipeline; rounded up.
+    """Return the bytes per chip of a dense model spread evenly over tensor x pipeline; rounded up.
 
     Raises:
         HajobInputError: the number of parameters is not positive.
@@ -64,5 +64,5 @@ def memory(layout: Layout, parameters: int) -> MemoryCost:
 
 
 def _bytes(parameters: int, split: int, group: int, copies: int) -> int:
-    """ceil(parameters / split x (fixed + copies x sharded / group)), in integers."""
+    """Return ceil(parameters / split x (fixed + copies x sharded / group)), in integers."""
     return -(-parameters * (_FIXED * group + copies * _SHARDED) // (split * group))

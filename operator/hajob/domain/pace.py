@@ -1,9 +1,9 @@
-"""How long a step takes at the size a job has now, from the steps that it was seen to finish."""
+"""Step time at a job's current size, measured from the steps that it was seen to finish."""
 
 from dataclasses import dataclass, replace
 
 ENOUGH_STEPS = 5
-"""After so many steps a pace is told."""
+"""Steps to be seen before a pace is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class StepPace:
 
     Attributes:
         size: data-parallel ranks that train.
-        resumed_ms: end of the last outage; tells one period from the next.
+        resumed_ms: end of the last outage; distinguishes the periods.
         began_ms: when its first step was seen.
         began: that step.
         at_ms: when the newest step was seen.
@@ -35,7 +35,7 @@ class StepPace:
         return max((self.at_ms - self.began_ms) // steps, 1) if steps >= ENOUGH_STEPS else self.before_ms
 
     def seen(self, size: int, resumed_ms: int, step: int, now_ms: int) -> "StepPace":
-        """The training of this size has come to this step (-1: not known) since the last outage ended."""
+        """Record that the training of this size has come to this step (-1: unknown) since the last outage ended."""
         if step < 0:
             return self
         if (size, resumed_ms) != (self.size, self.resumed_ms) or step < self.step:

@@ -1,10 +1,10 @@
-"""Texts, shortened. Of programs what went wrong is said at the end, and half a line only puzzles its reader."""
+"""Shortening of texts: programs print what went wrong last, so the end is kept, in whole lines."""
 
 from collections.abc import Sequence
 
 
 def last_lines(text: str, limit: int) -> str:
-    """The last whole lines of `text` that have room in `limit` characters; of a single longer line its end."""
+    """Return the last whole lines of `text` that fit in `limit` characters; of a single longer line its end."""
     if len(text) <= limit:
         return text
     end = text[-limit - 1 :]
@@ -12,11 +12,11 @@ def last_lines(text: str, limit: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 node`, `2 nodes`."""
+    """Return `1 node`, `2 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def some(listed: Sequence[object], most: int = 5) -> str:
-    """The first of some things by name, and how many more there are."""
+    """Name the first of some things, and how many more there are."""
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return ", ".join(map(str, listed[:most])) + more

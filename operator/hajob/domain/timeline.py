@@ -46,7 +46,7 @@ class TimedPhase:
 
 
 def phases(marks: Mapping[Mark, int]) -> list[TimedPhase]:
-    """Phases of an incident, in order.
+    """Return the phases of an incident, in order.
 
     Args:
         marks: milliseconds since the epoch, as far as they are known. Without STEP_BEFORE the account begins at
@@ -66,7 +66,7 @@ def phases(marks: Mapping[Mark, int]) -> list[TimedPhase]:
 
 
 def outage_milliseconds(marks: Mapping[Mark, int]) -> int | None:
-    """Whole outage, or None while it lasts."""
+    """Return the whole outage, or None while it lasts."""
     if Mark.RESUMED not in marks:
         return None
     begin = marks.get(Mark.STEP_BEFORE, marks.get(Mark.NOTICED))

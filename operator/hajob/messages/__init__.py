@@ -1,1 +1,1 @@
-"""What coordinators are told, as messages of the protocol; pure."""
+"""Messages to coordinators, in the protocol's types; pure."""

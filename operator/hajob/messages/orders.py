@@ -1,6 +1,6 @@
-"""What a coordinator is told, built from the plan and from the pods that there are.
+"""Messages to a coordinator, built from the plan and from the existing pods.
 
-Both messages are whole levels: building them twice from the same values gives equal messages, and the channel sends
+Both messages are complete levels: building them twice from the same values gives equal messages, and the channel sends
 only what differs from what it sent before.
 """
 
@@ -34,7 +34,7 @@ ACTION: Final = {
 
 
 def order(wanted: SendOrder, incident: int = 0) -> wire.Order:
-    """The step that is wanted now; `incident`: the number under which the open incident began, 0 when there is none."""
+    """Build the current order; `incident`: the number under which the open incident began, 0 when there is none."""
     return wire.Order(
         incident=incident,
         incarnation=wanted.incarnation,
@@ -60,7 +60,7 @@ def assignment(
     recovery: Recovery,
     checkpoint_rules: wire.CheckpointRules | None = None,
 ) -> wire.Assignment:
-    """What the job is and where its rank pods are, by node rank."""
+    """Build the assignment: the job's sizes and settings, and its rank pods by node rank."""
     return wire.Assignment(
         revision=revision,
         world_size=world_size,
@@ -97,7 +97,7 @@ def assignment(
 
 
 def checkpoint_rules(framework: Framework, layout: Layout) -> wire.CheckpointRules:
-    """What belongs to a checkpoint of a job (docs/checkpoints.md)."""
+    """Build the rules for what a checkpoint of a job contains (docs/checkpoints.md)."""
     return wire.CheckpointRules(
         framework=framework.value,
         num_nodes=layout.num_nodes,
@@ -114,11 +114,11 @@ def checkpoint_rules(framework: Framework, layout: Layout) -> wire.CheckpointRul
 
 
 DECISION_TIMEOUT_MILLISECONDS: Final = 10_000
-"""So long a fault may stay undecided before the coordinator follows its standing orders: two changes of leader."""
+"""How long a fault may stay undecided before the coordinator follows its standing orders: two changes of leader."""
 
 
 def standing_orders(policy: Policy) -> wire.StandingOrders:
-    """What the coordinator does by itself when the operator stays away."""
+    """Build the actions that the coordinator takes by itself while the operator is away."""
     allowed = set(policy.allowed) if policy.mode is Mode.ENFORCE else set()
     return wire.StandingOrders(
         decision_timeout_milliseconds=DECISION_TIMEOUT_MILLISECONDS,

@@ -1,4 +1,4 @@
-"""Steps that are not the recovery of a fault: start and end of a job, what people ask, what is held or only noted."""
+"""Handlers outside fault recovery: start and end of a job, user requests, held faults and notes."""
 
 from dataclasses import replace
 from typing import Final
@@ -47,12 +47,12 @@ def accept(context: Context) -> HandlerResult:
 
 
 def revive(context: Context) -> HandlerResult:
-    """Make everything anew for a job that was given up: what was spent and counted before is forgotten."""
+    """Start a failed job again; forget its spent budgets and counts."""
     return launch(context, replace(context.state, spent=(), stalls=(), problem="", active_ms=0), None, [])
 
 
 def remake(context: Context) -> HandlerResult:
-    """A pod that the cluster took before its ranks were started is made anew alone."""
+    """Recreate only the pod that the cluster took before its ranks were started."""
     state, nodes = context.state, context.view.layout.nodes_of(context.fact_ranks())
     number = max(state.incarnation, context.event.incarnation) + 1
     ids = (*state.fact_ids, context.fact.id)[-FACT_LIMIT:]
@@ -65,7 +65,7 @@ def remake(context: Context) -> HandlerResult:
 
 
 def await_places(context: Context) -> HandlerResult:
-    """No quota or no node: the start-up clock stands still."""
+    """Stop the start-up clock while quota or nodes are missing."""
     state, event = context.state, context.event_of(events.PlacesMissing)
     if state.waiting is not None:
         return state, ()
@@ -76,7 +76,7 @@ def await_places(context: Context) -> HandlerResult:
 
 
 def places_found(context: Context) -> HandlerResult:
-    """Every pod has its node: the start-up clock goes on."""
+    """Resume the start-up clock: every pod has its node."""
     state, waiting = context.state, context.state.waiting
     if waiting is None:
         return state, ()
@@ -93,7 +93,7 @@ def start_goes_on(context: Context) -> HandlerResult:
 
 
 def give_back(context: Context) -> HandlerResult:
-    """Nodes for all do not come: others may have the chips that this start holds."""
+    """Release the chips of a start that does not get nodes for all of its pods, so that others may have them."""
     state, waiting = context.state, context.state.waiting
     assert waiting is not None
     state = release(
@@ -109,7 +109,7 @@ def give_back(context: Context) -> HandlerResult:
 
 
 def take_up(context: Context) -> HandlerResult:
-    """There are nodes for all: make the rank pods anew."""
+    """Recreate the rank pods: there are nodes for all of them."""
     state, waiting = context.state, context.state.waiting
     assert waiting is not None
     number = state.incarnation + 1
@@ -121,20 +121,20 @@ def take_up(context: Context) -> HandlerResult:
 
 
 def relaunch(context: Context) -> HandlerResult:
-    """Make everything anew because somebody asked for it: no budget is spent."""
+    """Restart the job on request, without spending a budget."""
     state, incident, out = planned(context, Purpose.REQUEST, Action.RESTART)
     return launch(context, state, incident, out)
 
 
 def planned(context: Context, purpose: Purpose, action: Action) -> tuple[JobState, Incident, list[Effect]]:
-    """Close what is open and open an incident of this purpose."""
+    """Close the open incident and open one of this purpose."""
     state, closing = settle(context, f"{purpose} took over")
     incident = new_incident(context, state, action, purpose, revision=1)
     return replace(state, incarnation=incident.number), incident, [*closing]
 
 
 def settle(context: Context, why: str) -> tuple[JobState, tuple[Effect, ...]]:
-    """Close whatever is open because something else begins."""
+    """Close the open incident because something else begins."""
     state, incident = context.state, context.incident
     if incident is None or state.phase is JobPhase.CONFIRMING:
         return close(state, IncidentOutcome.RECOVERED, why)
@@ -144,7 +144,7 @@ def settle(context: Context, why: str) -> tuple[JobState, tuple[Effect, ...]]:
 
 
 def save_for(purpose: Purpose, context: Context) -> HandlerResult:
-    """Save what can be saved, because somebody asked for a suspend or a restart."""
+    """Save the training before a requested suspend, a requested restart or a growth."""
     incident = context.incident
     if incident is not None and joined_by_faults(context.state) is not None:
         gone = (*incident.escalated_from, incident.action)
@@ -161,12 +161,12 @@ def save_for(purpose: Purpose, context: Context) -> HandlerResult:
 
 
 def repurpose(purpose: Purpose, context: Context) -> HandlerResult:
-    """While a checkpoint is being saved: what follows it changes."""
+    """Change what follows the checkpoint that is being saved."""
     return replace(context.state, incident=replace(context.open_incident, purpose=purpose)), ()
 
 
 def suspend(context: Context) -> HandlerResult:
-    """Delete every pod and keep what is needed to go on later."""
+    """Delete every pod and keep the state needed to resume."""
     saved = _how_saved(context)
     state, closing = settle(context, "suspended")
     number = state.incarnation + 1
@@ -179,7 +179,7 @@ def suspend(context: Context) -> HandlerResult:
 
 
 def _how_saved(context: Context) -> str:
-    """Whether the step where the training stands was saved before it is suspended, and why not."""
+    """Say whether the current step was saved before the suspend, and if not, why."""
     event = context.event
     if context.state.phase is not JobPhase.SAVING:
         why = "; ".join(refusal.message for refusal in _refusals_to_save(context)) or "no save was requested"
@@ -197,20 +197,20 @@ def _how_saved(context: Context) -> str:
 
 
 def complete(context: Context) -> HandlerResult:
-    """Every rank ended with 0."""
+    """Complete the job: every rank ended with 0."""
     state = clear_deadlines(context.state, *Deadline)
     state, closing = close(state, IncidentOutcome.RECOVERED, "the training ended")
     return replace(state, shrunk=None), (*closing, effects.CompleteJob())
 
 
 def delete(context: Context) -> HandlerResult:
-    """Stop everything; owner references and the finalizer do the rest."""
+    """Clear the deadlines and close the incident; owner references and the finalizer do the rest."""
     state = clear_deadlines(context.state, *Deadline)
     return close(state, IncidentOutcome.FAILED, "the job was deleted")
 
 
 def fail(reason: str, sentence: str, context: Context) -> HandlerResult:
-    """Give up; the last action evaluated, if any, says why."""
+    """Fail the job; the last action evaluated, if any, gives the reason."""
     verdicts = context.choice.considered if context.choice else ()
     why, message = _why_failed(reason, sentence, verdicts)
     if why == "NoProgress" and context.state.phase in UNTRAINED:
@@ -223,7 +223,7 @@ def fail(reason: str, sentence: str, context: Context) -> HandlerResult:
 
 
 def fail_unworkable(context: Context) -> HandlerResult:
-    """Give up at once, with the reason that the event names."""
+    """Fail the job at once, with the reason that the event names."""
     event = context.event_of(events.Unworkable)
     state, closing = close(clear_deadlines(context.state, *Deadline), IncidentOutcome.FAILED, event.message)
     return state, (*closing, effects.FailJob(event.reason, event.message))
@@ -238,7 +238,7 @@ _FAILURES: Final = {
 
 
 def _why_failed(reason: str, sentence: str, verdicts: tuple[ActionVerdict, ...]) -> tuple[str, str]:
-    """Reason and message; the refusals of the last action count."""
+    """Return reason and message, from the refusals of the last action."""
     if not verdicts:
         return reason, sentence
     names = {refusal.name: refusal.message for refusal in verdicts[-1].refusals}
@@ -252,14 +252,14 @@ def _why_failed(reason: str, sentence: str, verdicts: tuple[ActionVerdict, ...])
 
 
 def ignore(reason: IgnoreReason, context: Context) -> HandlerResult:
-    """Change nothing, and say why so that it can be counted."""
+    """Change nothing, and record why, so that it can be counted."""
     message = f"in {context.state.phase}, {str(context.event)[:_EVENT_LIMIT]}"
     context.ignored = context.ignored or Ignored(reason, message)
     return context.state, ()
 
 
 def note(context: Context) -> HandlerResult:
-    """Remember what explains a slow start."""
+    """Remember a fact that explains a slow start."""
     fact = context.fact
     ids = (*context.state.fact_ids, fact.id)[-FACT_LIMIT:]
     text = f"{fact.code or fact.kind}: {fact.message}"[-MESSAGE_LIMIT:]
@@ -267,7 +267,7 @@ def note(context: Context) -> HandlerResult:
 
 
 def observed(context: Context) -> HandlerResult:
-    """Say what would be done, and do nothing."""
+    """Announce the action that would be taken, and take none."""
     fact = context.fact
     action = context.decide(FAULT).action
     state = replace(context.state, fact_ids=(*context.state.fact_ids, fact.id)[-FACT_LIMIT:])
@@ -283,7 +283,7 @@ def hold(context: Context) -> HandlerResult:
 
 
 def with_held_incident(context: Context) -> JobState:
-    """The state with an incident of this fact, for which nothing is started yet."""
+    """Return the state with an incident of this fact for which no action is started yet."""
     context.loss = context.loss_of_fact()
     incident = replace(
         new_incident(context, context.state, context.first_action(), Purpose.FAULT), lost_ranks=context.fact_ranks()
@@ -292,7 +292,7 @@ def with_held_incident(context: Context) -> JobState:
 
 
 def hold_more(context: Context) -> HandlerResult:
-    """Another fact joins what is held."""
+    """Add another fact to the held incident."""
     incident = context.open_incident
     context.loss = context.loss_of_fact()
     action = max(incident.action, context.first_action(), key=ACTION_ORDER.__getitem__)
@@ -301,7 +301,7 @@ def hold_more(context: Context) -> HandlerResult:
 
 
 def withdraw(context: Context) -> HandlerResult:
-    """Some of the facts are over: the incident goes on with the others."""
+    """Remove withdrawn facts from the incident, which goes on with the others."""
     incident = context.incident
     if incident is None or not _withdrawn(context) & set(incident.fact_ids):
         return context.state, ()
@@ -310,11 +310,11 @@ def withdraw(context: Context) -> HandlerResult:
 
 
 def let_go(context: Context) -> HandlerResult:
-    """All facts of what was held are over: nothing is to be done."""
+    """Close a held incident whose facts are all withdrawn, without an action."""
     state, closing = close(context.state, IncidentOutcome.RECOVERED, "its faults are gone; no action was taken")
-    known = tuple(one for one in state.fact_ids if one not in _withdrawn(context))  # it may come again
+    known = tuple(one for one in state.fact_ids if one not in _withdrawn(context))  # they may come again
     state = replace(clear_deadlines(state, Deadline.RECOVERY), fact_ids=known)
-    if state.shrunk is not None:  # nobody has looked for nodes meanwhile
+    if state.shrunk is not None:  # the hold had stopped the search for nodes
         state = set_next_look(context, replace(state, shrunk=replace(state.shrunk, capacity_ms=0)), 0)
     return state, closing
 
@@ -325,19 +325,19 @@ def _withdrawn(context: Context) -> set[str]:
 
 
 def in_words(context: Context) -> str:
-    """What the event, or its fact, says for people; not every kind of event says anything."""
+    """Return the message of the event or its fact; empty for events without one."""
     told: str = context.seen.message if context.seen else getattr(context.event, "message", "")
     return last_lines(told, MESSAGE_LIMIT)
 
 
 def forget_deadline(context: Context) -> HandlerResult:
-    """A deadline that nothing waits for any more."""
+    """Clear a deadline that nothing waits for any more."""
     event = context.event_of(events.DeadlineReached)
     return clear_deadlines(context.state, Deadline(event.name)), ()
 
 
 def checkpoint_seen(context: Context) -> HandlerResult:
-    """A periodic checkpoint is complete."""
+    """Note the step of a complete periodic checkpoint."""
     event = context.event_of(events.CheckpointVerified)
     return replace(context.state, step=max(context.state.step, event.step)), ()
 

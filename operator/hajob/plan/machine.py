@@ -30,19 +30,19 @@ def _cell(phase: JobPhase, event: type[JobEvent]) -> tuple[TableRow, ...]:
 
 
 CELLS: Final = {(phase, event): _cell(phase, event) for phase in JobPhase for event in EVENTS}
-"""By state and kind of event: the rows in their order, up to and with the first that always applies."""
+"""Rows of each state and kind of event in table order, up to and with the first that always applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What one event led to.
+    """Outcome of one event.
 
     Attributes:
         state: the new state; the same object when nothing changed.
         effects: what the shell is to do, in this order.
         considered: the actions evaluated for it, smallest first, each taken or refused with words.
         row: the row of the table that answered.
-        ignored: why the event changed nothing, to be counted; None when it did.
+        ignored: why the event changed nothing, to be counted; None when it changed something.
     """
 
     state: JobState

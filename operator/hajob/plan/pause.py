@@ -1,7 +1,7 @@
 """A planned pause: every rank waits at the end of a step while other work is done on the nodes, then all go on.
 
-MindIO holds the ranks (docs/protocols/mindio.md); what is done meanwhile is the shell's affair, which tells when it is
-over (docs/decisions/0036-planned-pauses.md).
+MindIO holds the ranks (docs/protocols/mindio.md); the shell does the other work and reports its end
+(docs/decisions/0036-planned-pauses.md).
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from hajob.plan.state import Deadline
 
 
 def _why_never(context: Context) -> str:
-    """Why this job is not paused, now or later; empty where it can be."""
+    """Return why this job can never be paused; empty where it can."""
     policy = context.policy
     if policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {policy.mode}"
@@ -27,7 +27,7 @@ def _why_never(context: Context) -> str:
 
 
 def _may_pause(context: Context) -> bool:
-    """Whether MindIO can hold the training now; else it is asked again."""
+    """Whether MindIO can hold the training now; if not, the shell repeats the request."""
     return not _why_never(context) and context.view.step >= 1 and context.view.coordinator_ready
 
 
@@ -60,14 +60,14 @@ def pause(context: Context) -> HandlerResult:
 
 
 def refuse(context: Context) -> HandlerResult:
-    """A pause that cannot be is said, once for each request."""
+    """Announce, once for each request, why the job cannot be paused."""
     event = context.event_of(events.PauseRequested)
     said = effects.Announce(EventReason.PAUSE_REFUSED, f"the training is not paused: {_why_never(context)}")
     return replace(context.state, pause_seen=event.request), (said,)
 
 
 def go_on(context: Context) -> HandlerResult:
-    """The work is done, its time is over, or something else is wanted of the job: the training goes on."""
+    """Order the training to continue: the work is done, its time is over, or another request came."""
     event, incident = context.event, context.open_incident
     incident = replace(incident, revision=incident.revision + 1, ready=True)
     wait = CONTINUE_SECONDS if context.view.coordinator_ready else HELD_SECONDS
@@ -77,13 +77,13 @@ def go_on(context: Context) -> HandlerResult:
 
 
 def over(context: Context) -> HandlerResult:
-    """Training again."""
+    """Close the pause: the job trains again."""
     state = replace(context.state, step=finished(context), resumed_ms=context.now_ms)
     return close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED)
 
 
 def broken(context: Context) -> HandlerResult:
-    """MindIO gave the pause up; of ranks that do not go on it tells next, or their silence does."""
+    """Abandon a pause that MindIO gave up; MindIO or their silence then reports ranks that do not continue."""
     event, incident = context.event, context.open_incident
     told = f"{event.code} {event.text}".rstrip() if isinstance(event, events.ResultReported) else "no answer of MindIO"
     return abandon(clear_deadlines(context.state, Deadline.RECOVERY), incident, f"the pause was given up: {told}")

@@ -1,4 +1,4 @@
-"""Which pods a job should have: derived from its state, remembered nowhere else.
+"""Pods that a job should have: derived from its state, stored nowhere else.
 
 A decision ("replace node rank 3") changes the state, the state is written with the status, and only then pods are made
 and deleted until they agree with it. So a decision is never a queued command that a crash could lose or run twice
@@ -19,7 +19,7 @@ WITHOUT_COORDINATOR: Final = WITHOUT_RANK_PODS | {JobPhase.COMPLETE}
 
 
 class PodPurpose(StrEnum):
-    """What a rank pod is for; of one node rank at most one serves."""
+    """Purpose of a rank pod; at most one pod of a node rank serves."""
 
     SERVING = "Serving"
     SECOND_PLACE = "SecondPlace"
@@ -30,11 +30,11 @@ class Placement:
     """One rank pod that should exist.
 
     Attributes:
-        node_rank: whose pod it is.
-        incarnation: tells it from earlier pods of the node rank, and from those beside it.
+        node_rank: node rank of the pod.
+        incarnation: distinguishes it from earlier and from parallel pods of the node rank.
         purpose: what it is for.
-        avoid: names of nodes where it must not be placed; they matter only while it is made.
-        place: name of the spare node where it goes; empty: wherever there is room.
+        avoid: names of nodes where it must not be placed; used only when the pod is created.
+        place: name of the spare node to place it on; empty: any node with room.
     """
 
     node_rank: int
@@ -49,9 +49,9 @@ class CoordinatorPlacement:
     """The coordinator pod that should exist.
 
     Attributes:
-        incarnation: tells it from earlier ones.
-        apart: on no node of a rank of its job.
-        relieves: incarnation of the one that is not deleted before this one has taken over; 0: there is none.
+        incarnation: distinguishes it from earlier ones.
+        apart: it must not share a node with a rank of its job.
+        relieves: incarnation of the coordinator that is kept until this one has taken over; 0: there is none.
     """
 
     incarnation: int
@@ -67,14 +67,14 @@ class Placements:
     coordinator: CoordinatorPlacement | None = None
 
     def __iter__(self) -> Iterator[Placement | CoordinatorPlacement]:
-        """All of them."""
+        """Iterate over all placements."""
         yield from self.ranks
         if self.coordinator is not None:
             yield self.coordinator
 
 
 def placements(state: JobState, num_nodes: int) -> Placements:
-    """The pods that a job of so many nodes should have in this state."""
+    """Return the pods that a job of `num_nodes` nodes should have in this state."""
     served = ((node_rank, serving_incarnation(state, node_rank)) for node_rank in range(state.nodes or num_nodes))
     moving = _moving(state)
     everywhere = _avoided_by(state, EVERY_NODE_RANK)
@@ -93,9 +93,9 @@ def placements(state: JobState, num_nodes: int) -> Placements:
 
 
 def same_placements(before: JobState, after: JobState, num_nodes: int) -> bool:
-    """Whether the same pods should exist in both states, told without naming them all.
+    """Whether the same pods should exist in both states, without listing them all.
 
-    States share what did not change: between two that follow one another this costs as much as what did.
+    States share unchanged parts, so the cost for two successive states is that of their difference.
     """
     nodes, turned = after.nodes or num_nodes, turned_node_ranks(before, after)
     if turned is None or nodes != (before.nodes or num_nodes):
@@ -108,7 +108,7 @@ def same_placements(before: JobState, after: JobState, num_nodes: int) -> bool:
 
 
 def turned_node_ranks(before: JobState, after: JobState) -> AbstractSet[int] | None:
-    """Node ranks that another pod may serve in the one state than in the other; None: each of them."""
+    """Return the node ranks whose serving pod may differ between the states; None: all of them."""
     without = (before.phase in WITHOUT_RANK_PODS, after.phase in WITHOUT_RANK_PODS)
     if before.base != after.base or without[0] is not without[1]:
         return None
@@ -119,21 +119,21 @@ def turned_node_ranks(before: JobState, after: JobState) -> AbstractSet[int] | N
 
 
 def serving_incarnation(state: JobState, node_rank: int) -> int:
-    """Incarnation of the pod that is the node rank now, 0 where there should be none."""
+    """Return the incarnation of the pod that serves the node rank, 0 where there should be none."""
     if state.phase in WITHOUT_RANK_PODS or node_rank in state.released:
         return 0
     return state.pod_incarnation(node_rank)
 
 
 def coordinator_placement(state: JobState) -> CoordinatorPlacement | None:
-    """The coordinator pod that should exist, if any."""
+    """Return the coordinator pod that should exist, if any."""
     if state.phase in WITHOUT_COORDINATOR or not state.coordinator:
         return None
     return CoordinatorPlacement(state.coordinator, state.apart, state.relieved)
 
 
 def _second_places(state: JobState) -> list[Placement]:
-    """While a move is open, each moving node rank has another pod elsewhere."""
+    """Return the second pod, elsewhere, of each node rank that the open move covers."""
     number, purpose = state.incident.incarnation if state.incident else 0, PodPurpose.SECOND_PLACE
     return [
         Placement(rank, number, purpose, _avoided_by(state, rank), state.places.get(rank, ""))
@@ -142,7 +142,7 @@ def _second_places(state: JobState) -> list[Placement]:
 
 
 def _moving(state: JobState) -> tuple[int, ...]:
-    """Node ranks that are to be moved by the open incident."""
+    """Return the node ranks that the open incident moves."""
     incident = state.incident
     if incident is None or incident.purpose is not Purpose.MIGRATE or state.phase in WITHOUT_RANK_PODS:
         return ()

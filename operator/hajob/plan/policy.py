@@ -1,8 +1,8 @@
-"""What the user allows, as the planner needs it: plain values with every default filled in.
+"""The recovery policy in the planner's form: plain values with every default filled in.
 
 `from_spec` reads the spec of a HATrainingJob as a plain mapping, so that the same code serves the operator, the
-terminal and the tests; the server has validated it before, `simulate` has not, so everything is checked again and
-refused by name.
+terminal and the tests. The server has validated a live job's spec, but not one given to `simulate`, so everything is
+checked again and refused by field name.
 """
 
 import dataclasses
@@ -44,55 +44,55 @@ DEFAULT_ACTION_LIMITS: Final[Mapping[Action, ActionLimits]] = {
     Action.EXPAND: ActionLimits(10, 3600, 900),
     Action.MIGRATE: ActionLimits(10, 3600, 900),
 }
-"""Limits where the spec says nothing; the planned actions have no place in the spec."""
+"""Default limits; the spec cannot set those of planned actions."""
 
 PROGRAM_WINDOW_SECONDS: Final = 86_400
 """Failures of the program are counted over a day: what happens once a week is not a broken program."""
 
 MAINTENANCE_WINDOW_SECONDS: Final = 3600
 MAINTENANCE_LIMIT: Final = 10
-"""So many recoveries for maintenance within the window are free; further ones count as faults, so that all ends."""
+"""Recoveries for maintenance that are free within the window; further ones count as faults, so that loops end."""
 MAINTENANCE_BACKOFF_SECONDS: Final = 60
-"""Before the second restart for a lost coordinator within the window; doubled for each further one."""
+"""Wait before the second restart for a lost coordinator within the window; doubled for each further one."""
 
 NO_PROGRESS_LIMIT: Final = 3
-"""The same rank at the same step so often does not get the same action once more."""
+"""After this many times for the same rank at the same step an action is not taken again."""
 
 RELEASE_SECONDS: Final = 60
-"""A start holds what it has got of its chips for so long before it gives them back, and does without them as long."""
+"""How long a waiting start holds its chips before it releases them, and how long it then does without."""
 
 FIT_SECONDS: Final = 60
-"""A start anew waits so long for nodes for all of its pods before it does with fewer, where it may."""
+"""How long a restart waits for nodes for all of its pods before it may start with fewer."""
 
 LOOK_AGAIN_SECONDS: Final = 10
-"""Without capacity, which tells of itself, the next look is no sooner, and the delay of a second growth is no shorter
-either: with `expandDelaySeconds: 0` the job would look, or grow, all the time."""
+"""Least time to the next look without capacity, whose arrival is an event, and least delay of a second growth:
+with `expandDelaySeconds: 0` the job would look, or grow, all the time."""
 
 UNPLACED_SECONDS: Final = 10
-"""A coordinator that finds no node of its own for so long may share one with a rank."""
+"""How long a coordinator waits for a node free of ranks before it may share one."""
 
 UNREACHABLE_SECONDS: Final = 5
-"""A coordinator that cannot be reached for so long is spoken of; most come back before."""
+"""How long a coordinator may be unreachable before it is reported; most come back before."""
 
 COORDINATOR_SECONDS: Final = 10
-"""How long a coordinator that was spoken of is waited for: another one takes over and the training notices nothing,
-while each second without one is a second without protection."""
+"""How long to wait for a reported coordinator: a successor takes over without effect on the training, while each
+second without a coordinator is a second without protection."""
 
 SUCCESSOR_SECONDS: Final = 60
-"""How long the successor of a lost coordinator is waited for: on a busy node its start alone may take ten seconds, and
-one that is never waited for long enough would be made for ever."""
+"""How long to wait for the successor of a lost coordinator: on a busy node its start alone may take ten seconds, and
+too short a wait would make successors for ever."""
 
 SUCCESSOR_DOUBLINGS: Final = 4
-"""How often that time is doubled: where only this operator hears none of them, each may protect the job well."""
+"""How often that time is doubled: a coordinator that only this operator cannot reach may protect the job well."""
 
 HELD_SECONDS: Final = 600
-"""How long a fault waits for a controller: a save under way must end, a pod must come. The training stands."""
+"""How long a fault waits for a controller, while the training stands: a running save must end, a pod must start."""
 
 ANOTHER_COORDINATOR_SECONDS: Final = 10
-"""Between two coordinators of a job that trains unprotected: one that cannot live must not be made in a loop."""
+"""Wait between two coordinators of an unprotected job, so that a failing one is not recreated in a tight loop."""
 
 CONTINUE_SECONDS: Final = 60
-"""MindIO waits so much longer than a pause may last, and so long its word is awaited after the order to go on."""
+"""Extra time that MindIO waits beyond a pause, and the wait for its answer to the order to continue."""
 
 CONFIRM_SECONDS: Final = 60
 """MindIO's result comes about 2 s after the first step; after this long it will not come any more."""
@@ -100,7 +100,7 @@ CONFIRM_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A precondition that is not met: its identifier, and a sentence with what is and what should be."""
+    """An unmet precondition: its identifier, and a sentence with the actual and the wanted value."""
 
     name: str
     message: str
@@ -112,14 +112,14 @@ class Policy:
 
     Attributes:
         refusals: per action, the unmet preconditions that follow from the spec alone; such an action is never tried.
-        advice: per action, what the trainer's visible arguments contradict; told beforehand, but MindIO's own offer
-            decides in the end.
-        unknowns: per action, what cannot be known from the spec; it hinders nothing and promises nothing.
+        advice: per action, preconditions that the trainer's visible arguments contradict; reported beforehand, but
+            MindIO's own offer decides.
+        unknowns: per action, preconditions that the spec leaves unknown; they neither refuse nor guarantee it.
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
-        hot_switch: the framework lets a second process take over a rank, without which nothing moves (PyTorch only).
-        log_rules: rule name to the smallest action it asks for.
+        hot_switch: the framework lets a second process take over a rank, as every move needs (PyTorch only).
+        log_rules: rule name to its smallest action.
         batch: sizes of a step, None where the trainer's arguments do not show them.
-        sizes: with which the job may be started anew, None where only with all nodes.
+        sizes: reduced sizes with which the job may be restarted, None where only with all nodes.
     """
 
     mode: Mode = Mode.ENFORCE
@@ -149,7 +149,7 @@ class Policy:
 
     @property
     def longest_window_ms(self) -> int:
-        """Uses of budgets older than this are forgotten."""
+        """Age in milliseconds after which a use of a budget is forgotten."""
         return 1000 * max(PROGRAM_WINDOW_SECONDS, *(one.window_seconds for one in self.limits.values()))
 
     def allows(self, action: Action) -> bool:
@@ -163,12 +163,12 @@ class Policy:
 
 
 def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[str] = (), nodes: int = 0) -> Policy:
-    """The policy of a job.
+    """Build the policy of a job.
 
     Args:
         spec: spec of a HATrainingJob, as the API model or as the plain mapping of a manifest.
-        launched: what its start script has launched (script or module, then its arguments), once that is known.
-        nodes: with which it was started, by which everything but `sizes` is checked; 0: with all.
+        launched: the command that its start script has launched (script or module, then arguments), once known.
+        nodes: number of nodes it was started with, used for every check but `sizes`; 0: all.
 
     Raises:
         HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
@@ -207,19 +207,19 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
 
 
 def _batch(setting: JobSetting) -> Batch | None:
-    """Sizes of a step, where they are visible and divide."""
+    """Return the sizes of a step, where they are visible and divide."""
     whole, micro = setting.flags.number("global-batch-size"), setting.flags.number("micro-batch-size")
     divides = whole and micro and not whole % (micro * setting.layout.data)
     return Batch.of(whole, micro, setting.layout.data) if whole and micro and divides else None
 
 
 def layout_of(spec: Mapping[str, Any] | HATrainingJobSpec) -> Layout:
-    """The layout of a job; raises like `from_spec`."""
+    """Return the layout of a job; raises like `from_spec`."""
     return layout_from(read_spec(spec))
 
 
 def read_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> HATrainingJobSpec:
-    """The spec as its model; raises `HajobInputError` with every wrong field."""
+    """Return the spec as its model; raises `HajobInputError` with every wrong field."""
     if isinstance(spec, HATrainingJobSpec):
         return spec
     try:
@@ -235,10 +235,10 @@ RefusalsByAction = dict[Action, tuple[Refusal, ...]]
 def check_spec(
     spec: HATrainingJobSpec, launched: Sequence[str] = ()
 ) -> tuple[RefusalsByAction, RefusalsByAction, RefusalsByAction]:
-    """Preconditions of every action that bind, that are advice, and that cannot be known, from spec and arguments.
+    """Return each action's preconditions that are unmet (binding), contradicted (advice) or unknown.
 
-    What follows from the sizes binds. What the visible arguments say binds only where elastic training refuses it by
-    itself; everywhere else the trainer may know better, and a Restart is better than none.
+    What follows from the sizes binds. What the visible arguments say binds only where elastic training itself refuses
+    it; elsewhere it is advice, as the trainer may know better and a Restart is better than none.
     """
     setting = JobSetting.of(spec, launched)
     hidden = dataclasses.replace(setting, flags=TrainerFlags())

@@ -1,8 +1,8 @@
-"""What every action needs, one line for each: identifier, sentence, what is, what should be.
+"""The preconditions of every action, one line each: identifier, sentence, actual and wanted value.
 
-The training stack states these in prose, in many places, and fails at the moment of the fault. Here they are one
-table; what follows from the spec and the visible arguments is checked once, before any fault, by the checks of
-hajob.plan.checks (docs/preconditions.md is made from this table).
+The training stack documents these in prose, in many places, and fails only at the fault. Here they are one table;
+hajob.plan.checks evaluates what follows from the spec and the visible arguments once, before any fault
+(docs/preconditions.md is generated from this table).
 """
 
 from collections.abc import Callable
@@ -41,15 +41,15 @@ from hajob.plan.checks import (
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """One line of the list.
+    """One precondition.
 
     Attributes:
-        name: identifier, as it stands in the status.
-        actions: which actions need it.
+        name: identifier in the status.
+        actions: the actions that need it.
         sentence: what is needed and why.
         met: True, False, or None when it cannot be known.
-        found: what is, in words.
-        wanted: what should be, in words.
+        found: the actual value, in words.
+        wanted: the wanted value, in words.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Precondition:
     wanted: str
 
     def message(self, setting: JobSetting) -> str:
-        """The sentence for a status: what is, what should be."""
+        """Return the sentence for the status, with the actual and the wanted value."""
         return f"{self.sentence}: {self.found(setting)}; it should be {self.wanted}"
 
 

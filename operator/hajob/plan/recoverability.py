@@ -35,7 +35,7 @@ def recoverability(
 
 
 def missing_protection(policy: Policy) -> dict[Action, tuple[str, ...]]:
-    """Names of the preconditions that spec and visible arguments leave unmet, of every action that misses one."""
+    """Return, by action, the names of the preconditions that spec and visible arguments leave unmet."""
     found = {}
     for action in policy.allowed:
         unmet = _unique([*policy.refusals.get(action, ()), *policy.advice.get(action, ())])
@@ -45,7 +45,7 @@ def missing_protection(policy: Policy) -> dict[Action, tuple[str, ...]]:
 
 
 def protection_in_words(policy: Policy) -> str:
-    """How much protection is left before anything has run; empty where nothing is missing."""
+    """Say which actions are left before anything has run; empty where none is missing."""
     missing = missing_protection(policy)
     if not missing:
         return ""
@@ -58,7 +58,7 @@ def protection_in_words(policy: Policy) -> str:
 
 
 def recoverable(evaluated: list[ActionRecoverability]) -> ConditionStatus:
-    """Condition `Recoverable`: False before Unknown before True."""
+    """Return the status of condition `Recoverable`: False before Unknown before True."""
     statuses = {one.status for one in evaluated}
     for status in (ConditionStatus.FALSE, ConditionStatus.UNKNOWN):
         if status in statuses:
@@ -89,7 +89,7 @@ def _unique(found: list[Refusal]) -> list[Refusal]:
 
 
 def _standing(action: Action, view: ClusterView) -> list[Refusal]:
-    """What is needed beyond what a decision at fault time asks: a place to go, a coordinator that survives."""
+    """Check needs beyond those of a decision at fault time: a node to go to, a coordinator that survives."""
     found = []
     if action in NEEDS_HANDLERS and view.copies_told is False:
         message = (

@@ -1,6 +1,6 @@
-"""What the rows of the table do: new state and effects, one short function for each.
+"""Handlers of the table's recovery rows: each returns the new state and its effects.
 
-Order of effects matters: what is urgent (orders) comes first. Pods have no effects: they are derived from the new state
+The order of effects matters: urgent ones (orders) come first. Pods need no effects: they follow from the new state
 (hajob.plan.placements).
 """
 
@@ -33,7 +33,7 @@ from hajob.plan.state import EVERY_NODE_RANK, OF_COORDINATOR, Deadline, JobState
 COMMAND: Final[dict[Action, OrderCommand]] = {
     action: OrderCommand(action) for action in Action if action is not Action.RESTART
 }
-"""What the coordinator is told for an action; a restart is carried out by stopping and starting."""
+"""Coordinator command of each action; a restart has none: the job is stopped and started."""
 SHRINK_PARAMETERS: Final = '{"scale-in-strategy":"DP"}'
 EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 
@@ -42,7 +42,7 @@ EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 
 
 def begin_process(action: Action, context: Context) -> HandlerResult:
-    """Retry, InPlace and Replace: hold the training, make what is lost anew, tell MindIO once all are there."""
+    """Begin Retry, InPlace or Replace: hold the training, remake what is lost, name it to MindIO once all is there."""
     before = going_on(context)
     lost, restart, nodes, fresh = _extent(context, before, action)
     more: dict[str, Any] = {"ready": False, "restored_from": _source(context, lost)}
@@ -55,13 +55,13 @@ def begin_process(action: Action, context: Context) -> HandlerResult:
     state = avoid(state, {node: names_to_avoid(context, (node,)) for node in fresh})
     if len(nodes) > 1 and context.seen is not None and context.seen.kind in GONE_NODE:
         gone = {name for node in nodes for name in state.avoided.get(node, ())}
-        state = avoid(state, {EVERY_NODE_RANK: tuple(sorted(gone))})  # nor does one go where another one was lost
+        state = avoid(state, {EVERY_NODE_RANK: tuple(sorted(gone))})  # nor may a pod go where another was lost
     state = take_spares(context, state, fresh)
     return state, (*out, order(incident, COMMAND[action], wait))
 
 
 class Extent(NamedTuple):
-    """What a recovery takes in: lost ranks, processes to be restarted, nodes to be replaced, and which of these now."""
+    """Extent of a recovery: lost ranks, processes to restart, nodes to replace, and which of these nodes now."""
 
     lost: tuple[int, ...]
     restart: tuple[int, ...] = ()
@@ -70,7 +70,7 @@ class Extent(NamedTuple):
 
 
 def _extent(context: Context, incident: Incident | None, action: Action) -> Extent:
-    """What this loss takes in, together with what the incident has begun already."""
+    """Return the extent of this loss, merged with what the incident has begun already."""
     loss, layout = context.loss, context.view.layout
     assert loss is not None
     if action is Action.RETRY:
@@ -78,11 +78,11 @@ def _extent(context: Context, incident: Incident | None, action: Action) -> Exte
     begun, replaced = (incident.restart_ranks, incident.replaced_nodes) if incident else ((), ())
     nodes = loss.nodes
     if action is Action.REPLACE and not nodes and loss.continues is not Action.REPLACE:
-        nodes = layout.nodes_of(loss.ranks)  # no pod was lost, but what is smaller does not work: the pods go, too
+        nodes = layout.nodes_of(loss.ranks)  # no pod was lost, but smaller actions do not work: replace the pods
     # A pod that is being made already is made once more only if the event takes it again.
     fresh = tuple(node for node in nodes if node in loss.newly or node not in replaced)
-    # A rank that comes with a new pod is not restarted by an order: its agent starts it. A restart that was begun, or
-    # a rank that died again, stays to be restarted, unless its pod is made now.
+    # No order restarts a rank that comes with a new pod: its agent starts it. A rank whose restart was begun, or that
+    # died again, is restarted, unless its pod is made now.
     in_new_pods = {rank for node in nodes for rank in layout.ranks_of(node)}
     in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
     restart = ({*loss.ranks} - in_new_pods) | ({*begun, *context.fact_ranks()} - in_fresh_pods)
@@ -90,13 +90,13 @@ def _extent(context: Context, incident: Incident | None, action: Action) -> Exte
 
 
 def names_to_avoid(context: Context, nodes: tuple[int, ...]) -> tuple[str, ...]:
-    """Names of the nodes that these pods are to keep away from."""
+    """Return the names of the nodes of these node ranks, which their new pods must avoid."""
     names = context.view.node_names
     return tuple(sorted({name for node in nodes if (name := names.get(node))}))
 
 
 def _source(context: Context, lost: tuple[int, ...]) -> RestoredFrom:
-    """Where the state of these lost ranks will come from: with no complete copy every rank loads a checkpoint."""
+    """Return where these lost ranks get their state from: without a complete copy every rank loads a checkpoint."""
     corrupted = (
         context.loss.corrupted if context.loss is not None else bool(context.incident and context.incident.corrupted)
     )
@@ -109,7 +109,7 @@ def _source(context: Context, lost: tuple[int, ...]) -> RestoredFrom:
 
 
 def order(incident: Incident, command: OrderCommand, timeout_seconds: int, parameters: str = "") -> effects.SendOrder:
-    """The order that says where the incident stands now."""
+    """Build the order for the current state of the incident."""
     return effects.SendOrder(
         command,
         incident.incarnation,
@@ -184,7 +184,7 @@ def restart_from_saved(context: Context) -> HandlerResult:
 
 
 def launch(context: Context, state: JobState, incident: Incident | None, out: list[Effect]) -> HandlerResult:
-    """Make every pod and the coordinator of a new attempt; what is older goes."""
+    """Make every pod and the coordinator of a new attempt; older pods are deleted."""
     number = state.incarnation + 1
     revision = 1
     if incident is not None:
@@ -233,7 +233,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
 
 
 def _smaller(context: Context, state: JobState) -> Smaller | None:
-    """With which nodes this start has to do; None where it has all, or waits for all."""
+    """Return the reduced size of this start; None where it has all nodes, or waits for all."""
     sizes = context.policy.sizes
     nodes = sizes.fitting(context.view.start_nodes) if sizes is not None else 0
     if sizes is None or not nodes:
@@ -243,7 +243,7 @@ def _smaller(context: Context, state: JobState) -> Smaller | None:
 
 
 def _without_a_place(context: Context, state: JobState) -> tuple[int, ...]:
-    """Node ranks of this start whose pods had no node, or one where no start should go."""
+    """Return the node ranks of this start whose pods had no node, or one that a start should avoid."""
     names, avoided, sizes = context.view.node_names, set(context.view.nodes_to_avoid), context.policy.sizes
     nodes = state.nodes or (sizes.setting.layout.num_nodes if sizes is not None else context.view.layout.num_nodes)
     return tuple(node for node in range(nodes) if names.get(node, "") in {"", *avoided})
@@ -261,7 +261,7 @@ def milestone(name: str, context: Context, /, **changes: object) -> HandlerResul
 
 
 def gathered(context: Context) -> HandlerResult:
-    """Every replacement stands at its gate: from here on the action's own deadline counts."""
+    """Start the action's own deadline: every replacement stands at its gate."""
     state, _ = milestone("ReplacementsReady", context, ready=True)
     assert state.incident is not None
     limits = context.policy.limits[state.incident.action]
@@ -269,7 +269,7 @@ def gathered(context: Context) -> HandlerResult:
 
 
 def widen_by_mindio(context: Context) -> HandlerResult:
-    """MindIO found more ranks dead: their processes are made anew, too."""
+    """Restart the processes of further ranks that MindIO found dead."""
     incident = context.open_incident
     more = unknown_ranks(context)
     lost = tuple(sorted({*incident.lost_ranks, *more}))
@@ -293,20 +293,20 @@ def widen_by_mindio(context: Context) -> HandlerResult:
 
 
 def finished(context: Context) -> int:
-    """The step that ended the outage; where the event tells none, the one that was known."""
+    """Return the step that ended the outage, or the last known one where the event names none."""
     step = context.event.step if isinstance(context.event, events.Resumed) else -1
     return step if step >= 0 else context.state.step
 
 
 def resumed(context: Context) -> HandlerResult:
-    """The first step after the outage has ended; MindIO's result is still to come."""
+    """Note the first step after the outage, and wait for MindIO's result."""
     incident = marked(context.incident, "Resumed", context.now_ms) if context.incident is not None else None
     state = replace(context.state, incident=incident, step=finished(context), resumed_ms=context.now_ms)
     return set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * CONFIRM_SECONDS), ()
 
 
 def recovered(context: Context) -> HandlerResult:
-    """The incident is over."""
+    """Close the incident as recovered."""
     state = context.state
     if isinstance(context.event, events.Resumed):
         state = replace(state, step=finished(context), resumed_ms=context.now_ms)

@@ -1,4 +1,4 @@
-"""Which facts count: the ranks that a fact loses, and why one that is stale, known or tolerated changes nothing."""
+"""Relevance of facts: the ranks that a fact loses, or why it changes nothing (stale, known, tolerated)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,11 +15,11 @@ from hajob.plan.state import JobPhase, JobState
 
 @dataclass(frozen=True, slots=True)
 class Relevance:
-    """What a fact means for a job.
+    """Meaning of a fact for a job.
 
     Attributes:
-        ranks: every rank that it loses and whose process, or pod, is still the one that was observed.
-        ignored: why it changes nothing; None when it does.
+        ranks: every rank that the fact loses and whose observed process, or pod, still exists.
+        ignored: why the fact changes nothing; None when it changes something.
     """
 
     ranks: tuple[int, ...] = ()
@@ -27,11 +27,11 @@ class Relevance:
 
 
 _LEFT_OUT: Final = frozenset({JobPhase.SHRINKING, JobPhase.SHRUNK, JobPhase.UNPROTECTED, JobPhase.HELD})
-"""In these nobody is missed who was left out, or is about to be."""
+"""Phases in which the loss of a dropped rank, or of one about to be dropped, does not count."""
 
 
 def joined_by_faults(state: JobState) -> Incident | None:
-    """The open incident that a fault joins; one that only awaits MindIO's result is over."""
+    """Return the open incident that a fault joins; one that only awaits MindIO's result is over."""
     incident = state.incident
     if incident is None or incident.purpose is not Purpose.FAULT or state.phase is JobPhase.CONFIRMING:
         return None
@@ -39,11 +39,11 @@ def joined_by_faults(state: JobState) -> Incident | None:
 
 
 def relevance(fact: Fact, newest: int, state: JobState, layout: Layout, policy: Policy) -> Relevance:
-    """Look at a fact.
+    """Evaluate a fact.
 
     Args:
         fact: as it was observed.
-        newest: the highest incarnation that is known here or to whoever tells the fact.
+        newest: the highest incarnation known to the planner or to the sender of the fact.
         state: of the job.
         layout: of the job.
         policy: of the job.
@@ -60,11 +60,11 @@ def relevance(fact: Fact, newest: int, state: JobState, layout: Layout, policy: 
 
 
 Found = tuple[Why, str] | None
-"""A reason, and what is said behind the name of the fact."""
+"""A reason, and the words that follow the fact's name."""
 
 
 def _named_ranks(fact: Fact, layout: Layout) -> tuple[int, ...]:
-    """Its own ranks, or all of their nodes'."""
+    """Return the fact's own ranks, or all of their nodes'."""
     for rank in fact.ranks:
         layout.check_rank(rank)
     nodes: tuple[int, ...] = ()
@@ -78,7 +78,7 @@ def _named_ranks(fact: Fact, layout: Layout) -> tuple[int, ...]:
 
 
 def _current(fact: Fact, ranks: tuple[int, ...], newest: int, state: JobState, chips: int) -> tuple[int, ...]:
-    """Those of the ranks whose process, or pod, is still the one that was observed."""
+    """Return the ranks whose observed process, or pod, still exists."""
     seen = fact.incarnation
     if seen < 0 or seen >= newest:
         return ranks
@@ -96,7 +96,7 @@ def _why_invalid(fact: Fact, named: tuple[int, ...], newest: int) -> Found:
 
 
 def _why_over(fact: Fact, named: tuple[int, ...], ranks: tuple[int, ...], state: JobState) -> Found:
-    """It was told before, or is about a process, pod or controller that is no more."""
+    """Return why a fact is a duplicate, or is about a process, pod or controller that no longer exists."""
     incident = state.incident
     if fact.id in state.fact_ids or (incident is not None and fact.id in incident.fact_ids):
         return Why.DUPLICATE, ""
@@ -110,7 +110,7 @@ def _why_over(fact: Fact, named: tuple[int, ...], ranks: tuple[int, ...], state:
 
 
 def _is_of_no_place(fact: Fact, state: JobState) -> bool:
-    """Whether a pod fell silent that was to take another one's place, and goes because it is not to any more."""
+    """Whether the silent agent's pod was the second pod of a move that was given up."""
     if fact.kind is not FactKind.AGENT_SILENT or fact.node_rank is None:
         return False
     moves = state.incident is not None and state.incident.purpose is Purpose.MIGRATE
@@ -118,7 +118,7 @@ def _is_of_no_place(fact: Fact, state: JobState) -> bool:
 
 
 def _why_known(fact: Fact, ranks: tuple[int, ...], state: JobState) -> Found:
-    """Of a process that lives no incarnation tells an old observation from a new one: ranks and times must."""
+    """Return why a fact tells nothing new; a living process keeps its incarnation, so ranks and times decide."""
     alive, incident, shrunk = fact.kind in PROCESS_LIVES, joined_by_faults(state), state.shrunk
     if alive and incident is not None and set(ranks) <= set(incident.lost_ranks):
         worse = fact.kind is FactKind.DATA_CORRUPTED and not incident.corrupted
@@ -132,7 +132,7 @@ def _why_known(fact: Fact, ranks: tuple[int, ...], state: JobState) -> Found:
 
 
 def _why_tolerated(fact: Fact, policy: Policy) -> Found:
-    """Facts about nodes that still work are the policy's to ignore."""
+    """Return why the policy ignores a fact about a node that still works."""
     sick = fact.kind is FactKind.SUB_HEALTH
     name, answer = ("subHealth", policy.sub_health) if sick else ("cordon", policy.cordon)
     return (Why.TOLERATED, f", {name}Policy is Ignore") if answer is NodePolicy.IGNORE else None

@@ -1,4 +1,4 @@
-"""A start with fewer nodes than the job should have, and the way back: a start with all of them, planned.
+"""A start with fewer nodes than the spec says, and the planned start with all of them afterwards.
 
 MindIO drops ranks from a running training and takes the same ones in again; it never knows more ranks than the training
 began with. So a job that was started smaller grows by a save and another start.
@@ -22,7 +22,7 @@ from hajob.plan.state import JobState, Spend
 
 
 def _fits_smaller(context: Context) -> bool:
-    """Whether fewer nodes than this start asks for are there, and enough to train with."""
+    """Whether fewer nodes than this start needs are available, and enough to train with."""
     sizes, state = context.policy.sizes, context.state
     if sizes is None or state.waiting is None or state.attempt < 2:
         return False
@@ -36,7 +36,7 @@ FITS_SMALLER: Final = Guard(
 
 
 def start_smaller(context: Context) -> HandlerResult:
-    """Nodes for this start do not come: make everything anew for those that are there."""
+    """Start anew with the available nodes: those for this start do not come."""
     return launch(context, context.state, context.incident, [])
 
 
@@ -49,7 +49,7 @@ def _enough(context: Context) -> bool:
 
 
 def _steady(context: Context) -> bool:
-    """Whether nodes for the missing have been there for the whole delay, and another try is left."""
+    """Whether nodes for the missing pods have been free for the whole delay, and the budget allows another try."""
     smaller, policy = context.state.smaller, context.policy
     if smaller is None or not smaller.capacity_ms or policy.mode is not Mode.ENFORCE or not _enough(context):
         return False
@@ -76,9 +76,9 @@ STEADY: Final = Guard(
 
 
 def capacity(context: Context) -> HandlerResult:
-    """Note since when there are nodes for the missing, and look again after the delay.
+    """Note since when there are nodes for the missing pods, and look again after the delay.
 
-    Where they have lasted and it cannot grow all the same, there is nothing to hurry for: MindIO may save later.
+    If they have lasted and the job still cannot grow, there is no hurry: MindIO may be able to save later.
     """
     smaller = context.state.smaller
     assert smaller is not None
@@ -92,7 +92,7 @@ def capacity(context: Context) -> HandlerResult:
 
 
 def no_capacity(context: Context) -> HandlerResult:
-    """There are none any more."""
+    """Note that the nodes for the missing pods are gone, and look again."""
     return _look_again(context, 0), ()
 
 
@@ -109,7 +109,7 @@ def grow(context: Context) -> HandlerResult:
 
 
 def grow_from_periodic(context: Context) -> HandlerResult:
-    """MindIO cannot save, but the training just has: start with all nodes from there."""
+    """Start with all nodes from the periodic checkpoint just saved: MindIO itself cannot save."""
     context.state = _with_budget_spent(context)
     state, incident, out = planned(context, Purpose.GROW, Action.RESTART)
     return launch(context, state, incident, out)

@@ -1,7 +1,7 @@
-"""What would happen: the machine itself, fed with a loss, where everything that is asked for succeeds.
+"""Simulation of a loss: the planner itself runs, in surroundings where every order succeeds.
 
-No second planner: the facts, the table, the evaluator and the effects are those of the live operator, so that the
-answer of `kubectl hajob simulate` is the decision that would be made. Only the surroundings are imagined: MindIO
+There is no second planner: facts, table, evaluator and effects are those of the live operator, so that the
+answer of `kubectl hajob simulate` is the decision that would be made. Only the surroundings are simulated: MindIO
 answers at once, and replacements come exactly when there are free nodes for them.
 """
 
@@ -43,7 +43,7 @@ _DURING: Final = {
     Action.MIGRATE: JobPhase.MIGRATING,
     Action.PAUSE: JobPhase.PAUSED,
 }
-"""Where a job stands while an action runs; a running recovery is met before MindIO has been told the ranks."""
+"""State of a job while an action runs; of a recovery, the one before MindIO knows the lost ranks."""
 
 _ANSWERS: Final[dict[JobPhase, events.JobEvent]] = {
     JobPhase.RESTARTING: events.PodsReady(),
@@ -55,13 +55,13 @@ _ANSWERS: Final[dict[JobPhase, events.JobEvent]] = {
     JobPhase.SHRINKING: events.Resumed(step=_STEP + 1),
     JobPhase.SAVING: events.ResultReported(strategy="dump"),
 }
-"""What the imagined coordinator says in each state until the job trains or has failed; there is no other
-incarnation to be confused with, so none is named."""
+"""Event of the simulated coordinator in each state until the job trains or has failed; there is only one
+incarnation, so the events carry none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationRequest:
-    """What is asked: which ranks and nodes are lost, how many nodes are free, what runs already."""
+    """Input of a simulation: lost ranks and nodes, number of free nodes, the action that runs already."""
 
     ranks: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
@@ -71,12 +71,12 @@ class SimulationRequest:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTurn:
-    """One event of the imagined run.
+    """One event of a simulated run.
 
     Attributes:
-        before: the state that it met.
-        transition: what it led to.
-        waited: time has passed before it.
+        before: the state before the event.
+        transition: its outcome.
+        waited: a wait preceded it.
     """
 
     before: JobState
@@ -86,12 +86,12 @@ class SimulatedTurn:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What the operator would do, and what follows from it.
+    """Decision of the operator and its consequences.
 
     Attributes:
         action: None when nothing is left and the job fails.
-        fault_ranks: ranks lost themselves, all of a lost node's.
-        isolation: what a shrink would take, whatever action is chosen.
+        fault_ranks: the lost ranks, including all of a lost node.
+        isolation: what a shrink would drop, whatever action is chosen.
         current: data-parallel ranks that train afterwards.
         micro_batches: share of each of these; empty when the trainer's batch sizes are not visible.
         step_time: expected step time as a multiple of the full size's, where the batch sizes are visible.
@@ -141,7 +141,7 @@ class _Run:
     places: dict[int, str] = field(default_factory=dict)
 
     def tell(self, event: events.JobEvent, *, waited: bool = False) -> Transition:
-        """One event; its verdicts and what it led to are noted."""
+        """Feed one event to the planner; record its verdicts and outcome."""
         self.now_ms += 1
         transition = advance(self.state, event, self.view, self.policy, self.now_ms)
         for verdict in transition.considered:
@@ -207,12 +207,12 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
 
 
 def _later(verdict: ActionVerdict, action: Action | None) -> bool:
-    """The restart that follows a checkpoint is not part of the decision."""
+    """Whether the verdict is not part of the decision: the restart that follows a checkpoint."""
     return verdict.taken and verdict.action is not action
 
 
 def _lost(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
-    """The ranks lost themselves, checked."""
+    """Return the lost ranks, checked."""
     if not question.ranks and not question.nodes:
         raise HajobInputError("no loss is given: name at least one rank or node")
     if question.free_nodes < 0:
@@ -224,7 +224,7 @@ def _lost(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
 
 
 def _begin(during: Action | None) -> JobState:
-    """A job that trains, or one in which an action runs that has lost nothing yet."""
+    """Return the state of a job that trains, or in which an action runs that has lost nothing yet."""
     state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, coordinator=1)
     if during is None:
         return state
@@ -236,7 +236,7 @@ def _begin(during: Action | None) -> JobState:
 
 
 def _facts(question: SimulationRequest, layout: Layout) -> list[Fact]:
-    """Whole nodes first: a rank of a lost node is lost with it."""
+    """Return the facts of the loss, whole nodes first: a rank of a lost node is lost with it."""
     nodes = sorted(set(question.nodes))
     facts = [Fact(f"node {node}", FactKind.AGENT_SILENT, node_rank=node) for node in nodes]
     ranks = [rank for rank in sorted(set(question.ranks)) if layout.node_of(rank) not in nodes]
@@ -244,7 +244,7 @@ def _facts(question: SimulationRequest, layout: Layout) -> list[Fact]:
 
 
 def _wait(run: _Run, free_nodes: int) -> None:
-    """Where more pods are made anew than nodes are free, the answer is what happens after the wait."""
+    """Let the replacement deadline pass where more pods are replaced than nodes are free."""
     incident = run.state.incident  # only one that is still gathering replaces pods
     missing = len(incident.replaced_nodes) - len(run.state.places) - free_nodes if incident else 0
     if missing <= 0:
@@ -255,14 +255,14 @@ def _wait(run: _Run, free_nodes: int) -> None:
 
 
 def no_node(missing: int, seconds: int) -> ActionVerdict:
-    """Why a replacement was given up after the wait."""
+    """Return the verdict on a replacement given up after the wait."""
     nodes = "node is" if missing == 1 else "nodes are"
     text = f"{missing} more {nodes} needed; none became free within {seconds} s"
     return ActionVerdict(Action.REPLACE, taken=False, refusals=(Refusal("FreeNode", text),))
 
 
 def _evaluate_larger(run: _Run, action: Action | None, lost: tuple[int, ...]) -> None:
-    """Say of the larger actions, too, which of them would not have worked, were they the first to be tried."""
+    """Record which of the larger actions would not have worked, had they been the first to be tried."""
     if action is None:
         return
     evaluator = Evaluator(Loss(lost), FAULT, JobState(), run.view, run.policy, run.now_ms)
@@ -276,7 +276,7 @@ def _evaluate_larger(run: _Run, action: Action | None, lost: tuple[int, ...]) ->
 
 
 def _cooperate(run: _Run) -> None:
-    """Let everything succeed until the job trains again, so that every write is seen."""
+    """Answer every state with success until the job trains again, so that every write is recorded."""
     for _ in range(_MOST_STEPS):
         event = _ANSWERS.get(run.state.phase)
         if event is None:
@@ -285,14 +285,14 @@ def _cooperate(run: _Run) -> None:
 
 
 def _batch(spec: HATrainingJobSpec, desired: int) -> Batch | None:
-    """The batch, where its sizes are visible."""
+    """Return the batch, where its sizes are visible."""
     flags = read_flags(spec.template)
     whole, micro = flags.number("global-batch-size"), flags.number("micro-batch-size")
     return Batch.of(whole, micro, desired) if whole and micro else None
 
 
 def _touched(run: _Run) -> set[int]:
-    """Node ranks whose pods are made, made anew or deleted."""
+    """Return the node ranks whose pods are made, replaced or deleted."""
     nodes = run.view.layout.num_nodes
     found: set[int] = set()
     for turn in run.turns:

@@ -1,7 +1,7 @@
-"""With how many nodes a job may be started anew where not all of them can be had (`elastic.restartSize: Available`).
+"""Node counts with which a job may be restarted when not all nodes are free (`elastic.restartSize: Available`).
 
-A start makes every process anew, so nothing of MindIO's rules for a shrink binds it: rank 0 and both holders of a shard
-may be among the missing. What binds it is what a training can begin with: whole data-parallel ranks, an even number of
+A start makes every process anew, so MindIO's rules for a shrink do not apply: rank 0 and both holders of a shard
+may be among the missing. A start needs what a training can begin with: whole data-parallel ranks, an even number of
 them that the optimizer copies divide, a global batch that they can share equally, and a checkpoint that fewer ranks
 than have saved it can load (docs/decisions/0038-a-smaller-start.md).
 """
@@ -23,31 +23,31 @@ _LEGAL: Final = frozenset(
         "CopiesDivideExpertDataParallel",
     }
 )
-"""What a training with optimizer copies asks of its sizes when it begins."""
+"""Preconditions on the sizes at the start of a training with optimizer copies."""
 _ASKED: Final = tuple(one for one in PRECONDITIONS if one.name in _LEGAL)
 
 
 @dataclass(frozen=True, slots=True)
 class StartSizes:
-    """The sizes of one job; `setting`: of all its nodes."""
+    """Possible start sizes of one job; `setting` describes it with all its nodes."""
 
     setting: JobSetting
 
     @classmethod
     def of(cls, setting: JobSetting) -> "StartSizes | None":
-        """None where every start takes all nodes: so the spec says, or a smaller one could not load or trains less.
+        """Return the start sizes; None if the spec sets all nodes, or a smaller start could not load or trains less.
 
-        The global batch must have been seen: a start script shows it at its first launch at the latest.
+        The global batch size must be known: a start script shows it at its first launch at the latest.
         """
         asked = setting.spec.elastic.restart_size is RestartSize.AVAILABLE
         refused = resizable(setting) is False or not batch_given(setting)
         return cls(setting) if asked and not refused else None
 
     def fitting(self, nodes: int | None) -> int:
-        """With how many nodes to start where there are so many for the job; 0: with all, if it has to wait for them.
+        """Return the number of nodes to start with; 0: all, waiting for them if necessary.
 
         Args:
-            nodes: that the job could have; None: nobody knows.
+            nodes: number of nodes available to the job; None: unknown.
         """
         full = self.setting.layout.num_nodes
         if nodes is None or nodes >= full:
@@ -64,6 +64,6 @@ class StartSizes:
         return layout.data >= least and self._shares(layout.data) and all(one.met(smaller) for one in _ASKED)
 
     def _shares(self, data: int) -> bool:
-        """Whether so many data-parallel ranks can share the global batch equally, as far as it can be seen."""
+        """Whether this many data-parallel ranks can share the global batch equally, as far as it is visible."""
         whole, micro = (self.setting.flags.number(f"{name}-batch-size") for name in ("global", "micro"))
         return not whole or whole % ((micro or 1) * data) == 0

@@ -67,20 +67,20 @@ ENDED: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED, JobPhase.DELETED})
 UNTRAINED: Final = (JobPhase.PENDING, JobPhase.STARTING, JobPhase.WARMING, JobPhase.RESTARTING)
 """Phases in which no step of the attempt has ended."""
 REMADE: Final = frozenset({JobPhase.PENDING, JobPhase.RESTARTING})
-"""Phases in which a pod that is deleted is made anew, and nothing else follows."""
+"""Phases in which a deleted pod is recreated without further consequences."""
 HELD_UP: Final = (JobPhase.GATHERING, JobPhase.RESUMING, JobPhase.SHRINKING, JobPhase.PAUSED)
-"""Phases in which every rank stands, or is about to, for an order that a coordinator carries out."""
+"""Phases in which every rank stands, or is about to, while a coordinator carries out an order."""
 LIVE: Final = tuple(phase for phase in JobPhase if phase not in ENDED)
 WITHOUT_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, *ENDED})
 """Phases in which a job has no pods."""
 STEADY: Final = frozenset(
     {JobPhase.RUNNING, JobPhase.SHRUNK, JobPhase.UNPROTECTED, JobPhase.HELD, JobPhase.SUSPENDED, JobPhase.NEW}
 )
-"""Phases that may last without a deadline: the training goes on, or a person is awaited."""
+"""Phases that may last without a deadline: the job trains, or waits for a person."""
 
 
 class Deadline(StrEnum):
-    """Names of deadlines; one of each at most."""
+    """Name of a deadline; a state has at most one of each."""
 
     STARTUP = "Startup"
     RECOVERY = "Recovery"
@@ -95,13 +95,13 @@ class Deadline(StrEnum):
 
 
 EVERY_NODE_RANK: Final = -1
-"""Key of what holds for each node rank."""
+"""Key of entries that hold for every node rank."""
 OF_COORDINATOR: Final = (Deadline.UNPLACED, Deadline.UNREACHABLE, Deadline.COORDINATOR)
-"""Deadlines of one coordinator: they go with it."""
+"""Deadlines of one coordinator, cleared with it."""
 PROGRAM_BUDGET: Final = "Program"
 """Name of the budget of faults that the program caused itself."""
 MAINTENANCE_BUDGET: Final = "Maintenance"
-"""Name of the budget of what was done for drains, preemption and lost coordinators."""
+"""Name of the budget for drains, preemption and lost coordinators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +124,14 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What a shrink took.
+    """Ranks and pods that a shrink dropped.
 
     Attributes:
         dropped: data-parallel ranks that left.
         ranks: isolated ranks.
         nodes: pods that left.
-        lost_nodes: of these, pods that are gone or useless; the others may be kept for the way back.
-        since_ms: when.
+        lost_nodes: those of `nodes` that are gone or useless; the others may be kept for growing back.
+        since_ms: time of the shrink.
         capacity_ms: since when there have been nodes for all of them, 0 while there are not.
         full_step_ms: how long a step took at full size, 0 where that is not known.
     """
@@ -145,7 +145,7 @@ class Shrunk:
     full_step_ms: int = 0
 
     def absent(self, *, released: bool) -> tuple[int, ...]:
-        """Node ranks that need a node for the way back; `released`: the healthy pods were given up, too."""
+        """Return the node ranks that need a node for growing back; `released`: the healthy pods were given up, too."""
         return self.nodes if released else self.lost_nodes
 
 
@@ -154,8 +154,8 @@ class Smaller:
     """An attempt that was started without some of the job's nodes; it has node ranks 0 to `nodes` - 1.
 
     Attributes:
-        nodes: that it was started with.
-        missing: that it should have beside them.
+        nodes: number of nodes it was started with.
+        missing: number of nodes it lacks.
         since_ms: since when the job has had fewer than all.
         capacity_ms: since when there have been nodes for all of the missing, 0 while there are not.
     """
@@ -167,7 +167,7 @@ class Smaller:
 
     @property
     def absent(self) -> tuple[int, ...]:
-        """Node ranks that need a node for the way back."""
+        """Node ranks that need a node for growing back."""
         return tuple(range(self.nodes, self.nodes + self.missing))
 
 
@@ -176,9 +176,9 @@ class Waiting:
     """A start that waits for quota or nodes.
 
     Attributes:
-        since_ms: since when.
+        since_ms: begin of the wait.
         start_left_ms: how much of its start-up time was left then.
-        released: its rank pods were given up, so that others may have the chips meanwhile.
+        released: its rank pods were deleted, so that other jobs can use the chips meanwhile.
     """
 
     since_ms: int
@@ -188,7 +188,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """All that is remembered about one job.
+    """Everything that the planner remembers about one job.
 
     Attributes:
         phase: state of the table.
@@ -196,7 +196,7 @@ class JobState:
         attempt: rises with every start of the whole job; the first is 1.
         base: incarnation of the attempt's start, of every pod and process not named below.
         renewed: rank to the incarnation of its process, where it was started anew; bounded, oldest forgotten.
-        pods: node rank to the incarnation of its pod, where it came anew.
+        pods: node rank to the incarnation of its pod, where the pod was recreated.
         released: node ranks that have no pod now, dropped by a shrink.
         avoided: node rank to the names of nodes where its pod must not be placed again while the incident lasts. Kept
             for longer, a job that lives long enough would have no node left.
@@ -205,26 +205,26 @@ class JobState:
         relieved: incarnation of a coordinator that serves on until the newest one has taken over; 0: there is none.
         apart: the coordinator may not share a node with a rank; False where nothing else fits.
         blind: no other controller can take the place of the lost one; only a start protects the ranks again.
-        successors: how many coordinators were made in vain since one was last heard: none is waited for as short again.
-        store_lost: the rendezvous store was lost with the coordinator's pod; the ranks that run cannot meet anew.
+        successors: coordinators made in vain since one was last heard; the wait for the next one grows with it.
+        store_lost: the rendezvous store was lost with the coordinator's pod; running ranks cannot rendezvous again.
         takeovers: how often another controller has taken a lost one's place.
         takeover_ms: how long the newest of them took, from when the coordinator knew of the loss.
-        forgotten_ms: what is older than this may concern something forgotten, and is stale.
+        forgotten_ms: an older fact may concern something forgotten, and is stale.
         resumed_ms: end of the last outage; an older observation of a living process is stale.
         step: newest finished step that an event has told.
-        incident: the open one.
-        shrunk: what is missing, None at the size of the attempt.
-        smaller: the attempt was started without some nodes, None with all.
+        incident: the open incident, if any.
+        shrunk: what a shrink dropped, None at the size of the attempt.
+        smaller: the reduced size of the attempt, None with all nodes.
         spent: uses of budgets, oldest first, pruned to the longest window.
         stalls: for the no-progress rule, newest last, bounded.
         fact_ids: newest facts of closed incidents, bounded.
-        unreachable: node name to the time at which a rank pod there was deleted though nobody could end its ranks.
+        unreachable: node name to the time at which a rank pod there was deleted while nothing could end its ranks.
         deadlines: name to time in milliseconds.
         waiting: the start waits for quota or nodes, None while it does not.
         active_since_ms: when the job began to count as active, None while it does not (not begun, suspended, ended).
         active_ms: for how long it was active before that.
-        unmoved: why pods that were to be moved off their nodes are still there; empty after a move that worked.
-        pause_seen: the newest request of a pause that was followed.
+        unmoved: why pods of a requested move are still on their nodes; empty after a move that worked.
+        pause_seen: the newest pause request that was answered.
         problem: the newest note that explains why a start takes long.
         restarts_infrastructure: restarts of the whole job that the machine caused.
         restarts_program: restarts of the whole job that the program caused.
@@ -279,9 +279,9 @@ class JobState:
         return self.phase is JobPhase.PAUSED and incident is not None and incident.stopped and not incident.ready
 
     def pod_incarnation(self, node_rank: int) -> int:
-        """Incarnation of the pod that is the node rank now."""
+        """Return the incarnation of the pod that is the node rank now."""
         return self.pods.get(node_rank, self.base)
 
     def incarnation_of(self, rank: int, node_rank: int) -> int:
-        """Incarnation of the process that is the rank now; a process is never older than its pod."""
+        """Return the incarnation of the process that is the rank now; a process is never older than its pod."""
         return max(self.renewed.get(rank, self.base), self.pod_incarnation(node_rank))

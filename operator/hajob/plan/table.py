@@ -1,8 +1,8 @@
 """The one table: (state, event, guard, effect, next).
 
-Code, diagram (docs/state-machine.md) and the exhaustive test all come from these rows. Within a cell the rows are
-asked from top to bottom and the first whose guard holds is taken; the last row of every cell has the guard `always`,
-so that no event is without an answer. Rows that do nothing say why; they are counted by the shell.
+Code, diagram (docs/state-machine.md) and the exhaustive test all come from these rows. The planner tests the rows of
+a cell from top to bottom and takes the first whose guard holds; the last row of every cell has the guard `always`,
+so that every event has an answer. Rows that do nothing say why; the shell counts them.
 """
 
 from collections.abc import Callable
@@ -146,7 +146,7 @@ def _by_action(
     when: Guard | None = None,
     by: Callable[[Handler], Handler] = lambda handler: handler,
 ) -> tuple[TableRow, ...]:
-    """One row for each action that the trigger leaves, and one for giving up; `by` says who carries it out."""
+    """Return one row for each action of the trigger, and one for giving up; `by` says who carries it out."""
     rows = []
     for action in trigger.actions:
         chosen = g.chooses(trigger, action)
@@ -256,7 +256,7 @@ _FACTS = (
     *_by_action(P.EXPANDING, FactSeen, DUMP_OR_EXIT),
     *_by_action(P.MIGRATING, FactSeen, FAULT),
     _ignore(P.SAVING, FactSeen, Why.SAVING),
-    # nothing was done yet: what is over leads to nothing
+    # no action was taken yet: withdrawn facts need none
     _row(P.HELD, FactsWithdrawn, g.both(g.NOTHING_LEFT, g.UNSERVED), _LET_GO, P.UNPROTECTED),
     _row(P.HELD, FactsWithdrawn, g.both(g.NOTHING_LEFT, g.SMALL), _LET_GO, P.SHRUNK),
     _row(P.HELD, FactsWithdrawn, g.NOTHING_LEFT, _LET_GO, P.RUNNING),
@@ -515,7 +515,7 @@ _REQUESTS = (
     ),
     _row(P.RUNNING, PauseRequested, hold.NEVER_PAUSES, Handler("refuse", "say why it is not paused", hold.refuse)),
     _row(P.PAUSED, PauseEnded, hold.HELD, _GO_ON),
-    # a request for something else ends the pause, and is followed once the job trains again
+    # another request ends the pause, and is carried out once the job trains again
     *(_row(P.PAUSED, event, hold.HELD, _GO_ON) for event in (SuspendRequested, RestartRequested)),
     *(_row(P.PAUSED, event, g.ALWAYS, _AWAIT_END) for event in (SuspendRequested, RestartRequested)),
     _row(
@@ -629,7 +629,7 @@ _WRITTEN = (*_LIFE, *_FACTS, *_RECOVERY, *_RESULTS, *_RESIZE, *_CAPACITY, *_DEAD
 
 
 def _rest() -> tuple[TableRow, ...]:
-    """The answer to everything else: a counted no-op, one row for each kind of event."""
+    """Return the rows for everything else: a counted no-op for each kind of event."""
     rows = []
     for event in EVENTS:
         answered = {state for row in _WRITTEN if row.event is event and row.guard is g.ALWAYS for state in row.states}

@@ -1,7 +1,7 @@
-"""What the planner may look at besides the job's own state: plain values, gathered by the shell just before.
+"""The planner's view of cluster and training: plain values that the shell gathers just before each event.
 
-Nothing here is remembered; two looks a second apart may differ. Values that the shell does not know are None, and
-what is unknown neither refuses nor promises anything.
+Nothing here is remembered; two views a second apart may differ. Values that the shell does not know are None; an
+unknown value neither refuses nor guarantees anything.
 """
 
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ class ClusterView:
         layout: sizes of the attempt.
         step: newest finished step of this attempt, -1 before the first.
         coordinator_ready: the MindIO controller serves.
-        taking_over: it does not, and another one is about to take its place: what is ordered is done then.
-        coordinator_silent: nobody hears it now: it is not dialled yet, away, or this operator is cut off from it.
-        relieved_heard: it is still the coordinator that another one shall relieve who is heard.
+        taking_over: no controller serves, and another is about to take over, which then carries out orders.
+        coordinator_silent: the operator does not hear it: not dialled yet, gone, or cut off from this operator.
+        relieved_heard: the operator still hears the coordinator that another one is to relieve.
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.
-        growth_refused: why a ResourceQuota does not let the pods of a growth be made, in words; empty: it does.
-        start_nodes: nodes that a start of the whole job could have, its own pods' included; None: not looked up.
-        spares: names of the nodes that are held ready, the first to be taken first.
+        growth_refused: why a ResourceQuota forbids the pods of a growth, in words; empty: it allows them.
+        start_nodes: nodes available to a start of the whole job, its own pods' included; None: not looked up.
+        spares: names of the reserved spare nodes, in the order of use.
         unplaced: rank pods that should exist and for which the scheduler finds no node.
         checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
         node_names: node rank to the name of the node its pod runs on.
-        nodes_to_avoid: names of nodes where no start of the whole job should go.
-        start_sign_ms: job time at which a start was last seen to go on, None when nothing is known.
+        nodes_to_avoid: names of nodes that a start of the whole job should avoid.
+        start_sign_ms: job time of the last sign that a start makes progress, None when unknown.
         step_ms: how long a step takes at the present size, in milliseconds; None when unknown.
-        copies_told: False when ranks train that have not told MindIO of their optimizer's copies.
+        copies_told: False when training ranks have not reported their optimizer copies to MindIO.
     """
 
     layout: Layout

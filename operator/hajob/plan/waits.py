@@ -1,6 +1,6 @@
-"""What a job that is not whole waits for, in words: a replacement, or what growing back needs.
+"""The wait of a job below its full size, in words: for a replacement, or for what growing back needs.
 
-`status.dataParallel` says it; nothing is decided here.
+It is shown in `status.dataParallel`; nothing is decided here.
 """
 
 from dataclasses import dataclass
@@ -35,21 +35,21 @@ class WaitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What is waited for, in a word and in a sentence."""
+    """One wait: its reason and a sentence."""
 
     reason: WaitReason
     message: str
 
 
 def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, missing: str = "") -> Wait | None:
-    """What the job waits for; None where it is whole, or waits for nothing.
+    """Return what the job waits for; None where it is whole, or waits for nothing.
 
     Args:
         state: of the job.
         view: of the cluster.
         policy: of the job.
         now_ms: time of the job.
-        missing: what pods without a node lack, in words.
+        missing: why pods have no node, in words.
     """
     if state.phase is JobPhase.GATHERING:
         return _replacement(state, view, policy, now_ms, missing)
@@ -67,7 +67,7 @@ def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, mis
 
 
 def _growth(state: JobState, view: ClusterView, policy: Policy, now_ms: int, nodes: tuple[int, ...]) -> Wait:
-    """Nodes for these node ranks, then the delay."""
+    """Return the wait for nodes for these node ranks, then for the delay."""
     gone = state.shrunk or state.smaller
     need = f"needs {counted(len(nodes), 'free node')} at once with {view.layout.chips_per_node} chips each"
     need += f", for node ranks {some(nodes, _SHOWN)}"
@@ -86,7 +86,7 @@ def _growth(state: JobState, view: ClusterView, policy: Policy, now_ms: int, nod
 
 
 def nodes_to_return(state: JobState, policy: Policy, now_ms: int) -> tuple[int, ...]:
-    """Node ranks for which a job that is not whole wants nodes now; none once it has grown too often of late."""
+    """Return the node ranks that need nodes for growing back now; none while the `Expand` budget is spent."""
     limits, smaller = policy.limits[Action.EXPAND], state.smaller
     if smaller is not None and _grows_now(state):
         return smaller.absent
@@ -100,13 +100,13 @@ def nodes_to_return(state: JobState, policy: Policy, now_ms: int) -> tuple[int, 
 
 
 def _grows_now(state: JobState) -> bool:
-    """Whether the job is being saved so that it can be started with all nodes: they are taken already."""
+    """Whether the job is being saved for a start with all nodes, which it has claimed already."""
     incident = state.incident
     return state.phase is JobPhase.SAVING and incident is not None and incident.purpose is Purpose.GROW
 
 
 def _replacement(state: JobState, view: ClusterView, policy: Policy, now_ms: int, missing: str) -> Wait | None:
-    """Nodes for the pods that are made anew, and what follows when they do not come."""
+    """Return the wait for nodes of replaced pods, and the action that follows when none come."""
     incident = state.incident
     if incident is None or not incident.replaced_nodes or incident.ready or not missing:
         return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 def host_port(address: str, port: int) -> str:
-    """The two in one text; `address` is a name or an IP address without brackets."""
+    """Join host and port; `address` is a name or an IP address without brackets."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def split(address: str) -> tuple[str, int]:
-    """The two of one text, the host without brackets. ValueError: there is no port."""
+    """Split into host, without brackets, and port. ValueError: there is no port."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)

@@ -1,7 +1,7 @@
-"""How often an agent speaks to its coordinator.
+"""Interval of an agent's heartbeats to its coordinator.
 
-A heartbeat and its answer cost a coordinator about 0.3 ms of a processor, so the agents of a large job speak half as
-often: 2,048 of them take 0.6 of a core then (docs/benchmarks.md). A lease lasts for three of the longer intervals.
+A heartbeat and its answer cost a coordinator about 0.3 ms of a processor, so the agents of a large job send half as
+often: 2,048 of them then take 0.6 of a core (docs/benchmarks.md). A lease lasts for three of the longer intervals.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ MANY_NODES = 512
 
 
 def heartbeat_seconds(num_nodes: int) -> float:
-    """Seconds between two heartbeats of one agent in a job of so many nodes."""
+    """Return the seconds between two heartbeats of one agent in a job of `num_nodes` nodes."""
     return SELDOM_SECONDS if num_nodes > MANY_NODES else OFTEN_SECONDS

@@ -6,5 +6,5 @@ from hajob.protocol import sidecar_pb2 as pb
 
 
 def known_step(message: pb.CoordinatorState | pb.RankState | pb.Fact) -> int | None:
-    """The step of a message, None where it is unknown."""
+    """Return the step of a message, None where it is unknown."""
     return message.step if message.HasField("step") and message.step >= 0 else None

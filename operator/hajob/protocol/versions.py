@@ -1,8 +1,8 @@
-"""Which versions of the protocol a process speaks, and which one two of them have in common.
+"""Protocol versions: the range that a process speaks, and whether two processes have one in common.
 
 Jobs outlive upgrades and roll-backs of the operator: their pods keep the sidecars that they were made with. So each
-end names the lowest and the highest version that it speaks, and a stream is of the highest that both do. Peers from
-before ranges existed know only `Hello.version` and want it to be their own; that is why it holds the lowest
+end sends the lowest and the highest version that it speaks, and a stream uses the highest that both speak. Peers from
+before ranges existed know only `Hello.version` and require it to be their own; that is why it holds the lowest
 (docs/decisions/0020-versions-between-operator-and-sidecars.md).
 """
 
@@ -26,22 +26,22 @@ class Versions:
 
 
 OURS: Final = Versions(1, 1)
-"""What this build speaks. The highest rises when an old peer would misunderstand a new one (anything smaller is a
+"""Versions of this build. The highest rises when an old peer would misunderstand a new one (anything smaller is a
 capability); the lowest rises only when no sidecar of a supported release speaks it any more."""
 
 
 def of_hello(hello: wire.Hello) -> Versions:
-    """What a peer says that it speaks; one that names no highest version speaks only one."""
+    """Return the versions of a peer; one that sends no highest version speaks only one."""
     return Versions(hello.version, max(hello.version, hello.highest_version))
 
 
 def disagreement(hello: wire.Hello, who: str, ours: Versions = OURS) -> str:
-    """Why two ends cannot talk, in a sentence for people; empty where a version is common to both.
+    """Say why two ends cannot talk; empty where a version is common to both.
 
     Args:
         hello: the peer's first message.
-        who: the peer, as it is called in the sentence.
-        ours: what this end speaks.
+        who: name of the peer in the sentence.
+        ours: versions of this end.
     """
     theirs = of_hello(hello)
     if max(ours.lowest, theirs.lowest) <= min(ours.highest, theirs.highest):

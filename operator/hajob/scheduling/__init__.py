@@ -1,1 +1,1 @@
-"""What the scheduler could do with the pods of a job; pure."""
+"""Capacity, quotas, gangs, spares and drains: what the scheduler could do with a job's pods; pure."""

@@ -1,8 +1,8 @@
-"""Which nodes could take a rank pod of a job now: kept event by event, never counted anew.
+"""The nodes that could take a rank pod of a job now: updated event by event, never counted anew.
 
-Every pod that has a node takes its chips there, whoever it belongs to, until it is gone or has ended. For each demand
-that was asked for, the set of nodes that satisfy it is kept, and of each job that asked, what it would leave free; an
-event costs one entry in a log, and whoever asks next looks at the nodes that the log names since it asked last.
+Every pod on a node occupies its chips there, whatever its owner, until it is gone or has ended. `Capacity` caches
+the set of nodes that satisfy each queried demand, and the nodes that each querying job would leave free. An event
+adds one entry to a log; a query checks again only the nodes that the log names since the query before.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView, Requests
 
 LOG_LIMIT: Final = 20_000
-"""Changes that are remembered; who has missed more looks at all nodes."""
+"""Changes kept in the log; a query that has missed more checks all nodes."""
 KEPT_LIMIT: Final = 1_000
-"""So many sets of nodes are kept, those that were asked for last."""
+"""Sets of nodes in the cache; those not queried for longest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A pod on a node: whose it is, the chips that it has there by resource name, and its priority."""
+    """A pod on a node: its job, its chips there by resource name, and its priority."""
 
     job_uid: str
     chips: Requests
@@ -34,7 +34,7 @@ class Occupant:
 
 @dataclass(slots=True)
 class _Kept:
-    """The nodes for one demand, or those that a job would leave free for it, when the log had so many entries."""
+    """Cached nodes for one demand, or those that a job would leave free for it, at one position of the log."""
 
     may_take: Callable[[NodeView], bool]
     names: set[str] = field(default_factory=set)
@@ -42,13 +42,13 @@ class _Kept:
 
 
 class Capacity:
-    """Nodes, and what occupies their chips.
+    """Nodes, and the pods that occupy their chips.
 
     Attributes:
         nodes: by name.
         changes: rises with every change of a node or of what occupies one.
         not_ready: names of the nodes that are not ready.
-        to_be_emptied: names of those that somebody wants empty.
+        to_be_emptied: names of the nodes that are to be emptied.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Capacity:
 
     @classmethod
     def of(cls, nodes: Iterable[NodeView], pods: Iterable[PodView | ForeignPod]) -> Self:
-        """The capacity of these nodes with these pods on them."""
+        """Return the capacity of these nodes with these pods on them."""
         made = cls()
         for node in nodes:
             made.node_seen(node)
@@ -76,27 +76,27 @@ class Capacity:
         return made
 
     def node_seen(self, node: NodeView) -> None:
-        """A node as it is now."""
+        """Record a node as it is now."""
         self.nodes[node.name] = node
         (self.not_ready.discard if node.ready else self.not_ready.add)(node.name)
         (self.to_be_emptied.add if node.is_to_be_emptied else self.to_be_emptied.discard)(node.name)
         self._changed(node.name)
 
     def node_gone(self, name: str) -> None:
-        """A node that is no more."""
+        """Remove a node that is gone."""
         self.nodes.pop(name, None)
         self.not_ready.discard(name)
         self.to_be_emptied.discard(name)
         self._changed(name)
 
     def keep_out(self, names: Iterable[str]) -> None:
-        """From now on these nodes take no pod, and no others but these."""
+        """Set the nodes that take no pod from now on, in place of those set before."""
         before, self._kept_out = self._kept_out, frozenset(names)
         for name in before ^ self._kept_out:
             self._changed(name)
 
     def pod_seen(self, pod: PodView | ForeignPod) -> bool:
-        """A pod of anybody as it is now; whether it changes what is occupied."""
+        """Record any owner's pod as it is now; return whether that changes what is occupied."""
         if not pod.node_name or pod.ended or not (pod.requests or pod.job_uid):
             return self.pod_gone(pod.key)
         now, key = self._occupant(pod), pod.key
@@ -111,14 +111,14 @@ class Capacity:
         return True
 
     def _occupant(self, pod: PodView | ForeignPod) -> Occupant:
-        """Foreign pods that ask for the same are one: there may be ten thousand."""
+        """Return the pod's occupant; foreign pods with equal requests share one: there may be ten thousand."""
         if pod.job_uid:
             return Occupant(pod.job_uid, pod.requests, pod.priority)
         alike = pod.requests, pod.priority
         return self._foreign.get(alike) or self._foreign.setdefault(alike, Occupant("", *alike))
 
     def pod_gone(self, key: str) -> bool:
-        """A pod that is no more, by namespace and name; whether it occupied anything."""
+        """Remove a pod that is gone, by namespace and name; return whether it occupied anything."""
         name = self._places.pop(key, None)
         if name is None:
             return False
@@ -133,14 +133,14 @@ class Capacity:
         return True
 
     def free(self, demand: Demand) -> set[str]:
-        """Names of the nodes that have room for one such pod; not to be changed."""
+        """Return the names of the nodes that have room for one such pod; not to be changed."""
         kept = self._keep(demand)
         for name in self._news_for(kept):
             (kept.names.add if self._fits(kept, demand, name) else kept.names.discard)(name)
         return kept.names
 
     def free_for(self, demand: Demand, job_uid: str, own_nodes: AbstractSet[str]) -> int:
-        """How many nodes could take one more rank pod of this job: none on which the job is already.
+        """Return how many nodes could take one more rank pod of this job, not counting nodes that run one already.
 
         Args:
             demand: of its rank pods.
@@ -151,7 +151,7 @@ class Capacity:
         return len(free) - sum(self._has(name, job_uid) for name in free & own_nodes)
 
     def soon_free(self, demand: Demand, job_uid: str) -> set[str]:
-        """Names of nodes that have room for one such pod once this job's own pods have left; not to be changed."""
+        """Return the names of nodes with room for one such pod once this job's pods have left; not to be changed."""
         free, kept = self.free(demand), self._keep(demand, job_uid)
         for name in self._news_for(kept):
             leaves = name not in free and self._has(name, job_uid)
@@ -160,7 +160,7 @@ class Capacity:
         return kept.names
 
     def taken_by_lower(self, demand: Demand, priority: int) -> set[str]:
-        """Names of nodes that have no room for one such pod, and would have without the pods of a lower priority."""
+        """Return the names of nodes with room for one such pod only without the pods of a lower priority."""
         if not any(one < priority for one in self._priorities):
             return set()
         free, kept = self.free(demand), self._keep(demand)
@@ -171,14 +171,14 @@ class Capacity:
         }
 
     def to_avoid(self, demand: Demand, job_uid: str, need: int, avoided: Sequence[str]) -> set[str]:
-        """For a start of a whole job: nodes that its pods keep off. No more avoided ones are taken than it needs.
+        """Return the nodes that the pods of a whole start must avoid; it uses no more of `avoided` than it needs.
 
         Args:
             demand: of its rank pods.
             job_uid: of the job; its own pods leave before the new ones are placed.
             need: rank pods of the job.
-            avoided: names of nodes on which something was wrong a moment ago, the longest ago first: the likeliest to
-                be well again.
+            avoided: names of nodes with a recent fault, the oldest fault first: those are the likeliest to be healthy
+                again.
         """
         if not avoided:
             return set(self.not_ready)
@@ -191,7 +191,7 @@ class Capacity:
         return any(one.job_uid == job_uid for one in self._occupants.get(name, {}).values())
 
     def _fits(self, kept: _Kept, demand: Demand, name: str, stays: Callable[[Occupant], bool] | None = None) -> bool:
-        """Whether one such pod fits on a node; `stays`: as if only these occupants were left."""
+        """Whether one such pod fits on a node; `stays` selects the occupants that count."""
         node = self.nodes.get(name)
         if node is None or name in self._kept_out or not kept.may_take(node):
             return False
@@ -202,7 +202,7 @@ class Capacity:
         return room >= demand.chips
 
     def _keep(self, demand: Demand, job_uid: str = "") -> _Kept:
-        """What is kept of this demand, and of this job; the last that was asked for is the last one forgotten."""
+        """Return the cache entry of this demand and job; the entry not queried for longest is dropped."""
         key = demand, job_uid
         self._kept[key] = kept = self._kept.pop(key) if key in self._kept else _Kept(demand.node_filter())
         if len(self._kept) > KEPT_LIMIT:
@@ -210,7 +210,7 @@ class Capacity:
         return kept
 
     def _news_for(self, kept: _Kept) -> Iterable[str]:
-        """Names of the nodes that may belong to it now and did not before, or the other way round."""
+        """Return the names of the nodes whose membership in the entry may have changed."""
         forgotten, seen = kept.seen < self._forgotten, kept.seen
         kept.seen = self._forgotten + len(self._log)
         if forgotten:

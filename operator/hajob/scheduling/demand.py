@@ -1,8 +1,8 @@
-"""What a rank pod of a job asks of its node, and whether a node offers it, as the scheduler would see it.
+"""The requirements of a rank pod on its node, and whether a node meets them, as the scheduler would see it.
 
-Read are the chips, node selector, required node affinity, tolerations and excluded nodes. Not read are the processor
-and memory that a pod asks for, affinity between pods other than Hajob's own, topology spread and volumes bound to a
-place: a job that depends on those may be promised too many nodes.
+Considered are the chips, node selector, required node affinity, tolerations and excluded nodes. Not considered are
+processor and memory requests, affinity between pods other than Hajob's own, topology spread and volumes bound to a
+place: for a job that depends on those, too many nodes may count as free.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Terms = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one rank pod needs.
+    """Requirements of one rank pod on its node.
 
     Attributes:
         resource: name of the chips.
@@ -39,7 +39,7 @@ class Demand:
 
     @classmethod
     def of(cls, spec: HATrainingJobSpec, layout: Layout) -> Demand:
-        """The demand of each rank pod of a job."""
+        """Return the demand of each rank pod of a job."""
         pod: Mapping[str, Any] = spec.template["spec"]
         affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
         required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
@@ -53,7 +53,7 @@ class Demand:
         return cls(spec.accelerator.resource_name, layout.chips_per_node, text)
 
     def node_filter(self) -> Callable[[NodeView], bool]:
-        """Whether the scheduler may put such a pod on a node, its chips apart: usable, allowed, taints tolerated."""
+        """Return a test of whether such a pod may run on a node, its chips apart: usable, allowed, taints tolerated."""
         rules = orjson.loads(self.rules)
         selector: Mapping[str, str] = rules["selector"]
         terms: Terms | None = rules["terms"]
@@ -74,7 +74,7 @@ class Demand:
 
 
 def _fits(term: Mapping[str, Any], node: NodeView) -> bool:
-    """Whether a node has all that one alternative of a node affinity asks for; one that asks for nothing fits none."""
+    """Whether a node matches one term of a node affinity; an empty term matches none."""
     labels, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not labels and not fields:
         return False

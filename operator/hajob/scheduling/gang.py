@@ -1,7 +1,7 @@
-"""Which of the waiting jobs get nodes now: those for which there are free nodes for all of their pods at once. Pure.
+"""Choice of the waiting jobs that get nodes now: those for whose pods there are free nodes for all at once. Pure.
 
-They wait for a start, or to grow back to their size. Jobs are asked by priority, then in the order in which they were
-made. One that fits now passes one before it that does not: a job that is larger than what is ever free keeps nobody
+Jobs wait for a start, or to grow back to their size. They are served by priority, then in the order in which they
+were made. A job that fits passes an earlier one that does not: a job larger than what is ever free keeps no other
 from training (docs/decisions/0025-all-pods-or-none.md).
 
 A start whose priority class lets it preempt counts the nodes of pods of a lower priority, too: the scheduler takes
@@ -22,14 +22,14 @@ from hajob.scheduling.quotas import NOTHING, Ask, Quotas
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one job still needs of the cluster.
+    """Nodes that one job still needs.
 
     Attributes:
         job_uid: of the job.
         made: when the job was made, as RFC 3339 text: the order among those that wait.
         demand: of its rank pods.
-        need: rank pods that have no node yet, made or not.
-        waits: it may not ask for nodes yet; what others need is theirs already.
+        need: rank pods without a node, made or not.
+        waits: it may not take nodes yet; the needs of other jobs are counted as taken.
         own_nodes: names of the nodes of its pods. Those of an earlier start leave; those of a job that grows stay.
         grows: it trains, with fewer ranks than it should have.
         priority: of its pods.
@@ -50,12 +50,12 @@ class Claim:
 
     @property
     def turn(self) -> tuple[bool, int, str, str]:
-        """Who asks earlier has the lesser one."""
+        """Sort key: the lesser one is served first."""
         return self.waits, -self.priority, self.made, self.job_uid
 
 
 def let_in(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = ()) -> list[str]:
-    """UIDs of the jobs that may start, in order; arguments as of `rooms`."""
+    """Return the UIDs of the jobs that may start, in order; arguments as of `rooms`."""
     found = rooms(claims, capacity, closed)
     return [claim.job_uid for claim, room in found if claim.waits and not claim.grows and room >= claim.need]
 
@@ -63,13 +63,13 @@ def let_in(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] 
 def rooms(
     claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = (), quotas: Quotas | None = None
 ) -> Iterator[tuple[Claim, int]]:
-    """How many nodes there are for each job that needs some, beside those that are others' or get promised before it.
+    """Yield each job that needs nodes with their number, less those that belong or are promised to others before it.
 
     Args:
         claims: of all jobs, in any order.
         capacity: of the cluster. Nodes that are better avoided now count: too few nodes would be worse.
         closed: names of nodes where no rank pod may be placed.
-        quotas: asked for pods of growths. The pods of a start are there before it asks for nodes.
+        quotas: checked for pods of growths only. The pods of a start exist before it takes nodes.
     """
     room = _Room(capacity, closed, quotas or Quotas())
     for claim in sorted((one for one in claims if one.need > 0), key=lambda one: one.turn):
@@ -80,7 +80,7 @@ def rooms(
 
 
 class _Kind(NamedTuple):
-    """Claims of which one gets what the other would: they are counted together."""
+    """Key of claims that could use the same nodes: they are counted together."""
 
     demand: Demand
     priority: int
@@ -99,7 +99,7 @@ class _Room:
         self._overlaps: dict[tuple[_Kind, _Kind], bool] = {}
 
     def promise(self, claim: Claim) -> None:
-        """Its pods will take so many nodes."""
+        """Reserve the nodes that the claim's pods will take."""
         kind = _kind(claim)
         self._promised[kind] = self._promised.get(kind, 0) + claim.need
         if claim.grows:
@@ -107,7 +107,7 @@ class _Room:
             used.update({name: claim.need * amount for name, amount in claim.ask.use})
 
     def left(self, claim: Claim) -> int:
-        """Nodes for this job, without those that others will take: who wants none of its nodes takes none of them."""
+        """Return the nodes for this job, less those promised to others that could use its nodes."""
         demand, kind, capacity = claim.demand, _kind(claim), self._capacity
         if demand not in self._free:
             self._free[demand] = len(capacity.free(demand).difference(self._closed))
@@ -126,7 +126,7 @@ class _Room:
         return room + len(more.difference(self._closed)) - self._taken(kind, kind.priority)
 
     def _taken(self, kind: _Kind, priority: int | None = None) -> int:
-        """Promised nodes that such a claim could have; to jobs of this priority and higher ones, if it is given."""
+        """Return the promised nodes that such a claim could have; if given, to jobs of this priority and higher."""
         return sum(
             need
             for other, need in self._promised.items()
@@ -134,7 +134,7 @@ class _Room:
         )
 
     def _reach(self, kind: _Kind) -> set[str]:
-        """Names of the nodes that are free for such claims, or that they may take from others."""
+        """Return the names of the nodes that are free for such claims, or that they may take from others."""
         if kind not in self._reached:
             free = self._capacity.free(kind.demand)
             lower = self._capacity.taken_by_lower(kind.demand, kind.priority) if kind.preempts else set[str]()

@@ -15,7 +15,7 @@ from hajob.sources.quota import Quota, Use
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one pod more would use, and where.
+    """Quota use of one more pod, and its namespace.
 
     Attributes:
         namespace: of the job.
@@ -33,7 +33,7 @@ NOTHING: Final = Ask()
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """How many pods more, and which quota allows no more than that, in words."""
+    """Number of further pods, and the quota that limits it, in words."""
 
     pods: int
     told: str
@@ -46,22 +46,22 @@ class Quotas:
     known: dict[str, dict[str, Quota]] = field(default_factory=dict)
 
     def seen(self, quota: Quota) -> None:
-        """One as it is now."""
+        """Record a quota as it is now."""
         self.known.setdefault(quota.namespace, {})[quota.name] = quota
 
     def gone(self, namespace: str, name: str) -> None:
-        """One that is no more."""
+        """Remove a quota that is gone."""
         there = self.known.get(namespace, {})
         there.pop(name, None)
         if not there:
             self.known.pop(namespace, None)
 
     def allowed(self, ask: Ask, promised: Counter[str] | None = None) -> Allowed | None:
-        """How many such pods are allowed beside those that are there; None: no quota says anything.
+        """Return how many such pods are allowed beside the existing ones; None: no quota applies.
 
         Args:
             ask: what one of them uses.
-            promised: what others of this namespace will use before them, in thousandths.
+            promised: what other jobs of this namespace will use before them, in thousandths.
         """
         found = list(self._found(ask, promised or Counter()))
         return min(found, key=lambda one: (one.pods, one.told)) if found else None

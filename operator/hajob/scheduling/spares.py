@@ -1,8 +1,8 @@
-"""Which spare nodes a job holds, which it gives up, and how a rank pod gets the node of one. Pure.
+"""Spare nodes of a job: which to hold, which to give up, and how a rank pod takes one over. Pure.
 
-A spare is handed over in an order in which no stranger takes its node: the rank pod that may go nowhere else is made
-first; once the scheduler has found the node full, the node is kept for it (`status.nominatedNodeName`); only then the
-spare's pod goes (docs/decisions/0029-spare-nodes.md).
+The order of a handover keeps other pods off the node: the rank pod that may go nowhere else is made first; once the
+scheduler has found the node full, the node is kept for it (`status.nominatedNodeName`); only then the spare's pod
+is deleted (docs/decisions/0029-spare-nodes.md).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hajob.sources.pod import PodView
 
 @dataclass(frozen=True, slots=True)
 class SpareTurn:
-    """What is to be done about a job's spare nodes now.
+    """Changes to make to a job's spare nodes now.
 
     Attributes:
-        surplus: pods of spares that go.
-        missing: names of pods that are to be made.
-        nominate: rank pods for which the scheduler is to keep their place.
+        surplus: spares' pods to delete.
+        missing: names of spares' pods to make.
+        nominate: rank pods for which the scheduler is to keep their node.
     """
 
     surplus: tuple[PodView, ...] = ()
@@ -31,7 +31,7 @@ class SpareTurn:
 
 
 def ready_spares(pods: Mapping[str, PodView], may_hold: Callable[[str], bool]) -> list[PodView]:
-    """Those that hold a node which could take a rank pod now, by name."""
+    """Return the ready spares' pods on nodes that could take a rank pod now, sorted by name."""
     return [
         pods[name]
         for name in sorted(pods)
@@ -40,7 +40,7 @@ def ready_spares(pods: Mapping[str, PodView], may_hold: Callable[[str], bool]) -
 
 
 def successors(pods: Mapping[str, PodView]) -> dict[str, PodView]:
-    """Node name to the rank pod that may go there and nowhere else, and is not there yet."""
+    """Return, by node name, the rank pod that may go there and nowhere else, and has no node yet."""
     return {
         pod.place: pod for pod in pods.values() if pod.is_rank and pod.place and not pod.node_name and not pod.deleting
     }
@@ -54,14 +54,14 @@ def look(
     *,
     warm: bool = False,
 ) -> SpareTurn:
-    """What is to be done.
+    """Return the changes to make.
 
     Args:
         state: of the job.
-        desired: names of the pods of all spares that the job asks for.
+        desired: names of the pods of all spares that the spec sets.
         pods: of the job, by name.
         may_hold: whether a node could take a rank pod, its chips apart.
-        warm: what the spec asks for.
+        warm: the spec's `spareMode` is Warm.
     """
     known = frozenset() if state.phase in WITHOUT_COORDINATOR else frozenset(desired)
     calm, coming = state.phase is JobPhase.RUNNING and not state.nodes, successors(pods)
@@ -80,5 +80,5 @@ def look(
 
 
 def _keeps_away_in_vain(pod: PodView, may_hold: Callable[[str], bool]) -> bool:
-    """Whether it finds no node, and was told to keep away from one that has nothing against it any more."""
+    """Whether an unschedulable pod still excludes a node that could take it by now."""
     return bool(pod.unschedulable) and any(may_hold(node) for node in pod.excluded)

@@ -1,1 +1,1 @@
-"""What is told about a job: its status with the incidents and the journal in it, and the Events; pure."""
+"""The reports about a job: its status with the incidents and the journal in it, and the Events; pure."""

@@ -1,4 +1,4 @@
-"""What people are told about a job in Events: reason, sentence, whether somebody may have to look at it.
+"""Events about a job: reason, sentence, and whether a person may have to act.
 
 One place, so that `kubectl hajob simulate` names the Events that the live operator posts.
 """
@@ -22,16 +22,16 @@ class Announcement:
 
     @property
     def warning(self) -> bool:
-        """Whether it may need a person."""
+        """Whether the Event is a warning: a person may have to act."""
         return self.reason.warning
 
 
 Announce = Callable[[Announcement | None], None]
-"""Tells people, where there is anything to tell."""
+"""Function that posts an announcement; None posts nothing."""
 
 
 def of_effect(effect: effects.Effect) -> Announcement | None:
-    """What an effect says by itself; most say nothing."""
+    """Return the Event of an effect; None for most effects."""
     match effect:
         case effects.FailJob(_, message):
             return Announcement(EventReason.FAILED, message)
@@ -43,7 +43,7 @@ def of_effect(effect: effects.Effect) -> Announcement | None:
 
 
 def of_opening(incident: Incident) -> Announcement:
-    """An incident is open."""
+    """Return the Event of an incident that opens."""
     cause = incident.cause
     where = f" on {cause.node_name}" if cause.node_name else ""
     ranks = _ranks_in_words(cause.first_rank, cause.num_ranks)
@@ -51,7 +51,7 @@ def of_opening(incident: Incident) -> Announcement:
 
 
 def of_closing(closed: effects.CloseIncident, action: str, outage_milliseconds: int | None) -> Announcement | None:
-    """An incident is closed; nothing is said where it is not known how long the training stood."""
+    """Return the Event of an incident that closes; none where it recovered from an outage of unknown length."""
     if closed.outcome is IncidentOutcome.RECOVERED and outage_milliseconds is not None:
         return Announcement(EventReason.RECOVERED, f"{action}: training again after {outage_milliseconds / 1000:.1f} s")
     if closed.outcome is IncidentOutcome.FAILED and closed.message:
@@ -60,7 +60,7 @@ def of_closing(closed: effects.CloseIncident, action: str, outage_milliseconds: 
 
 
 def of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announcement | None:
-    """Pods cannot be created: told once, until it is for another reason."""
+    """Return the Event of pods that cannot be created; none while the kind of reason stays the same."""
     if refused is None or (before is not None and before.over_quota is refused.over_quota):
         return None
     reason = EventReason.QUOTA_EXCEEDED if refused.over_quota else EventReason.PODS_NOT_CREATED
@@ -68,14 +68,14 @@ def of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announ
 
 
 def of_breaker(held: str) -> Announcement:
-    """Faults of nodes and chips are held back, and why; empty: they are acted upon again."""
+    """Return the Event of the breaker; `held`: why faults of nodes and chips are held back, empty: no longer."""
     if held:
         return Announcement(EventReason.BREAKER_OPEN, f"{Reason.BREAKER_OPEN.sentence} {held}")
     return Announcement(EventReason.BREAKER_CLOSED, Reason.NOT_HELD.sentence)
 
 
 def _ranks_in_words(first: int, number: int) -> str:
-    """`, rank 3` or `, ranks 0 to 7`; nothing for a cause that hit no rank."""
+    """Return `, rank 3` or `, ranks 0 to 7`; nothing for a cause that hit no rank."""
     if number < 1:
         return ""
     return f", rank {first}" if number == 1 else f", ranks {first} to {first + number - 1}"

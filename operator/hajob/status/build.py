@@ -1,8 +1,8 @@
-"""The status of a job, computed as a whole from what is known and written once.
+"""The status of a job, computed as a whole from a snapshot and written once.
 
 Pure: the same snapshot gives the same status, so a status is written only when something in it has changed, and a
-transition time changes only with its condition. What is for people (conditions, incidents, columns) and what is for
-the operator (journal) leave in one write and can never contradict each other.
+transition time changes only with its condition. The parts for people (conditions, incidents, columns) and the part
+for the operator (journal) are in one write and can never contradict each other.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ FAILED_REASON: Final = {
     "NoProgress": Reason.PROGRAM_FAILED,
     "RestartBudgetSpent": Reason.RESTARTS_EXHAUSTED,
 }
-"""The planner's reasons for giving up, and the words of the condition itself; anything else is NotRecovered."""
+"""Reason of the condition for each of the planner's reasons to give up; NotRecovered for any other."""
 
 START_PROBLEMS: Final = {
     "ErrImagePull": Reason.IMAGE_UNAVAILABLE,
@@ -97,7 +97,7 @@ START_PROBLEMS: Final = {
     "ContainerCannotRun": Reason.CONTAINER_NOT_STARTED,
     "StartError": Reason.CONTAINER_NOT_STARTED,
 }
-"""What a container in trouble says, as the reason for which a start was given up."""
+"""Reason for which a start was given up, by the code of a container in trouble."""
 RECOVERABLE_REASON: Final = {
     ConditionStatus.TRUE: Reason.RECOVERABLE,
     ConditionStatus.FALSE: Reason.UNRECOVERABLE,
@@ -112,12 +112,12 @@ WITHOUT_COORDINATOR: Final = ENDED | {JobPhase.SUSPENDED}
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorView:
-    """What is known of the coordinator.
+    """Known state of the coordinator.
 
     Attributes:
-        connected: the operator talks to it.
+        connected: the operator has a stream to it.
         serving: its MindIO controller serves.
-        problem: why not, in words.
+        problem: why its controller does not serve, in words.
         shares_node: it runs on a node of one of its ranks.
         problems: what MindIO cannot work with, by its word (docs/protocols/sidecar.md).
     """
@@ -131,7 +131,7 @@ class CoordinatorView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a status is made of."""
+    """Input of a status."""
 
     job: HATrainingJob
     state: JobState
@@ -163,12 +163,12 @@ class Snapshot:
 
 
 def time_of(milliseconds: int) -> datetime:
-    """A time of the status."""
+    """Convert milliseconds to a time of the status."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
-    """The whole status."""
+    """Build the whole status."""
     job, state = snapshot.job, snapshot.state
     previous = job.status
     now = time_of(snapshot.now_ms)
@@ -197,7 +197,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
 
 
 def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, now_ms: int) -> api.HATrainingJobStatus:
-    """The status of a job that is left as it is: what was last known of it, and why nobody looks after it now."""
+    """Build the status of a job that the operator leaves alone: its last known values, and why."""
     now, generation = time_of(now_ms), job.metadata.generation
     conditions = job.status.conditions
     for one in (reason, Reason.NOT_EVALUATED):
@@ -258,7 +258,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
 
 
 def _held(mode: RecoveryMode, snapshot: Snapshot) -> tuple[Reason, str]:
-    """Whether Hajob acts on faults: the user's word first, then whether it can, then whether they are believed."""
+    """Return why Hajob holds faults: the spec's mode first, then a missing controller, then the breaker."""
     by_user = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
     if mode in by_user:
         return by_user[mode], ""
@@ -269,7 +269,7 @@ def _held(mode: RecoveryMode, snapshot: Snapshot) -> tuple[Reason, str]:
 
 
 def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
-    """The ranks tell whether it is; where a start script said otherwise, that stands beside it."""
+    """Return whether the ranks completed the job; a start script that disagrees is reported with it."""
     if snapshot.state.phase is not JobPhase.COMPLETE:
         return Reason.NOT_COMPLETE, ""
     said = next((pod for pod in snapshot.pods if pod.last_word), None)
@@ -277,7 +277,7 @@ def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
 
 
 def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
-    """Why the job is degraded: what concerns all of it first, then its protection."""
+    """Return why the job is degraded: causes that concern all of it first, then its protection."""
     if snapshot.crd_is_older:
         return Reason.CRD_OLDER, snapshot.crd_is_older[:MESSAGE_LIMIT]
     if snapshot.job.unread:
@@ -289,7 +289,7 @@ def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
 
 
 def _protection(evaluated: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
-    """Which precondition of which action is missing; what cannot be known misses nothing."""
+    """Return the unmet preconditions of each action; unknown ones do not count."""
     if not evaluated:
         return Reason.PROTECTION_NOT_EVALUATED, ""
     missing = [
@@ -299,7 +299,7 @@ def _protection(evaluated: Sequence[api.ActionRecoverability]) -> tuple[Reason, 
 
 
 def _checkpoints(snapshot: Snapshot) -> str:
-    """What is loaded instead of a checkpoint that was refused, or why none can be verified, while the ranks start."""
+    """Return what is loaded instead of a refused checkpoint, or why none can be verified, while the ranks start."""
     if RUNNING_REASON[snapshot.state.phase] not in {Reason.STARTING, Reason.RESTARTING}:
         return ""
     if snapshot.coordinator.serving and snapshot.coordinator.problem:
@@ -311,12 +311,12 @@ def _checkpoints(snapshot: Snapshot) -> str:
 
 
 def _told(snapshot: Snapshot) -> list[str]:
-    """What the start waits for, what is loaded, why it does not train."""
+    """Return what the start waits for, what is loaded, and why the job does not train."""
     return [*filter(None, (snapshot.start_waits, _checkpoints(snapshot), _why_not_training(snapshot.state)))]
 
 
 def _why_not_training(state: JobState) -> str:
-    """What delays the start, or what the training is being brought back from; empty while it trains."""
+    """Return what delays the start, or the cause of the recovery; empty while the job trains."""
     if RUNNING_REASON[state.phase] not in {Reason.STARTING, Reason.RESTARTING, Reason.RECOVERING}:
         return ""
     if state.problem or state.incident is None or not state.incident.cause.message:
@@ -346,7 +346,7 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
 def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     view = snapshot.coordinator
     if snapshot.state.phase in WITHOUT_COORDINATOR:
-        return Reason.COORDINATOR_NOT_NEEDED, ""  # it was ended by us, so its silence is no problem
+        return Reason.COORDINATOR_NOT_NEEDED, ""  # the operator ended it, so its silence is no problem
     if snapshot.state.phase is JobPhase.UNPROTECTED:
         reason = Reason.CONTROLLER_LOST if snapshot.state.blind else Reason.TAKING_OVER
         return reason, view.problem
@@ -429,11 +429,11 @@ def _summary(snapshot: Snapshot, incidents: Sequence[api.IncidentEntry]) -> api.
 
 
 PROGRESS_SECONDS: Final = 600
-"""Progress alone is news so often; otherwise it rides on other writes."""
+"""Interval at which progress alone causes a write; otherwise it rides on other writes."""
 
 
 def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
-    """Whether a status is worth a write: whether more has changed than what moves by itself, or than who leads."""
+    """Whether a status is worth a write: more has changed than the values that move by themselves and the leader."""
     moving: dict[str, object] = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
     moving["data_parallel"] = measured_again(old.data_parallel, new.data_parallel)
     if old.progress is not None and new.progress is not None:
@@ -446,7 +446,7 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
 
 
 def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
-    """Whether the status is written at once: people see a turn, or pods to be made or deleted wait for it."""
+    """Whether the status is written at once: the reason of Running changes, or pods to make or delete wait for it."""
     turned = RUNNING_REASON[before.phase] is not RUNNING_REASON[after.phase]
     return turned or not same_placements(before, after, num_nodes)
 
@@ -456,7 +456,7 @@ def _at_rest(journal: str) -> str:
 
 
 def goodput(account: Account | None, now_ms: int) -> api.Goodput | None:
-    """Where the job's time went, in whole seconds; None before there is an account."""
+    """Return where the job's time went, in whole seconds; None before there is an account."""
     if account is None:
         return None
     until = account.until(now_ms)

@@ -14,12 +14,12 @@ _MESSAGE_LIMIT: Final = 1024
 def data_parallel(
     desired: int, state: JobState, wait: Wait | None, batch: Batch | None, step_ms: int | None
 ) -> api.DataParallel:
-    """As it is now.
+    """Build the current `status.dataParallel`.
 
     Args:
         desired: data-parallel ranks at full size.
         state: of the job: what is missing.
-        wait: what is waited for.
+        wait: what the job waits for, if anything.
         batch: sizes of a step, None where they are not visible.
         step_ms: milliseconds of a step at the present size, None while it is not known.
     """
@@ -48,12 +48,12 @@ def data_parallel(
 
 
 def _expected_percent(batch: Batch | None, current: int, desired: int) -> int:
-    """The longest share of the global batch decides; where the batch is not visible, as if all shares were equal."""
+    """Return the expected throughput: the longest share of the global batch decides; equal shares where not visible."""
     return int(100 / batch.step_time(current)) if batch is not None else 100 * current // desired
 
 
 def measured_again(old: api.DataParallel | None, new: api.DataParallel | None) -> api.DataParallel | None:
-    """The old value with the new measure, which alone is not worth a write; the first measure is."""
+    """Return the old value with the new measure, which alone is not worth a write; the first measure is."""
     if old is None or new is None or old.measured_throughput_percent is None:
         return old
     return old.model_copy(update={"measured_throughput_percent": new.measured_throughput_percent})

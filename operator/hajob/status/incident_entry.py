@@ -1,4 +1,4 @@
-"""The account of one incident: what the operator writes down while it lasts, and the entry of the status made of it."""
+"""The record of one incident, written while it lasts, and the entry of the status built from it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hajob.domain.timeline import Mark, phases
 from hajob.status.restoration import Restoration, sources
 
 LATEST_COUNTS: Final = frozenset({Mark.STARTED, Mark.READY, Mark.NAMED, Mark.RESUMED})
-"""Marks that a widened incident reaches again; of the others the first one counts."""
+"""Marks whose latest time counts, as a widened incident reaches them again; of the others the first one counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One incident as it is being written down."""
+    """Record of one incident while it lasts."""
 
     incident: Incident
     marks: Mapping[Mark, int] = field(default_factory=dict)
@@ -28,14 +28,14 @@ class Record:
     restoration: Restoration = field(default_factory=Restoration)
 
     def at(self, mark: Mark, time_ms: int) -> Record:
-        """With a mark added."""
+        """Return the record with a mark added."""
         if mark in self.marks and mark not in LATEST_COUNTS:
             return self
         return replace(self, marks={**self.marks, mark: time_ms})
 
 
 def entry(record: Record, layout: Layout) -> api.IncidentEntry:
-    """The entry of status.incidents, of a job of this layout."""
+    """Build the entry of status.incidents, of a job of this layout."""
     incident = record.incident
     start = min(record.marks.values(), default=incident.opened_ms)
     restoration = record.restoration

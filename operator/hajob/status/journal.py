@@ -1,11 +1,11 @@
-"""What the operator remembers of a job across restarts, as one text in the status.
+"""The journal: what the operator remembers of a job across restarts, as one text in the status.
 
-Everything that a decision depends on and that cannot be read off the cluster is in here. Pydantic reads and writes it
-by the types of the fields; what is as it begins is left out.
+It holds everything that a decision depends on and that cannot be read off the cluster. Pydantic reads and writes it
+by the types of the fields; values equal to their defaults are left out.
 
-The text may be of an older operator, or of a newer one after a roll-back (docs/decisions/0009-one-journal.md): a key
-that is not known here is left out, and so is a word that is not known where nothing is decided by it; both are told to
-the caller. Anything else that cannot be read is a `JournalError`: acting on half a state is worse than not acting.
+The text may be from an older operator, or from a newer one after a roll-back (docs/decisions/0009-one-journal.md): an
+unknown key is left out, and so is an unknown word on which no decision depends; both are reported to the caller.
+Anything else that cannot be read is a `JournalError`: acting on half a state is worse than not acting.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from hajob.status.incident_entry import Record
 from hajob.status.restoration import Restoration
 
 VERSION: Final = 2
-"""What an operator must know to read what this one writes (`status.journalVersion`).
+"""Version that an operator must know to read this journal (`status.journalVersion`).
 
-It rises only when an older operator that leaves out what it does not know would do harm.
+It rises only when an older operator would do harm by leaving out what it does not know.
 """
 SKEW_MILLISECONDS: Final = 60_000
-"""By so much the clocks of two leaders may differ."""
+"""Greatest difference expected between the clocks of two leaders."""
 MOVING_MARK: Final = ',"written_ms":'
-"""Begins the last part of a journal: it moves with the clock, and alone it is not worth a write."""
+"""Start of the last part of a journal, which moves with the clock and alone is not worth a write."""
 
 Place = tuple[int | str, ...]
 
@@ -50,11 +50,11 @@ _DISPENSABLE: Final[tuple[Place, ...]] = (
     ("state", "incident", "escalated_from"),
     ("state", "incident", "restored_from"),
 )
-"""Parts that explain and count, and decide nothing that could do harm: what cannot be read in them is left out."""
+"""Parts that only explain and count: what cannot be read in them is left out without harm."""
 
 
 class JournalError(ValueError):
-    """A journal that this operator cannot read, with the reason of the condition that says so."""
+    """A journal that this operator cannot read, with the reason of the condition."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -64,17 +64,17 @@ class JournalError(ValueError):
 @with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The memory of one job.
+    """Memory of one job across restarts of the operator.
 
     Attributes:
         state: of the planner.
-        order: the newest that was given to the coordinator.
+        order: the newest order sent to the coordinator.
         failed_reason: why the job was given up, empty while it was not.
         failed_message: the same in words.
         marks: when things happened in the open incident, in milliseconds.
         restoration: where the state after the open incident comes from.
-        restart_seen: the newest `spec.restartRequestTime` that was followed.
-        written_ms: time of the write; with it a deadline says how long it still was.
+        restart_seen: the newest `spec.restartRequestTime` that was carried out.
+        written_ms: time of the write, from which the remaining time of a deadline follows.
         account: where the job's time went.
     """
 
@@ -89,7 +89,7 @@ class Journal:
     account: Account | None = None
 
     def dump(self, now_ms: int, record: Record | None = None) -> str:
-        """Compact JSON, as of now.
+        """Return compact JSON, as of now.
 
         Args:
             now_ms: the time of the write.
@@ -103,7 +103,7 @@ class Journal:
         return _FORM.dump_json(written, exclude_defaults=True).decode()
 
     def taken_over(self, now_ms: int) -> Journal:
-        """For the leader that goes on with it: a deadline is kept, or still as long as it was, where that ends later.
+        """Return the journal for a new leader: a deadline is kept, or its remaining time where that ends later.
 
         Args:
             now_ms: job time by the clock of that leader, never before `written_ms`.
@@ -133,14 +133,14 @@ class JournalReading:
 
 
 def read(text: str, version: int = VERSION) -> JournalReading:
-    """The inverse of `Journal.dump`; an empty text is a job that is seen for the first time.
+    """Read a journal, the inverse of `Journal.dump`; an empty text is a job that is seen for the first time.
 
     Args:
         text: `status.journal`.
         version: `status.journalVersion`.
 
     Raises:
-        JournalError: it must not be acted upon; the message names the place.
+        JournalError: the journal must not be acted upon; the message names the place.
     """
     if not text:
         return JournalReading(Journal())
@@ -158,7 +158,7 @@ def read(text: str, version: int = VERSION) -> JournalReading:
 
 
 def _read(raw: dict[str, Any]) -> JournalReading:
-    """Leave out what may be, until the rest can be read."""
+    """Leave out dispensable parts until the rest can be read."""
     left_out = _deadlines_left_out(raw)
     while True:
         try:
@@ -169,19 +169,19 @@ def _read(raw: dict[str, Any]) -> JournalReading:
         essential = [one for one, place in zip(wrong, places, strict=True) if place is None]
         if essential:
             raise _refusal(essential)
-        for place in reversed(_outermost(places)):  # of a list the last first, so that the others keep their places
+        for place in reversed(_outermost(places)):  # last items of a list first, so that the others keep their places
             left_out.append(_in_words(place))
             _remove(raw, place)
 
 
 def _outermost(places: Iterable[Place | None]) -> list[Place]:
-    """Each place once, and none inside another one."""
+    """Return each place once, and none inside another one."""
     known = dict.fromkeys(place for place in places if place is not None)
     return [place for place in known if not any(place[:length] in known for length in range(len(place)))]
 
 
 def _deadlines_left_out(raw: dict[str, Any]) -> list[str]:
-    """Leave out deadlines that nothing waits for here."""
+    """Leave out deadlines that this version does not know, and return their places."""
     state = raw.get("state")
     deadlines = state.get("deadlines") if isinstance(state, dict) else None
     if not isinstance(deadlines, dict):
@@ -193,17 +193,17 @@ def _deadlines_left_out(raw: dict[str, Any]) -> list[str]:
 
 
 def _dispensable(wrong: ErrorDetails) -> Place | None:
-    """What can be left out so that this is not wrong any more, if anything."""
+    """Return the part that can be left out to cure this error, if any."""
     place: Place = tuple(part for part in wrong["loc"] if part != "[key]")
     if wrong["type"] in _UNKNOWN_KEY:
         return place
-    if wrong["type"] == "missing":  # without it the whole around it says nothing
+    if wrong["type"] == "missing":  # without it the enclosing object says nothing
         place = place[:-1]
     return place if any(place[: len(root)] == root for root in _DISPENSABLE) else None
 
 
 def _refusal(wrong: list[ErrorDetails]) -> JournalError:
-    """An unknown word is a newer operator's; anything else is damage."""
+    """Build the error: an unknown word is from a newer operator; anything else is damage."""
     newer = any(one["type"] == "enum" for one in wrong)
     told = "; ".join(f"{_in_words(one['loc'])}: {one['msg']}, found {str(one['input'])[:80]!r}" for one in wrong[:3])
     return JournalError(Reason.JOURNAL_NEWER if newer else Reason.JOURNAL_UNREADABLE, f"status.journal: {told}")
@@ -221,7 +221,7 @@ def _remove(raw: Any, place: Place) -> None:  # noqa: ANN401  # JSON
 
 
 def _from_version_1(raw: dict[str, Any]) -> dict[str, Any]:
-    """What 0.1 wrote, in the form of version 2; what is wrong in it is found afterwards."""
+    """Convert a journal of 0.1 to the form of version 2; errors in it are found afterwards."""
     made: dict[str, Any] = {"state": _state_of_version_1(raw.get("plan"), raw.get("pods"))}
     for old, new in (("order", "order"), ("restart", "restart_seen"), ("moments", "marks"), ("restoration",) * 2):
         if old in raw:
@@ -241,7 +241,7 @@ def _from_version_1(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _state_of_version_1(state: Any, pods: Any) -> Any:  # noqa: ANN401  # JSON
-    """0.1 remembered the pods twice, here and there."""
+    """Merge the two places in which 0.1 stored the pods into the state."""
     if not isinstance(state, dict) or not isinstance(pods, dict):
         return None
     return {

@@ -1,7 +1,7 @@
 """Where the state after an outage came from, and what that cost: the account of one incident.
 
-The planner decides where it should come from (`Incident.restored_from`); here stands what really happened, from the
-coordinator's milestones and from what the agent found in the directory of checkpoints (docs/checkpoints.md).
+The planner decides where it should come from (`Incident.restored_from`); this module records what really happened,
+from the coordinator's milestones and from the agent's findings in the checkpoint directory (docs/checkpoints.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN_RANKS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What an attempt was given to load: its step (-1: nothing), what was refused, or why nobody could tell."""
+    """What an attempt was given to load: its step (-1: nothing), refused checkpoints, or why it is unknown."""
 
     step: int
     refused: tuple[CheckpointRefusal, ...] = ()
@@ -32,16 +32,16 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What is known so far; -1: not known.
+    """What is known of the source so far; -1: unknown.
 
     Attributes:
-        before: the last step that all ranks had finished when it began.
-        told: the coordinator has told it; otherwise it is what was known when the restart was decided.
+        before: the last step that all ranks had finished when the outage began.
+        told: the coordinator has reported `before`; otherwise it was known when the restart was decided.
         tracked: step of the newest complete checkpoint while the training stood.
         loaded_step: step of the checkpoint that was loaded.
         from_nothing: the training started from step 0.
         refused: checkpoints that were not loaded, bounded.
-        num_refused: all of them.
+        num_refused: number of all refused checkpoints.
     """
 
     before: int = -1
@@ -59,14 +59,14 @@ class Restoration:
         return max(0, self.before - max(self.loaded_step, 0)) if went_back and self.before >= 0 else 0
 
     def stood_at(self, step: int) -> Restoration:
-        """The coordinator tells the last common step; of an incident the first word counts. -1: it says nothing."""
+        """Note the last common step from the coordinator; the first report of an incident counts. -1: not reported."""
         return self if self.told or step < 0 else replace(self, before=step, told=True)
 
     def began(self, incident: Incident, newest_step: int) -> Restoration:
-        """The whole job is restarted: remember where it stood, as far as is known.
+        """Note the step at which the whole job is restarted, as far as it is known.
 
-        No rank ends a step that another has not begun to end, so all have finished the one before the newest. The step
-        of the fact is that of the rank it is about, which may be known from a heartbeat two seconds old.
+        No rank ends a step that another has not begun to end, so all have finished the one before the newest. The
+        fact's step is that of its rank, and may come from a heartbeat two seconds old.
         """
         if self.before >= 0 or incident.action is not Action.RESTART:
             return self
@@ -74,11 +74,11 @@ class Restoration:
         return replace(self, before=min(newest_step, max(told, newest_step - 1)) if newest_step >= 0 else told)
 
     def finds(self, step: int | None) -> Restoration:
-        """The newest complete checkpoint while no rank trains; None: nobody can look."""
+        """Note the newest complete checkpoint while no rank trains; None: unknown."""
         return self if step is None else replace(self, tracked=step)
 
     def loaded(self, found: Loaded) -> Restoration:
-        """The attempt that ends the incident loads this."""
+        """Note what the attempt that ends the incident loads."""
         refused = found.refused[:MOST_REFUSALS]
         return replace(
             self,
@@ -89,9 +89,9 @@ class Restoration:
         )
 
     def resumed(self, incident: Incident, step: int) -> Restoration:
-        """The first step after the outage: where processes lived on, it tells whether they loaded a checkpoint.
+        """Infer from the first step after the outage whether processes that lived on loaded a checkpoint.
 
-        Where it is a heartbeat that tells, it may be a later step than the first: a planned repair is from the
+        A heartbeat may report a later step than the first: a planned repair is therefore from the
         checkpoint that was there.
         """
         if incident.action not in IN_PLACE or step < 1:
@@ -103,7 +103,7 @@ class Restoration:
         return replace(self, loaded_step=step - 1) if went_back or planned else self
 
     def source(self, incident: Incident) -> RestoredFrom | None:
-        """Where the lost state came from indeed."""
+        """Return where the lost state really came from."""
         planned = incident.restored_from
         if self.from_nothing:
             return RestoredFrom.NOWHERE
