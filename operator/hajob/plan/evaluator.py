@@ -29,7 +29,7 @@ NOT_SERVING: Final = "the MindIO controller does not serve"
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Occasion of a decision: the actions that are still possible then, and why the others are not."""
+    """Kind of decision: the actions that are still possible then, and why the others are not."""
 
     name: str
     actions: tuple[Action, ...]

@@ -1,4 +1,4 @@
-"""Bookkeeping shared by all handlers: deadlines, budgets, renewed pods and processes, the open incident.
+"""State changes shared by all handlers: deadlines, budgets, renewed pods and processes, the open incident.
 
 Each function takes a state and returns a changed one, or the changes; none decides anything.
 """
