@@ -41,10 +41,11 @@ def explained(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[None
 
 @pytest.fixture
 def hajob(cluster: Cluster[Any]) -> Cluster[Any]:
-    """All nodes are on, and the chart is installed."""
+    """All nodes are on and may be used, and the chart is installed."""
     if kind.is_chosen():
         cluster.install()
         return cluster
     cluster.power_on()
     cluster.install()
+    cluster.plane.kubectl("delete", "nodequarantines", "--all")  # of chips that were sick in a scenario before
     return cluster
