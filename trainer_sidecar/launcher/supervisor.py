@@ -120,10 +120,12 @@ class Supervisor:
             if code:
                 self._last_word("the training has finished; the start script ended with {} after it".format(code))
             return 0
-        if self._launches.number and not code:
-            self._last_word("the start script ended with 0, but no training of it has finished")
-            return UNFINISHED
-        return code
+        if code:
+            return code
+        called = self._launches.number > 0
+        why = "but no training of it has finished" if called else "without calling torchrun or msrun"
+        self._last_word("the start script ended with 0, {}".format(why))
+        return UNFINISHED
 
     def _last_word(self, text: str) -> None:
         """Write the reason of the end to the container's output and as its termination message."""

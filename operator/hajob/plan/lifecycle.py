@@ -5,6 +5,7 @@ from typing import Final
 
 from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
+from hajob.domain.facts import FactKind
 from hajob.domain.incidents import Incident, IncidentOutcome, Purpose
 from hajob.domain.text import last_lines
 from hajob.plan import effects, events
@@ -213,13 +214,20 @@ def fail(reason: str, sentence: str, context: Context) -> HandlerResult:
     """Fail the job; the last action evaluated, if any, gives the reason."""
     verdicts = context.choice.considered if context.choice else ()
     why, message = _why_failed(reason, sentence, verdicts)
-    if why == "NoProgress" and context.state.phase in UNTRAINED:
-        why = "StartupDeadlineExceeded"
+    if context.state.phase in UNTRAINED:
+        why = _why_not_started(why, context)
     incident = context.incident
     cause = (incident.cause.message if incident else in_words(context)) or context.state.problem
     state, closing = close(clear_deadlines(context.state, *Deadline), IncidentOutcome.FAILED, message)
     full = f"{message}: {cause}" if cause else message
     return state, (*closing, effects.FailJob(why, full))
+
+
+def _why_not_started(why: str, context: Context) -> str:
+    """Return the reason why a job that has never trained was given up."""
+    if why == "ProgramFailures" and context.seen is not None and context.seen.kind in _SCRIPT_OVER:
+        return "ScriptEnded"
+    return "StartupDeadlineExceeded" if why == "NoProgress" else why
 
 
 def fail_unworkable(context: Context) -> HandlerResult:
@@ -229,6 +237,8 @@ def fail_unworkable(context: Context) -> HandlerResult:
     return state, (*closing, effects.FailJob(event.reason, event.message))
 
 
+_SCRIPT_OVER: Final = frozenset({FactKind.SCRIPT_ENDED, FactKind.POD_FAILED})
+"""Program failures after which the start script does not go on."""
 _FAILURES: Final = {
     "ProgramBudgetLeft": "ProgramFailures",
     "Progress": "NoProgress",

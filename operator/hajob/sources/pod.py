@@ -56,6 +56,12 @@ _NO_NODES: Final[frozenset[str]] = frozenset()
 MAIN_CONTAINERS: Final = frozenset({"trainer", "controller", names.HOOK_CONTAINER})
 """The container whose end is the end of the pod's work; users may add others."""
 
+SCRIPT_EXITS: Final = frozenset({64, 65})
+"""Exit codes by which the launcher says that the script is over without a training (docs/protocols/launcher.md)."""
+
+_ENDS: Final = frozenset({FactKind.POD_FAILED, FactKind.SCRIPT_ENDED})
+"""Kinds that say that a pod has ended; why, a rank's last lines may tell."""
+
 Requests = tuple[tuple[str, int], ...]
 """Names of extended resources, each with an amount."""
 
@@ -308,7 +314,8 @@ def facts(pod: PodView, now_ms: int) -> list[Fact]:
         return []
     kind = None
     if pod.phase == "Failed" or (pod.exit_code and pod.trouble_code in TAKEN_PODS):
-        kind = FactKind.POD_FAILED
+        is_script = pod.failed_by_itself and pod.exit_code in SCRIPT_EXITS
+        kind = FactKind.SCRIPT_ENDED if is_script else FactKind.POD_FAILED
     elif pod.trouble_code in UNSTARTABLE:
         kind = FactKind.POD_UNSTARTABLE
     if kind is None:
@@ -348,7 +355,7 @@ def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) ->
         time_ms=now_ms,
         node_name=pod.node_name,
         exit_code=None if code in EVICTIONS else pod.exit_code,
-        unexplained=kind is FactKind.POD_FAILED and code not in EVICTIONS and pod.failed_by_itself,
+        unexplained=kind in _ENDS and code not in EVICTIONS and pod.failed_by_itself,
     )
 
 

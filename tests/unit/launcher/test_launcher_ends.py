@@ -49,6 +49,16 @@ def test_a_pipe_does_not_hide_a_failed_training(tmp_path: Path) -> None:
         assert "the start script ended with 0, but no training of it has finished" in pod.log()
 
 
+@pytest.mark.parametrize("script", ["echo hi", "python3 -c 'raise SystemExit(\"hi\")' 2>&1 | tee log"])
+def test_an_end_without_a_training_is_no_success_though_nobody_asks(tmp_path: Path, script: str) -> None:
+    """No agent has a coordinator yet that could hear of it: the pod's exit code is all that the operator sees."""
+    log = tmp_path / "termination-log"
+    log.touch()
+    with running(tmp_path, script, HAJOB_TERMINATION_LOG=str(log)) as pod:
+        assert pod.ended() == 65
+    assert log.read_text().splitlines() == ["the start script ended with 0, without calling torchrun or msrun", "hi"]
+
+
 def test_a_script_waits_while_its_training_is_not_finished(tmp_path: Path) -> None:
     with running(tmp_path, "torchrun echo.py; echo went on", ranks=1) as pod:
         pod.launched()

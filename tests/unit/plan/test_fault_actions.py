@@ -871,6 +871,18 @@ def test_an_image_that_cannot_run_it_spends_the_program_budget() -> None:
     assert "no python3" in failed.message
 
 
+@pytest.mark.parametrize("kind", [FactKind.SCRIPT_ENDED, FactKind.POD_FAILED])
+def test_a_script_that_is_over_before_its_training_is_the_reason_of_the_failure(kind: FactKind) -> None:
+    rig = Rig(JobState(), policy=Policy(max_program_failures=1))
+    rig.tell(e.Accepted())
+    rig.see(kind, node=0, exit_code=65, message="hi")
+    assert rig.at(JobPhase.RESTARTING)
+    (*_, failed) = rig.see(kind, node=1, exit_code=65, message="hi")
+    assert rig.at(JobPhase.FAILED)
+    assert isinstance(failed, do.FailJob)
+    assert failed.reason == "ScriptEnded"
+
+
 def test_a_start_whose_coordinator_cannot_run_fails_with_words() -> None:
     rig = Rig(JobState(), policy=Policy(max_program_failures=0))
     rig.tell(e.Accepted())

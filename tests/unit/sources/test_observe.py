@@ -116,6 +116,20 @@ def test_a_pod_being_deleted_is_a_loss_in_the_making() -> None:
 
 
 @pytest.mark.parametrize(
+    ("exit_code", "kind"),
+    [(64, FactKind.SCRIPT_ENDED), (65, FactKind.SCRIPT_ENDED), (1, FactKind.POD_FAILED), (137, FactKind.POD_FAILED)],
+)
+def test_a_pod_whose_launcher_says_that_nothing_was_trained_is_the_end_of_its_script(
+    exit_code: int, kind: FactKind
+) -> None:
+    pod = replace(PODS[0], phase="Failed", exit_code=exit_code, trouble_code="Error", trouble="container trainer: hi")
+    (seen,) = observe.of_pod(pod, deleted=False, now_ms=NOW)
+    assert isinstance(seen, events.FactSeen)
+    assert (seen.fact.kind, seen.fact.message) == (kind, "container trainer: hi")
+    assert seen.fact.unexplained is (exit_code != 137), "a rank's last lines may tell why"
+
+
+@pytest.mark.parametrize(
     ("pod", "deleted", "told"),
     [
         (PodView("ns", "c", "u", "job", names.ROLE_COORDINATOR, -1, 1, phase="Running"), False, []),
