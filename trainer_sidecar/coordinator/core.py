@@ -52,14 +52,15 @@ class CoordinatorCore:
     # -- from the operator ----------------------------------------------------------------------------------------
 
     def assign(self, assignment: pb.Assignment, now: float) -> None:
-        """Take in a new list of pods; refuse an older revision."""
+        """Take in the pods and settings as they are now; refuse an older revision."""
         job = self.job
         problem = assignment_problem(assignment, job.assignment)
         if problem:
             log.error("assignment %d is refused: %s", assignment.revision, problem)
             job.effects.refuse_input()
             return
-        job.take_assignment(assignment)
+        if job.take_assignment(assignment):
+            job.touch_all()
         job.effects.note()
         self._advance(now)
 

@@ -101,12 +101,23 @@ class Job:
         """What follows happens at `now`."""
         self.now = now
 
-    def take_assignment(self, assignment: pb.Assignment) -> None:
-        """The pods that there are now."""
-        self.assignment = assignment
-        self.roster.assign(assignment)
+    def take_assignment(self, assignment: pb.Assignment) -> bool:
+        """Take in pods and settings as they are now; return whether agents have to know of the settings.
+
+        The environment of an attempt is fixed once its ranks are ordered: MindIO's controller and all ranks need the
+        same switches, also a rank that is started anew after the spec was edited.
+        """
+        before, taken = self.assignment, assignment
+        if before is not None and self.runs and before.attempt == assignment.attempt:
+            taken = pb.Assignment()
+            taken.CopyFrom(assignment)
+            taken.environment.clear()
+            taken.environment.update(before.environment)
+        self.assignment = taken
+        self.roster.assign(taken)
         for pod in self.roster.pods.values():
             self.incidents.know(pod.incarnation)
+        return before is not None and list(before.log_rules) != list(taken.log_rules)
 
     def take_order(self, order: pb.Order) -> None:
         """The step that is desired now."""

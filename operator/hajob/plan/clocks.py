@@ -2,6 +2,7 @@
 
 `activeDeadlineSeconds` counts from the start, not while the job is suspended; `scheduling.capacityTimeoutSeconds`
 counts while a start waits for quota or nodes. Either may be set, extended and removed at any time.
+`startupDeadlineSeconds` may be changed while a start is under way.
 """
 
 from dataclasses import replace
@@ -17,7 +18,7 @@ _INACTIVE: Final = ENDED | {JobPhase.NEW, JobPhase.SUSPENDED}
 
 def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
     """Return the state with its current deadlines; the same object when nothing changes."""
-    state = _count(state, policy, now_ms)
+    state = _startup(_count(state, policy, now_ms), policy)
     limit, since = policy.active_deadline_seconds, state.active_since_ms
     active = None if limit is None or since is None else since + 1000 * limit - state.active_ms
     if state.waiting is not None and state.phase not in UNTRAINED:
@@ -26,6 +27,20 @@ def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
     capacity = None if patience is None or waiting is None else waiting.since_ms + 1000 * patience
     state = _with(_with(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity)
     return _fit(_grow(_release(state, policy, now_ms), policy, now_ms), policy, now_ms)
+
+
+def _startup(state: JobState, policy: Policy) -> JobState:
+    """Move the deadline of a start by as much as `startupDeadlineSeconds` was edited since it was set."""
+    waits, seconds = state.waiting is not None and state.waiting.start_left_ms, policy.startup_deadline_seconds
+    if Deadline.STARTUP not in state.deadlines and not waits:
+        return replace(state, startup_seconds=0) if state.startup_seconds else state
+    if state.startup_seconds == seconds:
+        return state
+    more_ms = 1000 * (seconds - state.startup_seconds) if state.startup_seconds else 0
+    state = replace(state, startup_seconds=seconds)
+    if state.waiting is not None and waits:
+        return replace(state, waiting=replace(state.waiting, start_left_ms=max(waits + more_ms, 1)))
+    return set_deadline(state, Deadline.STARTUP, state.deadlines[Deadline.STARTUP] + more_ms)
 
 
 def _grow(state: JobState, policy: Policy, now_ms: int) -> JobState:

@@ -220,6 +220,7 @@ class JobState:
         fact_ids: newest facts of closed incidents, bounded.
         unreachable: node name to the time at which a rank pod there was deleted while nothing could end its ranks.
         deadlines: name to time in milliseconds.
+        startup_seconds: `startupDeadlineSeconds` with which the deadline of the start was set, 0 while there is none.
         waiting: the start waits for quota or nodes, None while it does not.
         active_since_ms: when the job began to count as active, None while it does not (not begun, suspended, ended).
         active_ms: for how long it was active before that.
@@ -258,6 +259,7 @@ class JobState:
     fact_ids: tuple[str, ...] = ()
     unreachable: Mapping[str, int] = field(default_factory=dict)
     deadlines: Mapping[str, int] = field(default_factory=dict)
+    startup_seconds: int = 0
     waiting: Waiting | None = None
     active_since_ms: int | None = None
     active_ms: int = 0

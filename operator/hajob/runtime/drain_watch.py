@@ -24,7 +24,7 @@ from hajob.sources.pod import PodView
 from hajob.status.announcements import Announce, Announcement
 
 ASK_AGAIN_SECONDS: Final = 300.0
-"""A coordinator that could not be moved is asked for again after so long."""
+"""A coordinator that could not be moved is asked for again after so long, and when the spec is edited."""
 MOVE_AGAIN_SECONDS: Final = 600.0
 """A move that was refused or given up is asked for again after so long, when the spec is edited, and by another
 coordinator: it may have gone with the one before."""
@@ -51,7 +51,7 @@ class DrainWatch:
         self._alarm = Alarm(ports.clock)
         self._turn = EvictionTurn(ports.openings)
         self._opening = Alarm(ports.clock)
-        self._asked = float("-inf")
+        self._asked = (0, float("-inf"))  # generation of the spec, time
         self._move_asked: tuple[object, float] = (None, 0.0)
 
     def close(self) -> None:
@@ -105,12 +105,13 @@ class DrainWatch:
         return opened
 
     def _coordinator_move(self, now: float) -> list[events.CoordinatorMoveRequested]:
-        pod = self._places.coordinator_pod()
-        if pod is None or not observe.is_drained(pod, self._ports.nodes()) or now - self._asked < ASK_AGAIN_SECONDS:
+        pod, generation = self._places.coordinator_pod(), self._memory.job.metadata.generation
+        recently = self._asked[0] == generation and now - self._asked[1] < ASK_AGAIN_SECONDS
+        if pod is None or not observe.is_drained(pod, self._ports.nodes()) or recently:
             return []
         asked = list(observe.of_coordinator_move(self._memory.state, pod))
         if asked:
-            self._asked = now
+            self._asked = (generation, now)
         return asked
 
 

@@ -131,7 +131,9 @@ class JobController:
         """Handle the CR as it is now."""
         if self._memory.job_seen(job):
             self._admission.spec_changed()
+            self._outputs.assign()
             self._advance(events.PolicyChanged())
+            self._outputs.status.publish()
             self._loop.wake(hurry=True)
 
     def pods_listed(self, version: str = "") -> None:
@@ -308,6 +310,7 @@ class JobController:
         self._advance(events.PolicyChanged())  # the spec may have changed while no operator ran
         self._look_for_places()
         self._deadline.arm(self._memory.deadlines)
+        self._outputs.status.publish()
 
     def refused(self) -> None:
         """Handle that its pods cannot be created."""

@@ -14,7 +14,7 @@ from hajob.runtime.ports import Ports
 from hajob.sources import observe
 
 AGAIN_SECONDS: Final = 600.0
-"""What a sick node asks for, and was refused, is asked for again after so long."""
+"""What a sick node asks for, and was refused, is asked for again after so long, and when the spec is edited."""
 
 
 class JobHardware:
@@ -22,7 +22,7 @@ class JobHardware:
 
     def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports) -> None:
         self._memory, self._places, self._ports = memory, places, ports
-        self._sub_health_asked: dict[str, tuple[int, float]] = {}
+        self._sub_health_asked: dict[str, tuple[int, float, int]] = {}  # how often, when, under which generation
         self._began, self._heard = ports.clock.monotonic(), False
 
     def coordinator_heard(self) -> bool:
@@ -56,10 +56,10 @@ class JobHardware:
         held = {pod.node_name for pod in self._places.spares()} if found else set()
         better = (held | self._places.free_names()).difference(sick) if found else ()
         for pod, fact, age_ms in found if better else ():
-            key = observe.fact_id(fact, pod)
-            times, last = self._sub_health_asked.get(key, (0, -AGAIN_SECONDS))
-            if monotonic - last >= AGAIN_SECONDS:
-                self._sub_health_asked[key] = (times + 1, monotonic)
+            key, generation = observe.fact_id(fact, pod), memory.job.metadata.generation
+            times, last, seen = self._sub_health_asked.get(key, (0, -AGAIN_SECONDS, generation))
+            if monotonic - last >= AGAIN_SECONDS or generation != seen:
+                self._sub_health_asked[key] = (times + 1, monotonic, generation)
                 again = f"{observe.AGAIN}{times}"
                 chips, now = memory.layout.chips_per_node, memory.time.now()
                 yield events.FactSeen(

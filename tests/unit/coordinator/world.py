@@ -336,6 +336,8 @@ class World:
         self.state = pb.CoordinatorState()
         self.standing = pb.StandingOrders()
         self.hang_rule = pb.HangRule()
+        self.log_rules: list[pb.LogRule] = []
+        self.environment: dict[str, str] = {}
         self.checkpoint_rules: pb.CheckpointRules | None = None
         self.pending: list[tuple[str, list[object]]] = []
         self.log: list[dict[str, object]] = []
@@ -474,6 +476,8 @@ class World:
             attempt=self.attempt,
             standing_orders=self.standing,
             hang_rule=self.hang_rule,
+            log_rules=self.log_rules,
+            environment=self.environment,
             checkpoint_rules=self.checkpoint_rules,
         )
         for uid in self.listed:

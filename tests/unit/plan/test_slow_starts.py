@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hajob.plan import effects as do
+from hajob.plan import events as e
 from hajob.plan.policy import Policy
 from hajob.plan.state import Deadline, JobPhase
 from tests.unit.plan.plan_rig import Rig
@@ -49,3 +50,25 @@ def test_without_signs_the_deadline_counts_from_the_start() -> None:
     rig.deadline("Startup")
     assert rig.state.phase is JobPhase.FAILED
     assert Policy().startup_deadline_seconds == 1800
+
+
+def test_a_deadline_that_is_edited_counts_for_the_start_that_is_under_way() -> None:
+    rig = starting(startup_deadline_seconds=600)
+    due = rig.state.deadlines[Deadline.STARTUP]
+    rig.policy = replace(rig.policy, startup_deadline_seconds=3600)
+    rig.tell(e.PolicyChanged())
+    assert rig.state.deadlines[Deadline.STARTUP] == due + 50 * MINUTE
+    rig.policy = replace(rig.policy, startup_deadline_seconds=60)
+    rig.tell(e.PolicyChanged())
+    assert rig.state.deadlines[Deadline.STARTUP] == due - 9 * MINUTE
+
+
+def test_a_deadline_that_is_edited_counts_for_a_start_that_waits_for_nodes() -> None:
+    rig = starting(startup_deadline_seconds=600)
+    due = rig.state.deadlines[Deadline.STARTUP]
+    rig.tell(e.PlacesMissing(message="no node"))
+    waits = rig.now
+    rig.policy = replace(rig.policy, startup_deadline_seconds=3600)
+    rig.tell(e.PolicyChanged())
+    rig.tell(e.PlacesFound())
+    assert rig.state.deadlines[Deadline.STARTUP] == due + 50 * MINUTE + rig.now - waits
