@@ -57,7 +57,10 @@ EDITS: Final[dict[str, tuple[Any, set[str]]]] = {
     "scheduling.waitingPodPolicy": ("Release", {PLANNER}),
     "scheduling.excludedNodeNames": (["node-77"], {RANK_POD, SPARE_POD, COORDINATOR_POD}),
     "recovery.mode": ("Observe", {PLANNER, COORDINATOR, STATUS}),
-    "recovery.actions": ([{"name": "InPlace", "maxCount": 0}, {"name": "Retry", "maxCount": 0}], {PLANNER, COORDINATOR, RANKS, COORDINATOR_POD}),
+    "recovery.actions": (
+        [{"name": "InPlace", "maxCount": 0}, {"name": "Retry", "maxCount": 0}],
+        {PLANNER, COORDINATOR, RANKS, COORDINATOR_POD},
+    ),
     "recovery.maxProgramFailures": (7, {PLANNER}),
     "recovery.replacementTimeoutSeconds": (600, {PLANNER, RANKS, COORDINATOR_POD}),
     "recovery.subHealthPolicy": ("Ignore", {PLANNER}),
@@ -210,5 +213,7 @@ async def test_an_edit_without_meaning_for_anybody_is_observed(town: Town) -> No
 def test_the_docs_name_every_field() -> None:
     page = (Path(__file__).parents[3] / "docs/hatrainingjob.md").read_text()
     section = page.partition("## Editing a job")[2].partition("\n## ")[0]
-    missing = [field for field in fields() if f"`{field}`" not in section and f"`{field.rpartition('.')[0]}.*`" not in section]
+    missing = [
+        field for field in fields() if f"`{field}`" not in section and f"`{field.rpartition('.')[0]}.*`" not in section
+    ]
     assert missing == []
