@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from hajob.cluster.reachability import ExpectedCoordinator
 from hajob.plan import events
 from hajob.plan.placements import serving_incarnation
-from hajob.plan.state import JobPhase
+from hajob.plan.state import REMADE, UNTRAINED, WITHOUT_PODS, JobPhase
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
@@ -216,9 +216,16 @@ class JobObserver:
         return bool(self.coordinator.address and not self.coordinator.connected and self._ports.cut_off())
 
     def reach(self) -> ExpectedCoordinator | None:
-        """Return whether the coordinator is reached; None where none has to answer."""
-        pod = self.places.coordinator_pod()
+        """Return whether the coordinator is reached; None where its silence says nothing about this operator.
+
+        That is so while the job restarts, waits or ends, and in a start until the coordinator was heard once: Hajob
+        itself ends those pods, and new ones listen only after a while.
+        """
+        pod, state = self.places.coordinator_pod(), self._memory.state
         if pod is None or pod.phase != "Running" or pod.deleting or not self.coordinator.address:
+            return None
+        heard = self.coordinator.now.state.attempt == state.attempt
+        if state.phase in REMADE or state.phase in WITHOUT_PODS or (state.phase in UNTRAINED and not heard):
             return None
         return ExpectedCoordinator(pod.node_name, self.coordinator.connected)
 

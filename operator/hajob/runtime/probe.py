@@ -20,12 +20,15 @@ SAMPLE: Final = 100
 
 
 def to_probe(pods: Iterable[PodView]) -> list[PodView]:
-    """Return the coordinator pods that should answer: of each job the newest, of all of them a stable sample."""
+    """Return the coordinator pods that should answer: of each job the newest, of all of them a stable sample.
+
+    A standby does not know how far a job has come; a pod whose containers do not all run has a reason to be silent.
+    """
     newest: dict[str, PodView] = {}
     for pod in pods:
-        runs = pod.role == names.ROLE_COORDINATOR and pod.job_uid and pod.phase == "Running" and pod.address
+        runs = pod.role == names.ROLE_COORDINATOR and pod.job_uid and pod.phase == "Running" and pod.ready
         known = newest.get(pod.job_uid)
-        if runs and not pod.deleting and (known is None or known.incarnation < pod.incarnation):
+        if runs and pod.address and not pod.deleting and (known is None or known.incarnation < pod.incarnation):
             newest[pod.job_uid] = pod
     return [newest[uid] for uid in sorted(newest)[:SAMPLE]]
 

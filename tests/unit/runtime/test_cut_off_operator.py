@@ -163,6 +163,37 @@ async def test_one_still_silent_afterwards_gets_its_whole_time(city: City) -> No
     assert city.phases() == {"one": JobPhase.UNPROTECTED, "two": JobPhase.RUNNING, "three": JobPhase.RUNNING}
 
 
+def put_into(city: City, phase: JobPhase, attempt: int, *those: str) -> None:
+    """These jobs are in this phase of this attempt; their coordinators have last spoken in attempt 1."""
+    for name in those:
+        memory = city.controller(name)._memory
+        state = dataclasses.replace(memory.state, phase=phase, attempt=attempt)
+        memory.journal = dataclasses.replace(memory.journal, state=state)
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempt", "counts"),
+    [
+        (JobPhase.RESTARTING, 1, False),
+        (JobPhase.PENDING, 2, False),
+        (JobPhase.STARTING, 2, False),
+        (JobPhase.STARTING, 1, True),
+        (JobPhase.SUSPENDED, 1, False),
+        (JobPhase.COMPLETE, 1, False),
+        (JobPhase.FAILED, 1, False),
+        (JobPhase.RUNNING, 1, True),
+        (JobPhase.GATHERING, 1, True),
+    ],
+)
+async def test_jobs_that_restart_wait_or_end_say_nothing_of_this_operator(
+    city: City, phase: JobPhase, attempt: int, counts: bool
+) -> None:
+    put_into(city, phase, attempt, "one", "two")
+    await city.silence("one", "two")
+    city.watch.look()
+    assert bool(city.watch.cut_off) is counts
+
+
 async def test_coordinators_that_died_with_their_node_are_lost(city: City) -> None:
     for name in JOBS[:2]:
         pod = next(p for p in city.caches.pods.values() if p.role == "coordinator" and p.job_uid == f"uid-of-{name}")
