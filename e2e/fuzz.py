@@ -31,7 +31,6 @@ from hajob.plan.state import JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import observe, pod, registry
 from hajob.sources.check_code import check_codes
-from hajob.sources.chips import CONFIGURATION, pod_chips
 from hajob.sources.reading import Terms
 
 Object = dict[str, Any]
@@ -134,7 +133,9 @@ def _pod() -> Object:
     }
     owner = {"apiVersion": "training.hajob.io/v1alpha1", "kind": "HATrainingJob", "uid": "u", "controller": True}
     chips = {"huawei.com/AscendReal": "Ascend910-0,Ascend910-1", "huawei.com/Ascend910": "Ascend910-1"}
-    chips[CONFIGURATION[0]] = json.dumps({"devices": [{"device_id": "0"}, {"device_id": "1"}]})
+    chips["ascend.kubectl.kubernetes.io/ascend-910-configuration"] = json.dumps(
+        {"devices": [{"device_id": "0"}, {"device_id": "1"}]}
+    )
     states = [{"name": "trainer", "state": {"terminated": ended}}, {"name": "x", "state": {"waiting": {"reason": "y"}}}]
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
     taken = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "m"}
@@ -302,8 +303,7 @@ def _read(raw: Object) -> Sequence[int]:
 def _read_pod(raw: Object) -> Sequence[int]:
     view = pod.view(raw)
     found = [*pod.facts(view, NOW_MS), pod.lost(view, NOW_MS), *pod.taken(view, NOW_MS)]
-    chips = pod_chips(raw)
-    return len(found), len(view.chips), len(chips.numbers) if chips is not None else 0
+    return len(found), len(view.chips)
 
 
 def _read_report(raw: Object) -> Sequence[int]:

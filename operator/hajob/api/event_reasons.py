@@ -81,6 +81,7 @@ class EventReason(StrEnum):
     PAUSE_ENDS = ("PauseEnds", _NORMAL, "A pause ends, and the training goes on.")
     PAUSE_GIVEN_UP = ("PauseGivenUp", _WARNING, "A pause was given up.")
 
+    CHIP_UNKNOWN = ("ChipUnknown", _WARNING, "A chip is faulty, and which chips a pod of its node has is not known.")
     BREAKER_OPEN = ("BreakerOpen", _WARNING, "Too many nodes or chips were reported faulty at once.")
     BREAKER_CLOSED = ("BreakerClosed", _NORMAL, "Hajob acts on faults of nodes and chips again.")
     CHECKPOINT_REFUSED = ("CheckpointRefused", _WARNING, "A checkpoint is incomplete and is not loaded.")

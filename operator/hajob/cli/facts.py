@@ -23,10 +23,11 @@ from hajob.domain.actions import Action
 from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
 from hajob.domain.hardware import ClusterFact
 from hajob.runtime.clock import SystemClock
+from hajob.sources import observe, registry
 from hajob.sources import pod as pod_source
-from hajob.sources import registry
-from hajob.sources.chips import PodChips, pod_chips
-from hajob.sources.node import serials_of
+from hajob.sources.chips import Seat, rank_on
+from hajob.sources.node import NodeView, serials_of
+from hajob.sources.node import view as node_view
 from hajob.sources.pod import PodView
 from hajob.sources.reading import Reading, RejectionReason, Terms, name_of
 
@@ -74,7 +75,8 @@ def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, n
     rows: list[dict[str, Any]] = []
     rejected: list[dict[str, Any]] = []
     terms = _terms(objects, now_ms, rejected)
-    pods = [found for one in objects if one.get("kind") == "Pod" and (found := pod_chips(one)) is not None]
+    pods = [pod for one in objects if one.get("kind") == "Pod" and (pod := pod_source.view(one)).node_rank >= 0]
+    nodes = {node.name: node for one in objects if one.get("kind") == "Node" and (node := node_view(one)).name}
     standing = _Standing()
     for one in objects:
         title = f"{one.get('kind')}/{name_of(one)}"
@@ -84,7 +86,7 @@ def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, n
             reading = registry.read(one, terms)
             standing.take(title, reading)
             rejected += _rejected(reading, title)
-    rows += [row for fact, told_by in standing.facts() for row in _rows(fact, told_by, pods, spec)]
+    rows += [row for fact, told_by in standing.facts() for row in _rows(fact, told_by, pods, nodes, spec)]
     return {"facts": rows, "rejected": rejected}
 
 
@@ -135,14 +137,24 @@ def _pod_facts(pod: PodView, now_ms: int) -> list[Fact]:
 
 
 def _rows(
-    fact: ClusterFact, told_by: list[str], pods: list[PodChips], spec: HATrainingJobSpec | None
+    fact: ClusterFact,
+    told_by: list[str],
+    pods: list[PodView],
+    nodes: Mapping[str, NodeView],
+    spec: HATrainingJobSpec | None,
 ) -> Iterator[dict[str, Any]]:
-    """A fact for each pod that it hits; one without a pod where none of the file's is hit."""
-    chips = chips_per_node(spec) if spec is not None else 0
-    hit = [pod for pod in pods if pod.node == fact.node and pod.is_on(fact.chip)]
-    told = _row(fact, told_by, spec)
-    for pod in hit:
-        yield {**told, "pod": pod.pod, "rank": pod.rank_on(fact.chip, chips)}
+    """A fact for each pod that it hits, or may hit; one without a pod where it hits none of the file's."""
+    told, hit = _row(fact, told_by, spec), False
+    for pod in (pod for pod in pods if pod.node_name == fact.node):
+        seat = observe.seat_of(pod, fact, nodes.get(fact.node))
+        if seat is Seat.OFF:
+            continue
+        hit = True
+        chips = chips_per_node(spec) if spec is not None else len(pod.chips)
+        row = {**told, "pod": pod.name, "rank": rank_on(fact.chip, pod.chips, pod.node_rank, chips)}
+        if seat is Seat.UNKNOWN:
+            row |= {"action": None, "message": f"{fact.message}; whether the pod has this chip is not known"}
+        yield row
     if not hit:
         yield told
 

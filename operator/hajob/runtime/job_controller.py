@@ -50,7 +50,7 @@ class JobController:
     ) -> None:
         self._ports, self._broke = ports, broke
         self._memory = JobMemory(job, ports.clock, self._announce)
-        self.observer = JobObserver(self._memory, ports, self)
+        self.observer = JobObserver(self._memory, ports, self, self._announce)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.dry_runs)
         self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._look_at_start)
         self._loop = ReconcileLoop(self._memory, self.observer.places, self._admission, ports, self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from hajob.domain.hardware import ClusterFact
 from hajob.plan import events
 from hajob.plan.state import UNTRAINED
 from hajob.runtime.deadline_timer import HEAR_SECONDS
@@ -12,6 +13,10 @@ from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.ports import Ports
 from hajob.sources import observe
+from hajob.sources.chips import Seat
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+from hajob.status.announcements import Announce, of_unknown_chip
 
 AGAIN_SECONDS: Final = 600.0
 """What a sick node asks for, and was refused, is asked for again after so long, and when the spec is edited."""
@@ -20,8 +25,9 @@ AGAIN_SECONDS: Final = 600.0
 class JobHardware:
     """The faults of hardware that concern one job."""
 
-    def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports) -> None:
-        self._memory, self._places, self._ports = memory, places, ports
+    def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, announce: Announce) -> None:
+        self._memory, self._places, self._ports, self._announce = memory, places, ports, announce
+        self._doubted: dict[int, frozenset[str]] = {}  # node rank to the faults of which its pod may have the chip
         self._sub_health_asked: dict[str, tuple[int, float, int]] = {}  # how often, when, under which generation
         self._began, self._heard = ports.clock.monotonic(), False
 
@@ -42,7 +48,9 @@ class JobHardware:
         now, chips = self._memory.time.now(), self._memory.layout.chips_per_node
         for pod in [pod for pod in pods if self._places.is_serving(pod)]:
             if pod.node_name and not pod.ended:
-                yield from observe.of_hardware(pod, self._ports.faults_on(pod.node_name), chips, now)
+                faults, node = self._ports.faults_on(pod.node_name), self._ports.nodes().get(pod.node_name)
+                yield from observe.of_hardware(pod, faults, node, chips_per_node=chips, now_ms=now)
+                self._tell_doubts(pod, [fact for fact, _ in faults], node)
         yield from self.sub_health(nodes)
         yield from self._withdrawn()
 
@@ -52,7 +60,8 @@ class JobHardware:
         sick = self._ports.sub_healthy()
         names = sick if not nodes else [name for name in nodes if name in sick]
         pods = [pod for name in names for pod in self._places.pods.on_node(name) if self._places.is_serving(pod)]
-        found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, self._ports.faults_on))
+        faults_on, views = self._ports.faults_on, self._ports.nodes()
+        found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, faults_on, views))
         held = {pod.node_name for pod in self._places.spares()} if found else set()
         better = (held | self._places.free_names()).difference(sick) if found else ()
         for pod, fact, age_ms in found if better else ():
@@ -65,6 +74,17 @@ class JobHardware:
                 yield events.FactSeen(
                     fact=observe.of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=now, again=again)
                 )
+
+    def _tell_doubts(self, pod: PodView, faults: Iterable[ClusterFact], node: NodeView | None) -> None:
+        """Announce, once each, the faults of chips of which nobody has told whether the pod has them."""
+        doubted = {
+            observe.fact_id(fact, pod): fact
+            for fact in faults
+            if observe.concerns_pods(fact) and observe.seat_of(pod, fact, node) is Seat.UNKNOWN
+        }
+        for key in doubted.keys() - self._doubted.get(pod.node_rank, frozenset()):
+            self._announce(of_unknown_chip(pod.name, doubted[key]))
+        self._doubted[pod.node_rank] = frozenset(doubted)
 
     def _knows_what_works(self) -> bool:
         """Whether a fault can be decided: MindIO may serve though the coordinator has not reported yet."""

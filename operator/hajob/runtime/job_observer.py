@@ -25,6 +25,7 @@ from hajob.runtime.ports import Ports
 from hajob.sources import observe
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed
+from hajob.status.announcements import Announce
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +41,10 @@ class JobObserver:
         coordinator: the connection to it.
     """
 
-    def __init__(self, memory: JobMemory, ports: Ports, owner: Owner) -> None:
+    def __init__(self, memory: JobMemory, ports: Ports, owner: Owner, announce: Announce) -> None:
         self._memory, self._ports = memory, ports
         self.places = JobPlaces(memory, ports)
-        self.hardware = JobHardware(memory, self.places, ports)
+        self.hardware = JobHardware(memory, self.places, ports, announce)
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
         self._start_sign_ms: int | None = None  # when a starting attempt last made progress
 

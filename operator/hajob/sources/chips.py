@@ -1,75 +1,69 @@
 """Which chips a pod has, in the order of its ranks: from the annotations that device plugin and Volcano write.
 
-A fault names a chip of a node; only the pod says which of its ranks sits there (docs/faults.md, "From chip to rank").
+A fault names a chip of a node; only the pod says which of its ranks sits there. Where it does not say, nothing is
+guessed (docs/faults.md, "From chip to rank").
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from typing import Any, Final
 
-from hajob.api import constants as names
-from hajob.sources.reading import Reading, Terms, items, mapping, name_of, text
+from hajob.sources.reading import Reading, Terms, items, mapping, text
 
-CONFIGURATION: Final = (
-    "ascend.kubectl.kubernetes.io/ascend-910-configuration",
-    "ascend.kubectl.kubernetes.io/ascend-npu-configuration",
-)
-ASSIGNED: Final = ("huawei.com/AscendReal", "huawei.com/Ascend910")
+_CONFIGURATION: Final = re.compile(r"ascend\.kubectl\.kubernetes\.io/ascend-[a-z0-9]{1,32}-configuration")
+"""The annotation with a pod's devices; the middle is the kind of chip: `910`, `npu`."""
+_REAL: Final = "huawei.com/AscendReal"
+"""What was mounted, as the device plugin notes it under one name for every kind of chip."""
 _MOST_CHIPS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class PodChips:
-    """A rank pod with its chips.
+class Seat(Enum):
+    """Whether a pod has a chip of its node."""
 
-    Attributes:
-        pod: its name.
-        node: name of its node; empty while it has none.
-        node_rank: of the job.
-        numbers: of its chips on the node, in the order of its ranks; empty while nobody has told.
+    ON = auto()
+    OFF = auto()
+    UNKNOWN = auto()
+
+
+def seat(number: str, chips: tuple[str, ...], *, has_all: bool) -> Seat:
+    """Say whether a fault of a chip, or of the whole node, is one of the pod's.
+
+    Args:
+        number: of the chip on the node; empty: the whole node.
+        chips: numbers of the pod's chips; empty while nobody has told.
+        has_all: the pod has every chip of its node, whatever their numbers.
     """
-
-    pod: str
-    node: str
-    node_rank: int
-    numbers: tuple[str, ...] = ()
-
-    def is_on(self, number: str) -> bool:
-        """Whether something on a chip of its node concerns it; of a pod of which nobody has told it does."""
-        return not number or not self.numbers or number in self.numbers
-
-    def rank_on(self, number: str, chips_per_node: int = 0) -> int | None:
-        """Rank that sits on a chip; None: none of this pod's.
-
-        Args:
-            number: of the chip on the node.
-            chips_per_node: ranks of one pod; 0: as many as the pod has chips.
-        """
-        if number not in self.numbers:
-            return None
-        return self.node_rank * (chips_per_node or len(self.numbers)) + self.numbers.index(number)
+    if number and chips:
+        return Seat.ON if number in chips else Seat.OFF
+    return Seat.ON if has_all or not number else Seat.UNKNOWN
 
 
-def pod_chips(raw: Mapping[str, Any]) -> PodChips | None:
-    """The chips of a raw pod; None where it is no rank pod of ours."""
-    metadata = mapping(raw.get("metadata"))
-    rank = text(mapping(metadata.get("labels")).get(names.LABEL_NODE_RANK))
-    if not rank.isdecimal() or not rank.isascii() or len(rank) > 6:
+def rank_on(number: str, chips: tuple[str, ...], node_rank: int, chips_per_node: int) -> int | None:
+    """Return the rank that sits on a chip; None where the annotations do not tell it.
+
+    A pod with more or fewer chips than ranks, because other containers have some too, tells no order of its ranks.
+    """
+    if len(chips) != chips_per_node or number not in chips:
         return None
-    node = text(mapping(raw.get("spec")).get("nodeName"))
-    return PodChips(name_of(raw), node, int(rank), chip_numbers(mapping(metadata.get("annotations"))))
+    return node_rank * chips_per_node + chips.index(number)
 
 
-def chip_numbers(annotations: Mapping[str, Any]) -> tuple[str, ...]:
-    """Numbers of a pod's chips on its node, in the order of its ranks, by its annotations; empty while nobody told."""
-    for key in CONFIGURATION:
+def chip_numbers(annotations: Mapping[str, Any], resources: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the numbers of a pod's chips on its node, in the order of its ranks; empty while nobody told.
+
+    Args:
+        annotations: of the pod.
+        resources: names of what the pod asks for: Volcano lists the chips under the resource's name.
+    """
+    for key in sorted(filter(_CONFIGURATION.fullmatch, annotations)):
         told = mapping(Reading(Terms(0)).json(text(annotations.get(key)) or "null", key))
         found = [text(mapping(device).get("device_id")) for device in items(told.get("devices"))]
         if found and all(found):
             return tuple(found[:_MOST_CHIPS])
-    for key in ASSIGNED:
+    for key in (_REAL, *resources):
         listed = [name.strip().rpartition("-")[2] for name in text(annotations.get(key)).split(",")]
         if all(listed):
             return tuple(listed[:_MOST_CHIPS])

@@ -63,7 +63,8 @@ class NodeView:
 
     Attributes:
         ready: its Ready condition is True; a node that was not heard of for 40 s is not.
-        chips: allocatable chips by resource name.
+        chips: allocatable chips by resource name: without those that the device plugin calls unhealthy.
+        all_chips: the same with these.
         labels: by name.
         taints: all of them, but for those that Kubernetes sets itself for what `ready` and `unschedulable` say.
         boot: another text after each start of the machine.
@@ -78,6 +79,7 @@ class NodeView:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     boot: str = ""
+    all_chips: Mapping[str, int] | None = None
 
     @property
     def is_to_be_emptied(self) -> bool:
@@ -116,11 +118,7 @@ def view(node: Mapping[str, Any]) -> NodeView:
         ready=ready.get("status") == "True",
         unschedulable=bool(spec.get("unschedulable")),
         deleting="deletionTimestamp" in metadata,
-        chips={
-            name: int(amount)
-            for name, amount in (status.get("allocatable") or {}).items()
-            if "/" in name and str(amount).isdigit()
-        },
+        chips=_extended(status.get("allocatable")),
         labels=dict(metadata.get("labels") or {}),
         taints=tuple(
             Taint(taint.get("key", ""), taint.get("effect", ""), taint.get("value") or "")
@@ -128,7 +126,13 @@ def view(node: Mapping[str, Any]) -> NodeView:
             if taint.get("key") not in TOLD_OTHERWISE
         ),
         boot=str((status.get("nodeInfo") or {}).get("bootID") or ""),
+        all_chips=_extended(status.get("capacity")),
     )
+
+
+def _extended(amounts: object) -> dict[str, int]:
+    """Resources like chips: their names have a domain."""
+    return {name: int(amount) for name, amount in mapping(amounts).items() if "/" in name and str(amount).isdigit()}
 
 
 def read(raw: Mapping[str, Any], terms: Terms) -> Reading:

@@ -24,6 +24,7 @@ from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import pod as pod_source
+from hajob.sources.chips import Seat, rank_on, seat
 from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
@@ -166,37 +167,59 @@ def of_nodes(
             yield events.FactSeen(fact=fact) if pod.is_rank else events.CoordinatorLost(message=fact.message)
 
 
+def seat_of(pod: PodView, fact: ClusterFact, node: NodeView | None) -> Seat:
+    """Say whether a pod sits on the chip, or the node, of a fault (docs/faults.md, "From chip to rank").
+
+    A pod that asks for as many chips as its node has sits on each of them.
+    """
+    all_chips = (node.all_chips if node is not None else None) or {}
+    has_all = any(amount >= all_chips[name] for name, amount in pod.requests if all_chips.get(name))
+    return seat(fact.chip, pod.chips, has_all=has_all)
+
+
 def of_hardware(
-    pod: PodView, facts: Iterable[tuple[ClusterFact, int]], chips_per_node: int, now_ms: int
+    pod: PodView,
+    facts: Iterable[tuple[ClusterFact, int]],
+    node: NodeView | None,
+    *,
+    chips_per_node: int,
+    now_ms: int,
 ) -> Iterator[events.JobEvent]:
-    """Faults of the node or the chips on which a pod sits, as long as they stand (docs/faults.md, "From chip to rank").
+    """Faults of the node or the chips on which a pod sits, as long as they stand.
 
     Args:
         pod: that serves a node rank.
         facts: that stand on its node, each with its age in milliseconds.
+        node: of the pod; None: it is not known.
         chips_per_node: ranks of one pod.
         now_ms: time of the job.
     """
     for fact, age_ms in facts:
-        number = fact.chip
-        if fact.kind in TOLD_OTHERWISE or not fact.harms or (number and pod.chips and number not in pod.chips):
-            continue
-        yield events.FactSeen(fact=of_chip(pod, fact, age_ms, chips_per_node=chips_per_node, now_ms=now_ms))
+        if concerns_pods(fact) and seat_of(pod, fact, node) is Seat.ON:
+            yield events.FactSeen(fact=of_chip(pod, fact, age_ms, chips_per_node=chips_per_node, now_ms=now_ms))
+
+
+def concerns_pods(fact: ClusterFact) -> bool:
+    """Whether a pod on the chip, or node, cannot go on as it is."""
+    return fact.harms and fact.kind not in TOLD_OTHERWISE
 
 
 def of_chip(pod: PodView, fact: ClusterFact, age_ms: int, *, chips_per_node: int, now_ms: int, again: str = "") -> Fact:
-    """A fault of a node or chip as a fact of the job whose pod sits there; `again`: makes it another one."""
-    number = fact.chip
-    ranks = (pod.node_rank * chips_per_node + pod.chips.index(number),) if number and pod.chips else ()
+    """A fault of a node or chip as a fact of the job whose pod sits there; `again`: makes it another one.
+
+    Without a rank it is one of the whole pod. It begins when the pod came there, however long it stood before.
+    """
+    rank = rank_on(fact.chip, pod.chips, pod.node_rank, chips_per_node) if fact.chip else None
+    came_ms = now_ms if pod.started_ms is None else pod.started_ms
     return Fact(
         id=f"{fact_id(fact, pod)}{again}",
         kind=fact.kind,
         source=fact.source,
         node_rank=pod.node_rank,
-        ranks=ranks,
+        ranks=() if rank is None else (rank,),
         code=fact.code,
         message=fact.message,
-        time_ms=now_ms - age_ms,
+        time_ms=min(max(now_ms - age_ms, came_ms), now_ms),
         node_name=fact.node,
     )
 
@@ -228,6 +251,7 @@ def of_sub_health(
     spec: HATrainingJobSpec,
     pods: Iterable[PodView],
     faults_on: Callable[[str], Iterable[tuple[ClusterFact, int]]],
+    nodes: Mapping[str, NodeView],
 ) -> Iterator[tuple[PodView, ClusterFact, int]]:
     """Pods on chips or nodes that work, but not well, while the training is whole and the policy wants something done.
 
@@ -236,6 +260,7 @@ def of_sub_health(
         spec: of the job.
         pods: that serve.
         faults_on: faults of a node, each with its age in milliseconds.
+        nodes: by name.
     """
     if state.phase is not JobPhase.RUNNING or spec.recovery.sub_health_policy is SubHealthPolicy.IGNORE:
         return
@@ -243,7 +268,7 @@ def of_sub_health(
         if not pod.node_name or pod.ended:
             continue
         for fact, age_ms in faults_on(pod.node_name):
-            if fact.kind is FactKind.SUB_HEALTH and not (fact.chip and pod.chips and fact.chip not in pod.chips):
+            if fact.kind is FactKind.SUB_HEALTH and seat_of(pod, fact, nodes.get(pod.node_name)) is Seat.ON:
                 yield pod, fact, age_ms
 
 

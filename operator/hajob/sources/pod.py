@@ -27,7 +27,7 @@ from hajob.domain.facts import (
 )
 from hajob.sources.chips import chip_numbers
 from hajob.sources.quota import Use, use_of
-from hajob.sources.reading import is_integer, items, mapping, text, whole
+from hajob.sources.reading import is_integer, items, mapping, milliseconds_of, text, whole
 
 UNSTARTABLE: Final = frozenset(
     {
@@ -82,6 +82,7 @@ class PodView:
         disruption_text: the same as a sentence of whoever takes it.
         last_word: what the main container left as it ended with 0: the training finished, its script did not.
         chips: numbers of its chips on the node, in the order of its ranks; empty while nobody has told.
+        started_ms: when its node took it (`status.startTime`); None before.
         requests: what it asks for of resources like chips, by name and amount.
         excluded: names of the nodes where it may not be placed; empty once it has a node.
         place: name of the only node where it may be placed; empty for any, and once it has a node.
@@ -115,6 +116,7 @@ class PodView:
     disruption_text: str = ""
     last_word: str = ""
     chips: tuple[str, ...] = ()
+    started_ms: int | None = None
     requests: Requests = ()
     excluded: frozenset[str] = _NO_NODES
     gated: bool = False
@@ -171,6 +173,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
     metadata, spec, status = mapping(pod.get("metadata")), mapping(pod.get("spec")), mapping(pod.get("status"))
     labels = mapping(metadata.get("labels"))
     code, trouble, exit_code = _trouble(status)
+    requests = _requests(spec)
     disruption, disruption_text = _disruption(status)
     return PodView(
         namespace=intern(text(metadata.get("namespace"))),
@@ -193,8 +196,9 @@ def view(pod: Mapping[str, Any]) -> PodView:
         disruption=disruption,
         disruption_text=disruption_text,
         last_word=_last_word(status),
-        chips=chip_numbers(mapping(metadata.get("annotations"))),
-        requests=_requests(spec),
+        chips=chip_numbers(mapping(metadata.get("annotations")), (name for name, _ in requests)),
+        started_ms=milliseconds_of(status["startTime"]) if status.get("startTime") else None,
+        requests=requests,
         excluded=frozenset(_named(spec, "NotIn")) or _NO_NODES if not spec.get("nodeName") else _NO_NODES,
         place=next(_named(spec, "In"), "") if not spec.get("nodeName") else "",
         warm=labels.get(names.LABEL_SPARE_MODE) == SpareMode.WARM,

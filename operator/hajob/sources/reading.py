@@ -158,12 +158,19 @@ class Reading:
         """A time that Kubernetes has written, in milliseconds; None where it is none, or lies in the future."""
         if not told:
             return None
-        try:
-            milliseconds = int(datetime.fromisoformat(str(told)).timestamp() * 1000)
-        except (ValueError, OverflowError):
+        milliseconds = milliseconds_of(told)
+        if milliseconds is None:
             self.reject(RejectionReason.MALFORMED, where, told)
             return None
-        return self.time(max(milliseconds, 0), where)
+        return self.time(milliseconds, where)
+
+
+def milliseconds_of(told: object) -> int | None:
+    """Read a time that Kubernetes has written, in milliseconds since 1970; None where it is none."""
+    try:
+        return max(int(datetime.fromisoformat(str(told)).timestamp() * 1000), 0)
+    except (ValueError, OverflowError):
+        return None
 
 
 def is_integer(value: object) -> TypeGuard[int]:

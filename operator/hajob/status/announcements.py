@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hajob.api.conditions import Reason
 from hajob.api.event_reasons import EventReason
+from hajob.domain.hardware import ClusterFact
 from hajob.domain.incidents import Incident, IncidentOutcome
 from hajob.plan import effects
 from hajob.sources.creation import NotCreated
@@ -72,6 +73,12 @@ def of_breaker(held: str) -> Announcement:
     if held:
         return Announcement(EventReason.BREAKER_OPEN, f"{Reason.BREAKER_OPEN.sentence} {held}")
     return Announcement(EventReason.BREAKER_CLOSED, Reason.NOT_HELD.sentence)
+
+
+def of_unknown_chip(pod: str, fact: ClusterFact) -> Announcement:
+    """Return the Event of a fault of a chip that a pod may or may not have."""
+    told = f"{fact.message} (chip {fact.chip} of {fact.node}): whether {pod} has this chip is not known"
+    return Announcement(EventReason.CHIP_UNKNOWN, f"{told}, for no annotation lists its chips; nothing is done")
 
 
 def _ranks_in_words(first: int, number: int) -> str:

@@ -72,6 +72,20 @@ async def test_a_sub_healthy_node_leads_to_what_the_policy_says(town: Town, poli
     assert phase_of(town) is phase
 
 
+async def test_a_chip_that_no_pod_is_known_to_have_is_told_once_and_harms_nobody(town: Town) -> None:
+    """No annotation lists the pod's chips, and it has two of eight."""
+    node = await trained(town)
+    town.nodes[node] = dataclasses.replace(town.nodes[node], all_chips={names.DEFAULT_RESOURCE_NAME: 8})
+    chip = dataclasses.replace(fault(node, Level.SEPARATE), source=Source.DEVICE, device="Ascend910-7")
+    await breaks(town, node, chip)
+    await breaks(town, node, chip)
+    assert phase_of(town) is JobPhase.RUNNING
+    assert town.events.reasons.count("ChipUnknown") == 1
+    await breaks(town, node)
+    await breaks(town, node, chip)
+    assert town.events.reasons.count("ChipUnknown") == 2
+
+
 async def test_a_sub_healthy_node_is_not_left_for_a_worse_one(town: Town) -> None:
     node = await trained(town)
     town.sub_healthy.update(town.nodes)
