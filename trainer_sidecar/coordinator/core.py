@@ -34,6 +34,7 @@ from trainer_sidecar.coordinator.effects import HostRequest
 from trainer_sidecar.coordinator.incidents import Incidents
 from trainer_sidecar.coordinator.job import Job, Setup
 from trainer_sidecar.coordinator.leases import LEASE_SECONDS, Contacts
+from trainer_sidecar.coordinator.presence import OperatorPresence
 from trainer_sidecar.coordinator.roster import RankPod, RankView
 
 log = logging.getLogger(__name__)
@@ -46,10 +47,20 @@ class CoordinatorCore:
 
     def __init__(self, setup: Setup, now: float) -> None:
         conversation = new_conversation(setup.limits.answer_seconds)
-        self.job = Job(setup, conversation, Contacts(now), now, Incidents(setup.incarnation))
+        incidents, presence = Incidents(setup.incarnation), OperatorPresence(now)
+        self.job = Job(setup, conversation, Contacts(now), now, incidents, presence)
         self._sent: dict[str, pb.NodeOrder] = {}
 
     # -- from the operator ----------------------------------------------------------------------------------------
+
+    def operator_came(self, now: float) -> None:
+        """Take in that a leader has opened a stream: it hears everything that none has acknowledged."""
+        self.job.operator.comes(now)
+        self.job.effects.outbox.rewind()
+
+    def operator_left(self, now: float) -> None:
+        """Take in that the leader's stream is over."""
+        self.job.operator.leaves(now)
 
     def assign(self, assignment: pb.Assignment, now: float) -> None:
         """Take in the pods and settings as they are now; refuse an older revision."""

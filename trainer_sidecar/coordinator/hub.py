@@ -82,8 +82,12 @@ class Hub:
     def operator_connected(self, hello: pb.Hello) -> int:
         """Take in a new leader: its stream gets everything unacknowledged."""
         self._fence = max(self._fence, hello.fence)
-        self._core.job.effects.outbox.rewind()
+        self._core.operator_came(now())
         return self._core.job.incidents.incarnation
+
+    def operator_left(self) -> None:
+        """Take in that the leader's stream is over."""
+        self._core.operator_left(now())
 
     def operator_said(self, message: pb.OperatorMessage) -> None:
         """Take in an assignment, order or acknowledgement."""

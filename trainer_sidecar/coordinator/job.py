@@ -9,6 +9,7 @@
 | `change` | controller_change.py, led on by successor.py |
 | `keeping` | store_keeping.py, led on by successor.py |
 | `contacts` | leases.py |
+| `operator` | presence.py |
 | `assignment`, `order` and the rest | this module |
 """
 
@@ -28,6 +29,7 @@ from trainer_sidecar.coordinator.effects import Effects
 from trainer_sidecar.coordinator.incidents import Incidents, OpenIncident
 from trainer_sidecar.coordinator.last_step import LastStep
 from trainer_sidecar.coordinator.leases import Contacts
+from trainer_sidecar.coordinator.presence import OperatorPresence
 from trainer_sidecar.coordinator.roster import RankPod, Roster
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.coordinator.store_keeping import StoreKeeping
@@ -83,6 +85,7 @@ class Job:
     contacts: Contacts
     now: float
     incidents: Incidents
+    operator: OperatorPresence
     roster: Roster = field(default_factory=Roster)
     steps: Steps = field(default_factory=Steps)
     ending: LastStep = field(default_factory=LastStep)

@@ -40,6 +40,9 @@ class OperatorListener(Protocol):
     def operator_connected(self, hello: pb.Hello) -> int:
         """A leader has come; the highest incarnation known here."""
 
+    def operator_left(self) -> None:
+        """The leader's stream is over, and no other one has come."""
+
     def operator_said(self, message: pb.OperatorMessage) -> None:
         """A message of the leader."""
 
@@ -149,6 +152,8 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
                     return
                 self._listener.operator_said(message)
         finally:
+            if self.is_heard and self._current is over:
+                self._listener.operator_left()
             over.set()
             self._urgent.set()
             self._news.set()

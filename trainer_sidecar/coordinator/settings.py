@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hajob.domain.patience import ANSWER_MARGIN_SECONDS
 from trainer_sidecar.coordinator.job import Endpoint, Limits
 from trainer_sidecar.environment import number, text
-
-ANSWER_MARGIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,23 @@
 """Standing orders: what is done when a fault stays undecided because the operator stays away.
 
 Only what needs nobody else: retry a memory fault, start dead processes again in their own pods. A lost pod is waited
-for, because its replacement is made by the operator; where that is not allowed either, the training is saved before
-MindIO's patience ends. What was decided and cannot be done any more (a retry that was refused, a repair that failed, a
+for, because its replacement is made by the operator; when that has taken longer than the operator itself would wait,
+the training is saved. What was decided and cannot be done any more (a retry that was refused, a repair that failed, a
 strategy that is not offered) is undecided again.
+
+While the operator is there the decision is its own. Only MindIO's patience counts then: before it ends the training is
+saved (hajob.domain.patience).
 """
 
 from __future__ import annotations
 
+from hajob.domain.patience import SAVE_BEFORE_SECONDS
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation import PROCESS_FAULT
 from trainer_sidecar.coordinator.conversation_states import NAMEABLE, UNDECIDED, State
 from trainer_sidecar.coordinator.incidents import OpenIncident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.orders import STRATEGIES
-
-SAVE_BEFORE_SECONDS = 30.0
-"""A checkpoint is begun this long before MindIO would leave."""
 
 
 def order(job: Job) -> pb.Order | None:
@@ -26,9 +27,9 @@ def order(job: Job) -> pb.Order | None:
         return None
     current, allowed = job.order, assignment.standing_orders
     if not _is_decided(job, incident) and _patience_is_over(job, incident, allowed):
-        action = _action(job, allowed)
+        action = _action(job, incident, allowed)
     else:
-        action = pb.CHECKPOINT if _must_save(job, allowed) else pb.ACTION_UNSPECIFIED
+        action = pb.CHECKPOINT if _must_save(job, incident, allowed) else pb.ACTION_UNSPECIFIED
     if action == pb.ACTION_UNSPECIFIED:
         return None
     if current is not None and incident.standing == action and not _is_overtaken(job, incident, current):
@@ -69,14 +70,19 @@ def _is_overtaken(job: Job, incident: OpenIncident, current: pb.Order) -> bool:
 
 
 def _patience_is_over(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> bool:
-    memory, patience = job.conversation.memory, allowed.decision_timeout_milliseconds / 1000
-    if not patience or memory.due is None:
-        return False
-    asked = max(memory.due - memory.answer_seconds, incident.opened)  # after a takeover `due` is guessed
-    return job.now - asked >= patience
+    patience = allowed.decision_timeout_milliseconds / 1000
+    return bool(patience) and min(_asked_seconds(job, incident), job.operator.away_seconds(job.now)) >= patience
 
 
-def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
+def _asked_seconds(job: Job, incident: OpenIncident) -> float:
+    """Return how long ago MindIO asked, 0 when it has not."""
+    memory = job.conversation.memory
+    if memory.due is None:
+        return 0.0
+    return job.now - max(memory.due - memory.answer_seconds, incident.opened)  # after a takeover `due` is guessed
+
+
+def _action(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> pb.Action:
     conversation = job.conversation
     if conversation.state not in NAMEABLE:
         return pb.CHECKPOINT if _can_save(job, allowed) else pb.ACTION_UNSPECIFIED
@@ -85,7 +91,7 @@ def _action(job: Job, allowed: pb.StandingOrders) -> pb.Action:
         return pb.RETRY
     if allowed.allow_in_place and all(_pod_lives(job, rank) for rank in lost):
         return pb.IN_PLACE
-    return pb.CHECKPOINT if _must_save(job, allowed) else pb.ACTION_UNSPECIFIED
+    return pb.CHECKPOINT if _must_save(job, incident, allowed) else pb.ACTION_UNSPECIFIED
 
 
 def _can_save(job: Job, allowed: pb.StandingOrders) -> bool:
@@ -93,11 +99,16 @@ def _can_save(job: Job, allowed: pb.StandingOrders) -> bool:
     return allowed.allow_checkpoint and (conversation.state in NAMEABLE or "dump" in conversation.memory.offered)
 
 
-def _must_save(job: Job, allowed: pb.StandingOrders) -> bool:
-    """MindIO's patience is nearly over: what is not here now will not be there in time."""
+def _must_save(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> bool:
+    """Return whether what is not here now is given up: the operator is away and would not wait longer, or MindIO."""
     memory = job.conversation.memory
+    if memory.due is None or not _can_save(job, allowed):
+        return False
     margin = min(SAVE_BEFORE_SECONDS, memory.answer_seconds / 4)
-    return _can_save(job, allowed) and memory.due is not None and job.now >= memory.due - margin
+    waits_no_longer = bool(allowed.save_after_milliseconds) and (
+        _asked_seconds(job, incident) >= allowed.save_after_milliseconds / 1000
+    )
+    return job.now >= memory.due - margin or (waits_no_longer and _patience_is_over(job, incident, allowed))
 
 
 def _pod_lives(job: Job, rank: int) -> bool:

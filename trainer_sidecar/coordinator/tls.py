@@ -13,7 +13,13 @@ import grpc
 
 from trainer_sidecar.tls import read
 
-SERVER_OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 64 << 20))
+SERVER_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", 64 << 20),
+    # An operator whose machine is gone, or that is stopped, hangs up nothing; only then do standing orders count.
+    ("grpc.keepalive_time_ms", 5000),
+    ("grpc.keepalive_timeout_ms", 5000),
+)
 REDIAL_MILLISECONDS = 1000
 
 

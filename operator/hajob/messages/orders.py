@@ -13,6 +13,7 @@ from hajob.api.enums import Framework
 from hajob.api.spec import Recovery
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.layout import Layout
+from hajob.domain.patience import DECISION_SECONDS, standing_seconds
 from hajob.plan.effects import SendOrder
 from hajob.plan.policy import Mode, Policy
 from hajob.protocol import sidecar_pb2 as wire
@@ -113,15 +114,12 @@ def checkpoint_rules(framework: Framework, layout: Layout) -> wire.CheckpointRul
     )
 
 
-DECISION_TIMEOUT_MILLISECONDS: Final = 10_000
-"""How long a fault may stay undecided before the coordinator follows its standing orders: two changes of leader."""
-
-
 def standing_orders(policy: Policy) -> wire.StandingOrders:
     """Build the actions that the coordinator takes by itself while the operator is away."""
     allowed = set(policy.allowed) if policy.mode is Mode.ENFORCE else set()
     return wire.StandingOrders(
-        decision_timeout_milliseconds=DECISION_TIMEOUT_MILLISECONDS,
+        decision_timeout_milliseconds=1000 * DECISION_SECONDS,
+        save_after_milliseconds=1000 * standing_seconds(policy.replacement_timeout_seconds),
         allow_in_place=Action.IN_PLACE in allowed,
         allow_checkpoint=Action.CHECKPOINT in allowed,
         allow_retry=Action.RETRY in allowed,

@@ -13,9 +13,10 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.derived import coordinator_ports
 from hajob.api.job import HATrainingJob
+from hajob.domain.patience import MINDIO_WAIT_SECONDS
 from hajob.objects import containers as parts
 from hajob.objects.affinity import coordinator_affinity, with_node_loss_tolerations
-from hajob.objects.environment import mindio_wait, recovery_environment
+from hajob.objects.environment import recovery_environment
 from hajob.objects.naming import coordinator_pod_name, job_labels, owner_references
 from hajob.objects.settings import PodSettings
 
@@ -49,7 +50,7 @@ def _variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> l
         "HAJOB_RENDEZVOUS_PORT": str(ports.store),
         "HAJOB_NUM_NODES": str(job.spec.num_nodes),
         "MINDX_TASK_ID": job.metadata.uid,
-        "MINDIO_WAIT_MINDX_TIME": mindio_wait(job.spec),
+        "MINDIO_WAIT_MINDX_TIME": str(MINDIO_WAIT_SECONDS),
     }
     return [*parts.variables(own), *parts.pod_fields()]
 

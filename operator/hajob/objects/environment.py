@@ -12,6 +12,7 @@ from hajob.api.enums import ElasticPolicy, Framework, ResumePolicy
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import Action
+from hajob.domain.patience import MINDIO_WAIT_SECONDS
 
 # The words of HIGH_AVAILABILITY; they only switch features of the training framework on, never off.
 _HIGH_AVAILABILITY: Final = {
@@ -34,14 +35,6 @@ def _usable_actions(spec: HATrainingJobSpec) -> tuple[Action, ...]:
     """Actions that are allowed and that the framework can take part in with this layout."""
     elastic = spec.elastic.policy is ElasticPolicy.ENABLED and layout_can_shrink(spec)
     return tuple(action for action in allowed_actions(spec) if action is not Action.SHRINK or elastic)
-
-
-def mindio_wait(spec: HATrainingJobSpec) -> str:
-    """MINDIO_WAIT_MINDX_TIME: MindIO, which takes 3600 s at most, outwaits a new node and a change of leader.
-
-    Controller and ranks wait by it, and the coordinator counts along: all must have the same.
-    """
-    return str(min(3600, max(120, spec.recovery.replacement_timeout_seconds + 30)))
 
 
 def high_availability(spec: HATrainingJobSpec) -> str:
@@ -94,7 +87,7 @@ def rank_environment(job: HATrainingJob) -> dict[str, str]:
         "WORLD_SIZE": str(world_size(spec)),
         "MASTER_PORT": str(spec.network.rendezvous_port),
         "MINDX_TASK_ID": job.metadata.uid,
-        "MINDIO_WAIT_MINDX_TIME": mindio_wait(spec),
+        "MINDIO_WAIT_MINDX_TIME": str(MINDIO_WAIT_SECONDS),
         "HCCL_SOCKET_IFNAME": spec.network.interface,
         "GLOO_SOCKET_IFNAME": spec.network.interface,
         **recovery_environment(spec),

@@ -12,11 +12,13 @@ from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import GONE_NODE, Origin
 from hajob.domain.incidents import Incident, IncidentOutcome, RestoredFrom
 from hajob.domain.loss import copy_survives
+from hajob.domain.patience import LONGEST_WAIT_SECONDS
 from hajob.plan import effects, events
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
 from hajob.plan.incident_state import (
+    PLANNED,
     avoid,
     clear_deadlines,
     close,
@@ -51,13 +53,30 @@ def begin_process(action: Action, context: Context) -> HandlerResult:
     state, incident, out = enter(context, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more)
     wait = context.policy.replacement_timeout_seconds if nodes else context.policy.limits[action].deadline_seconds
     state = renew(state, context.now_ms, incident.incarnation, restart, fresh)
-    state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
+    state = set_deadline(state, Deadline.RECOVERY, _due_ms(context, incident, wait))
     state = avoid(state, {node: names_to_avoid(context, (node,)) for node in fresh})
     if len(nodes) > 1 and context.seen is not None and context.seen.kind in GONE_NODE:
         gone = {name for node in nodes for name in state.avoided.get(node, ())}
         state = avoid(state, {EVERY_NODE_RANK: tuple(sorted(gone))})  # nor may a pod go where another was lost
     state = take_spares(context, state, fresh)
     return state, (*out, order(incident, COMMAND[action], wait))
+
+
+def _due_ms(context: Context, incident: Incident, seconds: int) -> int:
+    """Return when what MindIO waits for has taken too long: after so many seconds, but before MindIO leaves.
+
+    MindIO's wait began when it had stopped the training, or with its newest result. Each further loss, and each larger
+    action, begins anew to wait for pods and processes; MindIO does not. A planned action has it wait for nothing.
+    """
+    due_ms = context.now_ms + 1000 * seconds
+    if incident.purpose in PLANNED:
+        return due_ms
+    if isinstance(context.event, events.ResultReported):
+        asked_ms = context.now_ms
+    else:
+        stopped = (one.time_ms for one in incident.milestones if one.name == "Stopped")
+        asked_ms = max(stopped, default=incident.opened_ms)
+    return min(due_ms, asked_ms + 1000 * LONGEST_WAIT_SECONDS)
 
 
 class Extent(NamedTuple):
@@ -265,7 +284,7 @@ def gathered(context: Context) -> HandlerResult:
     state, _ = milestone("ReplacementsReady", context, ready=True)
     assert state.incident is not None
     limits = context.policy.limits[state.incident.action]
-    return set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * limits.deadline_seconds), ()
+    return set_deadline(state, Deadline.RECOVERY, _due_ms(context, state.incident, limits.deadline_seconds)), ()
 
 
 def widen_by_mindio(context: Context) -> HandlerResult:

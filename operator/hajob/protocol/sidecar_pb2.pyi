@@ -243,16 +243,18 @@ class RankPod(_message.Message):
     def __init__(self, node_rank: _Optional[int] = ..., pod_name: _Optional[str] = ..., pod_uid: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., node_name: _Optional[str] = ...) -> None: ...
 
 class StandingOrders(_message.Message):
-    __slots__ = ("decision_timeout_milliseconds", "allow_in_place", "allow_checkpoint", "allow_retry")
+    __slots__ = ("decision_timeout_milliseconds", "allow_in_place", "allow_checkpoint", "allow_retry", "save_after_milliseconds")
     DECISION_TIMEOUT_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
     ALLOW_IN_PLACE_FIELD_NUMBER: _ClassVar[int]
     ALLOW_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     ALLOW_RETRY_FIELD_NUMBER: _ClassVar[int]
+    SAVE_AFTER_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
     decision_timeout_milliseconds: int
     allow_in_place: bool
     allow_checkpoint: bool
     allow_retry: bool
-    def __init__(self, decision_timeout_milliseconds: _Optional[int] = ..., allow_in_place: _Optional[bool] = ..., allow_checkpoint: _Optional[bool] = ..., allow_retry: _Optional[bool] = ...) -> None: ...
+    save_after_milliseconds: int
+    def __init__(self, decision_timeout_milliseconds: _Optional[int] = ..., allow_in_place: _Optional[bool] = ..., allow_checkpoint: _Optional[bool] = ..., allow_retry: _Optional[bool] = ..., save_after_milliseconds: _Optional[int] = ...) -> None: ...
 
 class Order(_message.Message):
     __slots__ = ("incarnation", "revision", "action", "lost_ranks", "restart_ranks", "replaced_nodes", "parameters", "timeout_seconds", "incident")

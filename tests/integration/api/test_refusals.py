@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.control_plane import ControlPlane
+from hajob.domain.patience import LONGEST_WAIT_SECONDS
 
 Job = dict[str, Any]
 Edit = Callable[[Job], object]
@@ -70,6 +71,10 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "an unknown word": (_set("framework", "TensorFlow"), '"PyTorch", "MindSpore"'),
     "a planned action as a step of recovery": (_set("recovery.actions", [{"name": "Expand"}]), '"Retry", "InPlace"'),
     "an action twice": (_set("recovery.actions", [{"name": "Retry"}, {"name": "Retry"}]), "Duplicate value"),
+    "a wait that MindIO does not outlast": (
+        _set("recovery.replacementTimeoutSeconds", LONGEST_WAIT_SECONDS + 1),
+        "set recovery.replacementTimeoutSeconds to 3480 or less",
+    ),
     "a relative checkpoint path": (_set("checkpoint.path", "ckpt"), "spec.checkpoint.path must be absolute"),
     "text for a number": (_set("numNodes", "four"), "must be of type integer"),
     "a name over 40 characters": (lambda job: job["metadata"].update(name="n" * 41), "choose a shorter name"),

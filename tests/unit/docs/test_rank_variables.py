@@ -10,7 +10,7 @@ from typing import Any, cast
 import yaml
 
 from hajob.api.job import HATrainingJob
-from hajob.objects.environment import mindio_wait, rank_environment
+from hajob.objects.environment import rank_environment
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from trainer_sidecar.agent import environment as agent
@@ -69,10 +69,3 @@ def test_the_container_has_what_is_told() -> None:
     users = {one["name"] for one in job().spec.template["spec"]["containers"][0].get("env", [])}
     names = {one["name"] for one in trainer["env"]} - users
     assert names == told("container") | IN_THE_CONTAINER_TOO
-
-
-def test_mindio_outwaits_a_replacement() -> None:
-    recovery = job().spec.recovery
-    for timeout, wait in ((10, "120"), (90, "120"), (91, "121"), (270, "300"), (100_000, "3600")):
-        changed = recovery.model_copy(update={"replacement_timeout_seconds": timeout})
-        assert mindio_wait(job().spec.model_copy(update={"recovery": changed})) == wait

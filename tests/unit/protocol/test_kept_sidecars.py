@@ -128,6 +128,9 @@ class Heard:
     def greeting(self) -> pb.Hello:
         return pb.Hello(version=1, highest_version=7, job_uid=JOB, fence=1)
 
+    def operator_left(self) -> None:
+        pass
+
     def agent_connected(self, _uid: str) -> None:
         self.connected += 1
         for rank in ((3, 1, True), (3, 2, False), (3, 2, True)):

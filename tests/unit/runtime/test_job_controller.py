@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from hajob.api import constants as names
+from hajob.api.base import Json
 from hajob.api.conditions import ConditionType
 from hajob.api.job import HATrainingJob
 from hajob.domain.hardware import ClusterFact
@@ -81,7 +82,7 @@ class Events:
 class Town:
     """The world of one controller: nodes, pods that come up when they are made, one coordinator."""
 
-    def __init__(self) -> None:
+    def __init__(self, raw: Json | None = None) -> None:
         self.clock, self.events = FakeClock(), Events()
         self.fence = 1
         self.kube = FakeKube(self.clock)
@@ -94,7 +95,7 @@ class Town:
         self.quarantined: set[str] = set()
         self.sub_healthy: set[str] = set()
         self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
-        raw = yaml.safe_load(EXAMPLE.read_text())
+        raw = raw or yaml.safe_load(EXAMPLE.read_text())
         raw["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-1", "generation": 1}
         self.raw = self.kube.put(names.PLURAL, NAMESPACE, raw)
         self.sequence = 0

@@ -1,0 +1,25 @@
+"""Whether the operator is there: while it is, it decides, and the coordinator only obeys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class OperatorPresence:
+    """Whether a leader has its stream open, and since when it is so. Only the events of the stream change it."""
+
+    since: float
+    here: bool = False
+
+    def comes(self, now: float) -> None:
+        """A leader has opened its stream, perhaps in place of another one."""
+        self.here, self.since = True, now
+
+    def leaves(self, now: float) -> None:
+        """The stream of the leader is over."""
+        self.here, self.since = False, now
+
+    def away_seconds(self, now: float) -> float:
+        """Return for how long no leader has been there; 0 while one is."""
+        return 0.0 if self.here else now - self.since
