@@ -129,18 +129,6 @@ def stack(settings: AgentSettings, rank: int, name: ProcessName, number: int, li
     return fact
 
 
-def log_rule_off(settings: AgentSettings, rule: str, reason: str) -> pb.Fact:
-    """Report that a rule of the job is not applied on this node."""
-    return pb.Fact(
-        id=f"{settings.pod_uid}/log/{rule}/off",
-        kind=pb.LOG_RULE,
-        node_rank=settings.node_rank,
-        incarnation=settings.incarnation,
-        code=rule,
-        message=f"the log rule {rule} is off: {reason}",
-    )
-
-
 def port_taken(settings: AgentSettings, port: int, problem: OSError) -> pb.Fact:
     """Report that another process listens on the gate's port."""
     return pb.Fact(

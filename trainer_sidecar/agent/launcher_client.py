@@ -113,6 +113,7 @@ class LauncherClient:
                 if message["kind"] == "replaced":
                     return True
                 self._take(message)
+                await asyncio.sleep(0)  # a stream with much in it is read without waiting, and leases are due meanwhile
             except OSError:
                 return False
             except (ValueError, KeyError, TypeError, protocol.ProtocolError) as problem:

@@ -1,29 +1,25 @@
 """Lines of output that mean trouble, counted by rules of the job.
 
-Patterns are written for RE2, which never takes more than linear time; the standard library's engine may. So what RE2
-doesn't have is refused, what could run away is refused, lines are cut, and a rule that was slow once is switched off:
-a pattern must never delay the notice of an exit. docs/protocols/launcher.md#log-rules
+A pattern must never delay the notice of an exit, nor the lease: lines are cut, RE2 takes linear time, and all rules
+together take no more than a share of the agent's processor. docs/protocols/launcher.md#log-rules
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from hajob.domain.patterns import LinePattern, PatternError
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.launcher.protocol import ProcessName
 
 LINE_CHARACTERS = 500
-OPEN_REPEATS = 4
-SLOW_SECONDS = 0.05
-NOT_RE2 = re.compile(r"\(\?(?:[=!>]|<[=!]|P=|\()|\\[1-9]|[*+?}]\+")
-
-
-class PatternError(ValueError):
-    """A pattern is not accepted; the text says why."""
+SHARE = 4
+"""The rules take at most a quarter of the time in which lines are printed: ten usual rules, 1,000 lines a second."""
+BURST_SECONDS = 1.0
+"""Processor time that they may take at once: a program's start prints thousands of lines in a moment."""
 
 
 @dataclass(frozen=True)
@@ -54,60 +50,19 @@ class _Counter:
     met: int = 0
 
 
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """The pattern as Python's. PatternError: not RE2, or one that could take for ever."""
-    bare = _without_literals(pattern)
-    found = NOT_RE2.search(bare)
-    if found is not None:
-        raise PatternError(f"{found.group()!r} in {pattern!r} is not in RE2")
-    repeats = _open_repeats(bare)
-    if repeats > OPEN_REPEATS:
-        raise PatternError(
-            f"{pattern!r} has {repeats} open repeats (*, +, {{n,}}), at most {OPEN_REPEATS} are accepted"
-        )
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise PatternError(f"{pattern!r} is no regular expression: {problem}") from problem
-
-
-def _without_literals(pattern: str) -> str:
-    """Classes and escaped characters as `x`, so that what is left is structure; back references stay."""
-    pattern = re.sub(r"\\[^1-9]", "x", pattern)
-    return re.sub(r"\[\^?\]?[^\]]*\]", "x", pattern)
-
-
-def _open_repeats(bare: str) -> int:
-    """How many unbounded repeats there are. PatternError: one repeats another."""
-    open_inside = [False]
-    count = 0
-    closed_open = False  # the group that has just ended holds an open repeat
-    for position, character in enumerate(bare):
-        if character == "(":
-            open_inside.append(False)
-        elif character == ")" and len(open_inside) > 1:
-            closed_open = open_inside.pop()
-            open_inside[-1] = open_inside[-1] or closed_open
-            continue
-        elif character in "*+" or (character == "{" and re.match(r"\{\d*,\}|\{\d{2,}", bare[position:])):
-            if closed_open:
-                raise PatternError(f"a repeat of a repeat in {bare!r} could take for ever")
-            open_inside[-1] = True
-            count += 1
-        closed_open = False
-    return count
-
-
 class LogRules:
     """Counts matching lines by rule and process. Times are nanoseconds of the agent's clock."""
 
-    def __init__(self, stopwatch: Callable[[], float] = time.perf_counter) -> None:
-        self._stopwatch = stopwatch
+    def __init__(self, processor_seconds: Callable[[], float] = time.thread_time) -> None:
+        self._processor_seconds = processor_seconds  # no wall clock: a rule is not slow because the machine is busy
         self._rules: tuple[Rule, ...] = ()
-        self._patterns: dict[str, re.Pattern[str]] = {}
+        self._patterns: dict[str, LinePattern] = {}
         self._counters: dict[tuple[str, int, ProcessName], _Counter] = {}
         self._started: dict[tuple[int, ProcessName], int] = {}
+        self._allowance, self._refilled = BURST_SECONDS, 0
+        self._taken: dict[str, float] = {}
         self.switched_off: dict[str, str] = {}
+        self.costliest = ""  # of the rules, once a line was left out because of what they cost
 
     @property
     def is_empty(self) -> bool:
@@ -120,9 +75,10 @@ class LogRules:
         if wanted == self._rules:
             return
         self._rules, self._patterns, self._counters, self.switched_off = wanted, {}, {}, {}
+        self._allowance, self._taken, self.costliest = BURST_SECONDS, {}, ""
         for rule in wanted:
             try:
-                self._patterns[rule.name] = compile_pattern(rule.pattern)
+                self._patterns[rule.name] = LinePattern(rule.pattern)
             except PatternError as problem:
                 self.switched_off[rule.name] = str(problem)
 
@@ -131,7 +87,11 @@ class LogRules:
         self._started.setdefault((rank, name), now)
 
     def line(self, rank: int, name: ProcessName, text: str, now: int) -> list[Match]:
-        """The rules that this line completes."""
+        """The rules that this line completes; none where earlier lines have used up the rules' share of time."""
+        self._refill(now)
+        if self._allowance <= 0:
+            self.costliest = self.costliest or max(self._taken, key=self._taken.__getitem__)
+            return []
         matches = []
         for rule in self._rules:
             pattern = self._patterns.get(rule.name)
@@ -143,17 +103,20 @@ class LogRules:
                     matches.append(Match(rule.name, rank, name, counter.met, text[:LINE_CHARACTERS]))
         return matches
 
+    def _refill(self, now: int) -> None:
+        passed = max(0, now - self._refilled) / SECOND
+        self._allowance, self._refilled = min(BURST_SECONDS, self._allowance + passed / SHARE), max(now, self._refilled)
+
     def _counts(self, rule: Rule, rank: int, name: ProcessName, now: int) -> bool:
         started = self._started.setdefault((rank, name), now)
         return now - started >= rule.start_delay_seconds * SECOND
 
-    def _search(self, rule: Rule, pattern: re.Pattern[str], text: str) -> bool:
-        before = self._stopwatch()
-        found = pattern.search(text) is not None
-        seconds = self._stopwatch() - before
-        if seconds > SLOW_SECONDS:
-            del self._patterns[rule.name]
-            self.switched_off[rule.name] = f"{rule.pattern!r} took {seconds * 1000:.0f} ms for one line"
+    def _search(self, rule: Rule, pattern: LinePattern, text: str) -> bool:
+        before = self._processor_seconds()
+        found = pattern.matches(text)
+        seconds = self._processor_seconds() - before
+        self._allowance -= seconds
+        self._taken[rule.name] = self._taken.get(rule.name, 0.0) + seconds
         return found
 
     def _count(self, rule: Rule, counter: _Counter, now: int) -> bool:

@@ -17,6 +17,8 @@ from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
 
+LOG_RULE_OFF = "LogRuleOff"
+
 Tell = Callable[[pb.Fact, int | None], bool]
 """Reports a fact and when it happened, None: now; False: it was reported before."""
 
@@ -44,13 +46,19 @@ class LogWatch:
         self._follow()
 
     def _follow(self) -> None:
-        """Request lines or stop them, and report which rules are off."""
+        """Request lines or stop them."""
         if self._following is self._rules.is_empty:
             self._following = not self._rules.is_empty
             self._ports.send_launcher({"kind": "follow", "lines": self._following})
-        for rule, reason in self._rules.switched_off.items():
-            if self._tell(facts.log_rule_off(self._settings, rule, reason), None):
-                log.error("the log rule %s is off: %s", rule, reason)
+
+    def problems(self) -> list[pb.Problem]:
+        """Return the one problem of rules that are not applied, or not to every line; empty: there is none."""
+        told = [f"the log rule {rule} is off: the pattern {why}" for rule, why in self._rules.switched_off.items()]
+        if rule := self._rules.costliest:
+            told.append(
+                f"some lines were not searched: that takes longer than printing them, most of all for rule {rule}"
+            )
+        return [pb.Problem(code=LOG_RULE_OFF, message="; ".join(told))] if told else []
 
     def started(self, process: RankProcess) -> None:
         """Note a process; rules with a delay count from its first sign."""
@@ -64,12 +72,12 @@ class LogWatch:
         """Begin a launch: its processes reuse these names."""
         self._lines.clear()
 
-    def line(self, process: RankProcess, step: int | None, text: str, time: int) -> None:
-        """Take a line that a process has printed after this step."""
+    def line(self, process: RankProcess, step: int | None, text: str, time: int) -> bool:
+        """Take a line that a process has printed after this step; returns whether that changes the problems."""
+        behind = self._rules.costliest
         lines = self._lines.setdefault((process.rank, process.name), deque(maxlen=KEPT_LINES))
         lines.append(text[:KEPT_LINE_CHARACTERS])
         for match in self._rules.line(process.rank, process.name, text, time):
             log.warning("rank %d meets the log rule %s: %s", process.rank, match.rule, match.line)
             self._tell(facts.log_rule(self._settings, match, step, lines), time)
-        if self._rules.switched_off:
-            self._follow()
+        return self._rules.costliest != behind

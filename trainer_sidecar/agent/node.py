@@ -199,8 +199,8 @@ class Node:
 
     def _take_line(self, rank: int, text: str, time: int) -> None:
         process = self._processes.get(rank)
-        if process is not None:
-            self._logs.line(process, self._processes.step(rank), text, time)
+        if process is not None and self._logs.line(process, self._processes.step(rank), text, time):
+            self._report_soon()
 
     def _take_stack(self, rank: int, name: ProcessName, lines: list[str]) -> None:
         self._tell(facts.stack(self._settings, rank, name, self._processes.stack_number(rank, name), lines))
@@ -412,7 +412,7 @@ class Node:
             script_ended=script.ended,
             sees_checkpoints=bool(self._settings.checkpoint_directory),
             checkpoint=self._checkpoint,
-            problems=[*self._protection.problems(), *self._foreign.problems()],
+            problems=[*self._protection.problems(), *self._foreign.problems(), *self._logs.problems()],
             strangers=self._foreign.number,
             launched=[script.entry, *script.arguments] if tells_launch else [],
             sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,

@@ -27,14 +27,27 @@ GATHER_SECONDS = 0.2  # waking the thread for each line costs more than the line
 
 
 class Lines:
-    """Cutter of a byte stream into lines; it cuts a line over 8 KiB, so that memory stays bounded."""
+    """Cutter of a byte stream into lines; it cuts a line over 8 KiB, so that memory stays bounded.
+
+    A carriage return ends a line as well: each update of a progress bar is one. Where nothing stands before it, it
+    ends none.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
+        self._returned = False  # the newest line was ended by a carriage return; a line feed after it ends no other
 
     def feed(self, data: bytes) -> List[bytes]:
         """Return the lines completed by `data`, without their line ends."""
-        lines = (self._rest + data).split(b"\n")
+        if self._returned and data[:1] == b"\n":
+            data = data[1:]
+        text = self._rest + data
+        self._returned = text[-1:] == b"\r" and text[-2:-1] not in (b"", b"\r", b"\n")
+        lines: List[bytes] = []
+        for line in text.replace(b"\r\n", b"\n").split(b"\n"):
+            *updates, last = line.split(b"\r")
+            lines += filter(None, updates)
+            lines.append(last)
         self._rest = lines.pop()
         while len(self._rest) > MAXIMUM_LINE_BYTES:
             lines.append(self._rest[:MAXIMUM_LINE_BYTES])

@@ -249,6 +249,13 @@ class Reason(Enum):
         "This operator is older than the CRD and does not know some fields of the spec; it ignores these fields.",
         "Run the operator version that knows the fields, or remove them from the spec.",
     )
+    LOG_RULE_OFF = (
+        _T.DEGRADED,
+        _TRUE,
+        "LogRuleOff",
+        "A log rule of the job is not applied, or not to every line; no fault follows from that.",
+        "Change the pattern that the message names in spec.recovery.logRules (docs/training-images.md).",
+    )
     MOVE_FAILED = (
         _T.DEGRADED,
         _TRUE,

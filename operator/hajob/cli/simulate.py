@@ -10,6 +10,7 @@ import sys
 from typing import Any, Final
 
 from hajob.api.derived import not_served
+from hajob.api.log_rules import log_rule_notes, log_rule_refusal
 from hajob.cli.exits import reported
 from hajob.cli.manifests import read_job
 from hajob.cli.options import Commands, add_command, add_output
@@ -69,10 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _answer(arguments: argparse.Namespace) -> None:
     spec = read_job(arguments.filename)
     answer = simulate(spec, question(arguments))
-    if unserved := not_served(spec):
+    if unserved := not_served(spec) or log_rule_refusal(spec):
         print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
-    if answer.protection:
-        print(f"note: {answer.protection}", file=sys.stderr)
+    for note in filter(None, (answer.protection, log_rule_notes(spec))):
+        print(f"note: {note}", file=sys.stderr)
     print(json.dumps(as_json(answer), indent=2) if arguments.output == "json" else as_text(answer))
 
 

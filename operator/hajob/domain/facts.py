@@ -99,6 +99,20 @@ CONTAINER_ENDED: Final = "ContainerEnded"
 INFORMATION: Final = frozenset({FactKind.POD_UNSTARTABLE, FactKind.CONTROLLER_LOST})
 """Kinds that lose no rank: a note for people, or the loss of the controller alone."""
 
+NAMES_ITS_RANKS: Final = frozenset(
+    {
+        FactKind.PROCESS_EXITED,
+        FactKind.MEMORY_FAULT,
+        FactKind.COMMUNICATION_FAULT,
+        FactKind.PROCESS_FAULT,
+        FactKind.HANG,
+        FactKind.LOG_RULE,
+        FactKind.HEARTBEAT_SILENT,
+        FactKind.DATA_CORRUPTED,
+    }
+)
+"""Kinds about processes: one without ranks is no fault of its node's ranks, whatever its sender wanted to say."""
+
 SICK_NODE: Final = frozenset({FactKind.SUB_HEALTH, FactKind.CORDONED})
 """Kinds about nodes that still work; the policy decides what follows."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hajob.domain.errors import RankError
-from hajob.domain.facts import INFORMATION, PROCESS_LIVES, SICK_NODE, TAKES_THE_NODE, Fact, FactKind
+from hajob.domain.facts import INFORMATION, NAMES_ITS_RANKS, PROCESS_LIVES, SICK_NODE, TAKES_THE_NODE, Fact, FactKind
 from hajob.domain.incidents import Incident, Purpose
 from hajob.domain.layout import Layout
 from hajob.plan.ignored import Ignored
@@ -68,7 +68,7 @@ def _named_ranks(fact: Fact, layout: Layout) -> tuple[int, ...]:
     for rank in fact.ranks:
         layout.check_rank(rank)
     nodes: tuple[int, ...] = ()
-    if fact.node_rank is not None and (fact.kind in TAKES_THE_NODE or not fact.ranks):
+    if fact.node_rank is not None and (fact.kind in TAKES_THE_NODE or not (fact.ranks or fact.kind in NAMES_ITS_RANKS)):
         nodes = (fact.node_rank,)
     elif fact.kind in TAKES_THE_NODE:
         nodes = layout.nodes_of(fact.ranks)
@@ -89,7 +89,8 @@ def _current(fact: Fact, ranks: tuple[int, ...], newest: int, state: JobState, c
 
 def _why_invalid(fact: Fact, named: tuple[int, ...], newest: int) -> Found:
     if not named and fact.kind not in INFORMATION:
-        return Why.INVALID, f" of kind {fact.kind} names neither a rank nor a node rank"
+        lacking = "no rank" if fact.kind in NAMES_ITS_RANKS else "neither a rank nor a node rank"
+        return Why.INVALID, f" of kind {fact.kind} names {lacking}"
     if fact.incarnation > newest:
         return Why.INVALID, f" is of incarnation {fact.incarnation}, the newest is {newest}"
     return None

@@ -14,6 +14,7 @@ from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.derived import not_served
 from hajob.api.job import HATrainingJob
+from hajob.api.log_rules import log_rule_refusal
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
@@ -96,7 +97,7 @@ async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tup
     Raises:
         ApiError: the server could not be asked.
     """
-    if refusal_reason := not_served(job.spec):
+    if refusal_reason := not_served(job.spec) or log_rule_refusal(job.spec):
         return Reason.INVALID, refusal_reason
     try:
         pods = _pods(job, settings)
@@ -121,7 +122,13 @@ def _but_for_its_name(job: HATrainingJob, settings: PodSettings) -> bytes:
     """Return a digest of the pods: equal for jobs that differ only in UID and name, with names of the same length."""
     metadata = job.metadata.model_copy(update={"name": "x" * len(job.metadata.name), "uid": ""})
     return hashlib.sha256(
-        orjson.dumps([not_served(job.spec), _pods(job.model_copy(update={"metadata": metadata}), settings)])
+        orjson.dumps(
+            [
+                not_served(job.spec),
+                log_rule_refusal(job.spec),
+                _pods(job.model_copy(update={"metadata": metadata}), settings),
+            ]
+        )
     ).digest()
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from hajob.api.conditions import Reason
+from hajob.api.log_rules import log_rule_notes
 from hajob.api.status import HATrainingJobStatus
 from hajob.messages import orders
 from hajob.objects.environment import rank_environment
@@ -168,7 +169,7 @@ class JobOutputs:
             ),
             accepted=self._admission.reason,
             accepted_message=self._admission.message,
-            warnings=protection_in_words(memory.policy),
+            warnings="; ".join(filter(None, (protection_in_words(memory.policy), log_rule_notes(memory.job.spec)))),
             crd_is_older=self._ports.crd_is_older(),
             failed_reason=journal.failed_reason,
             failed_message=journal.failed_message,

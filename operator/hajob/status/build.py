@@ -285,6 +285,8 @@ def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.to_leave and snapshot.state.unmoved:
         told = f"still on {', '.join(snapshot.to_leave)}, {snapshot.state.unmoved}; Hajob tries again within 10 minutes"
         return Reason.MOVE_FAILED, told[:MESSAGE_LIMIT]
+    if rule_off := snapshot.coordinator.problems.get(Reason.LOG_RULE_OFF.word):
+        return Reason.LOG_RULE_OFF, rule_off[:MESSAGE_LIMIT]
     return _protection(snapshot.recoverability)
 
 

@@ -44,6 +44,10 @@ def _second_trainer(job: Job) -> None:
     containers.append(deepcopy(containers[0]))
 
 
+def _rule(pattern: str) -> Edit:
+    return _set("recovery.logRules", [{"name": "nan", "pattern": pattern}])
+
+
 REFUSED: dict[str, tuple[Edit, str]] = {
     "sizes that do not divide": (_set("parallelism.tensor", 3), "so that data parallel comes out whole"),
     "the default chips of A2 do not divide": (
@@ -77,6 +81,9 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "a relative checkpoint path": (_set("checkpoint.path", "ckpt"), "spec.checkpoint.path must be absolute"),
     "text for a number": (_set("numNodes", "four"), "must be of type integer"),
+    "a log rule that is no pattern": (_rule("loss: (nan"), "missing closing ): `loss: (nan`"),
+    "a log rule with a look-ahead": (_rule("loss: (?!0)"), "a log rule needs a regular expression of RE2"),
+    "a log rule that every line meets": (_rule("nan|"), "does not match the empty string"),
     "a name over 40 characters": (lambda job: job["metadata"].update(name="n" * 41), "choose a shorter name"),
     "a name with a dot": (lambda job: job["metadata"].update(name="qwen3.8b"), "no dots"),
 }

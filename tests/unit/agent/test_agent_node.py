@@ -389,9 +389,10 @@ def test_log_rules_ask_for_lines_and_become_facts() -> None:
     assert {"kind": "follow", "lines": True} in rig.commands
     for text in ("before", "lm loss: nan", "between", "lm loss: nan"):
         rig.node.take_launcher({"kind": "line", "rank": 2, "text": text, "time": rig.clock.now()})
-    off, met = rig.report().facts
-    assert (off.code, list(off.ranks)) == ("bad", [])
-    assert "the log rule bad is off" in off.message
+    report = rig.report()
+    (met,) = report.facts
+    assert [problem.code for problem in report.problems] == ["LogRuleOff"], "a note is no fact: it would become a fault"
+    assert "the log rule bad is off: the pattern '(' is no regular expression" in report.problems[0].message
     assert (met.kind, met.code, list(met.ranks)) == (pb.LOG_RULE, "nan", [2])
     assert met.message == "before\nlm loss: nan\nbetween\nlm loss: nan", "the last lines travel with the fact"
     rig.order(order(2))

@@ -14,10 +14,26 @@ from trainer_sidecar.launcher import output, progress
 
 @given(st.lists(st.binary(max_size=20), max_size=20))
 def test_lines_are_the_same_however_the_bytes_arrive(pieces: list[bytes]) -> None:
+    assert cut(pieces) == cut([b"".join(pieces)])
+
+
+@given(st.lists(st.sampled_from([b"a", b"bc", b"\r", b"\n", b"\r\n"]), max_size=30))
+def test_ends_of_all_kinds_may_be_torn_apart(pieces: list[bytes]) -> None:
+    whole = b"".join(pieces)
+    assert cut(pieces) == cut([whole]) == cut([whole[place : place + 1] for place in range(len(whole))])
+
+
+def cut(pieces: list[bytes]) -> list[bytes]:
     cutter = output.Lines()
-    lines = [line for piece in pieces for line in cutter.feed(piece)] + cutter.end()
-    assert lines == [*b"".join(pieces).split(b"\n")][: len(lines)]
-    assert b"\n".join(lines).rstrip(b"\n") == b"".join(pieces).rstrip(b"\n")
+    return [line for piece in pieces if piece for line in cutter.feed(piece)] + cutter.end()
+
+
+def test_a_carriage_return_ends_a_line_at_once() -> None:
+    """A progress bar writes no line feed for hours, and a rule may look for what stands in it."""
+    cutter = output.Lines()
+    assert cutter.feed(b" 10% loss: nan\r") == [b" 10% loss: nan"]
+    assert cutter.feed(b"\r 20%|##") == []
+    assert cutter.feed(b"\r 30%|###\nnext\r\n\r\nlast\n") == [b" 20%|##", b" 30%|###", b"next", b"", b"last"]
 
 
 def test_a_line_without_end_is_cut() -> None:

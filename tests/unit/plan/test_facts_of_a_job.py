@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hajob.domain.facts import Fact, FactKind, Source
+from hajob.domain.facts import INFORMATION, TAKES_THE_NODE, Fact, FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.incident_state import FACT_LIMIT, RENEWED_LIMIT
 from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState, Stall
+from hajob.sources.report import KIND
 from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
 from tests.unit.plan.plan_worlds import VIEW
 
@@ -117,14 +118,25 @@ def fact(**more: object) -> e.FactSeen:
     return e.FactSeen(fact=replace(base, **more))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("kind", sorted(set(KIND.values()) - TAKES_THE_NODE - INFORMATION))
+def test_what_is_noted_of_a_node_without_ranks_is_no_fault_of_them(kind: FactKind) -> None:
+    """Agents of 0.2.0 say so that a log rule is off: all ranks of the node would be restarted for a note."""
+    rig = Rig.running()
+    before = rig.state
+    assert rig.tell(fact(kind=kind, ranks=(), node_rank=2, code="nan", message="the log rule nan is off")) == ()
+    assert rig.state is before
+    assert f"of kind {kind} names no rank" in rig.ignored
+
+
 @pytest.mark.parametrize(
     ("event", "words"),
     [
         (fact(ranks=(99,)), "Invalid: fact x: rank 99 is outside the world of 8 ranks (0 to 7)"),
         (fact(ranks=(-1,)), "rank -1 is outside"),
-        (fact(ranks=(), node_rank=9), "node rank 9 is outside the job of 4 nodes"),
+        (fact(kind=FactKind.POD_LOST, ranks=(), node_rank=9), "node rank 9 is outside the job of 4 nodes"),
         (fact(kind=FactKind.AGENT_SILENT, ranks=(), node_rank=-2), "node rank -2"),
-        (fact(ranks=()), "Invalid: fact x of kind ProcessExited names neither a rank nor a node rank"),
+        (fact(ranks=()), "Invalid: fact x of kind ProcessExited names no rank"),
+        (fact(kind=FactKind.POD_LOST, ranks=()), "of kind PodLost names neither a rank nor a node rank"),
         (fact(incarnation=7), "Invalid: fact x is of incarnation 7, the newest is 1"),
         (fact(incarnation=0), "Stale: fact x is of incarnation 0, rank 5 has a newer one"),
     ],

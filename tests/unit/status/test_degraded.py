@@ -16,7 +16,7 @@ from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose, RefusedAction
 from hajob.plan.policy import layout_of
 from hajob.plan.state import JobPhase, JobState
-from hajob.status.build import MESSAGE_LIMIT, Snapshot, build_status
+from hajob.status.build import MESSAGE_LIMIT, CoordinatorView, Snapshot, build_status
 from hajob.status.incident_entry import Record, entry
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
@@ -75,3 +75,10 @@ def test_an_entry_says_which_smaller_actions_were_refused() -> None:
         {"action": "Retry", "unmet": ["ProcessAlive"]},
         {"action": "InPlace", "unmet": ["PodAlive", "Bf16"]},
     ]
+
+
+def test_a_log_rule_that_is_off_degrades_the_job_and_is_no_fault() -> None:
+    off = {"LogRuleOff": "the log rule nan is off: the pattern '(nan' is no regular expression of RE2: missing )"}
+    snapshot = Snapshot(JOB, JobState(phase=JobPhase.RUNNING), 1, 1_000, coordinator=CoordinatorView(problems=off))
+    found = next(each for each in build_status(snapshot).conditions if each.type == "Degraded")
+    assert (found.status, found.reason, found.message) == ("True", "LogRuleOff", off["LogRuleOff"])
