@@ -18,6 +18,7 @@ from hajob.plan.events import CoordinatorLost, DeadlineReached, FactSeen, JobEve
 from hajob.plan.ignored import Ignored
 from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.relevance import Relevance, joined_by_faults, relevance
+from hajob.plan.repeats import is_repeated, step_of
 from hajob.plan.state import HELD_UP, UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 
@@ -36,6 +37,8 @@ class Context:
         choice: the evaluator's answer, once a guard has asked for it.
         loss: the loss that `choice` answers.
         evaluator: the evaluator that made `choice`; handlers reuse its results.
+        relevance: what the event's fact means for the job.
+        repeats: the fact is a failure that has happened before, and the program's therefore.
     """
 
     state: JobState
@@ -48,12 +51,16 @@ class Context:
     loss: Loss | None = None
     evaluator: Evaluator | None = None
     relevance: Relevance = field(init=False)
+    repeats: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Evaluate the fact of a `FactSeen` once for all guards."""
         fact, newest = self.seen, max(self.state.incarnation, self.event.incarnation)
         known = relevance(fact, newest, self.state, self.view.layout, self.policy) if fact else Relevance()
         self.relevance = known
+        self.repeats = (
+            fact is not None and known.ignored is None and is_repeated(fact, known.ranks, self.state, self.view)
+        )
 
     def event_of(self, kind: type[E]) -> E:
         """Return the event, which the caller's row guarantees to be of this kind."""
@@ -143,11 +150,17 @@ class Context:
             floor=floor,
             program_failure=self.is_programs_doing,
             rank=ranks[0] if ranks else -1,
-            step=self.view.step if fact.step is None else fact.step,
+            step=self._step_of(fact),
             corrupted=fact.kind is FactKind.DATA_CORRUPTED,
-            checks_progress=self.state.phase not in UNTRAINED,
+            checks_progress=self.state.phase not in UNTRAINED or self.repeats,
             maintenance=fact.code in DISRUPTIONS,
         )
+
+    def _step_of(self, fact: Fact) -> int:
+        """Return the step at which the no-progress rule counts the fact."""
+        if self.repeats:
+            return step_of(fact, self.view)
+        return self.view.step if fact.step is None else fact.step
 
     def _loss_of_incident(self) -> Loss:
         """Return the loss of the open incident after a failed step; an empty loss for a request."""
@@ -182,7 +195,7 @@ class Context:
         """Whether the event reports a failure of the program in the image."""
         if isinstance(self.event, CoordinatorLost):
             return self.event.program
-        return self.seen is not None and self.seen.origin is Origin.PROGRAM
+        return self.seen is not None and (self.seen.origin is Origin.PROGRAM or self.repeats)
 
     @property
     def asks_for_a_move(self) -> bool:

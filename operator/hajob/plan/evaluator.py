@@ -11,6 +11,7 @@ from typing import Final
 
 from hajob.api.derived import ActionLimits
 from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
+from hajob.domain.cause_words import duration, ordinal
 from hajob.domain.layout import Layout
 from hajob.domain.loss import Isolation, copy_survives, isolate
 from hajob.plan.policy import (
@@ -222,8 +223,7 @@ class Evaluator:
             failures = spent(self.state, PROGRAM_BUDGET, PROGRAM_WINDOW_SECONDS, self.now_ms)
             allowed = self.policy.max_program_failures
             if failures >= allowed:
-                words = f"the program failed {failures + 1} times in a day; {allowed} are allowed"
-                found.append(Refusal("ProgramBudgetLeft", words))
+                found.append(Refusal("ProgramBudgetLeft", self._too_many_failures(failures + 1, allowed)))
         count = stalled(self.state, action, self.loss.rank, self.loss.step)
         if count >= NO_PROGRESS_LIMIT and self.loss.checks_progress:
             who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
@@ -231,6 +231,12 @@ class Evaluator:
             words = f"{who} has failed {count} times {where} without progress"
             found.append(Refusal("Progress", words))
         return found
+
+    def _too_many_failures(self, number: int, allowed: int) -> str:
+        since = self.now_ms - 1000 * PROGRAM_WINDOW_SECONDS
+        times = (one.time_ms for one in self.state.spent if one.budget == PROGRAM_BUDGET and one.time_ms > since)
+        took = duration(max(0, self.now_ms - min(times, default=self.now_ms)) // 1000)
+        return f"{ordinal(number)} failure of the program{f' in {took}' if number > 1 else ''}, {allowed} allowed"
 
 
 def is_free(loss: Loss, state: JobState, now_ms: int) -> bool:

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import FAULT_ACTIONS, Action
-from hajob.domain.facts import Origin
+from hajob.domain.facts import Fact, Origin
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Milestone, Purpose, RefusedAction
 from hajob.plan import effects, events
 from hajob.plan.context import Context
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import is_free, stalled
 from hajob.plan.ignored import IgnoreReason
+from hajob.plan.repeats import may_be_the_programs
 from hajob.plan.state import (
     EVERY_NODE_RANK,
     MAINTENANCE_BUDGET,
@@ -218,11 +219,19 @@ def joined(context: Context, incident: Incident) -> dict[str, Any]:
     if fact is None:
         return {}
     return {
-        "origin": Origin.INFRASTRUCTURE if fact.origin is Origin.INFRASTRUCTURE else incident.origin,
+        "origin": _origin_with(context, fact, incident),
         "fact_ids": (*incident.fact_ids, fact.id)[-FACT_LIMIT:],
         "lost_ranks": tuple(sorted({*incident.lost_ranks, *context.fact_ranks()})),
         "corrupted": incident.corrupted or (loss is not None and loss.corrupted),
     }
+
+
+def _origin_with(context: Context, fact: Fact, incident: Incident) -> Origin:
+    """Return the origin of an incident with one more fact; ranks that end with a failing program tell nothing new."""
+    if context.repeats:
+        return Origin.PROGRAM
+    is_machines = fact.origin is Origin.INFRASTRUCTURE and not may_be_the_programs(fact)
+    return Origin.INFRASTRUCTURE if is_machines else incident.origin
 
 
 def enter(

@@ -5,8 +5,9 @@ from typing import Final
 
 from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
+from hajob.domain.cause_words import report
 from hajob.domain.facts import FactKind
-from hajob.domain.incidents import Incident, IncidentOutcome, Purpose
+from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
 from hajob.domain.text import last_lines
 from hajob.plan import effects, events
 from hajob.plan.context import Context, HandlerResult
@@ -49,7 +50,7 @@ def accept(context: Context) -> HandlerResult:
 
 def revive(context: Context) -> HandlerResult:
     """Start a failed job again; forget its spent budgets and counts."""
-    return launch(context, replace(context.state, spent=(), stalls=(), problem="", active_ms=0), None, [])
+    return launch(context, replace(context.state, spent=(), stalls=(), failures=(), problem="", active_ms=0), None, [])
 
 
 def remake(context: Context) -> HandlerResult:
@@ -216,18 +217,29 @@ def fail(reason: str, sentence: str, context: Context) -> HandlerResult:
     why, message = _why_failed(reason, sentence, verdicts)
     if context.state.phase in UNTRAINED:
         why = _why_not_started(why, context)
-    incident = context.incident
-    cause = (incident.cause.message if incident else in_words(context)) or context.state.problem
+    cause = _cause_of_failure(context)
     state, closing = close(clear_deadlines(context.state, *Deadline), IncidentOutcome.FAILED, message)
-    full = f"{message}: {cause}" if cause else message
-    return state, (*closing, effects.FailJob(why, full))
+    return state, (*closing, effects.FailJob(why, report(cause, message) if cause else message))
+
+
+def _cause_of_failure(context: Context) -> Cause | None:
+    """Return what the job fails of: the open incident's cause, or the event's fact where that one tells nothing."""
+    known, fact = context.incident.cause if context.incident is not None else None, context.seen
+    if fact is not None and fact.message and (known is None or known.unexplained or not known.message):
+        return Cause.of(fact, context.fact_ranks(), context.view.step)
+    if known is not None and known.message:
+        return known
+    told = in_words(context) if known is None else ""
+    problem = told or context.state.problem
+    return Cause(message=problem) if problem else known if known is not None and known.kind else None
 
 
 def _why_not_started(why: str, context: Context) -> str:
     """Return the reason why a job that has never trained was given up."""
     if why == "ProgramFailures" and context.seen is not None and context.seen.kind in _SCRIPT_OVER:
         return "ScriptEnded"
-    return "StartupDeadlineExceeded" if why == "NoProgress" else why
+    in_vain = why == "NoProgress" and isinstance(context.event, events.DeadlineReached)
+    return "StartupDeadlineExceeded" if in_vain else why
 
 
 def fail_unworkable(context: Context) -> HandlerResult:

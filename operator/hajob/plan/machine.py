@@ -16,7 +16,8 @@ from hajob.plan.guards import ALWAYS
 from hajob.plan.ignored import Ignored
 from hajob.plan.incident_state import explain
 from hajob.plan.policy import Policy
-from hajob.plan.state import JobPhase, JobState
+from hajob.plan.repeats import remembered
+from hajob.plan.state import ENDED, JobPhase, JobState
 from hajob.plan.table import TABLE
 from hajob.plan.view import ClusterView
 
@@ -70,6 +71,9 @@ def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy,
     new, effects = row.handler.run(context)
     if row.target is not None and row.target is not new.phase:
         new = replace(new, phase=row.target)
+    if context.seen is not None and context.relevance.ignored is None and new.phase not in ENDED:
+        failures = remembered(context.seen, context.fact_ranks(), context.state, view, now_ms)
+        new = replace(new, failures=failures) if failures != new.failures else new
     if new is not state:
         new = follow(new, policy, now_ms)
     considered = context.choice.considered if context.choice else ()

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from hajob.domain.actions import Action
+from hajob.domain.facts import FactKind
 from hajob.domain.incidents import Incident
 
 
@@ -123,6 +124,28 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """The newest failure of a rank, for the question whether it repeats (hajob.plan.repeats).
+
+    Attributes:
+        step: the last step that had ended.
+        count: failures of the rank at this step so far; 0: a fault of the machine explains the newest.
+        kind: of the fact that told it.
+        incarnation: of the process.
+        node_name: where it ran, empty where that is not known.
+        time_ms: when it was decided upon.
+    """
+
+    rank: int
+    step: int
+    count: int
+    kind: FactKind
+    incarnation: int = 0
+    node_name: str = ""
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Shrunk:
     """Ranks and pods that a shrink dropped.
 
@@ -217,6 +240,7 @@ class JobState:
         smaller: the reduced size of the attempt, None with all nodes.
         spent: uses of budgets, oldest first, pruned to the longest window.
         stalls: for the no-progress rule, newest last, bounded.
+        failures: the newest failure of each rank, oldest first, bounded.
         fact_ids: newest facts of closed incidents, bounded.
         unreachable: node name to the time at which a rank pod there was deleted while nothing could end its ranks.
         deadlines: name to time in milliseconds.
@@ -256,6 +280,7 @@ class JobState:
     smaller: Smaller | None = None
     spent: tuple[Spend, ...] = ()
     stalls: tuple[Stall, ...] = ()
+    failures: tuple[Failure, ...] = ()
     fact_ids: tuple[str, ...] = ()
     unreachable: Mapping[str, int] = field(default_factory=dict)
     deadlines: Mapping[str, int] = field(default_factory=dict)

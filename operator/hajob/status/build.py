@@ -19,6 +19,7 @@ from hajob.api.conditions import ConditionType, Reason, condition, find_conditio
 from hajob.api.derived import data_parallel_size, effective, with_nodes
 from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
+from hajob.domain import cause_words
 from hajob.domain.batch import Batch
 from hajob.domain.checkpoints import in_words
 from hajob.domain.goodput import Account
@@ -323,7 +324,7 @@ def _why_not_training(state: JobState) -> str:
         return ""
     if state.problem or state.incident is None or not state.incident.cause.message:
         return state.problem
-    return f"{state.incident.cause.code or 'after'}: {state.incident.cause.message}"
+    return cause_words.report(state.incident.cause)
 
 
 def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:

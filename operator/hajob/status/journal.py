@@ -44,6 +44,7 @@ _DISPENSABLE: Final[tuple[Place, ...]] = (
     ("restoration",),
     ("account",),
     ("state", "stalls"),
+    ("state", "failures"),
     ("state", "incident", "cause"),
     ("state", "incident", "milestones"),
     ("state", "incident", "refused"),

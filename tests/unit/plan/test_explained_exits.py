@@ -80,7 +80,7 @@ def test_a_job_that_gives_up_names_the_reason(last: str) -> None:
         done = rig.tell(ended(0, REASON, second))
     assert rig.at(JobPhase.FAILED)
     (failed,) = [effect for effect in done if isinstance(effect, do.FailJob)]
-    assert failed.message.endswith(REASON)
+    assert failed.message.startswith(f"{REASON} (rank 0; 2nd failure of the program")
 
 
 def test_what_a_closed_incident_learnt_is_told() -> None:

@@ -146,7 +146,7 @@ def evaluator(
         (
             evaluator(Loss((5,), program_failure=True), replace(TRAINING, spent=(Spend("Program", 10),) * 3)),
             Action.IN_PLACE,
-            [("ProgramBudgetLeft", "the program failed 4 times in a day; 3 are allowed")],
+            [("ProgramBudgetLeft", "4th failure of the program in 0 s, 3 allowed")],
         ),
         (
             evaluator(Loss((5,), rank=5, step=7), replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 5, 7, 3),))),
@@ -255,7 +255,7 @@ def test_what_falls_is_booked_on_the_rank_and_step_of_the_cause() -> None:
 
 
 def test_a_second_stall_counts_on_and_a_new_step_begins_again() -> None:
-    rig = Rig.running()
+    rig = Rig.running(policy=Policy(max_program_failures=9))
     for step, count in ((7, 1), (7, 2), (8, 1), (8, 2), (8, 3)):
         rig.exits(5, step=step)
         assert rig.state.stalls == (Stall(Action.IN_PLACE, 5, step, count),)
