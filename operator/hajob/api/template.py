@@ -159,12 +159,14 @@ def _unchanged_but_for_placement() -> str:
 
 
 TEMPLATE_UNCHANGED: Final = rule(
-    f"self.template == oldSelf.template || (self.suspend && oldSelf.suspend && {_unchanged_but_for_placement()})",
+    f"self.template == oldSelf.template || ((self.suspend || oldSelf.suspend) && {_unchanged_but_for_placement()})",
     "spec.template is fixed: only image, labels, annotations, nodeSelector and tolerations can be changed, and only "
-    "while the job is suspended (set spec.suspend to true first); for anything else delete the job and apply it again",
+    "while the job is suspended (set spec.suspend to true first, or in the same update as the change); for anything "
+    "else delete the job and apply it again",
     field=".template",
 )
-"""Rule for the spec, which sees both the template and `suspend`."""
+"""Rule for the spec, which sees both the template and `suspend`. A queue puts node selectors in and starts the job in one
+update, and takes them out in the one that suspends it (Kueue does)."""
 
 PodTemplate = Annotated[Json, WithJsonSchema(TEMPLATE_SCHEMA)]
 

@@ -165,14 +165,17 @@ SUSPENDED_EDITS: dict[str, tuple[Edit, str]] = {
 }
 
 
+@pytest.mark.parametrize(("before", "after"), [(True, True), (True, False), (False, True)], ids=["still", "on", "off"])
 @pytest.mark.parametrize("case", SUSPENDED_EDITS)
-def test_while_suspended_a_few_parts_of_the_template_may_change(
-    control_plane: ControlPlane, crd: Job, job: Job, case: str
+def test_with_suspend_a_few_parts_of_the_template_may_change(
+    control_plane: ControlPlane, crd: Job, job: Job, case: str, before: bool, after: bool
 ) -> None:
-    job["spec"]["suspend"] = True
+    """A queue changes them in the update that starts or stops the job."""
+    job["spec"]["suspend"] = before
     control_plane.apply(job)
     edit, sentence = SUSPENDED_EDITS[case]
     edit(job)
+    job["spec"]["suspend"] = after
     done = control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(job), check=False)
     assert (done.returncode == 0) == (not sentence), done.stderr
     assert sentence in done.stderr
