@@ -55,6 +55,13 @@ class Reason(Enum):
         "Fix the field that the message names, and apply the job again.",
     )
 
+    SPEC_NOT_READ = (
+        _T.ACCEPTED,
+        _UNKNOWN,
+        "SpecNotRead",
+        "This operator cannot read the newest spec: it serves the last one that it has read, or leaves the job alone.",
+        "Run the operator version of the installed CRD, or take back the value that the message names.",
+    )
     JOURNAL_NEWER = (
         _T.ACCEPTED,
         _UNKNOWN,

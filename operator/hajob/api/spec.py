@@ -425,7 +425,8 @@ class HATrainingJobSpec(ApiModel):
     checkpoint: Checkpoint
     """Where checkpoints are kept. Immutable."""
     template: PodTemplate
-    """Pod of every node. Immutable, except while suspended, or with a change of suspend: image, labels, annotations, nodeSelector, tolerations."""
+    """Pod of every node. Immutable, except while suspended, or with a change of suspend: image, labels, annotations,
+    nodeSelector, tolerations."""
     suspend: bool = False
     """True: no pods; false again: the job starts from its checkpoint."""
     restart_request_time: Timestamp | None = None

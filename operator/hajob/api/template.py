@@ -165,8 +165,10 @@ TEMPLATE_UNCHANGED: Final = rule(
     "else delete the job and apply it again",
     field=".template",
 )
-"""Rule for the spec, which sees both the template and `suspend`. A queue puts node selectors in and starts the job in one
-update, and takes them out in the one that suspends it (Kueue does)."""
+"""Rule for the spec, which sees both the template and `suspend`.
+
+A queue puts node selectors in and starts the job in one update, and takes them out in the one that suspends it (Kueue).
+"""
 
 PodTemplate = Annotated[Json, WithJsonSchema(TEMPLATE_SCHEMA)]
 

@@ -31,6 +31,7 @@ from hajob.runtime.backoff import Backoff
 from hajob.runtime.caches import Caches
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.job_on_hold import JobOnHold
+from hajob.runtime.job_unread import JobUnread
 from hajob.runtime.kube import ApiError
 from hajob.runtime.leader_kube import NOT_LEADING
 from hajob.runtime.ports import Ports
@@ -38,6 +39,7 @@ from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView
 from hajob.sources.quota import Quota
 from hajob.status.journal import JournalError
+from hajob.status.unread import why_unread
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class OperatorCore:
         self._controllers: dict[str, JobController] = {}
         self._broken: dict[str, Broken] = {}
         self._on_hold: dict[str, JobOnHold] = {}
+        self._unread: dict[str, JobUnread] = {}
         self._waits: dict[str, Backoff] = {}
         self._reopening: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -84,9 +87,10 @@ class OperatorCore:
             job = HATrainingJob.from_object(raw)
         except pydantic.ValidationError as error:
             metrics.REFUSED.labels("job").inc()
-            name = raw.get("metadata", {}).get("name")
-            log.warning("job %s cannot be read by this version: %s", name, error)
+            self._unread_seen(raw, why_unread(error))
             return
+        if unread := self._unread.pop(job.metadata.uid, None):
+            self._let_go(unread)
         if not job.is_ours or job.metadata.deletion_timestamp is not None:
             return
         uid = job.metadata.uid
@@ -95,6 +99,18 @@ class OperatorCore:
             self._guard(uid, partial(controller.job_seen, job))
         elif uid not in self._broken and not self._holds(job):
             self._open(job)
+
+    def _unread_seen(self, raw: Json, why: str) -> None:
+        """Say that a job cannot be read: by its controller, which goes on with the last spec, or in its raw status."""
+        metadata, spec = raw["metadata"], raw.get("spec") or {}
+        uid = metadata["uid"]
+        if (spec.get("managedBy") or names.MANAGED_BY) != names.MANAGED_BY or metadata.get("deletionTimestamp"):
+            return
+        if uid in self._controllers:
+            self._guard(uid, partial(self._controllers[uid].spec_not_read, why))
+        elif uid not in self._broken and not (uid in self._unread and self._unread[uid].is_about(raw, why)):
+            self._forget(uid)
+            self._unread[uid] = JobUnread(raw, self._ports, why)
 
     def _holds(self, job: HATrainingJob) -> bool:
         """Whether the job stays on hold: its journal and spec are still the ones that cannot be read."""
@@ -141,9 +157,9 @@ class OperatorCore:
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)
 
-    def _let_go(self, held: JobController | JobOnHold) -> asyncio.Task[None]:
+    def _let_go(self, held: JobController | JobOnHold | JobUnread) -> asyncio.Task[None]:
         """Close a controller whose job this operator no longer manages."""
-        task = asyncio.create_task(held.close(), name=f"end of {held.job.metadata.name}")
+        task = asyncio.create_task(held.close(), name=f"end of {held.name}")
         self._closing.add(task)
         task.add_done_callback(self._closed)
         return task
@@ -220,8 +236,9 @@ class OperatorCore:
     def _forget(self, uid: str) -> None:
         self._broken.pop(uid, None)
         self._waits.pop(uid, None)
-        if uid in self._on_hold:
-            self._let_go(self._on_hold.pop(uid))
+        for kept in (self._on_hold, self._unread):
+            if uid in kept:
+                self._let_go(kept.pop(uid))
         metrics.JOBS.set(len(self._controllers))
 
     def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
@@ -315,8 +332,10 @@ class OperatorCore:
             task.cancel()
         for controller in self._controllers.values():
             self._let_go(controller)
-        for job in self._on_hold.values():
-            self._let_go(job)
+        for held in self._on_hold.values():
+            self._let_go(held)
+        for unread in self._unread.values():
+            self._let_go(unread)
         self._controllers.clear()  # a controller that fails from now on is not replaced
         await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)
 

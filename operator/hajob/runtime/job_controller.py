@@ -68,6 +68,11 @@ class JobController:
         return self._memory.job
 
     @property
+    def name(self) -> str:
+        """Return the job's name, for logs."""
+        return self._memory.job.metadata.name
+
+    @property
     def state(self) -> JobState:
         """Return the planner's state."""
         return self._memory.state
@@ -135,6 +140,11 @@ class JobController:
             self._advance(events.PolicyChanged())
             self._outputs.status.publish()
             self._loop.wake(hurry=True)
+
+    def spec_not_read(self, why: str) -> None:
+        """Say that the newest spec cannot be read: the one before it goes on being served."""
+        self._memory.spec_not_read = why
+        self._outputs.status.publish()
 
     def pods_listed(self, version: str = "") -> None:
         """Note that every pod of a list of this resourceVersion was shown: a pod that is unknown now does not exist."""

@@ -43,6 +43,7 @@ class JobMemory:
         HajobInputError: the spec cannot be read.
 
     Attributes:
+        spec_not_read: why a newer spec than the job's cannot be read; empty: there is none.
         title: namespace and name, for logs.
         time: by which the job lives.
         policy: the allowed actions and limits, for the size of the attempt.
@@ -52,7 +53,7 @@ class JobMemory:
     """
 
     def __init__(self, job: HATrainingJob, clock: Clock, announce: Announce) -> None:
-        self.job = job
+        self.job, self.spec_not_read = job, ""
         self.title = f"{job.metadata.namespace}/{job.metadata.name}"
         reading = read(job.status.journal, job.status.journal_version)
         for place in reading.left_out:
@@ -104,7 +105,7 @@ class JobMemory:
 
     def job_seen(self, job: HATrainingJob) -> bool:
         """Store the job as it is now; return whether its spec has changed. The server's status is ignored."""
-        before, self.job = self.job, job
+        before, self.job, self.spec_not_read = self.job, job, ""
         if job.metadata.generation == before.metadata.generation:
             return False
         self._apply_spec()

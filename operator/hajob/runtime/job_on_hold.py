@@ -22,7 +22,7 @@ class JobOnHold:
     """One job on hold."""
 
     def __init__(self, job: HATrainingJob, ports: Ports, reason: Reason, why: str) -> None:
-        self.job = job
+        self.job, self.name = job, job.metadata.name
         self._count = metrics.JOBS_ON_HOLD.labels(reason.word)
         self._count.inc()
         log.error("%s/%s is left as it is: %s", job.metadata.namespace, job.metadata.name, why)

@@ -169,6 +169,7 @@ class JobOutputs:
             ),
             accepted=self._admission.reason,
             accepted_message=self._admission.message,
+            spec_not_read=memory.spec_not_read,
             warnings="; ".join(filter(None, (protection_in_words(memory.policy), log_rule_notes(memory.job.spec)))),
             crd_is_older=self._ports.crd_is_older(),
             failed_reason=journal.failed_reason,

@@ -146,6 +146,7 @@ class Snapshot:
     coordinator: CoordinatorView = field(default_factory=CoordinatorView)
     accepted: Reason = Reason.NOT_CHECKED
     accepted_message: str = ""
+    spec_not_read: str = ""
     warnings: str = ""
     crd_is_older: str = ""
     failed_reason: str = ""
@@ -243,7 +244,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     elif untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
         recoverable, unmet = Reason.COPIES_NOT_REGISTERED, untold
     return [
-        (snapshot.accepted, snapshot.warnings if snapshot.accepted is Reason.VALID else snapshot.accepted_message),
+        _accepted(snapshot),
         _scheduled(snapshot),
         (RUNNING_REASON[state.phase], "; ".join(_told(snapshot))),
         (recoverable, unmet),
@@ -256,6 +257,13 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         _complete(snapshot),
         _failed(snapshot),
     ]
+
+
+def _accepted(snapshot: Snapshot) -> tuple[Reason, str]:
+    """Return whether the spec is served, and what is noticed about it."""
+    if snapshot.spec_not_read:
+        return Reason.SPEC_NOT_READ, f"{Reason.SPEC_NOT_READ.sentence} {snapshot.spec_not_read}"
+    return snapshot.accepted, snapshot.warnings if snapshot.accepted is Reason.VALID else snapshot.accepted_message
 
 
 def _held(mode: RecoveryMode, snapshot: Snapshot) -> tuple[Reason, str]:

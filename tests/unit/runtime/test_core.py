@@ -12,6 +12,7 @@ from dataclasses import replace
 import grpc.aio
 import pytest
 
+from e2e.memory_api.schema import job_schema
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.plan.state import JobPhase, Shrunk
@@ -486,3 +487,107 @@ async def test_a_new_leader_keeps_what_waits_waiting() -> None:
     await jobs.show(10.0)
     assert (jobs.placed(0), jobs.placed(1)) == (4, 0)
     await jobs.core.close()
+
+
+@pytest.fixture
+def newer_crd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CRD that admits another framework and another part of the status."""
+    spec, status = (job_schema()["properties"][name]["properties"] for name in ("spec", "status"))
+    monkeypatch.setitem(spec["framework"], "enum", [*spec["framework"]["enum"], "JAX"])
+    monkeypatch.setitem(status, "ofTomorrow", {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+
+
+def newer(town: Town) -> Json:
+    """The job with a word of a CRD that is newer than this operator."""
+    stored = town.stored()
+    stored["spec"]["framework"] = "JAX"
+    stored["metadata"]["generation"] = 2
+    return stored
+
+
+@pytest.mark.usefixtures("newer_crd")
+async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
+    town = Town()
+    await town.controller.close()
+    writes = len(town.kube.writes)
+    raw = newer(town)
+    raw["status"] = {}
+    core = OperatorCore(town._ports(), Caches())
+    core.pods_complete(town.kube.version)
+    core.job_seen(raw)
+    await settled(town)
+    assert accepted(town) == ("Unknown", "SpecNotRead")
+    (condition,) = town.status()["conditions"]
+    assert "spec.framework: Input should be 'PyTorch' or 'MindSpore', not 'JAX'" in condition["message"]
+    assert (town.status()["summary"]["state"], condition["observedGeneration"]) == ("OnHold", 2)
+    assert metrics.JOBS_ON_HOLD.labels("SpecNotRead")._value.get() == 1
+    core.job_seen(town.stored())
+    await settled(town)
+    assert len(town.kube.writes) == writes + 1, "what it has said is not said again"
+    town.stored()["spec"]["framework"] = "PyTorch"
+    town.stored()["metadata"]["generation"] = 3
+    core.job_seen(town.stored())
+    await settled(town)
+    await town.clock.advance(5.0)
+    assert accepted(town) == ("True", "Valid")
+    assert metrics.JOBS_ON_HOLD.labels("SpecNotRead")._value.get() == 0
+    await core.close()
+
+
+@pytest.mark.usefixtures("newer_crd")
+async def test_of_a_job_that_a_newer_operator_wrote_only_the_condition_changes() -> None:
+    town = Town()
+    await town.train()
+    await town.controller.close()
+    status = town.status()
+    status["conditions"].append(
+        {
+            "type": "OfTomorrow",
+            "status": "True",
+            "reason": "New",
+            "message": "",
+            "lastTransitionTime": "2030-01-01T00:00:00Z",
+        }
+    )
+    status["ofTomorrow"] = {"y": [2]}
+    before = {name: value for name, value in status.items() if name not in {"conditions", "summary", "fence"}}
+    others = [one for one in status["conditions"] if one["type"] != "Accepted"]
+    core = OperatorCore(town._ports(), Caches())
+    core.job_seen(newer(town))
+    await settled(town)
+    after = town.status()
+    assert accepted(town) == ("Unknown", "SpecNotRead")
+    assert {name: value for name, value in after.items() if name in before} == before
+    assert [one for one in after["conditions"] if one["type"] != "Accepted"] == others
+    assert (after["summary"]["state"], after["fence"]) == ("OnHold", 1)
+    await core.close()
+
+
+@pytest.mark.usefixtures("newer_crd")
+async def test_a_running_job_is_served_by_its_last_spec_and_says_so(hall: Hall) -> None:
+    await hall.show_pods()
+    controller = hall.controller
+    hall.core.job_seen(newer(hall.town))
+    await settled(hall.town)
+    assert hall.controller is controller
+    assert accepted(hall.town) == ("Unknown", "SpecNotRead")
+    assert hall.town.status()["observedGeneration"] == 1
+    hall.town.stored()["spec"]["framework"] = "PyTorch"
+    hall.town.stored()["metadata"]["generation"] = 3
+    hall.core.job_seen(hall.town.stored())
+    await settled(hall.town)
+    assert accepted(hall.town) == ("True", "Valid")
+    assert hall.town.status()["observedGeneration"] == 3
+
+
+async def test_a_job_of_another_operator_is_left_even_if_it_cannot_be_read() -> None:
+    town = Town()
+    await town.controller.close()
+    writes = len(town.kube.writes)
+    raw = newer(town)
+    raw["spec"]["managedBy"] = "somebody.example/else"
+    core = OperatorCore(town._ports(), Caches())
+    core.job_seen(raw)
+    await settled(town)
+    assert len(town.kube.writes) == writes
+    await core.close()
