@@ -31,7 +31,7 @@ from hajob.plan.state import JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import observe, pod, registry
 from hajob.sources.check_code import check_codes
-from hajob.sources.reading import Terms
+from hajob.sources.reading import SickCondition, Terms
 
 Object = dict[str, Any]
 
@@ -295,7 +295,7 @@ def _sorted(inner: Object) -> Object:
 
 
 def _read(raw: Object) -> Sequence[int]:
-    terms = Terms(NOW_MS, conditions={"NPULost": Level.SEPARATE}, serials={SERIAL: "node-2"})
+    terms = Terms(NOW_MS, conditions={"NPULost": SickCondition(Level.SEPARATE)}, serials={SERIAL: "node-2"})
     found = registry.read(raw, terms)
     return len(found.facts), len(found.rejected), len(found.over)
 

@@ -66,13 +66,15 @@ class NodeQuarantineSpec(ApiModel):
     message: Annotated[str, Field(max_length=MESSAGE_LIMIT)] = ""
     """Why, in a sentence."""
     faults: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=MAX_FAULTS)] = ()
-    """The isolating faults as chip/code, or code alone for the whole node; those that come later are added."""
+    """The isolating faults as chip/code, or code alone for the whole node; those that come later are added. After a
+    release: the pardoned faults that still stand (`*`: all), which harm no job."""
     start_time: Timestamp | None = None
     """Since when the node is kept out."""
     expire_time: Timestamp | None = None
     """Until when; none: until its faults are over, and then for the time that the operator writes here."""
     release_time: Timestamp | None = None
-    """An admin lets the node back in from then on; only a fault that is not named here keeps it out again."""
+    """An admin lets the node back in from then on. All faults that stand then are pardoned until they are over, and
+    offences count from 0; another fault that isolates, or the same one anew, keeps the node out again."""
 
     model_config = ConfigDict(json_schema_extra=_IMMUTABLE)
 

@@ -146,7 +146,7 @@ def _rows(
     """A fact for each pod that it hits, or may hit; one without a pod where it hits none of the file's."""
     told, hit = _row(fact, told_by, spec), False
     for pod in (pod for pod in pods if pod.node_name == fact.node):
-        seat = observe.seat_of(pod, fact, nodes.get(fact.node))
+        seat = observe.seat_of(pod, fact.chip, nodes.get(fact.node))
         if seat is Seat.OFF:
             continue
         hit = True

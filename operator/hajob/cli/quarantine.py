@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from hajob.api.base import Json, format_time
-from hajob.api.quarantine import NodeQuarantine, QuarantineState
+from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import reported
 from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
@@ -42,7 +42,7 @@ def add_parser(commands: Commands) -> None:
     add.add_argument("--for", dest="duration", metavar="TIME", help="such as 30m, 2h, 1d (default: until released)")
     add.add_argument("--reason", default="ByHand", metavar="WORD", help="one CamelCase word (default: %(default)s)")
     add.add_argument("--message", default="", metavar="TEXT", help="why, for others who read it")
-    sentence = "allow pods on a node again, even if its faults remain"
+    sentence = "allow pods on a node again; the faults that it has now are pardoned until they are over"
     release = add_command(actions, "release", sentence, "kubectl hajob quarantine release node-3")
     release.set_defaults(action="release")
     release.add_argument("node", metavar="NODE", help="name of the node")
@@ -88,13 +88,19 @@ def _add(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
 
 
 def _release(node: str, objects: Objects, now: datetime) -> str:
-    path = f"{QUARANTINES}/{node}"
+    """Release a node; one that is not in quarantine may have faults that harm jobs, so it is pardoned as well."""
+    path, released = f"{QUARANTINES}/{node}", {"releaseTime": format_time(now)}
     known = objects.find(path)
     if known is None:
-        raise ClusterError(f"node {node} is not in quarantine")
-    objects.patch(path, {"spec": {"releaseTime": format_time(now)}})
+        found = objects.find(f"{NODES}/{node}")
+        if found is None:
+            raise ClusterError(f"there is no node {node}")
+        spec = {"nodeName": node, "source": BY_HAND, "reason": "Released", "startTime": format_time(now)}
+        objects.create(QUARANTINES, node_quarantine(spec | released, found["metadata"]["uid"]))
+        return f"node {node} is not in quarantine; the faults that it has now are pardoned until they are over"
+    objects.patch(path, {"spec": released, "status": {"state": QuarantineState.ACTIVE.value}})
     faults = (known.get("spec") or {}).get("faults") or []
-    still = f"; it may still have these faults: {', '.join(faults)}" if faults else ""
+    still = f"; pardoned until they are over: {', '.join(faults)}" if faults else ""
     return f"node {node} is released{still}"
 
 
@@ -126,10 +132,13 @@ def listed(quarantines: list[NodeQuarantine], now: datetime) -> list[str]:
         if one.spec.source == "Admin" and one.spec.expire_time is None:
             until = "it is released"
         kept_out = one.keeps_out(now)
-        state = "Active" if kept_out else "Released" if one.spec.release_time else "Over"
+        released = one.spec.release_time is not None and one.status.state is not QuarantineState.OVER
+        state = "Active" if kept_out else "Released" if released else "Over"
         why = one.spec.message or ", ".join(one.spec.faults)
         spec, offences = one.spec, str(one.status.offences)
-        rows.append((spec.node_name, state, spec.source, spec.reason, until if kept_out else "-", offences, why))
+        if not kept_out:
+            until = "its pardoned faults are gone" if state == "Released" else "-"
+        rows.append((spec.node_name, state, spec.source, spec.reason, until, offences, why))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows

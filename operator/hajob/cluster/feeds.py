@@ -1,8 +1,8 @@
 """Detects writers of fault reports that have fallen silent, and jumps of our own clock.
 
-The device plugin writes at least every five minutes. One that does not is dead, and its last report may be
-long out of date; when many are silent at once, the path to us is broken. A writer lives for as long as its time of
-writing changes, so that a clock which goes wrong on its node makes it neither silent nor early.
+The device plugin writes at least every five minutes, NodeD every thirty. One that does not is dead, and its last report
+may be long out of date; when many are silent at once, the path to us is broken. A writer lives for as long as its
+time of writing changes, so that a clock which goes wrong on its node makes it neither silent nor early.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from hajob.domain.facts import Source
+
 JUMP_MS: Final = 30_000
 """Wall clock and monotonic clock that move apart by so much at once: the wall clock was set."""
 
 
 @dataclass(slots=True)
 class _Feed:
-    """One writer: its node; when it wrote last, by its clock and by ours; how long it may be silent."""
+    """One writer: its node, what it tells; when it wrote last, by its clock and by ours; how long it may be silent."""
 
     node: str
+    tells: frozenset[Source]
     updated_ms: int
     heard_ms: int
     silent_after_ms: int
@@ -27,7 +30,7 @@ class _Feed:
 
 @dataclass(frozen=True, slots=True)
 class WriteTime:
-    """What an object says of its writing: when, by the writer's clock and, at first sight, by ours; how often at least.
+    """What an object says of its writing: when, by the writer's clock and by ours, how often at least, and of what.
 
     At first sight the difference says how old it is, later only that it has changed.
     """
@@ -35,6 +38,7 @@ class WriteTime:
     updated_ms: int
     wall_ms: int
     silent_after_ms: int
+    tells: frozenset[Source] = frozenset({Source.DEVICE})
 
 
 class Feeds:
@@ -42,32 +46,47 @@ class Feeds:
 
     def __init__(self) -> None:
         self._feeds: dict[str, _Feed] = {}
+        self._of_node: dict[str, set[str]] = {}
 
     def heard(self, origin: str, node: str, told: WriteTime, now_ms: int) -> None:
         """Note that an object about a node was read."""
         feed = self._feeds.get(origin)
         if feed is None:
             heard_ms = now_ms - max(told.wall_ms - told.updated_ms, 0)
-            self._feeds[origin] = _Feed(node, told.updated_ms, heard_ms, told.silent_after_ms)
+            self._of_node.setdefault(node, set()).add(origin)
+            self._feeds[origin] = _Feed(node, told.tells, told.updated_ms, heard_ms, told.silent_after_ms)
         elif told.updated_ms != feed.updated_ms:
             feed.updated_ms, feed.heard_ms = told.updated_ms, now_ms
 
     def gone(self, origin: str) -> None:
         """Note that an object is gone: its writer need not write any more."""
-        self._feeds.pop(origin, None)
+        feed = self._feeds.pop(origin, None)
+        if feed is not None:
+            self._of_node[feed.node].discard(origin)
+            if not self._of_node[feed.node]:
+                del self._of_node[feed.node]
 
     def is_silent(self, origin: str, now_ms: int) -> bool:
         """Whether the writer of this object is silent; never true for one without a regular schedule."""
         feed = self._feeds.get(origin)
         return feed is not None and now_ms - feed.heard_ms > feed.silent_after_ms
 
+    def node_of(self, origin: str) -> str:
+        """Return the node of a writer that is known."""
+        return self._feeds[origin].node
+
     def silent(self, now_ms: int, nodes: Collection[str]) -> list[str]:
         """Return the silent objects of these nodes; leftovers of a deleted node do not count."""
         return [origin for origin, feed in self._feeds.items() if feed.node in nodes and self.is_silent(origin, now_ms)]
 
-    def count(self, nodes: Collection[str]) -> int:
-        """Return how many of these nodes have a regular writer."""
-        return sum(feed.node in nodes for feed in self._feeds.values())
+    def silent_sources(self, node: str, now_ms: int) -> frozenset[Source]:
+        """Return the sources whose writer on a node is silent."""
+        origins = [origin for origin in self._of_node.get(node, ()) if self.is_silent(origin, now_ms)]
+        return frozenset(source for origin in origins for source in self._feeds[origin].tells)
+
+    def count(self, nodes: Collection[str], source: Source) -> int:
+        """Return how many of these nodes have a regular writer of this source."""
+        return sum(feed.node in nodes and source in feed.tells for feed in self._feeds.values())
 
 
 class ClockGuard:

@@ -69,6 +69,11 @@ class Frequency:
         needed, since = self.settings.count, now_ms - self.settings.window_ms
         return bool(needed) and times is not None and sum(time > since for time in times) >= needed
 
+    def forget(self, node: str) -> None:
+        """Forget what was counted on a node's chips."""
+        for key in [key for key in self._times if key[0] == node]:
+            del self._times[key]
+
     def _take_back(self, last: _Last) -> None:
         """Take back the count of the other chip: it was no fault of that chip either."""
         times = self._times.get(last.key)

@@ -8,11 +8,11 @@ a sender that sends too many messages is not listened to. All times are millisec
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from hajob.domain.hardware import ClusterFact
-from hajob.sources.public_fault import begins_of
+from hajob.sources.public_fault import begins_of, sender_of
 from hajob.sources.reading import Reading, Rejection, RejectionReason
 
 ONCE_MS: Final = 5_000
@@ -56,6 +56,12 @@ class ReadingTurns:
             if not waiting:
                 del self._waiting[sender]
         return found
+
+    def drop(self, origin: str) -> None:
+        """Forget the message of an object that is gone."""
+        for sender in [sender for sender, waiting in self._waiting.items() if waiting.pop(origin, None)]:
+            if not self._waiting[sender]:
+                del self._waiting[sender]
 
     def wakes_in_ms(self, now_ms: int) -> int | None:
         """Return how long until the next message has its turn; None: none waits."""
@@ -118,6 +124,21 @@ class Messages:
             if known or room > 0:
                 room -= not known
                 yield fact
+
+    def forget(self, fault_ids: Iterable[str]) -> None:
+        """Forget faults that ended because the object that told them is gone; ids of other sources are ignored."""
+        for fault_id in fault_ids:
+            here = self._standing.get(begins_of(fault_id))
+            if here is not None and fault_id in here:
+                here.remove(fault_id)
+                self._num_standing -= 1
+                if not here:
+                    self._end(begins_of(fault_id))
+
+    def end_of_others(self, senders: Collection[str]) -> list[str]:
+        """End the faults of all other senders; return their ids."""
+        others = [begins for begins in self._standing if sender_of(begins) not in senders]
+        return [fault_id for begins in others for fault_id in self._end(begins)]
 
     def take_ended(self, now_ms: int) -> list[str]:
         """Return the ids of one-time faults that are over now."""

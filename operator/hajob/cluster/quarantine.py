@@ -2,12 +2,13 @@
 
 A fault that isolates keeps its node out for as long as it stands, and then for a time that doubles with every offence;
 a quiet day takes an offence away. An admin's decision is never reverted: a quarantine of their own ends when they
-said, and after a release only a fault that was not known then keeps the node out again (docs/faults.md, "Quarantine").
+said, and a release pardons what stands: it harms nobody until it is over, and only another fault keeps the node out
+again, as its first offence (docs/faults.md, "Quarantine").
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -25,6 +26,8 @@ from hajob.api.quarantine import (
 from hajob.domain.hardware import SEVERITY, ClusterFact
 
 MOST_OFFENCES: Final = 1000
+ALL_FAULTS: Final = "*"
+"""Stands in `spec.faults` of a released node for more faults than the list holds."""
 FREQUENT: Final = "FrequentFault"
 """Reason of a quarantine for a fault that comes again and again (hajob.cluster.frequency)."""
 
@@ -40,6 +43,7 @@ class QuarantineSettings:
         forget_seconds: so long without a fault takes one offence away.
         share: percent of the nodes that the operator keeps out at most, the cap of the cluster.
         minimum: so many it may keep out in any case.
+        idle_chips: whether a fault of a chip that no pod has begins a quarantine, and counts as a recurrence.
     """
 
     first_seconds: int = 600
@@ -48,6 +52,7 @@ class QuarantineSettings:
     forget_seconds: int = 86_400
     share: int = 20
     minimum: int = 3
+    idle_chips: bool = False
 
     def most(self, num_nodes: int) -> int:
         """Return how many of these nodes the operator may keep out by itself."""
@@ -60,32 +65,48 @@ def follow(
     facts: Sequence[ClusterFact],
     now_ms: int,
     settings: QuarantineSettings,
+    *,
+    counts: Callable[[ClusterFact], bool] = lambda _: True,
 ) -> NodeQuarantine | None:
     """Return the quarantine that the node should have; the known one itself where nothing changes, None for none.
 
     Args:
         node: its name.
         known: the one that it has.
-        facts: that isolate it or a chip of it now.
+        facts: that isolate it or a chip of it now, or harm a job there.
         now_ms: wall time.
         settings: for how long.
+        counts: whether a fault that isolates begins a quarantine; any prolongs one.
     """
     now = _time(now_ms)
-    if known is not None and known.spec.source == BY_HAND:
-        return _by_hand(known, now)
+    isolating = [fact for fact in facts if fact.isolates]
+    offends = any(counts(fact) for fact in isolating)
     if known is None:
-        return _begun(_nothing_yet(node), facts, now, 1) if facts else None
+        return _begun(_nothing_yet(node), isolating, now, 1) if offends else None
     spec, status = known.spec, known.status
-    if spec.release_time is not None and spec.release_time <= now:
-        return _released(known, facts, now, settings)
-    if not facts:
+    if _is_released(known, now):
+        return _released(known, facts, now)
+    if spec.source == BY_HAND:
+        return known if known.keeps_out(now) else None
+    is_kept_out = status.state is QuarantineState.ACTIVE and spec.expire_time is None
+    if not isolating or not (offends or is_kept_out):
         return _waning(known, now, settings)
-    if status.state is not QuarantineState.ACTIVE or spec.expire_time is not None:
-        return _begun(known, facts, now, _offences(known, now, settings) + 1)
-    names = _names(facts)
+    if not is_kept_out:
+        return _begun(known, isolating, now, _offences(known, now, settings) + 1)
+    names = _names(isolating)
     if set(names) <= set(spec.faults):
         return known
-    return _with(known, spec={"faults": _joined(spec.faults, names), **_why(facts)})
+    return _with(known, spec={"faults": _joined(spec.faults, names), **_why(isolating)})
+
+
+def pardoned(known: NodeQuarantine | None, now_ms: int) -> Collection[str]:
+    """Return the names of the faults that harm nobody on the node, because an admin has released it."""
+    return known.spec.faults if known is not None and _is_released(known, _time(now_ms)) else ()
+
+
+def is_pardoned(fact: ClusterFact, names: Collection[str]) -> bool:
+    """Whether a fault is one of those that `pardoned` names."""
+    return bool(names) and fact.level is not None and (name_of(fact) in names or ALL_FAULTS in names)
 
 
 def active(known: NodeQuarantine | None, now_ms: int) -> bool:
@@ -97,7 +118,7 @@ def due_ms(known: NodeQuarantine, settings: QuarantineSettings) -> int | None:
     """Return when `follow` would next change by time alone; None: never."""
     spec, status = known.spec, known.status
     if status.state is QuarantineState.ACTIVE:
-        return _ms(spec.expire_time) if spec.expire_time is not None else None
+        return min((_ms(at) for at in (spec.expire_time, spec.release_time) if at is not None), default=None)
     if status.last_offence_time is None:
         return 0
     return _ms(status.last_offence_time) + 1000 * settings.forget_seconds * max(status.offences, 1)
@@ -132,25 +153,29 @@ def _waning(known: NodeQuarantine, now: datetime, settings: QuarantineSettings) 
     return known if now < spec.expire_time else _with(known, status={"state": QuarantineState.OVER})
 
 
-def _released(
-    known: NodeQuarantine,
-    facts: Sequence[ClusterFact],
-    now: datetime,
-    settings: QuarantineSettings,
-) -> NodeQuarantine | None:
-    """An admin has let it in: what was named stays pardoned for as long as it stands; anything else is an offence."""
-    if not set(_names(facts)) <= set(known.spec.faults):
-        return _begun(known, facts, now, _offences(known, now, settings) + 1)
-    if facts:
-        return _with(known, status={"state": QuarantineState.RELEASED, "last_offence_time": now}, once=True)
-    if known.status.state is not QuarantineState.OVER:
-        return _with(known, spec={"faults": ()}, status={"state": QuarantineState.OVER})
-    return known if _offences(known, now, settings) > 0 else None
+def _is_released(known: NodeQuarantine, now: datetime) -> bool:
+    """Whether an admin's release holds; it does until everything that stood then is over."""
+    released = known.spec.release_time
+    return released is not None and released <= now and known.status.state is not QuarantineState.OVER
 
 
-def _by_hand(known: NodeQuarantine, now: datetime) -> NodeQuarantine | None:
-    """An admin's: kept until the time that they gave, or until they release it; then it is of no use any more."""
-    return known if known.keeps_out(now) else None
+def _released(known: NodeQuarantine, facts: Sequence[ClusterFact], now: datetime) -> NodeQuarantine | None:
+    """An admin has let it in: all that stands then is pardoned until it is over, and counting begins at 0.
+
+    Any other fault that isolates is a first offence, and ends the pardon; without a fault there is nothing to remember.
+    """
+    names = _names(facts)
+    if known.status.state is QuarantineState.ACTIVE:
+        faults = names if len(names) <= MAX_FAULTS else (ALL_FAULTS,)
+        status = {"state": QuarantineState.RELEASED, "offences": 0, "last_offence_time": now}
+        return _with(known, spec={"faults": faults}, status=status) if faults else None
+    others = [fact for fact in facts if fact.isolates and not is_pardoned(fact, known.spec.faults)]
+    if others:
+        return _begun(known, others, now, 1)
+    still = tuple(name for name in known.spec.faults if name in names or (name == ALL_FAULTS and names))
+    if still == known.spec.faults:
+        return known
+    return _with(known, spec={"faults": still}) if still else None
 
 
 def _offences(known: NodeQuarantine, now: datetime, settings: QuarantineSettings) -> int:
@@ -170,11 +195,8 @@ def _with(
     *,
     spec: dict[str, object] | None = None,
     status: dict[str, object] | None = None,
-    once: bool = False,
 ) -> NodeQuarantine:
-    """Return the quarantine with other fields; `once`: unchanged where the state is the same already."""
-    if once and status is not None and known.status.state is status.get("state"):
-        return known
+    """Return the quarantine with other fields."""
     return known.model_copy(
         update={
             "spec": known.spec.model_copy(update=spec or {}),

@@ -6,6 +6,7 @@ costs one line and not the protection of a cluster. Keys and bounds: docs/faults
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +18,17 @@ from hajob.cluster.frequency import FrequencySettings
 from hajob.cluster.quarantine import QuarantineSettings
 from hajob.domain.hardware import Level
 from hajob.sources.fault_codes import LEVEL_WORDS, FaultCodes
-from hajob.sources.reading import SENDERS, Reading, RejectionReason, Terms, is_integer, mapping
+from hajob.sources.reading import (
+    CONDITIONS,
+    DRAIN_TAINTS,
+    SENDERS,
+    Reading,
+    RejectionReason,
+    SickCondition,
+    Terms,
+    is_integer,
+    mapping,
+)
 
 NAME: Final = "hajob-faults"
 LABEL: Final = "training.hajob.io/settings"
@@ -27,6 +38,7 @@ BELIEVE: Final = "training.hajob.io/believe-faults"
 _LONGEST: Final = 65_536
 _HOUR_MS: Final = 3_600_000
 _SECOND_MS: Final = 1000
+_STATUSES: Final = frozenset({"True", "False", "Unknown"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +47,17 @@ class FaultSettings:
 
     Attributes:
         codes: levels of codes.
-        conditions: types of node conditions that are faults while they are True.
+        conditions: types of node conditions that are faults; the built-in ones are among them.
         senders: who may report public faults.
+        drain_taints: keys of taints that say that a node is to be emptied.
         breaker, frequency, quarantine: of the parts of that name.
         believe: the admin's newest word that what is held back is true.
     """
 
     codes: Mapping[str, Level] = field(default_factory=dict)
-    conditions: Mapping[str, Level] = field(default_factory=dict)
+    conditions: Mapping[str, SickCondition] = field(default_factory=lambda: CONDITIONS)
     senders: frozenset[str] = SENDERS
+    drain_taints: frozenset[str] = DRAIN_TAINTS
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     frequency: FrequencySettings = field(default_factory=FrequencySettings)
     quarantine: QuarantineSettings = field(default_factory=QuarantineSettings)
@@ -51,11 +65,12 @@ class FaultSettings:
 
     def terms(self, now_ms: int, serials: Mapping[str, str]) -> Terms:
         """What parsers go by; `serials`: serial number of a machine to the name of its node."""
-        return Terms(now_ms, FaultCodes(self.codes), self.conditions, self.senders, serials)
+        return Terms(now_ms, FaultCodes(self.codes), self.conditions, self.senders, self.drain_taints, serials)
 
     def reads_alike(self, other: FaultSettings) -> bool:
         """Whether parsers find the same under both."""
-        return (self.codes, self.conditions, self.senders) == (other.codes, other.conditions, other.senders)
+        mine = (self.codes, self.conditions, self.senders, self.drain_taints)
+        return mine == (other.codes, other.conditions, other.senders, other.drain_taints)
 
 
 Bounds = tuple[int, int]
@@ -82,15 +97,18 @@ def read(raw: Mapping[str, Any], now_ms: int) -> tuple[FaultSettings, Reading]:
     for key in data:
         if key not in _KEYS:
             reading.reject(RejectionReason.UNKNOWN_OBJECT, f"data.{key}", "; ".join(_KEYS))
-    parts = {key: _part(data.get(key), key, reading) for key in _KEYS if key != "senders"}
+    parts = {key: _part(data.get(key), key, reading) for key in _KEYS if key not in _LISTS}
     breaker = _numbers(mapping(parts["breaker"]), _BREAKER, reading, "breaker")
     frequency = _numbers(mapping(parts["frequency"]), _FREQUENCY, reading, "frequency")
-    quarantine = _numbers(mapping(parts["quarantine"]), _QUARANTINE, reading, "quarantine")
+    told = dict(mapping(parts["quarantine"]))
+    idle_chips = _flag(told.pop("idleChips", False), reading, "quarantine.idleChips")
+    quarantine = _numbers(told, _QUARANTINE, reading, "quarantine")
     annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
     found = FaultSettings(
         codes=_levels(mapping(parts["codes"]), reading, "codes"),
-        conditions=_levels(mapping(parts["conditions"]), reading, "conditions"),
-        senders=_senders(data.get("senders"), reading),
+        conditions={**CONDITIONS, **_conditions(mapping(parts["conditions"]), reading)},
+        senders=_names(data.get("senders"), SENDERS, reading, "senders"),
+        drain_taints=_taints(data.get("drainTaints"), reading),
         breaker=_made(
             BreakerSettings, breaker, {"sharePercent": "share", "minimumNodes": "minimum"}, window_ms="windowSeconds"
         ),
@@ -106,13 +124,19 @@ def read(raw: Mapping[str, Any], now_ms: int) -> tuple[FaultSettings, Reading]:
             },
             frequent_seconds="frequentHours",
             forget_seconds="forgetHours",
+            idle_chips=idle_chips,
         ),
         believe=str(annotations.get(BELIEVE) or ""),
     )
     return found, reading
 
 
-_KEYS: Final = ("codes", "conditions", "senders", "breaker", "frequency", "quarantine")
+_KEYS: Final = ("codes", "conditions", "senders", "drainTaints", "breaker", "frequency", "quarantine")
+_LISTS: Final = frozenset({"senders", "drainTaints"})
+"""Keys under which names stand, separated by commas; YAML under the others."""
+_TAINT: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_TRUE_IS_WELL: Final = re.compile(r"(?:(?<![Uu]n)[Hh]ealthy|(?<![Nn]ot)(?<![Uu]n)Ready|OK|Ok)$")
+"""Ends of the names of conditions that are True on a node that is well: `NPUHealthy`, `KernelReady`."""
 
 
 def _part(source: object, key: str, reading: Reading) -> object:
@@ -146,12 +170,47 @@ def _levels(told: Mapping[str, Any], reading: Reading, where: str) -> dict[str, 
     return found
 
 
-def _senders(told: object, reading: Reading) -> frozenset[str]:
+def _conditions(told: Mapping[str, Any], reading: Reading) -> dict[str, SickCondition]:
+    """Types of conditions, each with a level, or with level and status; a level alone means the status True."""
+    found = {}
+    for name, form in told.items():
+        where = f"data.conditions[{name}]"
+        level = _levels({name: form.get("level")} if isinstance(form, Mapping) else {name: form}, reading, "conditions")
+        if name not in level:
+            continue
+        status = str(form.get("status", "True")) if isinstance(form, Mapping) else "True"  # YAML reads True as a truth
+        if isinstance(form, Mapping) and (form.keys() - {"level", "status"} or status not in _STATUSES):
+            reading.reject(RejectionReason.MALFORMED, where, "give {level: …, status: True, False or Unknown}")
+        elif not isinstance(form, Mapping) and _TRUE_IS_WELL.search(name):
+            reading.reject(RejectionReason.MALFORMED, where, f"{name} sounds well while True: give level and status")
+        else:
+            found[name] = SickCondition(level[name], status)
+    return found
+
+
+def _flag(told: object, reading: Reading, where: str) -> bool:
+    if not isinstance(told, bool):
+        reading.reject(RejectionReason.MALFORMED, f"data.{where}", f"{told!r}, not true or false")
+        return False
+    return told
+
+
+def _taints(told: object, reading: Reading) -> frozenset[str]:
+    """Keys of taints; one that no taint could have is refused, and the others count."""
+    found = _names(told, DRAIN_TAINTS, reading, "drainTaints")
+    wrong = sorted(name for name in found if not _TAINT.fullmatch(name))
+    for name in wrong:
+        reading.reject(RejectionReason.MALFORMED, "data.drainTaints", f"{name!r} is no key of a taint")
+    return found.difference(wrong)
+
+
+def _names(told: object, otherwise: frozenset[str], reading: Reading, where: str) -> frozenset[str]:
+    """Names separated by commas or lines."""
     if told is None:
-        return SENDERS
-    if not isinstance(told, str):
-        reading.reject(RejectionReason.MALFORMED, "data.senders", told)
-        return SENDERS
+        return otherwise
+    if not isinstance(told, str) or len(told) > _LONGEST:
+        reading.reject(RejectionReason.MALFORMED, f"data.{where}", told)
+        return otherwise
     return frozenset(name for part in told.replace("\n", ",").split(",") if (name := part.strip()))
 
 
@@ -177,8 +236,16 @@ _FACTOR: Final = {
 }
 
 
-def _made(make: Callable[..., Any], told: Mapping[str, int], plain: Mapping[str, str], **scaled: str) -> Any:  # noqa: ANN401
+def _made(
+    make: Callable[..., Any],
+    told: Mapping[str, int],
+    plain: Mapping[str, str],
+    *,
+    idle_chips: bool | None = None,
+    **scaled: str,
+) -> Any:  # noqa: ANN401  # what `make` makes
     """Build a part's settings; a number that is not set keeps its default."""
-    fields = {plain[name]: value for name, value in told.items() if name in plain}
+    fields: dict[str, int] = {} if idle_chips is None else {"idle_chips": idle_chips}
+    fields |= {plain[name]: value for name, value in told.items() if name in plain}
     fields |= {name: told[key] * _FACTOR[name, key] for name, key in scaled.items() if key in told}
     return make(**fields)

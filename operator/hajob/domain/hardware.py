@@ -69,6 +69,7 @@ class ClusterFact:
         message: a sentence.
         frequent: it recurred so often that its level was raised.
         happens_once: it is over by itself; no source reports its end.
+        told_ms: when its writer last said so, by the writer's clock; None where it does not tell.
         repeated: ClusterD's copy of a public fault; the fault's own message counts where there is one.
     """
 
@@ -85,6 +86,7 @@ class ClusterFact:
     frequent: bool = False
     happens_once: bool = False
     repeated: bool = False
+    told_ms: int | None = None
 
     @property
     def isolates(self) -> bool:

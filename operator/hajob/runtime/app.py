@@ -109,6 +109,8 @@ class Operator:
             namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
             settings_namespace=settings.namespace,
             is_known_bad=lambda node: self._quarantines.is_inherited(node),  # noqa: PLW0108 - made below
+            pardoned=lambda node: self._quarantines.pardoned(node),  # noqa: PLW0108 - made below
+            is_idle=self._caches.is_idle,
         )
         self._quarantines = Quarantines(
             self._leader_kube,
@@ -186,10 +188,13 @@ class Operator:
         )
 
     def _pod_changed(self, change: Change[PodView]) -> None:
-        self._core.pod_changed(change.value, deleted=change.type is ChangeType.DELETED)
+        pod, deleted = change.value, change.type is ChangeType.DELETED
+        self._core.pod_changed(pod, deleted=deleted)
+        if pod.node_name and not deleted and self._faults.cluster.has_faults(pod.node_name):
+            self._quarantines.faults_changed({pod.node_name})  # a chip of it may be idle no more
 
     def _node_read(self, raw: Json) -> tuple[NodeView, ReadObject]:
-        return node_source.view(raw), self._faults.read_node(raw)
+        return node_source.view(raw, self._faults.settings.drain_taints), self._faults.read_node(raw)
 
     def _node_changed(self, change: Change[tuple[NodeView, ReadObject]]) -> None:
         (node, found), deleted = change.value, change.type is ChangeType.DELETED

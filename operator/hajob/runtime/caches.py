@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.quotas import Quotas
+from hajob.sources.chips import Seat
 from hajob.sources.node import NodeView
+from hajob.sources.observe import seat_of
 from hajob.sources.pod import PodView
 
 
@@ -99,6 +101,14 @@ class Caches:
     def of_job(self, job_uid: str) -> list[PodView]:
         """Return the pods of one job."""
         return list(self._by_job.get(job_uid, {}).values())
+
+    def is_idle(self, node: str, chip: str) -> bool:
+        """Whether a chip, by its number, is known to be no pod's; other tenants' pods do not tell theirs."""
+        jobs, pods = self._jobs_on.get(node, {}), self._by_job
+        mine = [pod for uid in jobs for pod in pods[uid].values() if pod.node_name == node and pod.requests]
+        view = self.nodes.get(node)
+        is_none_of_mine = all(pod.ended or seat_of(pod, chip, view) is Seat.OFF for pod in mine)
+        return is_none_of_mine and not self.capacity.has_other_tenants(node)
 
     def jobs_on(self, nodes: Iterable[str]) -> list[str]:
         """Return the sorted UIDs of the jobs with pods on these nodes."""

@@ -17,6 +17,7 @@ from hajob.cluster.feeds import WriteTime
 from hajob.cluster.settings import NAME as SETTINGS_NAME
 from hajob.cluster.settings import SELECTOR, FaultSettings
 from hajob.cluster.settings import read as read_settings
+from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact
 from hajob.runtime import metrics
 from hajob.runtime.clock import Alarm, Clock
@@ -25,7 +26,7 @@ from hajob.runtime.kube import Kube
 from hajob.runtime.rejections import Rejections
 from hajob.sources import registry
 from hajob.sources.node import serial_of
-from hajob.sources.reading import Reading, Rejection, RejectionReason, Terms, printable
+from hajob.sources.reading import Reading, Rejection, RejectionReason, Terms, mapping, printable, text
 
 log = logging.getLogger(__name__)
 
@@ -47,16 +48,20 @@ class ReadObject:
         reading: what it says.
         keeps: whether it is a message, and not a state.
         silent_after_ms: longest time between two writes; 0: its writer writes only when something changes.
+        tells: sources whose facts it tells so regularly.
         node: of the writer; empty for an object of no single node.
         serial: of the machine, where the object is its Node.
+        boot: another text after each start of the machine.
     """
 
     origin: str
     reading: Reading
     keeps: bool = False
     silent_after_ms: int = 0
+    tells: frozenset[Source] = frozenset()
     node: str = ""
     serial: str = ""
+    boot: str = ""
 
 
 class FaultListener(Protocol):
@@ -80,6 +85,8 @@ class FaultWatch:
         namespaces: where the objects are; one that may not be read is asked for again, now and then.
         settings_namespace: where the admin's settings are; empty: nowhere.
         is_known_bad: whether a node was isolated before this process began.
+        pardoned: names of a node's faults that an admin has pardoned.
+        is_idle: whether a chip of a node, by its number, is known to be no pod's.
 
     Attributes:
         informers: to be run for as long as the process.
@@ -96,9 +103,11 @@ class FaultWatch:
         namespaces: Sequence[str],
         settings_namespace: str = "",
         is_known_bad: Callable[[str], bool] = lambda _: False,
+        pardoned: Callable[[str], Collection[str]] = lambda _: (),
+        is_idle: Callable[[str, str], bool] = lambda _node, _chip: False,
     ) -> None:
-        self._clock, self._listener = clock, listener
-        self.cluster = ClusterFaults(nodes, is_known_bad)
+        self._clock, self._listener, self._is_idle = clock, listener, is_idle
+        self.cluster = ClusterFaults(nodes, is_known_bad, pardoned, self.counts)
         self._alarm = Alarm(clock)
         self._held = ""
         self._rejections = Rejections()
@@ -131,9 +140,13 @@ class FaultWatch:
         """Return the standing faults of a node that concern a job there; None while they are unknown."""
         return self.cluster.standing(node, self._now_ms()) if self.complete and not self._held else None
 
-    def isolating(self, node: str) -> list[ClusterFact]:
-        """Return the faults that keep new pods off a node, believed or not."""
-        return self.cluster.isolating(node, self._now_ms())
+    def of_quarantine(self, node: str) -> list[ClusterFact]:
+        """Return the faults that keep new pods off a node or harm a job there, believed and pardoned or not."""
+        return self.cluster.of_quarantine(node, self._now_ms())
+
+    def counts(self, fact: ClusterFact) -> bool:
+        """Whether a fault begins a quarantine and counts as a recurrence: one of an idle chip by the admin's word."""
+        return self.settings.quarantine.idle_chips or not fact.chip or not self._is_idle(fact.node, fact.chip)
 
     def nodes(self) -> frozenset[str]:
         """Return the names of the nodes with standing faults."""
@@ -168,15 +181,19 @@ class FaultWatch:
         """Read a Node's faults, under the present settings."""
         reading = registry.read({**raw, "kind": "Node"}, self._terms())
         reading.facts = [fact for fact in reading.facts if fact.harms or fact.level is not None]  # taints are no faults
-        return ReadObject(f"/{raw['metadata']['name']}", reading, serial=serial_of(raw))
+        boot = text(mapping(mapping(raw.get("status")).get("nodeInfo")).get("bootID"))
+        return ReadObject(f"/{raw['metadata']['name']}", reading, serial=serial_of(raw), boot=boot)
 
     def node_changed(self, name: str, found: ReadObject | None) -> None:
         """Handle a node as it is now; None: it is gone."""
         if found is not None:
+            if found.boot:
+                self.cluster.booted(name, found.boot)
             self._take(found)
             self._learn_serial(name, found.serial)
         else:
             self._forget(f"/{name}")
+            self.cluster.node_gone(name)
             self._serials = {serial: node for serial, node in self._serials.items() if node != name}
         self.cluster.node_changed(name, self._now_ms())
         self._tell_news()
@@ -200,6 +217,10 @@ class FaultWatch:
         """Register another informer that uses `read_node`."""
         self._objects.append(informer)
 
+    def pardon(self, node: str) -> None:
+        """Count the faults of a node from 0, because an admin has released it."""
+        self.cluster.pardon(node, self._now_ms())
+
     def look_at(self, node: str) -> None:
         """Update a node after it was quarantined or released."""
         self.cluster.node_changed(node, self._now_ms())
@@ -212,14 +233,13 @@ class FaultWatch:
         silent_after = max((row.silent_after_seconds for row in rows), default=0)
         origin = f"{metadata.get('namespace', '')}/{metadata['name']}"
         node = next((metadata["name"].removeprefix(row.prefix) for row in rows if row.of_node), "")
-        return ReadObject(origin, reading, any(row.keeps for row in rows), silent_after * MILLISECONDS, node)
+        tells = frozenset[Source]().union(*(row.tells for row in rows))
+        return ReadObject(origin, reading, any(row.keeps for row in rows), silent_after * MILLISECONDS, tells, node)
 
     def _changed(self, change: Change[ReadObject]) -> None:
         found = change.value
         if change.type is not ChangeType.DELETED:
             self._take_changed(found)
-        elif found.keeps:
-            self._rejections.take(found.origin, ())  # the faults that it reported stand
         else:
             self._forget(found.origin)
         self._tell_news()
@@ -228,7 +248,7 @@ class FaultWatch:
         now, reading = self._now_ms(), found.reading
         if found.silent_after_ms and reading.updated_ms is not None:
             wall = self._clock.now_milliseconds()
-            told = WriteTime(reading.updated_ms, wall, found.silent_after_ms)
+            told = WriteTime(reading.updated_ms, wall, found.silent_after_ms, found.tells)
             self.cluster.feeds.heard(found.origin, found.node, told, now)
         refused = self.cluster.take(found.origin, reading, now, keeps=found.keeps)
         self._rejections.take(found.origin, [*reading.rejected, *refused])
@@ -262,6 +282,8 @@ class FaultWatch:
             faults.believe(now)
         if not self.settings.reads_alike(before):
             self._read_again()
+        if self.settings.senders != before.senders:
+            faults.keep_senders(self.settings.senders, now)
         faults.look_again(now)
         self._tell_news()
 

@@ -80,7 +80,7 @@ class JobHardware:
         doubted = {
             observe.fact_id(fact, pod): fact
             for fact in faults
-            if observe.concerns_pods(fact) and observe.seat_of(pod, fact, node) is Seat.UNKNOWN
+            if observe.concerns_pods(fact) and observe.seat_of(pod, fact.chip, node) is Seat.UNKNOWN
         }
         for key in doubted.keys() - self._doubted.get(pod.node_rank, frozenset()):
             self._announce(of_unknown_chip(pod.name, doubted[key]))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.quarantine import BY_HAND, NodeQuarantine
+from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
 from hajob.cluster.faults import mark
-from hajob.cluster.quarantine import QuarantineSettings, active, due_ms, follow
+from hajob.cluster.quarantine import QuarantineSettings, active, due_ms, follow, pardoned
 from hajob.domain.hardware import ClusterFact
 from hajob.objects.node_quarantine import node_quarantine
 from hajob.runtime import metrics
@@ -49,8 +49,14 @@ class Faults(Protocol):
     def nodes(self) -> frozenset[str]:
         """Return the names of the nodes with standing faults."""
 
-    def isolating(self, node: str) -> list[ClusterFact]:
-        """Return the faults that keep new pods off a node."""
+    def of_quarantine(self, node: str) -> list[ClusterFact]:
+        """Return the faults that keep new pods off a node or harm a job there, pardoned or not."""
+
+    def counts(self, fact: ClusterFact) -> bool:
+        """Whether a fault begins a quarantine."""
+
+    def pardon(self, node: str) -> None:
+        """Count the faults of a node from 0, because an admin has released it."""
 
     def look_at(self, node: str) -> None:
         """Update a node after it was quarantined or released."""
@@ -106,6 +112,10 @@ class Quarantines:
         """Return the names of the nodes on which nothing new is placed."""
         return self._kept_out
 
+    def pardoned(self, node: str) -> Collection[str]:
+        """Return the names of the node's faults that an admin has pardoned."""
+        return pardoned(self._current(node), self._clock.now_milliseconds())
+
     def is_inherited(self, node: str) -> bool:
         """Whether this node was kept out already when this process began."""
         return node in self._inherited
@@ -136,6 +146,10 @@ class Quarantines:
     def _seen(self, change: Change[NodeQuarantine]) -> None:
         """Store the server's newest version; it replaces a pending write."""
         node = change.value.metadata.name
+        before, state = self._known.get(node), change.value.status.state
+        newly_released = state is QuarantineState.RELEASED and (before is None or before.status.state is not state)
+        if change.type is ChangeType.DELETED or newly_released:
+            self._faults.pardon(node)
         if change.type is ChangeType.DELETED:
             self._known.pop(node, None)
         else:
@@ -158,15 +172,16 @@ class Quarantines:
         if self._is_foreign(node):
             self._refused.discard(node)
             return
-        facts = self._faults.isolating(node) if node in self._nodes() else []
+        facts = self._faults.of_quarantine(node) if node in self._nodes() else []
         current, now = self._current(node), self._clock.now_milliseconds()
-        wanted = follow(node, current, facts, now, self._settings())
+        wanted = follow(node, current, facts, now, self._settings(), counts=self._faults.counts)
         if wanted is not None and active(wanted, now) and not self._has_room(node):
             return
         self._refused.discard(node)
         if wanted != current:
             self._wanted[node] = wanted
             self._enqueue(node)
+            self._faults.look_at(node)  # another one may be pardoned now
 
     def _has_room(self, node: str) -> bool:
         """Whether one more node may be kept out: the share limits what the operator does by itself."""

@@ -187,6 +187,10 @@ class Capacity:
         missing = need - (len(free) + len(soon_free) - len(could_take))
         return self.not_ready | (set(avoided) - set(could_take[: max(missing, 0)]))
 
+    def has_other_tenants(self, name: str) -> bool:
+        """Whether a pod that is none of Hajob's has chips of the node."""
+        return any(not one.job_uid for one in self._occupants.get(name, {}).values())
+
     def _has(self, name: str, job_uid: str) -> bool:
         return any(one.job_uid == job_uid for one in self._occupants.get(name, {}).values())
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from hajob.domain.facts import Source
 from hajob.domain.hardware import SEVERITY, ClusterFact, Level, harms, kind_of
 from hajob.sources.check_code import check_codes
-from hajob.sources.fault_codes import CodeTable
+from hajob.sources.fault_codes import LEVEL_WORDS, CodeTable
 from hajob.sources.reading import (
     Reading,
     RejectionReason,
@@ -37,6 +37,8 @@ _SECOND: Final = 1000
 _PUBLIC: Final = "PublicFault"
 """Type of the faults that ClusterD has from messages and repeats here; their times are in seconds."""
 _HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]+")
+_NOT_OFFERED: Final = frozenset({Level.RESTART_CHIP, Level.SEPARATE, Level.MANUALLY_SEPARATE})
+"""Levels with which the plugin offers a chip to nobody."""
 _UPGRADES: Final = {
     "FaultAutofill": "the plugin raised it",
     "FaultFrequency": "it came too often",
@@ -61,7 +63,7 @@ class _ChipFault:
 
 def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
     """What the ConfigMap of a node says about its chips."""
-    reading = Reading(terms)
+    reading, offered = Reading(terms), frozenset[str]()
     told = data_of(raw, KEY)
     if told is None:
         reading.reject(RejectionReason.MISSING_KEY, KEY)
@@ -70,8 +72,9 @@ def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
         info = mapping(sealed.get("DeviceInfo"))
         if _is_sealed(sealed, info, reading):
             read_device_info(info, node, reading)
+            offered = _offered(info)
     _read_manual(data_of(raw, MANUAL_KEY) or "", node, reading)
-    _read_upgrades(data_of(raw, UPGRADE_KEY) or "", node, reading)
+    _read_upgrades(data_of(raw, UPGRADE_KEY) or "", node, reading, offered)
     return reading
 
 
@@ -174,14 +177,28 @@ def _read_devices(devices: list[str], node: str, reading: Reading, level: Level,
             reading.reject(RejectionReason.UNKNOWN_DEVICE, why, device)
 
 
-def _read_upgrades(told: str, node: str, reading: Reading) -> None:
-    """What a rule of the plugin has made worse than its code says; the worse of the two levels counts."""
+def _offered(info: Mapping[str, Any]) -> frozenset[str]:
+    """The chips that new pods may have: the plugin takes an isolated one out of this list, whatever its codes."""
+    listed = (value for key, value in mapping(info.get("DeviceList")).items() if "-" not in key.rpartition("/")[2])
+    return frozenset(name for value in listed for name in _names(text(value)))
+
+
+def _read_upgrades(told: str, node: str, reading: Reading, offered: frozenset[str]) -> None:
+    """What a rule of the plugin has made worse than its code says; the worse of the two levels counts.
+
+    The plugin may leave the reason behind when the isolation is over: one that isolates an offered chip is no fault.
+    """
     for device, reasons in mapping(reading.json(told, UPGRADE_KEY) if told else None).items():
         if not is_device_name(device):
             reading.reject(RejectionReason.UNKNOWN_DEVICE, UPGRADE_KEY, device)
             continue
         for place, entry in enumerate(items(reasons)):
-            _read_upgrade(mapping(entry), device, node, reading, f"{UPGRADE_KEY}[{device}][{place}]")
+            where = f"{UPGRADE_KEY}[{device}][{place}]"
+            level = LEVEL_WORDS.get(text(mapping(entry).get("fault_level")))
+            if device in offered and level in _NOT_OFFERED:
+                reading.reject(RejectionReason.LEFT_OVER, where, level)
+            else:
+                _read_upgrade(mapping(entry), device, node, reading, where)
 
 
 def _read_upgrade(entry: Mapping[str, Any], device: str, node: str, reading: Reading, where: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
 from hajob.sources.reading import (
+    DRAIN_TAINTS,
     Reading,
     RejectionReason,
     Terms,
@@ -24,9 +25,6 @@ TOLD_OTHERWISE: Final = frozenset(
     f"node.kubernetes.io/{taint}" for taint in ("not-ready", "unreachable", "unschedulable")
 )
 """Taints by which Kubernetes repeats a condition or a field of the node."""
-
-DRAIN_TAINTS: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
-"""Taints with which cluster-autoscaler and Karpenter begin to empty a node, where `kubectl drain` cordons it."""
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """Taint by which an admin says that the machine is off for good: Kubernetes deletes its pods by force."""
@@ -65,6 +63,7 @@ class NodeView:
         ready: its Ready condition is True; a node that was not heard of for 40 s is not.
         chips: allocatable chips by resource name: without those that the device plugin calls unhealthy.
         all_chips: the same with these.
+        drained: an autoscaler or a cloud empties it, as one of its taints says.
         labels: by name.
         taints: all of them, but for those that Kubernetes sets itself for what `ready` and `unschedulable` say.
         boot: another text after each start of the machine.
@@ -80,11 +79,12 @@ class NodeView:
     taints: tuple[Taint, ...] = ()
     boot: str = ""
     all_chips: Mapping[str, int] | None = None
+    drained: bool = False
 
     @property
     def is_to_be_emptied(self) -> bool:
         """Whether somebody wants its pods to leave: it is cordoned or being deleted, or an autoscaler takes it away."""
-        return self.unschedulable or self.deleting or any(taint.key in DRAIN_TAINTS for taint in self.taints)
+        return self.unschedulable or self.deleting or self.drained
 
     @property
     def is_out_of_service(self) -> bool:
@@ -107,10 +107,15 @@ def serials_of(objects: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {serial: name_of(one) for one in objects if one.get("kind") == "Node" and (serial := serial_of(one))}
 
 
-def view(node: Mapping[str, Any]) -> NodeView:
-    """The view of a raw node."""
+def view(node: Mapping[str, Any], drain_taints: Collection[str] = DRAIN_TAINTS) -> NodeView:
+    """The view of a raw node; `drain_taints`: keys of taints that say that it is to be emptied."""
     metadata, spec, status = mapping(node.get("metadata")), mapping(node.get("spec")), mapping(node.get("status"))
     conditions = map(mapping, items(status.get("conditions")))
+    taints = tuple(
+        Taint(taint.get("key", ""), taint.get("effect", ""), taint.get("value") or "")
+        for taint in spec.get("taints") or []
+        if taint.get("key") not in TOLD_OTHERWISE
+    )
     ready: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Ready"), {})
     return NodeView(
         name=metadata.get("name", ""),
@@ -120,13 +125,10 @@ def view(node: Mapping[str, Any]) -> NodeView:
         deleting="deletionTimestamp" in metadata,
         chips=_extended(status.get("allocatable")),
         labels=dict(metadata.get("labels") or {}),
-        taints=tuple(
-            Taint(taint.get("key", ""), taint.get("effect", ""), taint.get("value") or "")
-            for taint in spec.get("taints") or []
-            if taint.get("key") not in TOLD_OTHERWISE
-        ),
+        taints=taints,
         boot=str((status.get("nodeInfo") or {}).get("bootID") or ""),
         all_chips=_extended(status.get("capacity")),
+        drained=any(taint.key in drain_taints for taint in taints),
     )
 
 
@@ -157,9 +159,9 @@ def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
     for place, taint in enumerate(items(mapping(raw.get("spec")).get("taints"))):
         _read_taint(mapping(taint), node, reading, f"spec.taints[{place}]")
     for one in told:
-        level = terms.conditions.get(text(one.get("type")))
-        if one.get("status") == "True" and level is not None:
-            reading.facts.append(_condition(node, one, level, _since(one, reading)))
+        sick = terms.conditions.get(text(one.get("type")))
+        if sick is not None and one.get("status") == sick.status:
+            reading.facts.append(_condition(node, one, sick.level, reading))
     return reading
 
 
@@ -174,7 +176,7 @@ def _read_taint(told: Mapping[str, Any], node: str, reading: Reading, where: str
     words = _EFFECTS[effect]
     if key == OUT_OF_SERVICE:
         kind, words = FactKind.NODE_NOT_READY, "an admin says that it is out of service, its pods are deleted by force"
-    elif key in DRAIN_TAINTS:
+    elif key in reading.terms.drain_taints:
         words = "an autoscaler empties the node"
     shown = printable(f"{key}={value}:{effect}" if value else f"{key}:{effect}")
     since = reading.timestamp(told.get("timeAdded"), f"{where}.timeAdded")
@@ -186,14 +188,17 @@ def _read_taint(told: Mapping[str, Any], node: str, reading: Reading, where: str
             node,
             code=printable(key),
             since_ms=since,
-            harms=key in DRAIN_TAINTS or key == OUT_OF_SERVICE,
+            harms=key in reading.terms.drain_taints or key == OUT_OF_SERVICE,
             message=f"taint {shown}: {words}",
         )
     )
 
 
-def _condition(node: str, told: Mapping[str, Any], level: Level, since_ms: int | None) -> ClusterFact:
-    kind = text(told.get("type"))
+def _condition(node: str, told: Mapping[str, Any], level: Level, reading: Reading) -> ClusterFact:
+    kind, since_ms = text(told.get("type")), _since(told, reading)
+    why = text(told.get("message")) or text(told.get("reason"))
+    renewed_ms = reading.timestamp(told.get("lastHeartbeatTime"), "lastHeartbeatTime")
+    told_ms = max((one for one in (since_ms, renewed_ms) if one is not None), default=None)
     return ClusterFact(
         id=f"node/{node}/condition/{kind}",
         source=Source.NODE,
@@ -203,7 +208,8 @@ def _condition(node: str, told: Mapping[str, Any], level: Level, since_ms: int |
         level=level,
         since_ms=since_ms,
         harms=harms(level),
-        message=f"condition {kind}: {text(told.get('message')) or text(told.get('reason'))}",
+        told_ms=told_ms,
+        message=f"condition {kind} is {text(told.get('status'))}: {why}",
     )
 
 

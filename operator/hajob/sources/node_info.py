@@ -78,6 +78,7 @@ def read_node_info(info: Mapping[str, Any], node: str, reading: Reading) -> None
                     code=printable(code),
                     level=level,
                     since_ms=reading.updated_ms,
+                    told_ms=reading.updated_ms,
                     harms=harms(level),
                     message=f"{name} of the node: {printable(code)}",
                 )

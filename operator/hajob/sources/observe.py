@@ -167,14 +167,14 @@ def of_nodes(
             yield events.FactSeen(fact=fact) if pod.is_rank else events.CoordinatorLost(message=fact.message)
 
 
-def seat_of(pod: PodView, fact: ClusterFact, node: NodeView | None) -> Seat:
-    """Say whether a pod sits on the chip, or the node, of a fault (docs/faults.md, "From chip to rank").
+def seat_of(pod: PodView, chip: str, node: NodeView | None) -> Seat:
+    """Say whether a pod has a chip, by its number; no number is the node (docs/faults.md, "From chip to rank").
 
     A pod that asks for as many chips as its node has sits on each of them.
     """
     all_chips = (node.all_chips if node is not None else None) or {}
     has_all = any(amount >= all_chips[name] for name, amount in pod.requests if all_chips.get(name))
-    return seat(fact.chip, pod.chips, has_all=has_all)
+    return seat(chip, pod.chips, has_all=has_all)
 
 
 def of_hardware(
@@ -195,7 +195,7 @@ def of_hardware(
         now_ms: time of the job.
     """
     for fact, age_ms in facts:
-        if concerns_pods(fact) and seat_of(pod, fact, node) is Seat.ON:
+        if concerns_pods(fact) and seat_of(pod, fact.chip, node) is Seat.ON:
             yield events.FactSeen(fact=of_chip(pod, fact, age_ms, chips_per_node=chips_per_node, now_ms=now_ms))
 
 
@@ -268,7 +268,7 @@ def of_sub_health(
         if not pod.node_name or pod.ended:
             continue
         for fact, age_ms in faults_on(pod.node_name):
-            if fact.kind is FactKind.SUB_HEALTH and seat_of(pod, fact, nodes.get(pod.node_name)) is Seat.ON:
+            if fact.kind is FactKind.SUB_HEALTH and seat_of(pod, fact.chip, nodes.get(pod.node_name)) is Seat.ON:
                 yield pod, fact, age_ms
 
 

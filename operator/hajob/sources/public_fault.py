@@ -144,6 +144,11 @@ def begins_of(fact_id: str) -> str:
     return fact_id.rpartition("/")[0]
 
 
+def sender_of(fact_id: str) -> str:
+    """Who has sent the public fault of this id, or beginning of an id."""
+    return fact_id.removeprefix("public/").partition("/")[0]
+
+
 def _wrong(fault: Mapping[str, Any]) -> str:
     """Name of the first field that is not what the format says; empty when all are."""
     location = fault.get("faultLocation")

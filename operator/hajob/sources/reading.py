@@ -44,6 +44,7 @@ class RejectionReason(StrEnum):
     FUTURE_TIME = "FutureTime"
     TOO_MANY = "TooMany"
     RATE = "RateLimited"
+    LEFT_OVER = "LeftOver"
 
 
 REJECTION_SENTENCE: Final = {
@@ -58,6 +59,7 @@ REJECTION_SENTENCE: Final = {
     RejectionReason.UNKNOWN_SENDER: "its sender is not allowed to report faults",
     RejectionReason.FUTURE_TIME: "its time is more than a day ahead; the fault counts, its time does not",
     RejectionReason.TOO_MANY: "it has more entries than the format allows",
+    RejectionReason.LEFT_OVER: "the same object offers the chip to new pods: it was left behind",
     RejectionReason.RATE: "its sender has sent too many messages; it is read when its turn comes",
 }
 """What each reason says to a person."""
@@ -67,6 +69,59 @@ SENDERS: Final = frozenset({"CCAE", "fd-online", "pingmesh", "Netmind", "dpcStor
 """Who may report public faults, as MindCluster ships it."""
 
 
+DRAIN_TAINTS: Final = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+        "aws-node-termination-handler/spot-itn",
+        "aws-node-termination-handler/rebalance-recommendation",
+        "aws-node-termination-handler/scheduled-maintenance",
+        "aws-node-termination-handler/asg-lifecycle-termination",
+        "cloud.google.com/impending-node-termination",
+        "remediator.kubernetes.azure.com/unschedulable",
+        "remediator.aks.microsoft.com/unschedulable",
+    }
+)
+"""Taints with which autoscalers and clouds begin to empty a node, where `kubectl drain` cordons it: cluster autoscaler,
+Karpenter (the second: before 1.0), EKS and AWS's termination handler, GKE, AKS (two generations)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SickCondition:
+    """A type of node condition that is a fault: how bad, and with which of its three statuses."""
+
+    level: Level
+    status: str = "True"
+
+
+CONDITIONS: Final = {
+    **dict.fromkeys(
+        (
+            "KernelDeadlock",
+            "ReadonlyFilesystem",
+            "CorruptDockerOverlay2",
+            "FrequentKubeletRestart",
+            "FrequentDockerRestart",
+            "FrequentContainerdRestart",
+            "FrequentUnregisterNetDevice",
+            "KubeletUnhealthy",
+            "KubeletProblem",
+            "ContainerRuntimeUnhealthy",
+            "ContainerRuntimeProblem",
+            "FilesystemCorruptionProblem",
+        ),
+        SickCondition(Level.PRE_SEPARATE),
+    ),
+    **dict.fromkeys(
+        ("AcceleratedHardwareReady", "KernelReady", "NetworkingReady", "StorageReady", "ContainerRuntimeReady"),
+        SickCondition(Level.PRE_SEPARATE, "False"),
+    ),
+}
+"""Conditions of node-problem-detector (the last of the first group as AKS ships it), and those of EKS's node monitoring
+agent, by which Karpenter repairs nodes. No new pod is placed there; whether a training goes on, its agents tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What parsers go by, beside the object.
@@ -74,15 +129,17 @@ class Terms:
     Attributes:
         now_ms: milliseconds since 1970; times far ahead of it are not believed.
         codes: levels of codes, the admin's overrides included.
-        conditions: types of node conditions that mean a fault while they are True, with its level.
+        conditions: types of node conditions that mean a fault.
+        drain_taints: keys of taints that say that a node is to be emptied.
         senders: who may report public faults.
         serials: serial number of a machine to the name of its node.
     """
 
     now_ms: int
     codes: FaultCodes = field(default_factory=FaultCodes)
-    conditions: Mapping[str, Level] = field(default_factory=dict)
+    conditions: Mapping[str, SickCondition] = field(default_factory=lambda: CONDITIONS)
     senders: Collection[str] = SENDERS
+    drain_taints: Collection[str] = DRAIN_TAINTS
     serials: Mapping[str, str] = field(default_factory=dict)
 
 

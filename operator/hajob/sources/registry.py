@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hajob.domain.facts import Source
 from hajob.sources import cluster_info, device_info, lease, node, node_info, public_fault, switch_info
 from hajob.sources.reading import Reading, RejectionReason, Terms, is_node_name, mapping, name_of
 
@@ -27,7 +28,9 @@ class SourceRow:
         of_node: whether the name ends in a node's.
         keeps: the object is a message and not a state: what it told stands until it is said to be over.
         read: the pure parser; gets the object, the node's name (or nothing) and the terms.
+        tells: sources of the facts that it writes, where it writes now and then though nothing changes.
         silent_after_seconds: without an update for so long the writer is taken for dead; 0: it writes only on change.
+        ends: how its facts end, for the table in docs/faults.md.
     """
 
     name: str
@@ -38,7 +41,9 @@ class SourceRow:
     label: str = ""
     of_node: bool = False
     keeps: bool = False
+    tells: frozenset[Source] = frozenset()
     silent_after_seconds: int = 0
+    ends: str = ""
 
     def takes(self, raw: Mapping[str, Any]) -> bool:
         """Whether an object is this source's."""
@@ -49,7 +54,12 @@ class SourceRow:
 
 CONSUMER: Final = "mx-consumer-cim=true"
 VOLCANO: Final = "mx-consumer-volcano=true"
-_FORCED_WRITE_SECONDS: Final = 300
+_DEVICE_SECONDS: Final = 3 * 300
+"""The device plugin writes every five minutes."""
+_NODED_SECONDS: Final = 3 * 1800
+"""NodeD writes every half an hour, as long as its ConfigMap is there."""
+_DOUBTED: Final = "doubted while its writer is silent for {} minutes"
+_OF_DEVICES: Final = "its object no longer tells it, or is gone; " + _DOUBTED.format(_DEVICE_SECONDS // 60)
 
 SOURCES: Final = (
     SourceRow(
@@ -59,7 +69,9 @@ SOURCES: Final = (
         selector=CONSUMER,
         prefix="mindx-dl-deviceinfo-",
         of_node=True,
-        silent_after_seconds=3 * _FORCED_WRITE_SECONDS,
+        tells=frozenset({Source.DEVICE}),
+        silent_after_seconds=_DEVICE_SECONDS,
+        ends=f"{_OF_DEVICES}. An `UpgradeFaultReason` that isolates a chip which the object offers is a left-over",
     ),
     SourceRow(
         "switch info",
@@ -68,6 +80,9 @@ SOURCES: Final = (
         selector=CONSUMER,
         prefix="mindx-dl-deviceinfo-",
         of_node=True,
+        tells=frozenset({Source.SWITCH}),
+        silent_after_seconds=_DEVICE_SECONDS,
+        ends=_OF_DEVICES,
     ),
     SourceRow(
         "node info",
@@ -76,6 +91,10 @@ SOURCES: Final = (
         selector=CONSUMER,
         prefix="mindx-dl-nodeinfo-",
         of_node=True,
+        tells=frozenset({Source.NODE_HARDWARE}),
+        silent_after_seconds=_NODED_SECONDS,
+        ends="its object no longer tells it, or is gone; "
+        f"{_DOUBTED.format(_NODED_SECONDS // 60)}, or since its node booted",
     ),
     SourceRow(
         "public fault",
@@ -84,6 +103,7 @@ SOURCES: Final = (
         selector=f"{public_fault.LABEL}=true",
         label=public_fault.LABEL,
         keeps=True,
+        ends="`recover`, five seconds (`once`), its ConfigMap is gone, or its sender is no longer allowed",
     ),
     SourceRow(
         "cluster info",
@@ -91,9 +111,16 @@ SOURCES: Final = (
         lambda raw, _, terms: cluster_info.read(raw, terms),
         selector=VOLCANO,
         prefix=cluster_info.PREFIX,
+        ends="ClusterD no longer tells it, or its object is gone; doubted with the writer that it repeats",
     ),
-    SourceRow("node", "Node", lambda raw, _, terms: node.read(raw, terms)),
-    SourceRow("lease", "Lease", lambda raw, _, terms: lease.read(raw, terms)),
+    SourceRow(
+        "node",
+        "Node",
+        lambda raw, _, terms: node.read(raw, terms),
+        ends="the condition or taint is over, or the node is gone; a condition is doubted since its node booted, until "
+        "its writer gives it another time",
+    ),
+    SourceRow("lease", "Lease", lambda raw, _, terms: lease.read(raw, terms), ends="the kubelet renews it"),
 )
 """In the order in which they are asked."""
 

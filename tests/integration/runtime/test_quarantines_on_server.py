@@ -69,10 +69,16 @@ class Faults:
     def nodes(self) -> frozenset[str]:
         return frozenset({self.node} if self.stands else ())
 
-    def isolating(self, node: str) -> list[ClusterFact]:
+    def of_quarantine(self, node: str) -> list[ClusterFact]:
         kind = kind_of(Level.SEPARATE)
         fact = ClusterFact("id", Source.DEVICE, kind, node, "Ascend910-3", "40F84E00", Level.SEPARATE, message="chip 3")
         return [fact] if self.stands and node == self.node else []
+
+    def counts(self, _fact: ClusterFact) -> bool:
+        return True
+
+    def pardon(self, _node: str) -> None:
+        """Nothing is counted here."""
 
     def look_at(self, node: str) -> None:
         """Nobody is to be told."""

@@ -68,12 +68,26 @@ def test_a_release_names_the_faults_that_may_stand() -> None:
     known = {"metadata": {"name": "n1"}, "spec": {"nodeName": "n1", "faults": ["Ascend910-3/40F84E00"]}}
     objects = FakeObjects(**{f"{QUARANTINES}/n1": known})
     assert command(objects, "release", "n1") == [
-        "node n1 is released; it may still have these faults: Ascend910-3/40F84E00"
+        "node n1 is released; pardoned until they are over: Ascend910-3/40F84E00"
     ]
+    head, row = command(objects, "list")
+    assert row[head.index("UNTIL") :].startswith("its pardoned faults are gone")
+
+
+def test_a_node_that_is_not_in_quarantine_can_be_pardoned() -> None:
+    """A fault may harm jobs and keep nothing off, or the quarantine may be over already."""
+    objects = FakeObjects()
+    (told,) = command(objects, "release", "n1")
+    assert told == "node n1 is not in quarantine; the faults that it has now are pardoned until they are over"
+    made = objects.found[f"{QUARANTINES}/n1"]
+    assert made["spec"]["releaseTime"] == "2026-11-22T12:00:00Z"
+    made["status"] = {"state": "Over"}
+    command(objects, "release", "n1")
+    assert made["status"]["state"] == "Active", "the operator takes it as a release that it has not seen"
 
 
 def test_what_is_not_there_is_said() -> None:
-    with pytest.raises(ClusterError, match="n2 is not in quarantine"):
+    with pytest.raises(ClusterError, match="there is no node n2"):
         command(FakeObjects(), "release", "n2")
     with pytest.raises(ClusterError, match="there is no node n2"):
         command(FakeObjects(), "add", "n2")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hajob.api.quarantine import NodeMetadata, NodeQuarantine, NodeQuarantineSpec, QuarantineState
-from hajob.cluster.quarantine import FREQUENT, QuarantineSettings, active, due_ms, follow
+from hajob.api.quarantine import MAX_FAULTS, NodeMetadata, NodeQuarantine, NodeQuarantineSpec, QuarantineState
+from hajob.cluster.quarantine import FREQUENT, QuarantineSettings, active, due_ms, follow, is_pardoned, pardoned
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
 
@@ -38,14 +39,15 @@ def fact(code: str = "40F84E00", level: Level = Level.SEPARATE, *, frequent: boo
 class Life:
     """The quarantine of one node through time; `stands` is what is told of the node."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts: bool = True) -> None:
         self.known: NodeQuarantine | None = None
+        self.counts = counts
         self.now = START
 
     def at(self, passed_ms: int, *stands: ClusterFact) -> bool:
         """Whether the node is kept out so long later."""
         self.now += passed_ms
-        self.known = follow("n", self.known, stands, self.now, SETTINGS)
+        self.known = follow("n", self.known, stands, self.now, SETTINGS, counts=lambda _: self.counts)
         return active(self.known, self.now)
 
     @property
@@ -56,6 +58,9 @@ class Life:
     @property
     def offences(self) -> int:
         return self.known.status.offences if self.known is not None else 0
+
+    def pardons(self, *facts: ClusterFact) -> list[bool]:
+        return [is_pardoned(one, pardoned(self.known, self.now)) for one in facts]
 
     def release(self) -> None:
         assert self.known is not None
@@ -154,8 +159,8 @@ def test_another_fault_keeps_a_released_node_out_again() -> None:
     life.release()
     life.at(MINUTE, fact())
     assert life.at(MINUTE, fact(), fact("other"))
-    assert life.spec.faults == ("Ascend910-3/40F84E00", "Ascend910-3/other")
-    assert (life.spec.release_time, life.offences) == (None, 2)
+    assert life.spec.faults == ("Ascend910-3/other",)
+    assert (life.spec.release_time, life.offences) == (None, 1), "counting begins at 0"
 
 
 def test_a_fault_that_comes_anew_after_a_release_counts() -> None:
@@ -165,6 +170,52 @@ def test_a_fault_that_comes_anew_after_a_release_counts() -> None:
     life.at(MINUTE, fact())
     assert not life.at(MINUTE)
     assert life.at(MINUTE, fact())
+    assert life.offences == 1
+
+
+def test_a_release_pardons_what_stands_until_it_is_over() -> None:
+    """Also what only harms a job there, and more faults than the list holds; what is over is pardoned no more."""
+    life, harm = Life(), fact("harm", Level.RESTART_BUSINESS)
+    life.at(0, fact())
+    life.release()
+    life.at(MINUTE, fact(), harm)
+    assert life.pardons(fact(), harm, fact("other")) == [True, True, False]
+    life.at(MINUTE, harm)
+    assert life.pardons(fact(), harm) == [False, True]
+    life.at(MINUTE)
+    assert (life.known, life.pardons(harm)) == (None, [False])
+
+
+def test_more_faults_than_fit_are_pardoned_as_one() -> None:
+    life, many = Life(), [fact(f"c{number}") for number in range(MAX_FAULTS + 1)]
+    life.at(0, *many)
+    life.release()
+    assert not life.at(MINUTE, *many)
+    assert all(life.pardons(*many))
+    assert not life.at(DAY, *many)
+    life.at(MINUTE)
+    assert life.known is None
+
+
+def test_a_release_of_an_admins_quarantine_pardons_too() -> None:
+    life = by_hand()
+    life.release()
+    assert not life.at(MINUTE, fact())
+    assert life.pardons(fact()) == [True]
+    assert not life.at(DAY, fact())
+
+
+def test_what_is_not_ready_or_cordoned_is_never_pardoned() -> None:
+    assert not is_pardoned(dataclasses.replace(fact(), level=None), ("*", "Ascend910-3/40F84E00"))
+
+
+def test_what_does_not_count_only_prolongs_a_quarantine() -> None:
+    idle = Life(counts=False)
+    assert not idle.at(0, fact())
+    used = Life()
+    used.at(0, fact())
+    used.counts = False
+    assert used.at(2 * DAY, fact()), "the pod has left, the fault has not"
 
 
 def by_hand(**spec: object) -> Life:

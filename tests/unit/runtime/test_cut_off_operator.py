@@ -185,7 +185,7 @@ def put_into(city: City, phase: JobPhase, attempt: int, *those: str) -> None:
         (JobPhase.GATHERING, 1, True),
     ],
 )
-async def test_jobs_that_restart_wait_or_end_say_nothing_of_this_operator(
+async def test_jobs_without_a_training_say_nothing_of_reach(
     city: City, phase: JobPhase, attempt: int, counts: bool
 ) -> None:
     put_into(city, phase, attempt, "one", "two")

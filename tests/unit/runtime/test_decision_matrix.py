@@ -18,7 +18,7 @@ from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import registry
 from hajob.sources.pod import view
-from hajob.sources.reading import Terms
+from hajob.sources.reading import SickCondition, Terms
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 from tests.unit.sources import hardware_objects as objects
 
@@ -153,7 +153,7 @@ MATRIX: Final[tuple[tuple[Make, str, Expected], ...]] = (
     (repeated, "SeparateNPU", REPLACE),
 )
 """Object, level (or what stands for it), what follows."""
-CONDITIONS: Final = {"Slow": Level.SUB_HEALTH, "Broken": Level.SEPARATE}
+CONDITIONS: Final = {"Slow": SickCondition(Level.SUB_HEALTH), "Broken": SickCondition(Level.SEPARATE)}
 
 
 @pytest.fixture

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -22,7 +25,7 @@ NODES = {f"node-{number}" for number in range(10)}
 class Cluster:
     """A watch of faults, and what it tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, **more: Any) -> None:
         self.clock = FakeClock()
         self.kube = MemoryKube(MemoryServer(self.clock))
         self.told: list[frozenset[str]] = []
@@ -34,6 +37,7 @@ class Cluster:
             nodes=lambda: NODES,
             namespaces=[NAMESPACE],
             settings_namespace=NAMESPACE,
+            **more,
         )
 
     def faults_changed(self, nodes: frozenset[str]) -> None:
@@ -84,10 +88,22 @@ async def test_an_object_that_is_gone_tells_no_more(cluster: Cluster) -> None:
     assert (cluster.codes(), len(cluster.told)) == ([], 2)
 
 
-async def test_a_public_fault_outlives_its_message(cluster: Cluster) -> None:
+async def test_a_public_fault_ends_with_its_object(cluster: Cluster) -> None:
+    """As after a start of the operator, which would not find it either; told again it stands again."""
     await cluster.put(objects.public(objects.public_fault()))
-    await cluster.delete("any-name")
     assert cluster.codes() == ["220001001", "220001001"]
+    await cluster.delete("any-name")
+    assert cluster.codes() == []
+    await cluster.put(objects.public(objects.public_fault()))
+    assert cluster.codes() == ["220001001", "220001001"]
+
+
+async def test_a_public_fault_ends_with_the_right_of_its_sender(cluster: Cluster) -> None:
+    await cluster.put(objects.public(objects.public_fault()))
+    await settings(cluster, senders="pingmesh")
+    assert cluster.codes() == []
+    await cluster.clock.advance(2)
+    assert cluster.watch.report()["rejectedByReason"] == {"UnknownSender": 1}
 
 
 async def test_what_was_refused_of_a_message_goes_with_it(cluster: Cluster) -> None:
@@ -224,6 +240,110 @@ async def test_what_a_dead_writer_left_behind_harms_nobody(cluster: Cluster) -> 
     assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
 
 
+async def test_what_a_writer_told_is_doubted_once_it_is_dead(cluster: Cluster) -> None:
+    """ClusterD repeats its words; new pods are kept away as before."""
+    broken = objects.fault(level="SeparateNPU", code="x")
+    await cluster.put(fresh(cluster, broken))
+    info = json.loads(fresh(cluster, broken)["data"]["DeviceInfoCfg"])["DeviceInfo"]
+    repeated = {"cluster-info-device-0": objects.compact({"mindx-dl-deviceinfo-node-1": info})}
+    await cluster.put(objects.config_map("cluster-info-device-0", repeated, "mx-consumer-volcano"))
+    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
+    cluster.told.clear()
+    await cluster.clock.advance(906)
+    (fact,) = [fact for fact, _ in cluster.watch.on_node("node-1")]
+    assert (fact.harms, fact.isolates, cluster.told) == (False, True, [frozenset({"node-1"})])
+    assert "silent for too long" in fact.message
+    await cluster.delete("mindx-dl-deviceinfo-node-1")
+    await cluster.put(fresh(cluster, broken))
+    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
+
+
+async def test_a_dead_noded_is_doubted_after_three_half_hours(cluster: Cluster) -> None:
+    raw = objects.node_info(objects.hardware())
+    raw["data"]["updateTime"] = datetime.fromtimestamp(cluster.clock.now_milliseconds() / 1000, UTC).isoformat()
+    await cluster.put(raw)
+    await cluster.clock.advance(5395)
+    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
+    await cluster.clock.advance(12)
+    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [False]
+
+
+def harms(cluster: Cluster) -> list[bool]:
+    return [fact.harms for fact, _ in cluster.watch.on_node("node-1")]
+
+
+def boots(cluster: Cluster, boot: str, condition_at: str) -> None:
+    """The node is as it is now: of this boot, with a condition of this time."""
+    raw = objects.node(KernelDeadlock="True")
+    raw["status"]["nodeInfo"] = {"bootID": boot}
+    raw["status"]["conditions"][-1]["lastHeartbeatTime"] = condition_at
+    cluster.watch.node_changed("node-1", cluster.watch.read_node(raw))
+
+
+async def test_a_condition_from_before_the_boot_is_doubted(cluster: Cluster) -> None:
+    await settings(cluster, conditions="KernelDeadlock: SeparateNPU")
+    boots(cluster, "a", "2026-01-01T00:00:00Z")
+    boots(cluster, "a", "2026-01-01T00:05:00Z")
+    assert harms(cluster) == [True]
+    boots(cluster, "b", "2026-01-01T00:05:00Z")
+    assert harms(cluster) == [False]
+    boots(cluster, "b", "2026-01-01T00:10:00Z")
+    assert harms(cluster) == [True]
+
+
+async def test_what_noded_told_before_the_boot_is_doubted(cluster: Cluster) -> None:
+    raw = objects.node_info(objects.hardware())
+    raw["data"]["updateTime"] = datetime.fromtimestamp(cluster.clock.now_milliseconds() / 1000, UTC).isoformat()
+    await cluster.put(raw)
+    for boot in "ab":
+        boots(cluster, boot, "2026-01-01T00:00:00Z")
+    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1") if fact.device] == [False]
+    later = datetime.fromtimestamp(cluster.clock.now_milliseconds() / 1000 + 60, UTC).isoformat()
+    await cluster.kube.patch("configmaps", NAMESPACE, raw["metadata"]["name"], {"data": {"updateTime": later}})
+    await settle()
+    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1") if fact.device] == [True]
+
+
+async def test_a_pardoned_fault_harms_nobody_and_counts_from_0() -> None:
+    pardons: dict[str, list[str]] = {}
+    cluster = Cluster(pardoned=lambda node: pardons.get(node, ()))
+    tasks = await cluster.started()
+    for _ in range(3):
+        await cluster.put(fresh(cluster, objects.fault(level="RestartBusiness", code="x")))
+        last = cluster.watch.on_node("node-1")
+        await cluster.delete("mindx-dl-deviceinfo-node-1")
+    assert [fact.frequent for fact, _ in last] == [True]
+    await cluster.put(fresh(cluster, objects.fault(level="SeparateNPU", code="x")))
+    pardons["node-1"] = ["Ascend910-3/x"]
+    cluster.watch.pardon("node-1")
+    assert (cluster.codes(), cluster.watch.standing("node-1")) == ([], [])
+    assert (cluster.watch.cluster.kept_out(), cluster.watch.of_quarantine("node-1")[0].code) == (set(), "x")
+    pardons.clear()
+    await cluster.delete("mindx-dl-deviceinfo-node-1")
+    await cluster.put(fresh(cluster, objects.fault(level="RestartBusiness", code="x")))
+    assert [fact.frequent for fact, _ in cluster.watch.on_node("node-1")] == [False]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("data", "counted"), [({}, False), ({"quarantine": "idleChips: true"}, True)])
+async def test_an_idle_chips_fault_counts_by_the_admins_word(data: dict[str, str], counted: bool) -> None:
+    cluster = Cluster(is_idle=lambda node, chip: (node, chip) == ("node-1", "3"))
+    tasks = await cluster.started()
+    await settings(cluster, **data)
+    for node in ("node-1", "node-2"):
+        for _ in range(3):
+            await cluster.clock.advance(40)  # the same code elsewhere at the same time is no chip's doing
+            await cluster.put(fresh(cluster, objects.fault(level="RestartBusiness", code="x"), node))
+            facts = cluster.watch.of_quarantine(node)
+            await cluster.delete(f"mindx-dl-deviceinfo-{node}")
+        assert [(fact.frequent, cluster.watch.counts(fact)) for fact in facts] == [(counted or node == "node-2",) * 2]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_an_edited_object_is_counted_and_changes_nothing(cluster: Cluster) -> None:
     raw = objects.device_info(objects.fault(level="RestartNPU", code="40F84E00"))
     raw["data"]["DeviceInfoCfg"] = raw["data"]["DeviceInfoCfg"].replace("40F84E00", "40F84E01")
@@ -256,11 +376,11 @@ async def test_a_sender_of_too_many_messages_waits_for_its_turn(cluster: Cluster
     for number in range(102):
         await cluster.put(one_of_many(number))
     assert (len(cluster.codes()), cluster.watch.report()["rejectedByReason"]) == (200, {"RateLimited": 2})
-    await cluster.delete("message-101")  # it was sent: it counts
+    await cluster.delete("message-101")  # it ends with its object
     await cluster.clock.advance(1.1)
     assert (len(cluster.codes()), cluster.watch.report()["rejectedByReason"]) == (202, {})
     await cluster.clock.advance(1.1)
-    assert len(cluster.codes()) == 204
+    assert len(cluster.codes()) == 202
 
 
 async def test_messages_that_were_there_at_the_start_are_all_read() -> None:

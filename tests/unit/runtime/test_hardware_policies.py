@@ -72,7 +72,7 @@ async def test_a_sub_healthy_node_leads_to_what_the_policy_says(town: Town, poli
     assert phase_of(town) is phase
 
 
-async def test_a_chip_that_no_pod_is_known_to_have_is_told_once_and_harms_nobody(town: Town) -> None:
+async def test_a_chip_of_unknown_owner_is_told_once(town: Town) -> None:
     """No annotation lists the pod's chips, and it has two of eight."""
     node = await trained(town)
     town.nodes[node] = dataclasses.replace(town.nodes[node], all_chips={names.DEFAULT_RESOURCE_NAME: 8})

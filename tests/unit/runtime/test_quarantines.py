@@ -50,8 +50,14 @@ class Faults:
     def nodes(self) -> frozenset[str]:
         return frozenset(self.stand)
 
-    def isolating(self, node: str) -> list[ClusterFact]:
+    def of_quarantine(self, node: str) -> list[ClusterFact]:
         return self.stand.get(node, [])
+
+    def counts(self, _fact: ClusterFact) -> bool:
+        return True
+
+    def pardon(self, _node: str) -> None:
+        """Nothing is counted here."""
 
     def look_at(self, node: str) -> None:
         self.looked.append(node)

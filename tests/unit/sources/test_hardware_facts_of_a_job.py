@@ -43,11 +43,11 @@ def test_a_fault_of_another_chip_is_none_of_ours() -> None:
 
 
 @pytest.mark.parametrize("number", [*range(8)])
-def test_a_pod_whose_chips_nobody_told_is_hit_by_none_of_them(number: int) -> None:
+def test_a_pod_whose_chips_nobody_told_is_not_hit(number: int) -> None:
     some = dataclasses.replace(POD, chips=(), requests=(("huawei.com/Ascend910", 2),))
     chip = fault(device=f"Ascend910-{number}")
     assert seen(chip, some) == []
-    assert observe.seat_of(some, chip, NODE) is observe.seat_of(some, chip, None) is Seat.UNKNOWN
+    assert observe.seat_of(some, chip.chip, NODE) is observe.seat_of(some, chip.chip, None) is Seat.UNKNOWN
 
 
 def test_a_pod_with_every_chip_of_its_node_has_this_one_too() -> None:
@@ -78,7 +78,7 @@ def test_a_fault_names_no_rank_of_another_node(
         assert bool(event.fact.ranks) is (len(chips) == chips_per_node)
 
 
-def test_an_incident_begins_when_the_pod_came_to_a_fault_that_stood_before() -> None:
+def test_a_fact_begins_when_the_pod_came_to_the_fault() -> None:
     (fact,) = seen(fault(), dataclasses.replace(POD, started_ms=700), age_ms=2_538_013)
     assert fact.time_ms == 700
     (fact,) = seen(fault(), dataclasses.replace(POD, started_ms=None), age_ms=2_538_013)
@@ -111,7 +111,7 @@ def test_a_pod_tells_its_chips_by_its_annotations() -> None:
 
 
 @pytest.mark.parametrize("resource", ["huawei.com/Ascend910", "huawei.com/Ascend910B3", "huawei.com/npu"])
-def test_the_annotations_are_named_after_the_resource_that_the_pod_asks_for(resource: str) -> None:
+def test_annotations_are_named_after_the_pods_resource(resource: str) -> None:
     raw = objects.pod()
     raw["spec"]["containers"] = [{"name": "trainer", "resources": {"limits": {resource: "2"}}}]
     raw["metadata"]["annotations"] = {"huawei.com/AscendReal": ",", resource: "Ascend910-1,Ascend910-5"}
@@ -121,7 +121,7 @@ def test_the_annotations_are_named_after_the_resource_that_the_pod_asks_for(reso
 
 
 @pytest.mark.parametrize("kind", ["910", "npu", "910b3"])
-def test_the_devices_are_listed_under_the_name_of_their_kind(kind: str) -> None:
+def test_devices_are_listed_under_the_name_of_their_kind(kind: str) -> None:
     raw = objects.pod()
     devices = {"devices": [{"device_id": "6"}, {"device_id": "2"}]}
     raw["metadata"]["annotations"] = {f"ascend.kubectl.kubernetes.io/ascend-{kind}-configuration": json.dumps(devices)}

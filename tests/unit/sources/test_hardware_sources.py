@@ -13,7 +13,7 @@ from hajob.domain.hardware import Level
 from hajob.sources import node, registry
 from hajob.sources.check_code import check_codes
 from hajob.sources.fault_codes import CodeTable, FaultCodes
-from hajob.sources.reading import Reading, RejectionReason, Terms
+from hajob.sources.reading import Reading, RejectionReason, SickCondition, Terms
 from tests.unit.sources import hardware_objects as objects
 
 TERMS = Terms(objects.NOW_MS)
@@ -368,9 +368,29 @@ def test_a_lease_that_is_no_nodes_is_not_used() -> None:
 
 def test_only_named_conditions_of_a_node_count() -> None:
     raw = objects.node(KernelDeadlock="True", NPULost="True", DiskPressure="False")
-    terms = Terms(objects.NOW_MS, conditions={"NPULost": Level.SEPARATE, "DiskPressure": Level.SUB_HEALTH})
-    assert told(raw) == []
+    sick = {"NPULost": SickCondition(Level.SEPARATE), "DiskPressure": SickCondition(Level.SUB_HEALTH)}
+    terms = Terms(objects.NOW_MS, conditions=sick)
+    assert told(raw) == [("", "KernelDeadlock", Level.PRE_SEPARATE, False)]
     assert told(raw, terms) == [("", "NPULost", Level.SEPARATE, True)]
+
+
+@pytest.mark.parametrize("status", ["True", "False", "Unknown"])
+def test_a_condition_is_a_fault_with_its_named_status_only(status: str) -> None:
+    raw = objects.node(NPUHealthy=status, KernelReady=status)
+    terms = Terms(objects.NOW_MS, conditions={"NPUHealthy": SickCondition(Level.SEPARATE, "False")})
+    assert [code for _, code, _, _ in told(raw, terms)] == (["NPUHealthy"] if status == "False" else [])
+    assert [code for _, code, _, _ in told(raw)] == (["KernelReady"] if status == "False" else [])
+
+
+def test_a_reason_left_behind_for_an_offered_chip_is_no_fault() -> None:
+    entry = [{"fault_level": "SeparateNPU", "fault_code": "40f84e00", "upgrade_type": "FaultFrequency"}]
+    reasons_of = {"Ascend910-0": entry, "Ascend910-3": entry}
+    raw = objects.device_info(unhealthy="Ascend910-3", UpgradeFaultReason=objects.compact(reasons_of))
+    assert [device for device, code, _, _ in told(raw) if code == "40F84E00"] == ["Ascend910-3"]
+    assert reasons(raw) == [RejectionReason.LEFT_OVER]
+    milder = {"Ascend910-0": [{**entry[0], "fault_level": "SubHealthFault"}]}  # such a chip is offered
+    raw = objects.device_info(unhealthy="Ascend910-3", UpgradeFaultReason=objects.compact(milder))
+    assert (len(told(raw)), reasons(raw)) == (2, [])
 
 
 def test_an_object_of_nobody_is_told_as_such() -> None:
