@@ -29,7 +29,7 @@ from trainer_sidecar.agent.ports import AgentPorts
 from trainer_sidecar.agent.processes import Processes
 from trainer_sidecar.agent.protection import Protection
 from trainer_sidecar.agent.ranks import Command, RankProcess, is_admitted, reconcile
-from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.settings import CHECKPOINT_DIRECTORY, AgentSettings
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
@@ -414,10 +414,17 @@ class Node:
             checkpoint=self._checkpoint,
             problems=[*self._protection.problems(), *self._foreign.problems(), *self._logs.problems()],
             strangers=self._foreign.number,
-            launched=[script.entry, *script.arguments] if tells_launch else [],
+            launched=[script.entry, *map(self._by_variable, script.arguments)] if tells_launch else [],
             sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,
             gate=self.ports.gate_state(),
         )
+
+    def _by_variable(self, argument: str) -> str:
+        """Name the job's checkpoint directory by its variable: where a container sees it is the node's affair."""
+        name, equals, value = argument.rpartition("=")
+        directory = self._settings.checkpoint_directory.rstrip("/")
+        is_it = bool(directory) and value.rstrip("/") == directory
+        return f"{name}{equals}${CHECKPOINT_DIRECTORY}" if is_it else argument
 
     def _rank_state(self, rank: int) -> pb.RankState:
         process = self._processes.get(rank)

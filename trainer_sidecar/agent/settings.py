@@ -9,6 +9,8 @@ from pathlib import Path
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from trainer_sidecar.environment import number, text
 
+CHECKPOINT_DIRECTORY = "HAJOB_CHECKPOINT_DIR"
+"""Variable with the directory of spec.checkpoint.path, as a container sees it."""
 UNNAMED = -1
 """Node rank of a spare that has none yet."""
 
@@ -84,7 +86,7 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         mindio_port=number(environment, "HAJOB_MINDIO_PORT", 8000),
         rendezvous_port=number(environment, "HAJOB_RENDEZVOUS_PORT", 29500),
         output_directory=environment.get("HAJOB_OUTPUT_DIR", ""),
-        checkpoint_directory=environment.get("HAJOB_CHECKPOINT_DIR", ""),
+        checkpoint_directory=environment.get(CHECKPOINT_DIRECTORY, ""),
         output_attempt_limit=number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
         fence_after_seconds=number(environment, "HAJOB_FENCE_AFTER_SECONDS", FENCE_AFTER_SECONDS),
     )

@@ -64,13 +64,15 @@ def link(path: str, target: str) -> None:
 def make_room(directory: str, rank: int, attempt: int, attempt_limit: int) -> None:
     """Delete this rank's output beyond the limits, before a process of `attempt` starts.
 
-    Keep the newest `attempt_limit` attempts, this one included, and in each 20 processes, the starting one included.
-    Other ranks' files are left alone: every rank deletes its own, so that none waits for another.
+    Keep the newest `attempt_limit` attempts, this one included, and the first one that is there: restarts repeat what
+    it began with. Of an attempt keep 20 processes, the starting one included. Other ranks' files are left alone:
+    every rank deletes its own, so that none waits for another.
     """
     with contextlib.suppress(OSError):
-        for number in attempts(directory):
+        there = attempts(directory)
+        for number in there:
             inside = os.path.join(directory, str(number))
-            if number <= attempt - attempt_limit:
+            if there[0] < number <= attempt - attempt_limit:
                 _remove(inside, rank, 0)
                 with contextlib.suppress(OSError):  # another rank's files are still in it
                     os.rmdir(inside)

@@ -11,6 +11,10 @@ from typing import Tuple
 
 FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 WORDS = "the kernel ended this process: the container's memory limit was reached (oom_kill)"
+FOREIGN_KILL = (
+    "killed by SIGKILL, which nobody of Hajob sent: look for the kernel's OOM killer (dmesg on the node), "
+    "the memory limit of the container, or a person"
+)
 
 
 class Kills:

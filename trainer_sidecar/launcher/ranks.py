@@ -37,6 +37,7 @@ class Rank:
         self.changed = boottime_nanoseconds()
         self.ordered = False  # the agent asked for its end
         self.asked = False  # SIGTERM was sent
+        self.killed = False  # SIGKILL was sent by this launcher
         self.step = -1
         self.step_time = 0
         self.last_step = 0  # the step it is to reach, as it prints it; 0 unknown
@@ -66,7 +67,7 @@ class Rank:
             "step_time": self.step_time,
             "last_step": self.last_step,
             "notices": self.notices,
-            "last_lines": [] if self.running else self.last_lines.text(),
+            "last_lines": [] if self.running and endings.FAULT not in self.notices else self.last_lines.text(),
         }
 
 
@@ -181,12 +182,12 @@ class Ranks:
             rank.step, rank.step_time = step, now
             if not waits:
                 self._tell_steps_later(now)
-        elif endings.note(rank.notices, line) in endings.TOLD_AT_ONCE and rank.running:  # else with the last line
-            self._tell(rank.record(), False)
+        rank.last_lines.add(line)
+        if found is None and endings.note(rank.notices, line) in endings.TOLD_AT_ONCE and rank.running:
+            self._tell(rank.record(), False)  # of one that has ended it is told with its end
         if self.follow_lines:
             text = line.decode("utf-8", "replace")
             self._tell({"kind": "line", "rank": rank.rank, "text": text, "time": now}, True)
-        rank.last_lines.add(line)
         self._keep(rank, line, write, log)
 
     def _keep(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
@@ -235,8 +236,9 @@ class Ranks:
         self._end_helpers(rank)
         for pipe in list(rank.streams.values()):
             pipe.read_rest()
-        if code == -signal.SIGKILL and self._memory.has_risen():
-            rank.last_lines.add(memory.WORDS.encode())
+        if code == -signal.SIGKILL:
+            words = memory.WORDS if self._memory.has_risen() else "" if rank.killed else memory.FOREIGN_KILL
+            rank.last_lines.add(words.encode())
         self._tell_steps()
         self._tell(rank.record(), False)
         return True
@@ -274,7 +276,7 @@ class Ranks:
     def _end(self, rank: Rank, gently: bool) -> None:
         """Send SIGKILL; gently: SIGTERM first, SIGKILL 2 s later."""
         if not gently:
-            process.signal_group(rank.pid, signal.SIGKILL)
+            self._kill(rank)
         elif not rank.asked:
             rank.asked = True
             process.signal_group(rank.pid, signal.SIGTERM)
@@ -282,13 +284,18 @@ class Ranks:
 
     def _kill_if_running(self, rank: Rank) -> None:
         if rank.running:
-            process.signal_group(rank.pid, signal.SIGKILL)
+            self._kill(rank)
+
+    @staticmethod
+    def _kill(rank: Rank) -> None:
+        rank.killed = True
+        process.signal_group(rank.pid, signal.SIGKILL)
 
     def end_late(self, rank: Rank, text: str) -> None:
         """End a process that does not end by itself; report it as the fault it is, with `text` as its last line."""
         rank.last_lines.add(text.encode())
         rank.add_line("hajob: {}".format(text).encode())
-        process.signal_group(rank.pid, signal.SIGKILL)
+        self._kill(rank)
 
     def forget(self) -> None:
         """Free the names: every process has ended and none belonged to the training."""

@@ -38,6 +38,8 @@ def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool) -> 
             notes.append(text.format(name, environment.pop(name)))
     if call.get("HCCL_SOCKET_IFNAME") and environment.get("HCCL_IF_IP") == environment.get("POD_IP"):
         environment.pop("HCCL_IF_IP", None)  # it is Hajob's, and would win over the user's interface
+    if not environment.get("TTP_LOG_PATH"):  # else its log, with the traceback of what it catches, goes with the pod
+        environment.setdefault("TTP_LOG_STDOUT", "1")
     environment[FAULT_PROCESS] = "worker" if is_restart else "pod"
     return Variables(environment, notes)
 

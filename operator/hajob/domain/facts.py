@@ -161,6 +161,11 @@ _BY_PROGRAM: Final = frozenset({FactKind.LOG_RULE, FactKind.SCRIPT_ENDED})
 _ORIGIN: Final = {kind: Origin.PROGRAM if kind in _BY_PROGRAM else Origin.INFRASTRUCTURE for kind in FactKind}
 _WITH_EXIT_CODE: Final = frozenset({FactKind.PROCESS_EXITED, FactKind.POD_FAILED})
 _BY_THE_RANK: Final = frozenset({FactKind.MEMORY_FAULT})
+_CANNOT_EXECUTE: Final = frozenset({126, 127})
+"""Exit codes of shells, and of the launcher, for a command that may not be executed, or does not exist."""
+_NOT_EXECUTED: Final = frozenset({"ContainerCannotRun", "StartError"})
+"""Reasons of a kubelet for a container whose command could not be executed."""
+_RUNS_A_COMMAND: Final = frozenset({FactKind.SCRIPT_ENDED, FactKind.POD_FAILED, FactKind.PROCESS_EXITED})
 _FORCED_EXIT: Final = 2  # MindIO's own exit code for every process it ends
 _PROGRAM_SIGNALS: Final = frozenset({4, 6, 8, 11})  # ILL, ABRT, FPE, SEGV: the program did it to itself
 _SHELL_SIGNAL_BASE: Final = 128  # a shell reports "ended by signal n" as 128 + n
@@ -234,6 +239,13 @@ class Fact:
             or self.refused_by_node
             or self.kind in {FactKind.POD_LOST, FactKind.NODE_NOT_READY, FactKind.NODE_DELETED}
         )
+
+    @property
+    def is_missing_command(self) -> bool:
+        """Whether what was to be run does not exist or may not be executed: the next start finds the same."""
+        if self.kind is FactKind.POD_FAILED and self.code in _NOT_EXECUTED:
+            return True
+        return self.kind in _RUNS_A_COMMAND and self.exit_code in _CANNOT_EXECUTE
 
     @property
     def first_action(self) -> Action:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind, Origin, Source
-from hajob.domain.text import last_lines
+from hajob.domain.text import harmless, last_lines
 
 
 class IncidentOutcome(StrEnum):
@@ -68,7 +68,7 @@ class Cause:
     def of(fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
         """Shorten a fact; the message keeps its end, where programs say what went wrong."""
         code, first_rank = fact.code or fact.kind.value, ranks[0] if ranks else -1
-        message = last_lines(fact.message, message_limit)
+        message = last_lines(harmless(fact.message), message_limit)
         return Cause(
             fact.kind,
             fact.source,

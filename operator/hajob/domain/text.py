@@ -1,6 +1,21 @@
 """Shortening of texts: programs print what went wrong last, so the end is kept, in whole lines."""
 
+import re
 from collections.abc import Sequence
+from typing import Final
+
+_TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+"""Sequences that colour a text or move a cursor."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """Return the output of a program as a terminal and a status may show it: no colours, control characters escaped.
+
+    A progress bar's carriage return ends a line.
+    """
+    plain = _TERMINAL.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)
 
 
 def last_lines(text: str, limit: int) -> str:

@@ -28,7 +28,9 @@ class JobSetting:
     def of(cls, spec: HATrainingJobSpec, words: Sequence[str] = ()) -> "JobSetting":
         """Build the input from a spec and the launched command; raises `LayoutError` when the sizes do not divide."""
         layout = layout_from(spec)
-        return cls(spec, layout, launched(words) if words else read_flags(spec.template), tolerance(layout))
+        flags = launched(words) if words else read_flags(spec.template)
+        flags = flags.with_variable("HAJOB_CHECKPOINT_DIR", spec.checkpoint.path)
+        return cls(spec, layout, flags, tolerance(layout))
 
 
 def copied(setting: JobSetting) -> bool:

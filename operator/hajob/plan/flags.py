@@ -71,6 +71,12 @@ class TrainerFlags:
         value = self.text(name)
         return int(value) if value is not None and value.isdecimal() else None
 
+    def with_variable(self, name: str, value: str) -> "TrainerFlags":
+        """Return the flags with this variable's value in them, as the shell or the kubelet would put it in."""
+        used = re.compile(rf"\$(?:{name}\b|\{{{name}\}}|\({name}\))")
+        values = {flag: used.sub(lambda _: value, text) if "$" in text else text for flag, text in self.values.items()}
+        return replace(self, values=values)
+
 
 def read_flags(template: Mapping[str, Any]) -> TrainerFlags:
     """Read the trainer container's command and arguments out of a pod template."""

@@ -362,6 +362,13 @@ RESTED: Final = Guard(
     "and has done without for a minute",
     lambda context: Deadline.RELEASE not in context.state.deadlines,
 )
+MISSING_COMMAND: Final = Guard(
+    "missing command",
+    "mode is Enforce, no step of the job has ever ended, and its command does not exist or cannot be executed",
+    lambda context: (
+        context.policy.mode is Mode.ENFORCE and not context.state.resumed_ms and context.fact.is_missing_command
+    ),
+)
 TAKEN_BY_CLUSTER: Final = Guard(
     "taken by the cluster",
     "the pod was deleted, preempted, evicted or refused, or its node turned bad before the pod had started",

@@ -216,6 +216,17 @@ _FACTS = (
         g.TAKEN_BY_CLUSTER,
         Handler("make it anew", "make the pod anew, and nothing else", life.remake),
     ),
+    _row(
+        _STARTING,
+        FactSeen,
+        g.MISSING_COMMAND,
+        Handler(
+            "fail",
+            "give up: another start finds the same",
+            partial(life.fail, "ProgramFailures", "not tried again: the command does not exist or cannot be executed"),
+        ),
+        P.FAILED,
+    ),
     *_by_action(_STARTING, FactSeen, UNTRAINED),
     # a move off a node that still works
     _row(P.RUNNING, FactSeen, g.OBSERVING, Handler("say", "say what would be done", life.observed)),

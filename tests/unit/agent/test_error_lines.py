@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainer_sidecar.agent.error_lines import ErrorLines
 from trainer_sidecar.agent.ranks import RankProcess
 from trainer_sidecar.launcher import endings
@@ -32,3 +34,21 @@ def test_a_successor_has_printed_nothing() -> None:
     assert lines.of(3, None) == LINE
     lines.take(process(start=1), None)
     assert lines.of(3, None) == ""
+
+
+def test_the_traceback_travels_with_its_line() -> None:
+    lines = ErrorLines()
+    traceback = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 7, in step',
+        "FileNotFoundError: corpus",
+    ]
+    told = process(traceback[-1])
+    lines.take(replace(told, last_lines=("iteration 5", "Traceback (most recent call last): older", *traceback)), 5)
+    assert lines.of(3, 5).splitlines() == traceback
+
+
+def test_a_line_without_a_traceback_travels_alone() -> None:
+    lines = ErrorLines()
+    lines.take(replace(process(LINE), last_lines=("iteration 5", LINE, "iteration 6")), 5)
+    assert lines.of(3, 5) == LINE

@@ -31,10 +31,10 @@ def test_old_attempts_of_a_rank_go_others_stay(tmp_path: Path) -> None:
     make(tmp_path / "notes", "rank-1.1.log")
     kept.make_room(str(tmp_path), rank=1, attempt=10, attempt_limit=3)
     left = {path.parent.name for path in tmp_path.glob("*/rank-1.*")}
-    assert left == {"8", "9", "10", "notes"}
+    assert left == {"1", "8", "9", "10", "notes"}, "the first attempt shows what the others repeat"
     assert len(list(tmp_path.glob("*/rank-10.*"))) == 10
     kept.make_room(str(tmp_path), rank=10, attempt=10, attempt_limit=3)
-    assert {path.name for path in tmp_path.iterdir()} == {"8", "9", "10", "notes"}
+    assert {path.name for path in tmp_path.iterdir()} == {"1", "8", "9", "10", "notes"}
 
 
 def test_of_one_attempt_the_newest_processes_are_kept(tmp_path: Path) -> None:

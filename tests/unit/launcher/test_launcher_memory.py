@@ -49,16 +49,16 @@ def test_a_rank_killed_for_memory_says_so(tmp_path: Path, text: str) -> None:
     assert killed(tmp_path, count, text.format(4)) == [memory.WORDS]
 
 
-def test_a_rank_killed_by_somebody_says_nothing_of_memory(tmp_path: Path) -> None:
+def test_a_rank_killed_by_somebody_says_where_to_look(tmp_path: Path) -> None:
     count = tmp_path / "events"
     count.write_text(VERSION_2.format(3))
-    assert killed(tmp_path, count, VERSION_2.format(3)) == []
+    assert killed(tmp_path, count, VERSION_2.format(3)) == [memory.FOREIGN_KILL]
 
 
 def test_a_machine_that_counts_nothing_is_no_problem(tmp_path: Path) -> None:
     count = tmp_path / "events"
     count.write_text("nothing of the kind")
-    assert killed(tmp_path, count, "oom_kill many") == []
+    assert killed(tmp_path, count, "oom_kill many") == [memory.FOREIGN_KILL]
 
 
 def test_a_kill_is_told_once(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def decorate(
                 after(processor, error)
             except Exception:  # and no more: sys.exit() passes without a word to the controller
                 if processor is not None:
+                    settings.log_exception(processor.options.rank)
                     processor.report(S.RS_UNKNOWN)
                     if settings.on("odd_error_waits"):
                         is_told_to_leave(processor)
@@ -103,6 +104,8 @@ def after(processor: Processor, error: RuntimeError) -> None:
     text = str(error)
     state = state_of(text, uce=processor.options.uce)
     settings.log(f"rank {processor.options.rank}: {state.name} for {text!r}")
+    if state is S.RS_UNKNOWN:
+        settings.log_exception(processor.options.rank)
     processor.report(state, code_of(text))
     if state is S.RS_UNKNOWN:
         wait_for_exit(processor)

@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import time
+import traceback
 from pathlib import Path
 
 HEARTBEAT_SECONDS = 2.0
@@ -279,3 +280,9 @@ def log(text: str) -> None:
     """Write one line to stderr when `TTP_LOG_STDOUT` asks for it."""
     if os.environ.get("TTP_LOG_STDOUT") == "1":
         os.write(2, f"[mindio simulator {os.getpid()} {time.time():.3f}] {text}\n".encode())
+
+
+def log_exception(rank: int) -> None:
+    """Log the exception that is being handled with its traceback, as the package does before it reports it."""
+    if os.environ.get("TTP_LOG_STDOUT") == "1":
+        os.write(1, f"rank:{rank} catch other exception\n{traceback.format_exc()}".encode())
