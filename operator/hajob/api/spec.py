@@ -338,7 +338,7 @@ class Output(ApiModel):
     path: Annotated[str, StringConstraints(max_length=4096)] = ""
     """Directory on a volume; none: hajob-output below checkpoint.path. Each job's is below it, named by its UID."""
     attempt_limit: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Of how many attempts the output is kept."""
+    """Of how many attempts the output is kept: the newest ones, and the first."""
 
 
 _LAYOUT: Final = "the rank layout is fixed while a job exists; delete the job and apply it again with the new value"
