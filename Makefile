@@ -6,8 +6,10 @@ TOOL := $(SETUP) --python-only
 RUN := $(SETUP) -m
 # Modules that write checked-in files; each knows --check.
 GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli diagram operator_page chart)
-# Options for pytest, for example TESTS="-k rank_table".
+# Options for pytest, or paths that narrow a target: TESTS="-k rank_table", TESTS=tests/unit/plan.
 TESTS ?=
+# Where a target's tests are, unless TESTS names paths: pytest looks at testpaths only where it is given none.
+below = -o testpaths="$(1)" $(TESTS)
 # What trains in `make e2e`: the toy, or with TRAINER=torch a GPT in real PyTorch (docs/toy-trainer.md).
 TRAINER ?= toy
 # What the nodes of `make demo`, `make e2e` and `make bench` are: processes of this machine, real kubelets with
@@ -57,7 +59,7 @@ generate: ## write the generated files anew
 
 .PHONY: unit
 unit: ## tests without a cluster, in seconds
-	@$(TOOL) -m pytest tests/unit $(TESTS)
+	@$(TOOL) -m pytest $(call below,tests/unit)
 
 .PHONY: pythons
 pythons: ## unit tests by every supported Python of this machine, those of the launcher by 3.7 and newer, as a table
@@ -65,7 +67,7 @@ pythons: ## unit tests by every supported Python of this machine, those of the l
 
 .PHONY: integration
 integration: ## tests on a real API server
-	@$(PYTEST) tests/integration $(TESTS)
+	@$(PYTEST) $(call below,tests/integration)
 
 .PHONY: e2e
 e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch, PROVIDER=kubelets or kind
@@ -75,9 +77,9 @@ else ifeq ($(PROVIDER),kind)
 	@$(TOOL) -m e2e.kubelets.kind $(TESTS)
 else ifeq ($(TRAINER),torch)
 	@$(TOOL) -m e2e.torch_trainer
-	@HAJOB_TRAINER=torch $(PYTEST) e2e/scenarios/test_real_torch.py $(TESTS)
+	@HAJOB_TRAINER=torch $(PYTEST) $(call below,e2e/scenarios/test_real_torch.py)
 else
-	@HAJOB_EVERY_POINT=1 $(PYTEST) e2e/scenarios tests/integration/sidecar/test_lost_while_smaller.py tests/integration/sidecar/test_lost_between_two_ranks.py $(TESTS)
+	@HAJOB_EVERY_POINT=1 $(PYTEST) $(call below,e2e/scenarios tests/integration/sidecar/test_lost_while_smaller.py tests/integration/sidecar/test_lost_between_two_ranks.py)
 endif
 
 .PHONY: scenarios
@@ -86,7 +88,7 @@ scenarios: e2e ## the same as e2e
 .PHONY: chart
 chart: ## build Helm, test the chart: what it renders, and on a real API server
 	@$(RUN) e2e.bootstrap.helm
-	@HAJOB_CHART_ON_SERVER=1 $(PYTEST) tests/integration/chart $(TESTS)
+	@HAJOB_CHART_ON_SERVER=1 $(PYTEST) $(call below,tests/integration/chart)
 
 .PHONY: matrix
 matrix: ## API, chart, demo on other Kubernetes versions, 1.29 first, built from their modules (ten minutes each); ARGS="1.29.6"

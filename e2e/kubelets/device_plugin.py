@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
+from e2e.cluster.unix_sockets import short_path
 from hajob.api import constants as names
 
 PROTOCOL: Final = "e2e/kubelets/device_plugin.proto"
@@ -45,28 +47,32 @@ class DevicePlugin:
         self._thread.join()
 
     def _keep_registered(self) -> None:
-        """A kubelet that starts empties the directory: then socket and registration are gone."""
-        server: Any = None
+        """Serve and register, again each time a kubelet has started and emptied the directory."""
         own, kubelet = self._directory / "ascend.sock", self._directory / "kubelet.sock"
-        while not self._ended.wait(LOOK_SECONDS):
-            if own.exists() or not kubelet.exists():
-                continue
-            if server is not None:
-                server.stop(None)
-            server = grpc.server(ThreadPoolExecutor(4))
-            self._services.add_DevicePluginServicer_to_server(self, server)
-            server.add_insecure_port(f"unix:{own}")
-            server.start()
+        with ExitStack() as served:
+            while not self._ended.wait(LOOK_SECONDS):
+                if not own.exists() and kubelet.exists():
+                    served.close()
+                    self._serve(served, own)
+                    self._register(kubelet, own)
+
+    def _serve(self, served: ExitStack, own: Path) -> None:
+        """Serve at `own` until `served` is closed: gRPC removes the socket then, by the name it was given."""
+        server: Any = grpc.server(ThreadPoolExecutor(4))
+        self._services.add_DevicePluginServicer_to_server(self, server)
+        server.add_insecure_port(f"unix:{served.enter_context(short_path(own))}")
+        server.start()
+        served.callback(lambda: server.stop(None).wait())
+
+    def _register(self, kubelet: Path, own: Path) -> None:
+        request = self._messages.RegisterRequest(
+            version=VERSION, endpoint=own.name, resource_name=names.DEFAULT_RESOURCE_NAME
+        )
+        with short_path(kubelet) as name, grpc.insecure_channel(f"unix:{name}") as channel:
             try:
-                with grpc.insecure_channel(f"unix:{kubelet}") as channel:
-                    request = self._messages.RegisterRequest(
-                        version=VERSION, endpoint=own.name, resource_name=names.DEFAULT_RESOURCE_NAME
-                    )
-                    self._services.RegistrationStub(channel).Register(request, timeout=5)
+                self._services.RegistrationStub(channel).Register(request, timeout=5)
             except grpc.RpcError:
-                own.unlink(missing_ok=True)  # it is not up yet
-        if server is not None:
-            server.stop(None)
+                own.unlink(missing_ok=True)  # the kubelet does not serve yet: the next look registers
 
     # ---- the kubelet's calls, by the names of its API
 

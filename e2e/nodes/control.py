@@ -8,11 +8,12 @@ outage begins to be measured. The commands are described in docs/process-nodes.m
 from __future__ import annotations
 
 import json
-import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from e2e.cluster.unix_sockets import connect_unix
 
 JsonObject = dict[str, Any]
 
@@ -145,25 +146,3 @@ class NodeControl:
     def set_image(self, name: str, directory: Path) -> JsonObject:
         """Give an image name a directory from now on."""
         return self.call("set-image", name=name, directory=str(directory))
-
-
-def connect_unix(connection: socket.socket, path: Path) -> None:
-    """Connect to a socket below a directory of any depth (an address has room for 107 bytes only)."""
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        connection.connect(f"/proc/self/fd/{directory}/{path.name}")
-    finally:
-        os.close(directory)
-
-
-def bind_unix(path: Path) -> socket.socket:
-    """A socket bound at ``path``, the counterpart of :func:`connect_unix`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        listener.bind(f"/proc/self/fd/{directory}/{path.name}")
-    finally:
-        os.close(directory)
-    return listener

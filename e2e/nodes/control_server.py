@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from e2e.cluster.unix_sockets import bind_unix
 from e2e.nodes.config import JsonObject
-from e2e.nodes.control import bind_unix
 from e2e.nodes.faults import ChipFault, HardwareFault, SwitchFault
 from e2e.nodes.node import Node
 from e2e.nodes.node_set import NodeSet

@@ -34,7 +34,7 @@ from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentia
 from hajob.runtime.clock import Clock, SystemClock
 from hajob.runtime.core import OperatorCore
 from hajob.runtime.crd_check import CrdCheck
-from hajob.runtime.credentials import ApiCredentials, load
+from hajob.runtime.credentials import ApiCredentials, CredentialsError, load
 from hajob.runtime.fault_watch import FaultWatch, ReadObject
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
@@ -380,10 +380,13 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
 
 
 def main() -> int:
-    """Run as the entry point."""
+    """Run as the entry point; without usable credentials, or where its port is taken, end with a sentence."""
     if version.said("operator", sys.argv[1:]):
         return 0
-    run(Settings.from_environment())
+    try:
+        run(Settings.from_environment())
+    except (CredentialsError, metrics.CannotServeError) as error:
+        raise SystemExit(f"hajob operator: {error}") from None
     return 0
 
 

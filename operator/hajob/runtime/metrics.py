@@ -127,6 +127,10 @@ CONTROLLER_RESTARTS = Counter(
 FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Restarts of the kopf frontend.", registry=REGISTRY)
 
 
+class CannotServeError(Exception):
+    """The port of health and metrics cannot be had; the message says where and why."""
+
+
 def addresses(pod_ip: str) -> tuple[str, ...]:
     """Return where to listen: the pod's own address, for kubelet and Prometheus, and the loopback, for `port-forward`.
 
@@ -139,9 +143,17 @@ def addresses(pod_ip: str) -> tuple[str, ...]:
 
 
 async def listen(runner: web.AppRunner, pod_ip: str, port: int) -> None:
-    """Listen at these addresses. OSError: the pod's own cannot be had."""
-    own, *others = addresses(pod_ip)
-    await web.TCPSite(runner, own, port).start()
+    """Listen at these addresses.
+
+    Raises:
+        CannotServeError: the pod's own address is none, or cannot be had.
+    """
+    try:
+        own, *others = addresses(pod_ip)
+        await web.TCPSite(runner, own, port).start()
+    except (OSError, ValueError) as error:
+        where = f"{pod_ip}, port {port} (HAJOB_POD_IP, HAJOB_METRICS_PORT)"
+        raise CannotServeError(f"health and metrics cannot be served at {where}: {error}") from error
     for other in others:
         try:
             await web.TCPSite(runner, other, port).start()

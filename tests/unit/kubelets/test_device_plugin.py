@@ -5,12 +5,14 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from e2e.cluster.unix_sockets import short_path
 from e2e.kubelets.device_plugin import PROTOCOL, DevicePlugin
 
 PATIENCE = 60.0
@@ -32,11 +34,13 @@ class Kubelet:
             old.unlink()
         self._server = grpc.server(ThreadPoolExecutor(2))
         SERVICES.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self.directory / 'kubelet.sock'}")
+        self._name = ExitStack()
+        self._server.add_insecure_port(f"unix:{self._name.enter_context(short_path(self.directory / 'kubelet.sock'))}")
         self._server.start()
 
     def stop(self) -> None:
         self._server.stop(None).wait()
+        self._name.close()
 
     def Register(self, request: Any, _context: object) -> Any:  # noqa: N802
         self.registered.put(request)
@@ -45,7 +49,9 @@ class Kubelet:
 
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    made = Kubelet(tmp_path)
+    deep = tmp_path / "a home with blanks and ümlauts" / ("deep" * 30)
+    deep.mkdir(parents=True)
+    made = Kubelet(deep)
     yield made
     made.stop()
 
@@ -57,16 +63,19 @@ def plugin(kubelet: Kubelet) -> Iterator[DevicePlugin]:
     made.stop()
 
 
-def stub(kubelet: Kubelet) -> tuple[Any, Any]:
+@contextmanager
+def stub(kubelet: Kubelet) -> Iterator[Any]:
     request = kubelet.registered.get(timeout=PATIENCE)
     assert (request.version, request.resource_name) == ("v1beta1", "huawei.com/Ascend910")
-    channel = grpc.insecure_channel(f"unix:{kubelet.directory / request.endpoint}")
-    return channel, SERVICES.DevicePluginStub(channel)
+    with (
+        short_path(kubelet.directory / request.endpoint) as name,
+        grpc.insecure_channel(f"unix:{name}") as channel,
+    ):
+        yield SERVICES.DevicePluginStub(channel)
 
 
 def test_it_offers_its_chips_and_tells_their_health(kubelet: Kubelet, plugin: DevicePlugin) -> None:
-    channel, service = stub(kubelet)
-    with channel:
+    with stub(kubelet) as service:
         levels = service.ListAndWatch(MESSAGES.Empty(), timeout=PATIENCE)
         assert [(each.ID, each.health) for each in next(levels).devices] == [
             ("Ascend910-0", "Healthy"),
@@ -79,8 +88,7 @@ def test_it_offers_its_chips_and_tells_their_health(kubelet: Kubelet, plugin: De
 
 
 def test_a_container_learns_which_chips_it_got(kubelet: Kubelet, plugin: DevicePlugin) -> None:
-    channel, service = stub(kubelet)
-    with channel:
+    with stub(kubelet) as service:
         asked = MESSAGES.ContainerAllocateRequest(devices_ids=["Ascend910-1", "Ascend910-0"])
         answer = service.Allocate(MESSAGES.AllocateRequest(container_requests=[asked]), timeout=PATIENCE)
     assert dict(answer.container_responses[0].envs) == {"ASCEND_VISIBLE_DEVICES": "0,1"}
