@@ -128,7 +128,12 @@ nightly: ## a million damaged objects for every parser, a parser for each proces
 	@HAJOB_LOSSES=2000 $(TOOL) -m pytest tests/unit/coordinator/test_random_losses.py -n 2 --timeout 3600 $(TESTS)
 	@HAJOB_FUZZ_EXAMPLES=20000 $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
 	@HAJOB_LONG_TESTS=1 $(PYTEST) tests/integration/release $(TESTS)
+	@$(MAKE) --no-print-directory strange-machine
 	@HAJOB_LONG_TESTS=1 $(PYTEST) e2e/scenarios/test_moves.py e2e/scenarios/test_demo.py -k 'without_a_cordon or six_faults'
+
+.PHONY: strange-machine
+strange-machine: ## demo, unit tests and plugin where every path is long and odd, the user has no name, the locale is C
+	@$(TOOL) -m e2e.strange_machine $(ARGS)
 
 .PHONY: inject
 inject: ## make a fault in the demo that stays: ARGS="chip node-3 1 --code 40F84E00" (docs/process-nodes.md)

@@ -104,6 +104,18 @@ class History:
             later.append(change)
         return later[::-1]
 
+    def go_back(self, version: int) -> None:
+        """Be as at an older version again, as a server that was restored from a snapshot: later changes never were.
+
+        Raises:
+            ApiError: 410, that is too long ago.
+        """
+        undone = self.since(version)
+        for plural in {change.plural for change in undone}:
+            self._objects[plural] = {key_of(body): body for body in self.state(plural, version)}
+        self._changes = [change for change in self._changes if change.version <= version]
+        self.version = version
+
     def forget(self) -> None:
         """Remember no change from before now, as a server after a compaction."""
         self._changes.clear()

@@ -28,6 +28,7 @@ class Stream:
         self.client = client
         self.lines: asyncio.Queue[Line] = asyncio.Queue()
         self.silent = False
+        self._after = 0
         self._history = history
         self._matches = matches
 
@@ -40,6 +41,7 @@ class Stream:
             if with_list:
                 self.bookmark({END_OF_LIST: "true"})
         else:
+            self._after = int(version)
             try:
                 for change in self._history.since(int(version)):
                     self._changed(change)
@@ -78,7 +80,7 @@ class Stream:
         )
 
     def _changed(self, change: Change) -> None:
-        if change.plural != self.target.resource.plural:
+        if change.plural != self.target.resource.plural or change.version <= self._after:
             return
         before = change.old is not None and self._concerns(change.old)
         after = change.new is not None and self._concerns(change.new)

@@ -128,7 +128,9 @@ class Operator:
         namespaces = settings.served_namespaces()
         self._frontend = Frontend(kube, credentials, clock, namespaces)
         self._pods = JobPods(kube, clock, namespaces, self._pod_changed, self._core.pods_complete)
-        self._nodes = Informer(kube, clock, "nodes", self._node_read, self._node_changed, large=True)
+        self._nodes = Informer(
+            kube, clock, "nodes", self._node_read, self._node_changed, large=True, went_back=self._server_restored
+        )
         self._faults.reads_too(self._nodes)
         self._tenants = Tenants(kube, clock, namespaces, self._core.foreign_pod_changed, self._core.quota_changed)
 
@@ -212,6 +214,11 @@ class Operator:
         self._core.breaker_changed(held)
         if not held:
             self._quarantines.follow_all()
+
+    def _server_restored(self) -> None:
+        """Have kopf list anew, too, whose watches wait for versions that the server may not reach for long."""
+        metrics.SERVER_RESTORED.inc()
+        self._frontend.list_again()
 
     def _crd_changed(self) -> None:
         self._core.crd_changed()

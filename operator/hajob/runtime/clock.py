@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 _COUNTS_SUSPENSION: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -47,6 +48,8 @@ class Alarm:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timer: Timer | None = None
+        self._due = 0.0
+        self._call: Callable[[], object] = lambda: None
 
     @property
     def is_set(self) -> bool:
@@ -56,7 +59,13 @@ class Alarm:
     def set(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
         """Make this call, not before this many seconds have passed."""
         self.cancel()
-        self._timer = self._clock.call_later(seconds, self._ring, call, arguments)
+        self._due, self._call = self._clock.monotonic() + seconds, partial(call, *arguments)
+        self._timer = self._clock.call_later(seconds, self._ring)
+
+    def bring_forward(self, seconds: float) -> None:
+        """Make the pending call, if there is one, after this many seconds at the latest."""
+        if self._timer is not None and self._due > self._clock.monotonic() + seconds:
+            self.set(seconds, self._call)
 
     def cancel(self) -> None:
         """Cancel the pending call."""
@@ -64,9 +73,9 @@ class Alarm:
             self._timer.cancel()
             self._timer = None
 
-    def _ring(self, call: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    def _ring(self) -> None:
         self._timer = None
-        call(*arguments)
+        self._call()
 
 
 class SystemClock:

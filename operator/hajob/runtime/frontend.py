@@ -123,6 +123,10 @@ class Frontend:
             await asyncio.gather(self._supervisor, return_exceptions=True)
             self._supervisor = None
 
+    def list_again(self) -> None:
+        """Restart kopf, which then reads every job anew; without one that runs, do nothing."""
+        self._stop()
+
     @property
     def has_ended(self) -> bool:
         """Whether it has ended though nobody stopped it."""

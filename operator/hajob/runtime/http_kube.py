@@ -23,6 +23,7 @@ from hajob.runtime.kube import (
     Kube,
     WatchEvent,
     refusal,
+    silent,
     unreachable,
 )
 from hajob.version import VERSION
@@ -144,6 +145,8 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     try:
         async for chunk in response.content.iter_any():
             yield chunk
+    except aiohttp.SocketTimeoutError as error:
+        raise silent(response.url.path) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise _broken("GET", response.url.path, error) from error
 

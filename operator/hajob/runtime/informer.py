@@ -8,6 +8,8 @@ Guarantees (docs/decisions says why kopf does not provide them):
   until a watch has lived for a while or delivered something; 410 in the stream or as HTTP status leads to a new list.
   An API server under load ends watches that it finds slow after some seconds or less, in the middle of a thousand
   events: an unconditional backoff would delay it most when most events arrive;
+- a watch on which nothing is heard, not even a bookmark, is followed by a new list. A server that was restored from a
+  snapshot is older than the watch's version: it would say nothing until its own versions have passed that;
 - large resources are listed in a stream, where the server can do that: one object is decoded at a time, which
   costs a fifth of the processor time of pages of a hundred and nothing of their memory. Elsewhere, page by page;
 - objects are projected when they are decoded, and a change that the projection does not show is not reported;
@@ -28,7 +30,7 @@ from typing import Final, Generic, TypeVar
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Clock, give_way
-from hajob.runtime.kube import NO_STREAMS, ApiError, Kube, WatchEvent, is_end_of_list
+from hajob.runtime.kube import NO_STREAMS, SILENT, ApiError, Kube, WatchEvent, is_end_of_list
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +85,7 @@ class Informer(Generic[T]):
         label_selector: empty for all.
         listed: called with a list's resourceVersion after the handler was called for all that it adds and removes.
         large: whether there may be thousands.
+        went_back: called when a list is older than what was heard before.
 
     Attributes:
         resource: plural.
@@ -104,6 +107,7 @@ class Informer(Generic[T]):
         label_selector: str = "",
         listed: Callable[[str], None] = lambda _: None,
         large: bool = False,
+        went_back: Callable[[], None] = lambda: None,
         backoff: Backoff | None = None,
     ) -> None:
         self.resource, self.namespace = resource, namespace
@@ -116,9 +120,11 @@ class Informer(Generic[T]):
         self._selector = label_selector
         self._listed = listed
         self._streams_list = large
+        self._went_back = went_back
         self._backoff = backoff or Backoff()
         self._entries: dict[tuple[str, str], _Entry[T]] = {}
         self._version = ""
+        self._newest = ""
         self._heard = self._active = clock.monotonic()
         self._events = self._events_before = 0
         self._again = False
@@ -170,7 +176,7 @@ class Informer(Generic[T]):
                 self.refused = error.status in REFUSALS
                 if self.refused:
                     self.answered.set()
-                if error.status == GONE:
+                if error.status == GONE or error.reason == SILENT:
                     self._version = ""
             except Exception:
                 log.exception("%s: the watch is started again after an unexpected error", self.resource)
@@ -215,7 +221,10 @@ class Informer(Generic[T]):
         for key in [key for key in self._entries if key not in seen]:
             self._drop(key)
             await self._give_way()
-        self._version = version
+        self._version, before, self._newest = version, self._newest, version
+        if version.isdecimal() and before.isdecimal() and int(version) < int(before):
+            log.error("%s: the server was at version %s and is at %s: it was restored", self.resource, before, version)
+            self._went_back()
         self.synced.set()
         self.answered.set()
         self._listed(version)
@@ -250,7 +259,7 @@ class Informer(Generic[T]):
                 self._take_event(event)
                 version = event.object["metadata"]["resourceVersion"]
                 if seen is None:
-                    self._version = version
+                    self._version = self._newest = version
                 elif is_end_of_list(event):
                     await self._complete(seen, version)
                     seen = None

@@ -34,6 +34,8 @@ API_PATHS: Final[Mapping[str, str]] = {
 }
 
 UNREACHABLE: Final = "Unreachable"
+SILENT: Final = "Silent"
+"""The reason of an `ApiError` of a watch that was open and on which nothing was heard."""
 REQUEST_SECONDS: Final = 10.0
 """A request without an answer for so long has failed."""
 INACTIVITY_SECONDS: Final = 70.0
@@ -270,6 +272,11 @@ def refusal(code: int, status: object, reason: str = "") -> ApiError:
 def unreachable(method: str, path: str, problem: str) -> ApiError:
     """Build the error for no answer."""
     return ApiError(0, UNREACHABLE, f"{method} {path}: {problem}")
+
+
+def silent(path: str) -> ApiError:
+    """Build the error for a watch on which nothing was heard."""
+    return ApiError(0, SILENT, f"GET {path}: neither an event nor a bookmark for {INACTIVITY_SECONDS:.0f} s")
 
 
 def _selected(label_selector: str) -> dict[str, str]:

@@ -124,6 +124,11 @@ NAMESPACE_REFUSED = Gauge(
 CONTROLLER_RESTARTS = Counter(
     "hajob_controller_restarts", "Job controllers restarted after an error.", registry=REGISTRY
 )
+SERVER_RESTORED = Counter(
+    "hajob_api_server_restored",
+    "Times that the API server was found older than before, as after its restoration from a snapshot.",
+    registry=REGISTRY,
+)
 FRONTEND_RESTARTS = Counter("hajob_frontend_restarts", "Restarts of the kopf frontend.", registry=REGISTRY)
 
 

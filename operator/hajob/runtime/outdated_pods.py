@@ -1,8 +1,10 @@
-"""Pods of one job that wait for a node in vain, because they exclude nodes that are free by now."""
+"""Pods of one job that wait for a node, or for the start of their gang, and exclude nodes that are free by now.
+
+An exclusion cannot be taken back from a pod that exists, so the pod is replaced. A gang whose pods exclude different
+nodes could be placed in part, and wait for ever with what it got.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from hajob.plan.state import REMADE, JobPhase, JobState
 from hajob.runtime.job_memory import JobMemory
@@ -19,14 +21,14 @@ class OutdatedPods:
         self._memory, self._places, self._ports = memory, places, ports
         self._boots: dict[str, tuple[str, str]] = {}
 
-    def look(self) -> Iterable[PodView]:
-        """Return those that are better replaced."""
+    def pods_worth_replacing(self) -> list[PodView]:
+        """Return the pods that would exclude fewer free nodes if they were made now."""
         state, serving = self._memory.state, self._places.serving().values()
-        waiting = [pod for pod in serving if pod.unschedulable and pod.excluded and not pod.deleting]
+        waiting = [pod for pod in serving if (pod.unschedulable or pod.gated) and pod.excluded and not pod.deleting]
         returned = self.returned()
         if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
-            return ()
-        free = self._places.free_names()
+            return []
+        free = self._places.free_names().difference(self._places.refused(len(waiting)))
         open_now = free - _avoided(state) if state.phase in REMADE else set()
         return [pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned))]
 

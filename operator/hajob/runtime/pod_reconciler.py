@@ -164,23 +164,24 @@ class PodReconciler:
         place = missing.place
         return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid, place=place, gated=gated)
 
-    async def carry_out(
+    async def delete_surplus(self, surplus: Sequence[PodView]) -> list[ApiError]:
+        """Delete these, many at a time (hajob.runtime.batches); return why some could not be: one keeps no other."""
+        return await together(self._try_delete, surplus)
+
+    async def create_missing(
         self,
         job: HATrainingJob,
-        todo: Difference,
+        wanted: Sequence[Placement | CoordinatorPlacement],
         made: Callable[[Json], None],
         goes_on: Callable[[], bool] = lambda: True,
         *,
         gated: bool = False,
     ) -> NotCreated | None:
-        """Delete first, because surplus pods may hold the quota and the nodes that the missing pods need; then create.
-
-        Many at a time (hajob.runtime.batches). A delete that fails keeps no pod from being created, nor the other way
-        round.
+        """Create these, many at a time (hajob.runtime.batches); the coordinator is not kept by what keeps rank pods.
 
         Args:
             job: the job.
-            todo: what is to be done.
+            wanted: which pods.
             made: called with each created pod, as the server answered.
             goes_on: called before each creation; False ends the creations.
             gated: whether rank pods get the scheduling gate.
@@ -189,14 +190,11 @@ class PodReconciler:
             Why pods are still missing; None when all exist.
 
         Raises:
-            ApiError: the server cannot be reached, or refuses a delete; the caller tries again.
+            ApiError: the server cannot be reached; the caller tries again.
         """
-        failures = await together(self._try_delete, todo.surplus)
-        ranks = [one for one in todo.missing if not isinstance(one, CoordinatorPlacement)]
-        others = [one for one in todo.missing if isinstance(one, CoordinatorPlacement)]
+        ranks = [one for one in wanted if not isinstance(one, CoordinatorPlacement)]
+        others = [one for one in wanted if isinstance(one, CoordinatorPlacement)]
         refused = [await self._create_row(job, row, made, goes_on, gated=gated) for row in (ranks, others)]
-        if failures:
-            raise failures[0]
         return next(filter(None, refused), None)
 
     async def _try_delete(self, pod: PodView) -> ApiError | None:
@@ -249,20 +247,16 @@ class PodReconciler:
         log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
         return pod
 
-    async def open(self, pods: Sequence[PodView]) -> None:
-        """Remove the scheduling gate of these pods.
+    async def open_gates(self, pods: Sequence[PodView]) -> list[ApiError]:
+        """Remove Hajob's scheduling gate of these pods; return why some could not be opened."""
+        return await together(self._open_gate, pods)
 
-        Raises:
-            ApiError: for one of them at least; the caller tries again.
-        """
-        failures = await together(self._open, pods)
-        if failures:
-            raise failures[0]
-
-    async def _open(self, pod: PodView) -> ApiError | None:
+    async def _open_gate(self, pod: PodView) -> ApiError | None:
         if pod.uid in self._opened:
             return None
-        path = "/spec/schedulingGates/0"  # it was made the first one, and gates can only be taken away
+        path = (
+            f"/spec/schedulingGates/{pod.gate}"  # refused where others have gone since; then a newer pod is seen soon
+        )
         ours = [
             {"op": "test", "path": "/metadata/uid", "value": pod.uid},
             {"op": "test", "path": f"{path}/name", "value": names.GATE},

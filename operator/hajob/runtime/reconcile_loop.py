@@ -10,12 +10,14 @@ import asyncio
 import dataclasses
 import logging
 import random
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from hajob.api.base import Json
 from hajob.plan.state import JobPhase
 from hajob.runtime.admission import REFUSALS, Admission
 from hajob.runtime.backoff import Backoff
+from hajob.runtime.clock import Alarm
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.gang_start import GangStart
 from hajob.runtime.job_memory import JobMemory
@@ -25,7 +27,7 @@ from hajob.runtime.leaving_pods import GONE_SECONDS, LeavingPods
 from hajob.runtime.outdated_pods import OutdatedPods
 from hajob.runtime.pause_work import PauseWork
 from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
-from hajob.runtime.pod_reconciler import PodReconciler, difference, in_turn
+from hajob.runtime.pod_reconciler import Difference, PodReconciler, difference, in_turn
 from hajob.runtime.ports import Ports
 from hajob.runtime.spare_pods import SparePods
 from hajob.runtime.status_publisher import StatusPublisher
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 
 QUOTA_SECONDS: Final = 0.5
 """Within so long after a change of a quota a refused creation is tried again."""
+
+SHORTEST_PAUSE_SECONDS: Final = 1.0
+"""Pause after a refusal when the job has news: a job whose pods change all the time retries no more often."""
 
 SAY_AGAIN_SECONDS: Final = 300.0
 """That pods of a deleted job do not go is said again after so long."""
@@ -97,7 +102,7 @@ class ReconcileLoop:
         self._creation = PodCreation(places.pods, ports.clock, self.wake, owner)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._gang = GangStart(memory, places, ports, self.wake)
-        self._pausing: asyncio.Event | None = None
+        self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
         self._leaving = LeavingPods(memory, places, ports, self.wake)
         self._ended = self._closed = False
 
@@ -106,6 +111,7 @@ class ReconcileLoop:
         if hurry:
             self._creation.hurry()
         self._wake.set()
+        self._pause_alarm.bring_forward(SHORTEST_PAUSE_SECONDS)
 
     def capacity_changed(self) -> None:
         """Reconcile pods that are gated, or exclude a node, because nodes came or went."""
@@ -114,8 +120,7 @@ class ReconcileLoop:
     def try_soon(self) -> None:
         """Retry in a moment, because a quota has changed: not all jobs of the namespace at once."""
         self._creation.sooner(QUOTA_SECONDS)
-        if self._pausing is not None:
-            self._clock.call_later(QUOTA_SECONDS * random.random(), self._pausing.set)
+        self._pause_alarm.bring_forward(QUOTA_SECONDS * random.random())
 
     def close(self) -> None:
         """Stop changing objects."""
@@ -131,30 +136,38 @@ class ReconcileLoop:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            try:
-                await self._settle(status)
-                await self._hold_spares(status)
-                await self._expire(status)
-                await self._protect()
-            except (ApiError, StatusRefusedError) as error:
-                log.warning("%s: %s; trying again soon", self._memory.title, error)
-            except Exception:
-                log.exception("%s: an error of this program; trying again soon", self._memory.title)
-            else:
+            if await self._round(status):
                 self._backoff.reset()
                 continue
             await self._pause(self._backoff.delay())
             self._wake.set()
 
+    async def _round(self, status: StatusPublisher) -> bool:
+        """Do each part once; whether all succeeded. What one part is refused keeps no other part."""
+        succeeded = True
+        for part in (self._settle, self._hold_spares, self._expire, self._protect):
+            try:
+                await part(status)
+            except (ApiError, StatusRefusedError) as error:
+                log.warning("%s: %s; trying again soon", self._memory.title, error)
+                succeeded = False
+                if isinstance(error, StatusRefusedError):  # nothing is done that is not on record
+                    break
+            except Exception:
+                log.exception("%s: an error of this program; trying again soon", self._memory.title)
+                succeeded = False
+        return succeeded
+
     async def _pause(self, seconds: float) -> None:
-        """Wait, unless a quota changes."""
-        self._pausing = asyncio.Event()
-        timer = self._clock.call_later(seconds, self._pausing.set)
+        """Wait; `wake` and a changed quota shorten it."""
+        self._pause_ends = asyncio.Event()
+        self._pause_alarm.set(seconds, self._pause_ends.set)
+        if self._wake.is_set():
+            self._pause_alarm.bring_forward(SHORTEST_PAUSE_SECONDS)
         try:
-            await self._pausing.wait()
+            await self._pause_ends.wait()
         finally:
-            timer.cancel()
-            self._pausing = None
+            self._pause_alarm.cancel()
 
     async def _settle(self, status: StatusPublisher) -> None:
         memory, index = self._memory, self._places.pods
@@ -163,7 +176,8 @@ class ReconcileLoop:
         if not self._admission.admitted and not await self._admit():
             return
         self._owner.follow_spec()
-        for pod in self._outdated.look():
+        outdated = self._outdated.pods_worth_replacing()
+        for pod in outdated:
             await self._reconciler.delete(pod)
         state, layout = memory.state, memory.layout
         todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
@@ -178,16 +192,29 @@ class ReconcileLoop:
             todo = dataclasses.replace(todo, missing=())
         await self._look_at_certificates(for_pods=bool(todo.missing))
         gated = self._gang.holds_back()
-        held_back = [] if gated else self._gang.held_back()
+        held_back = [] if gated else [pod for pod in self._gang.held_back() if pod not in outdated]
         if todo.empty and not held_back:
             return
         await status.acknowledged()
         if memory.still_desires(state, layout) and not self._ended:
-            todo = dataclasses.replace(todo, missing=await self._spares.adopt(todo.missing))
-            refused = await self._reconciler.carry_out(memory.started, todo, self._pod_made, self._goes_on, gated=gated)
-            await self._reconciler.open(held_back)
-            if todo.missing:
-                self._creation.tried(refused)
+            await self._apply(
+                dataclasses.replace(todo, missing=await self._spares.adopt(todo.missing)), held_back, gated
+            )
+
+    async def _apply(self, todo: Difference, held_back: Sequence[PodView], gated: bool) -> None:
+        """Delete first, because surplus pods may hold the quota and the nodes that the missing pods need; then create.
+
+        Raises:
+            ApiError: one object at least was refused. All the others have been dealt with.
+        """
+        failures = await self._reconciler.delete_surplus(todo.surplus)
+        if todo.missing:
+            started, made, goes_on = self._memory.started, self._pod_made, self._goes_on
+            refused = await self._reconciler.create_missing(started, todo.missing, made, goes_on, gated=gated)
+            self._creation.tried(refused)
+        failures += await self._reconciler.open_gates(held_back)
+        if failures:
+            raise failures[0]
 
     async def _look_at_certificates(self, *, for_pods: bool) -> None:
         """Check the certificates: before creating pods, which need the Secret, and periodically, as they expire."""
@@ -238,7 +265,7 @@ class ReconcileLoop:
         if not self._ended:
             self._expiry.follow(job, status.current.completion_time if counts else None)
 
-    async def _protect(self) -> None:
+    async def _protect(self, _status: StatusPublisher) -> None:
         if self._admission.admitted and not self._ended:
             await self._owner.protect_pods()
 

@@ -7,7 +7,7 @@ facts made from pods have ids of their own and count as nothing new when their r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Final
@@ -88,7 +88,7 @@ class PodView:
         place: name of the only node where it may be placed; empty for any, and once it has a node.
         nominated: name of the node that the scheduler keeps for it.
         warm: it was made as a spare that becomes a rank pod as it is.
-        gated: it stands behind Hajob's own scheduling gate.
+        gate: position of Hajob's own scheduling gate, as webhooks may have put others before it; -1: it has none.
         priority: as its priority class says.
         preempts: its priority class lets it take the nodes of pods of a lower priority.
         use: of a rank pod, what it uses of quotas.
@@ -119,7 +119,7 @@ class PodView:
     started_ms: int | None = None
     requests: Requests = ()
     excluded: frozenset[str] = _NO_NODES
-    gated: bool = False
+    gate: int = -1
     warm: bool = False
     place: str = ""
     nominated: str = ""
@@ -130,6 +130,11 @@ class PodView:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
+
+    @property
+    def gated(self) -> bool:
+        """Whether it stands behind Hajob's own scheduling gate."""
+        return self.gate >= 0
 
     @property
     def is_rank(self) -> bool:
@@ -174,6 +179,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
     labels = mapping(metadata.get("labels"))
     code, trouble, exit_code = _trouble(status)
     requests = _requests(spec)
+    gates = [text(mapping(gate).get("name")) for gate in items(spec.get("schedulingGates"))]
     disruption, disruption_text = _disruption(status)
     return PodView(
         namespace=intern(text(metadata.get("namespace"))),
@@ -189,7 +195,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         node_name=intern(text(spec.get("nodeName"))),
         ready=_condition(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
-        unschedulable=_unschedulable(status),
+        unschedulable=_unschedulable(gates, status),
         trouble=trouble,
         trouble_code=code,
         exit_code=exit_code,
@@ -203,7 +209,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         place=next(_named(spec, "In"), "") if not spec.get("nodeName") else "",
         warm=labels.get(names.LABEL_SPARE_MODE) == SpareMode.WARM,
         nominated=intern(text(status.get("nominatedNodeName"))),
-        gated=any(mapping(gate).get("name") == names.GATE for gate in items(spec.get("schedulingGates"))),
+        gate=gates.index(names.GATE) if names.GATE in gates else -1,
         priority=_priority(spec),
         preempts=spec.get("preemptionPolicy") != _NEVER,
         use=use_of(spec) if labels.get(names.LABEL_ROLE) == names.ROLE_RANK else (),
@@ -396,7 +402,10 @@ def _disruption(status: Mapping[str, Any]) -> tuple[str, str]:
     return intern(text(target.get("reason"))), intern(text(target.get("message")))
 
 
-def _unschedulable(status: Mapping[str, Any]) -> str:
+def _unschedulable(gates: Sequence[str], status: Mapping[str, Any]) -> str:
+    """Return why the pod gets no node: somebody else's scheduling gates, else the scheduler's words."""
+    if foreign := [gate for gate in gates if gate != names.GATE]:
+        return f"held by the scheduling gate {', '.join(foreign)}: whoever set it has to remove it"
     scheduled = _condition(status, "PodScheduled")
     return text(scheduled.get("message")) if scheduled.get("reason") == "Unschedulable" else ""
 

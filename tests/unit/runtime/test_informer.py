@@ -14,7 +14,7 @@ from e2e.memory_api.streams import Stream
 from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.informer import ChangeType, Informer
-from hajob.runtime.kube import ApiError, WatchEvent
+from hajob.runtime.kube import ApiError, WatchEvent, silent
 from tests.unit.runtime.runtime_fakes import FakeClock, settle, unreachable
 
 ADDED, MODIFIED, DELETED = ChangeType
@@ -32,6 +32,7 @@ class World:
         self.kube = MemoryKube(self.server)
         self.changes: list[tuple[ChangeType, str]] = []
         self.lists: list[tuple[str, int]] = []
+        self.restored = 0
         self.informer: Informer[str] = Informer(
             self.kube,
             self.clock,
@@ -40,8 +41,12 @@ class World:
             lambda change: self.changes.append((change.type, change.value)),
             listed=lambda version: self.lists.append((version, len(self.changes))),
             large=large,
+            went_back=self.went_back,
             backoff=Backoff(rand=lambda: 1.0),
         )
+
+    def went_back(self) -> None:
+        self.restored += 1
 
     async def put(self, name: str, value: str) -> Json:
         body: Json = {"metadata": {"name": name}, "data": {"value": value}}
@@ -315,3 +320,32 @@ async def test_unreadable_objects_and_failing_handlers_stop_nothing() -> None:
     await settle()
     assert list(world.informer.values()) == ["2"]
     assert not world.task.done()
+
+
+async def test_a_server_restored_from_a_snapshot_is_listed_anew() -> None:
+    """It is older than the watch: it says nothing, not even a bookmark, until its versions pass the watch's."""
+    world = World()
+    await world.put("kept", "1")
+    snapshot = world.server.history.version
+    await world.put("lost", "2")
+    await world.change("kept", "3")
+    await world.started()
+    world.server.history.go_back(snapshot)
+    world.cut()
+    await world.clock.advance(5)
+    await world.put("new", "4")
+    await settle()
+    assert world.changes == []
+    lists = world.asked(watch=False)
+    world.cut(silent("/api/v1/configmaps"))
+    await world.clock.advance(5)
+    assert world.asked(watch=False) == lists + 1
+    assert sorted(world.informer.values()) == ["1", "4"]
+    assert sorted(world.changes) == [(ADDED, "4"), (DELETED, "2"), (MODIFIED, "1")]
+    assert world.restored == 1
+    await world.change("new", "5")
+    await settle()
+    assert world.changes[-1] == (MODIFIED, "5")
+    world.cut(silent("/api/v1/configmaps"))
+    await world.clock.advance(5)
+    assert world.restored == 1, "a list that is not older tells of nothing"

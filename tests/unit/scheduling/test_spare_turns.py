@@ -63,7 +63,7 @@ def test_one_that_ended_makes_room_for_another() -> None:
         (NEXT, ([], [], [])),
         (replace(NEXT, unschedulable=FULL), ([], [], ["next"])),
         (replace(NEXT, unschedulable=FULL, nominated="n9"), (["spare-0"], [], [])),
-        (replace(NEXT, unschedulable=FULL, nominated="n9", gated=True, place="n1"), ([], [], [])),
+        (replace(NEXT, unschedulable=FULL, nominated="n9", gate=0, place="n1"), ([], [], [])),
         (replace(NEXT, node_name="n9"), ([], [], [])),
     ],
 )

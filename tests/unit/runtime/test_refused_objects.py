@@ -1,0 +1,99 @@
+"""An object that the server refuses to change keeps no other one waiting."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from e2e.memory_api.requests import Request
+from hajob.api import constants as names
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.runtime.kube import ApiError
+from hajob.sources.pod import PodView, view
+from tests.unit.runtime.test_job_controller import Town, settled
+
+WEBHOOK = ApiError(500, "InternalError", "failed calling webhook: no endpoints available")
+FOREIGN = "quota.example.com/hold"
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[Town]:
+    made = Town()
+    yield made
+    await made.controller.close()
+
+
+def show_pods(town: Town) -> list[PodView]:
+    """The controller sees every pod as it is; return the rank pods."""
+    for pod in town.pods():
+        town.controller.pod_seen(pod)
+    return [pod for pod in town.pods() if pod.is_rank]
+
+
+def silent(node_rank: int, incarnation: int = 1) -> wire.Fact:
+    ranks = [2 * node_rank, 2 * node_rank + 1]
+    fact = f"silent-{node_rank}"
+    return wire.Fact(id=fact, kind=wire.AGENT_SILENT, node_rank=node_rank, ranks=ranks, incarnation=incarnation)
+
+
+def of_node_rank(town: Town, node_rank: int) -> list[PodView]:
+    return [pod for pod in town.pods() if pod.is_rank and pod.node_rank == node_rank]
+
+
+async def test_a_pod_that_may_not_be_deleted_delays_no_other(town: Town) -> None:
+    await town.train()
+    (kept,) = of_node_rank(town, 0)
+
+    def deletes_it(request: Request) -> bool:
+        return request.method == "DELETE" and request.path.endswith(f"/{kept.name}")
+
+    town.kube.server.faults.refuse(WEBHOOK, matching=deletes_it, times=None)
+    await town.report(silent(0), step=5)
+    assert sorted(pod.incarnation for pod in of_node_rank(town, 0)) == [1, 2]
+    await town.clock.advance(62.0)  # the pauses between the tries have become long
+    await town.report(silent(3), step=5)
+    await town.clock.advance(2.0)
+    await settled(town)
+    assert [pod.incarnation > 1 for pod in of_node_rank(town, 3)] == [True]
+
+
+async def test_a_gate_behind_somebody_elses_is_opened(town: Town) -> None:
+    enough, town.nodes = town.nodes, {"node-0": town.nodes["node-0"]}
+    await settled(town)
+    gated = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).gated]
+    assert len(gated) == 4
+    for body in gated:  # as a mutating webhook leaves them
+        body["spec"]["schedulingGates"] = [{"name": FOREIGN}, {"name": names.GATE}]
+        town.controller.pod_seen(view(body))
+    town.nodes = enough
+    town.controller.look_for_capacity()
+    await town.clock.advance(6.0)
+    await settled(town)
+    pods = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).is_rank]
+    left = [body["spec"]["schedulingGates"] for body in pods]
+    assert left == [[{"name": FOREIGN}]] * 4
+    show_pods(town)
+    await settled(town)
+    scheduled = next(each for each in town.status()["conditions"] if each["type"] == "Scheduled")
+    assert FOREIGN in scheduled["message"]
+
+
+async def test_no_waiting_pod_excludes_a_node_that_was_released(town: Town) -> None:
+    """A gang whose pods exclude different nodes may never be placed: one takes the last node that the other allows."""
+    every, town.nodes = town.nodes, {f"node-{n}": town.nodes[f"node-{n}"] for n in range(3)}
+    town.quarantined.add("node-4")
+    await settled(town)
+    first = show_pods(town)
+    assert all(pod.gated and pod.excluded == {"node-4"} for pod in first)
+    town.nodes = {f"node-{n}": every[f"node-{n}"] for n in range(4)}
+    town.nodes["node-4"] = every["node-4"]
+    town.quarantined.clear()
+    town.controller.places_changed()
+    await town.end_deleted_pods()
+    for pod in first:
+        town.controller.pod_seen(pod, deleted=True)
+    await town.clock.advance(6.0)
+    ranks = show_pods(town)
+    assert [pod.name for pod in ranks if pod.gated or pod.excluded] == []
+    assert len(ranks) == 4
