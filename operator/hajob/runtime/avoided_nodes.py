@@ -9,28 +9,51 @@ they may be well by now, and a pod that excludes them could wait for other nodes
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 AVOIDED_SECONDS: Final = 60.0
 """So long such a node is avoided; by then Kubernetes itself knows whether it is ready."""
+LONGEST_SECONDS: Final = 1800.0
+"""Each time that a node is in trouble again, it is avoided for twice as long as before, up to this."""
+FORGOTTEN_SECONDS: Final = 3600.0
+"""A node without trouble for so long begins with the shortest time again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """The last trouble of a node: when, for how long it is avoided since, and in which start of its machine."""
+
+    at: float
+    seconds: float
+    boot: str
+
+    def is_over(self, now: float) -> bool:
+        return now - self.at >= self.seconds
 
 
 class AvoidedNodes:
-    """Names of nodes, each with the time of its last trouble in seconds of a clock that never jumps."""
+    """Nodes by name. Times are seconds of a clock that never jumps."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[float, str]] = {}
+        self._known: dict[str, _Trouble] = {}
 
     def add(self, name: str, now: float, boot: str = "") -> None:
         """Avoid this node from `now` on; an empty name is ignored. `boot`: identifies the machine's current start."""
-        if name:
-            self._known[name] = now, boot
+        if not name:
+            return
+        before = self._known.get(name)
+        seconds = AVOIDED_SECONDS if before is None else before.seconds
+        if before is not None and before.is_over(now):
+            seconds = min(2 * seconds, LONGEST_SECONDS)
+        self._known[name] = _Trouble(now, seconds, boot)
 
     def names(self, now: float) -> list[str]:
-        """Return the nodes to avoid now, the longest avoided first, and forget the others."""
-        self._known = {name: known for name, known in self._known.items() if now - known[0] < AVOIDED_SECONDS}
-        return sorted(self._known, key=lambda name: self._known[name][0])
+        """Return the nodes to avoid now, the longest avoided first; forget those without trouble for long."""
+        self._known = {name: known for name, known in self._known.items() if now - known.at < FORGOTTEN_SECONDS}
+        avoided = {name: known.at for name, known in self._known.items() if not known.is_over(now)}
+        return sorted(avoided, key=avoided.__getitem__)
 
     def unturned(self, now: float, boot_of: Callable[[str], str]) -> set[str]:
         """Return those whose machine has not restarted since: that they look ready proves nothing yet."""
-        return {name for name in self.names(now) if boot_of(name) == self._known[name][1]}
+        return {name for name in self.names(now) if boot_of(name) == self._known[name].boot}

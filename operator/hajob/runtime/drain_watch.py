@@ -90,9 +90,8 @@ class DrainWatch:
             return  # a pod evicted before the ranks start is replaced alone; a start has enough to write
         policy = self._memory.policy
         overdue = self._drains.overdue(self._clock.monotonic())
-        wanted = budgets(
-            self._memory.desired, policy, overdue=overdue, opened=phase in STEADY and self._is_opened(overdue=overdue)
-        )
+        opened = phase in STEADY and self._is_opened(overdue=overdue) and not self._can_move()
+        wanted = budgets(self._memory.desired, policy, overdue=overdue, opened=opened)
         await self._budgets.follow(self._memory.job, wanted)
 
     def _is_opened(self, *, overdue: bool) -> bool:
@@ -103,6 +102,12 @@ class DrainWatch:
         opened = self._turn.is_now(now, self._drains.timeout)
         self._opening.set(self._turn.next_change(now) - now + 0.01, self._wake)
         return opened
+
+    def _can_move(self) -> bool:
+        """Whether a cordon would empty the node without an outage: then whoever wants that has to cordon it."""
+        return self._memory.policy.cordon is NodePolicy.MIGRATE and (
+            self._places.free_nodes() > 0 or bool(self._places.spares())
+        )
 
     def _coordinator_move(self, now: float) -> list[events.CoordinatorMoveRequested]:
         pod, generation = self._places.coordinator_pod(), self._memory.job.metadata.generation

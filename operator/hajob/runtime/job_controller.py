@@ -60,6 +60,7 @@ class JobController:
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._unheard = Alarm(ports.clock)
+        self._left_over: set[str] = set()
         self._releasing: list[asyncio.Task[None]] = []
 
     @property
@@ -178,6 +179,9 @@ class JobController:
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Handle a rank pod. A move's second pods are assigned to the coordinator, but are not the job's ranks yet."""
         observer, serving = self.observer, self.observer.places.is_serving(pod)
+        self._note_left_over(pod, deleted=deleted)
+        if serving and pod.is_refused and not deleted:
+            self._loop.pod_refused(pod)
         self._take_in(observer.of_pod(pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
             self._take_in(observer.of_node(pod.node_name))
@@ -187,6 +191,14 @@ class JobController:
         if serving:
             self._take_in(observer.of_end())
             self._memory.record_time(observer.training())
+
+    def _note_left_over(self, pod: PodView, *, deleted: bool) -> None:
+        """Treat a pod that only a finalizer keeps like one that is gone: its processes may live on, unseen."""
+        if deleted:
+            self._left_over.discard(pod.uid)
+        elif pod.left_over and pod.uid not in self._left_over:
+            self._left_over.add(pod.uid)
+            self.pod_forced(pod)
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         self._take_in(self.observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))

@@ -52,6 +52,10 @@ class PodCreation(Retry):
         """Note that the server refused the job's pods; admission retries by itself."""
         self._tell(not_created(error.status, error.reason, error.message))
 
+    def held_back(self, refusal: NotCreated) -> None:
+        """Note why the missing pods are not requested now."""
+        self._tell(refusal)
+
     def _tell(self, refused: NotCreated | None) -> None:
         before, self._pods.not_created = self._pods.not_created, refused
         turned = (refused is None) is not (before is None)

@@ -245,5 +245,5 @@ def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
 
 
 def is_earlier(pod: PodView, base: int) -> bool:
-    """Whether it is a rank pod of an earlier start that has a node."""
-    return pod.is_rank and pod.incarnation < base and bool(pod.node_name)
+    """Whether it is a rank pod of an earlier start that has a node, and that a kubelet may still end."""
+    return pod.is_rank and pod.incarnation < base and bool(pod.node_name) and not pod.left_over

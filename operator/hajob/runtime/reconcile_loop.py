@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from hajob.api.base import Json
+from hajob.plan.placements import CoordinatorPlacement
 from hajob.plan.state import JobPhase
 from hajob.runtime.admission import REFUSALS, Admission
 from hajob.runtime.backoff import Backoff
@@ -29,6 +30,7 @@ from hajob.runtime.pause_work import PauseWork
 from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
 from hajob.runtime.pod_reconciler import Difference, PodReconciler, difference, in_turn
 from hajob.runtime.ports import Ports
+from hajob.runtime.refused_pods import RefusedPods
 from hajob.runtime.spare_pods import SparePods
 from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
@@ -100,6 +102,7 @@ class ReconcileLoop:
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
         self._creation = PodCreation(places.pods, ports.clock, self.wake, owner)
+        self._refused = RefusedPods(ports.clock, self.wake)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._gang = GangStart(memory, places, ports, self.wake)
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
@@ -112,6 +115,10 @@ class ReconcileLoop:
             self._creation.hurry()
         self._wake.set()
         self._pause_alarm.bring_forward(SHORTEST_PAUSE_SECONDS)
+
+    def pod_refused(self, pod: PodView) -> None:
+        """Note a rank pod that its node has refused."""
+        self._refused.pod_seen(pod)
 
     def capacity_changed(self) -> None:
         """Reconcile pods that are gated, or exclude a node, because nodes came or went."""
@@ -129,6 +136,7 @@ class ReconcileLoop:
         self._spares.close()
         self._expiry.close()
         self._creation.cancel()
+        self._refused.cancel()
         self._admission.certificates.close()
 
     async def run(self, status: StatusPublisher) -> None:
@@ -190,6 +198,10 @@ class ReconcileLoop:
             self._creation.tried(None)
         elif not self._creation.due:
             todo = dataclasses.replace(todo, missing=())
+        if todo.missing and (refusal := self._refused.why_not_created()) is not None:
+            self._creation.held_back(refusal)
+            coordinators = tuple(one for one in todo.missing if isinstance(one, CoordinatorPlacement))
+            todo = dataclasses.replace(todo, missing=coordinators)
         await self._look_at_certificates(for_pods=bool(todo.missing))
         gated = self._gang.holds_back()
         held_back = [] if gated else [pod for pod in self._gang.held_back() if pod not in outdated]
@@ -272,11 +284,12 @@ class ReconcileLoop:
     async def delete_pods(self) -> None:
         """Delete the pods of a job that is being deleted, without grace where a node is silent, until all are gone.
 
-        Never raises. It waits for a pod that does not end on a reachable node: a process in it may still write.
+        Never raises. It waits for a pod that does not end on a reachable node: a process in it may still write. A pod
+        that only somebody's finalizer keeps is left to whoever set that.
         """
         self._ended = True
         backoff, said_at = Backoff(first=0.1, longest=1.0), self._clock.monotonic() + GONE_SECONDS
-        while not self._closed and (pods := self._places.pods.all()):
+        while not self._closed and (pods := [pod for pod in self._places.pods.all() if not pod.left_over]):
             await self._reconciler.delete_all([pod for pod in pods if not pod.deleting or self._reconciler.hangs(pod)])
             if self._clock.monotonic() >= said_at:
                 self._owner.still_there(pods)

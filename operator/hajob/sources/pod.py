@@ -78,6 +78,7 @@ class PodView:
         trouble: why a container cannot start or has ended badly: "container: Reason: message", or empty.
         trouble_code: the reason alone.
         exit_code: of the main container, None while it has not ended.
+        left_over: it was deleted without grace, and only somebody's finalizer keeps the object: no kubelet ends it.
         disruption: why the cluster takes it, by its condition DisruptionTarget; empty while it does not.
         disruption_text: the same as a sentence of whoever takes it.
         last_word: what the main container left as it ended with 0: the training finished, its script did not.
@@ -108,6 +109,7 @@ class PodView:
     node_name: str = ""
     ready: bool = False
     deleting: bool = False
+    left_over: bool = False
     unschedulable: str = ""
     trouble: str = ""
     trouble_code: str = ""
@@ -195,6 +197,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         node_name=intern(text(spec.get("nodeName"))),
         ready=_condition(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
+        left_over=_is_left_over(metadata),
         unschedulable=_unschedulable(gates, status),
         trouble=trouble,
         trouble_code=code,
@@ -400,6 +403,12 @@ def _disruption(status: Mapping[str, Any]) -> tuple[str, str]:
     if target.get("status") != "True":
         return "", ""
     return intern(text(target.get("reason"))), intern(text(target.get("message")))
+
+
+def _is_left_over(metadata: Mapping[str, Any]) -> bool:
+    if "deletionTimestamp" not in metadata or not metadata.get("finalizers"):
+        return False
+    return metadata.get("deletionGracePeriodSeconds") == 0
 
 
 def _unschedulable(gates: Sequence[str], status: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.kube import ApiError
 from hajob.scheduling.drains import OPEN_SHARE
+from hajob.sources.node import NodeView
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 BUDGETS = "poddisruptionbudgets"
@@ -102,8 +103,28 @@ async def test_an_eviction_goes_through_once_it_has_waited(town: Town) -> None:
     assert budgets(town) == {"rank": 4, "coordinator": 1}
 
 
+def take_free_nodes(town: Town) -> dict[str, NodeView]:
+    """Leave only the nodes of rank pods; return all of them."""
+    every, used = town.nodes, {pod.node_name for pod in town.pods() if pod.role == "rank"}
+    town.nodes = {name: node for name, node in every.items() if name in used}
+    return every
+
+
+async def test_no_turn_comes_while_a_cordon_would_move_the_pod(town: Town) -> None:
+    await town.train()
+    every = take_free_nodes(town)
+    timeout = town.controller._memory.policy.drain_timeout_seconds
+    await town.clock.advance(timeout + 1)
+    assert budgets(town)["rank"] == 3
+    town.nodes = every
+    town.controller.look_for_moves()
+    await settled(town)
+    assert budgets(town) == {"rank": 4, "coordinator": 1}
+
+
 async def test_an_eviction_that_nobody_announced_gets_its_turn(town: Town) -> None:
     await town.train()
+    take_free_nodes(town)
     timeout = town.controller._memory.policy.drain_timeout_seconds
     await town.clock.advance(timeout - 1)
     assert (budgets(town), writes(town)) == ({"rank": 4, "coordinator": 1}, 2)
@@ -117,8 +138,10 @@ async def test_an_eviction_that_nobody_announced_gets_its_turn(town: Town) -> No
 
 async def test_nobody_else_is_evicted_during_a_recovery(town: Town) -> None:
     await town.train()
+    every = take_free_nodes(town)
     await town.clock.advance(town.controller._memory.policy.drain_timeout_seconds + 1)
     assert budgets(town)["rank"] == 3
+    town.nodes = every
     await cordon(town, node_of(town, "rank"))
     assert (phase(town), budgets(town)) == (JobPhase.MIGRATING, {"rank": 5, "coordinator": 1})
 

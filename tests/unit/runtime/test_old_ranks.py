@@ -136,6 +136,24 @@ async def test_ranks_on_a_dead_node_are_outlived(town: Town) -> None:
     assert told(town) == [wire.START]
 
 
+def hold_by_a_finalizer(town: Town, *pods: PodView) -> None:
+    """Somebody else wants to see these pods before they go, and never does."""
+    for pod in pods:
+        town.kube.objects["pods", NAMESPACE, pod.name]["metadata"]["finalizers"] = ["example.com/accounting"]
+
+
+async def test_a_finalizer_on_a_dead_nodes_pod_holds_no_start_up(town: Town) -> None:
+    hold_by_a_finalizer(town, *[pod for pod in town.pods() if pod.role == "rank"][:1])
+    old = await restarted_beside_a_dead_node(town)
+    assert [pod.left_over for pod in town.pods() if pod.name == old[0].name] == [True]
+    await town.clock.advance(FENCE_SECONDS - 10.0)
+    await show(town)
+    assert told(town) == []
+    assert f"may still run on {old[0].node_name}" in running(town)
+    await town.clock.advance(10.0)
+    assert told(town) == [wire.START]
+
+
 async def test_the_word_of_a_person_ends_the_wait(town: Town) -> None:
     old = await restarted_beside_a_dead_node(town)
     assert told(town) == []
@@ -192,8 +210,11 @@ async def test_a_deleted_job_is_kept_until_its_pods_are_gone(town: Town) -> None
     assert again.done()
 
 
-async def test_a_deleted_job_leaves_a_dead_node_behind(town: Town) -> None:
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_deleted_job_leaves_a_dead_node_behind(town: Town, held: bool) -> None:
     pods = town.pods()
+    if held:
+        hold_by_a_finalizer(town, pods[0])
     release = asyncio.create_task(town.controller.release())
     await town.clock.advance(2.0)
     ended(town, *pods[1:])
@@ -203,5 +224,5 @@ async def test_a_deleted_job_leaves_a_dead_node_behind(town: Town) -> None:
     await show(town)
     await town.clock.advance(2.0)
     assert release.done()
-    assert town.pods() == []
+    assert [pod.left_over for pod in town.pods()] == [True] * held
     assert town.controller.state.phase is JobPhase.DELETED

@@ -9,9 +9,10 @@ import pytest
 from e2e.memory_api.requests import Request
 from hajob.api import constants as names
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.runtime.avoided_nodes import AvoidedNodes
 from hajob.runtime.kube import ApiError
 from hajob.sources.pod import PodView, view
-from tests.unit.runtime.test_job_controller import Town, settled
+from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 WEBHOOK = ApiError(500, "InternalError", "failed calling webhook: no endpoints available")
 FOREIGN = "quota.example.com/hold"
@@ -97,3 +98,42 @@ async def test_no_waiting_pod_excludes_a_node_that_was_released(town: Town) -> N
     ranks = show_pods(town)
     assert [pod.name for pod in ranks if pod.gated or pod.excluded] == []
     assert len(ranks) == 4
+
+
+async def refuse_pods_of(town: Town, node_rank: int, seconds: int) -> int:
+    """A broken device plugin: node-1 refuses each pod of this node rank; return how many there were."""
+    before = {pod.name for pod in of_node_rank(town, node_rank)}
+    made: set[str] = set()
+    for _ in range(2 * seconds):
+        for pod in of_node_rank(town, node_rank):
+            made.add(pod.name)
+            body = town.kube.objects["pods", NAMESPACE, pod.name]
+            body["spec"]["nodeName"] = "node-1"
+            body["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
+            town.controller.pod_seen(view(body))
+        await town.clock.advance(0.5)
+        await town.end_deleted_pods()
+    return len(made - before)
+
+
+async def test_a_node_that_refuses_every_pod_is_named_and_asked_ever_later(town: Town) -> None:
+    await settled(town)
+    made = await refuse_pods_of(town, 1, 60)
+    assert 3 <= made <= 9  # 2 at once, then 1, 2, 4, 8, 16, 30 s apart, each at least half of that
+    scheduled = next(each for each in town.status()["conditions"] if each["type"] == "Scheduled")
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "PodsNotCreated")
+    assert scheduled["message"].startswith("node-1 refuses pods of this job")
+    assert "no healthy devices" in scheduled["message"]
+    assert town.events.reasons.count("PodsNotCreated") <= made
+    assert town.controller.state.restarts_infrastructure == 0
+
+
+def test_a_node_in_trouble_again_and_again_is_avoided_for_longer() -> None:
+    nodes = AvoidedNodes()
+    for began, avoided in ((0, 60), (100, 120), (300, 240), (700, 480)):
+        nodes.add("node-1", began)
+        assert nodes.names(began + avoided - 1) == ["node-1"]
+        assert nodes.names(began + avoided) == []
+    assert nodes.names(5000) == []
+    nodes.add("node-1", 5000)
+    assert nodes.names(5060) == []
