@@ -11,7 +11,19 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from trainer_sidecar.agent.frames import ANSWERS, HEADER, LEFT, SERIAL, SERIAL_AT, STATUS_OFFSETS, FrameReader, Message
+from trainer_sidecar.agent.frames import (
+    ANSWERS,
+    GO_ON,
+    HEADER,
+    LEFT,
+    PAUSE,
+    PAUSED,
+    SERIAL,
+    SERIAL_AT,
+    STATUS_OFFSETS,
+    FrameReader,
+    Message,
+)
 
 ANSWER: Final = struct.Struct("<iHxx")
 """Result and serial; a rank follows, or the step of a loaded checkpoint (-1: none) and a heartbeat."""
@@ -21,8 +33,11 @@ NO_CHECKPOINT: Final = struct.pack("<q", -1)
 RUN_STATUS_AT, DEVICE_STATUS_AT = 16, 17  # in a heartbeat; both are 0 while nothing is wrong
 OK: Final = 0
 FAILED: Final = 1
-HARMLESS: Final = frozenset({9, 11, 17, 19, 25})
-"""Collect, lock, stop, clean, "everything is normal": a process that is dead stands, is stopped, holds nothing."""
+REPLIES: Final = ANSWERS | {GO_ON: PAUSED}
+"""The reply to each action that is answered for a dead rank. A pause is not: the others may never come to its step."""
+HARMLESS: Final = frozenset({9, 11, GO_ON, 17, 19, 25})
+"""Collect, lock, go on, stop, clean, "everything is normal": a process that is dead stands, is stopped, holds
+nothing."""
 
 
 class DeadRankReplies:
@@ -32,11 +47,11 @@ class DeadRankReplies:
         self._rank = rank
         self._heartbeat = b""
         self._owed: dict[int, int] = {}  # serial -> kind of action
-        self._frames = FrameReader(ANSWERS)
+        self._frames = FrameReader(REPLIES)
 
     def begin(self) -> None:
         """Begin with a connected controller; forget replies owed to another one."""
-        self._frames = FrameReader(ANSWERS)
+        self._frames = FrameReader(REPLIES)
         self._owed.clear()
 
     @property
@@ -55,13 +70,13 @@ class DeadRankReplies:
     def said(self, message: Message) -> None:
         """Take a message of the rank that reaches the controller."""
         self._heartbeat = message.heartbeat() or self._heartbeat
-        serial = _serial(message, ANSWER_SERIAL_AT) if message.kind in ANSWERS.values() else None
+        serial = _serial(message, ANSWER_SERIAL_AT) if message.kind in REPLIES.values() else None
         if serial is not None:
             self._owed.pop(serial, None)
 
     def take(self) -> bytes:
         """Return the replies owed now, without those that would call a rank well that said it was not."""
-        given = [serial for serial, kind in self._owed.items() if self._is_well or ANSWERS[kind] not in STATUS_OFFSETS]
+        given = [serial for serial, kind in self._owed.items() if self._is_well or REPLIES[kind] not in STATUS_OFFSETS]
         return b"".join(self._answer(serial, self._owed.pop(serial)) for serial in given)
 
     @property
@@ -74,7 +89,7 @@ class DeadRankReplies:
 
 def answer(kind: int, serial: int, result: int, rank: int, heartbeat: bytes) -> bytes:
     """Return a rank's reply to an action of this kind; `heartbeat`: the 56 bytes of its last one."""
-    answers = kind + 1
+    answers = PAUSED if kind == PAUSE else REPLIES[kind]
     body = ANSWER.pack(result, serial)
     body += NO_CHECKPOINT + heartbeat if answers in STATUS_OFFSETS else RANK.pack(rank)
     return HEADER.pack(answers, 0, len(body), 0, 0) + body

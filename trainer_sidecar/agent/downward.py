@@ -13,6 +13,7 @@ from trainer_sidecar.agent.dead_rank_replies import answer
 from trainer_sidecar.agent.gate_rules import Rules
 from trainer_sidecar.agent.outward import Outward
 from trainer_sidecar.agent.registrations import Registrations
+from trainer_sidecar.agent.step_margin import StepMargin
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,10 @@ class Between:
 class Downward:
     """One connection to a controller, for one process of a rank."""
 
-    def __init__(self, link: Between, rules: Rules, registrations: Registrations, outward: Outward) -> None:
+    def __init__(
+        self, link: Between, rules: Rules, registrations: Registrations, outward: Outward, margin: StepMargin
+    ) -> None:
+        self._margin = margin
         self._rank, self._process, self._controller = link.rank, link.process, link.controller
         self._rules, self._registrations, self._outward = rules, registrations, outward
         self._inward = frames.Inward()
@@ -46,6 +50,9 @@ class Downward:
     def _pass(self, action: frames.Message) -> bytes:
         if action.kind == frames.DESTROY and not self._rules.is_over():
             log.warning("rank %d is not told that its controller goes: it would never beat for another", self._rank)
+            return b""
+        if refusal := self._margin.refusal(action):
+            self._outward.insert(refusal)
             return b""
         if self._has_done(action):
             return b""

@@ -23,7 +23,9 @@ DESTROY = 28  # the controller says that it goes, and a rank never beats again
 COLLECTED = 10
 LOCKED = 12
 NORMAL = 26
-STATUS = struct.Struct("<iiqb")  # rank, repair counter, step, run status
+STATUS = struct.Struct("<iiqbb")  # rank, repair counter, step, run status, device status
+STEP = struct.Struct("<q")
+STEP_OFFSET = 8  # in a heartbeat
 HEARTBEAT_BYTES = 56
 ANSWER_BYTES = 16  # before the heartbeat in an answer that carries one
 STATUS_OFFSETS = {HEARTBEAT: 0, COLLECTED: ANSWER_BYTES, LOCKED: ANSWER_BYTES, NORMAL: ANSWER_BYTES}
@@ -78,12 +80,14 @@ class Status:
         step: Optimizer steps it has completed, 0 before the first; None when the message does not tell.
         counter: How many repairs it knows of.
         left: Its training is over, and it has said goodbye.
+        is_well: Neither its process nor its device is at fault, and it waits for nothing.
     """
 
     rank: int
     step: int | None
     counter: int = 0
     left: bool = False
+    is_well: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,9 @@ class Message:
         heartbeat = self.heartbeat()
         if not heartbeat:
             return None
-        rank, counter, step, run = STATUS.unpack_from(heartbeat)
-        return Status(rank, step if 0 <= step <= LARGEST_STEP else None, counter, run == LEFT)
+        rank, counter, step, run, device = STATUS.unpack_from(heartbeat)
+        known = step if 0 <= step <= LARGEST_STEP else None
+        return Status(rank, known, counter, run == LEFT, is_well=not run and not device)
 
 
 def serial(action: Message) -> int:

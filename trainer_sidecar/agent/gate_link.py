@@ -21,6 +21,7 @@ from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.listener import CHUNK
 from trainer_sidecar.agent.outward import Outward
 from trainer_sidecar.agent.rank_messages import LinkedRank, RankMessages
+from trainer_sidecar.agent.step_margin import StepMargin
 from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 
 UNREAD_SECONDS = 0.05  # what a dead rank had said is read; a child that it forked may keep its link open
@@ -63,6 +64,7 @@ class GateLink:
         self._downward: Downward | None = None
         self._outward = Outward(lambda: not self._may_pass())
         self._replies = DeadRankReplies(whose.rank)
+        self._margin = StepMargin(whose.rank)
         self._died = asyncio.Event()
         self._speaks_tls = False
         self.has_ended = False
@@ -138,7 +140,7 @@ class GateLink:
         """Forward in both directions until one of them ends, or the rank's process."""
         self._messages.begin()
         link = Between(self.whose.rank, self.whose.process, self._controller.bound or "")
-        self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward)
+        self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward, self._margin)
         self._outward.attach()
         for message in self._controller.unsaid():
             self._outward.insert(message)
@@ -201,7 +203,7 @@ class GateLink:
                 return
             while data:
                 for piece in self._messages.cut(data):
-                    await self._outward.put(piece)
+                    await self._outward.put(self._margin.outward(piece, self._gate.rules.steps_ahead()))
                     if piece.message is not None:
                         self._listen(piece.message)
                 data = await self._reader.read(CHUNK)

@@ -47,6 +47,9 @@ class Rules(ListenerRules, Protocol):
     def word_for(self, rank: int) -> Message | None:
         """Return the action that the former controller gave to other ranks and not to this one; None: nothing."""
 
+    def steps_ahead(self) -> int:
+        """Return how many steps more MindIO is told where it asks how far the ranks are."""
+
     def stand_ins(self) -> frozenset[int]:
         """Return the ranks without a process that the controller may be told of now."""
 

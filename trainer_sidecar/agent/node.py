@@ -300,6 +300,10 @@ class Node:
         wanted = rank in orders.word_for and not orders.over and self.lease.is_valid(self._clock.now())
         return frames.action(orders.word) if wanted else None
 
+    def steps_ahead(self) -> int:
+        """Return how many steps more MindIO is told where it asks how far the ranks are."""
+        return self._orders.steps_ahead
+
     def stand_ins(self) -> frozenset[int]:
         """Return the ranks without a process that the controller may be told of now."""
         reach = self._may_reach(self._orders.controller_address)

@@ -23,6 +23,7 @@ class Orders:
         repaired: what its ranks have repaired for another controller is not repaired again.
         word: an action of the former controller that it did not come to give to all ranks.
         word_for: those of this pod that are to have it.
+        steps_ahead: how many steps more MindIO is told where it asks how far the ranks are.
         store_address: host:port of the rendezvous store, empty while there is none.
         store: which store that is, while another one is held still the one before; empty: not told.
         store_held: nobody may reach it yet.
@@ -39,6 +40,7 @@ class Orders:
         self.stand_ins: frozenset[int] = frozenset()
         self.word, self.word_for = b"", frozenset[int]()
         self.over = self.repaired = self.store_held = self.store_kept = False
+        self.steps_ahead = 0
         self.store = self.store_wanted = ""
 
     def begin_stream(self) -> None:
@@ -58,6 +60,7 @@ class Orders:
             self.store = order.store
         self.controller, self.stand_ins = order.controller, frozenset(order.stand_ins)
         self.word, self.word_for = order.word, frozenset(order.word_for)
+        self.steps_ahead = order.steps_ahead
         self.wanted = {}
         for entry in order.ranks:
             if self._settings.identity.name(entry.rank // self._settings.ranks_per_node, entry.incarnation):

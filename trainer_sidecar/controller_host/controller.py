@@ -6,6 +6,9 @@ Callbacks come on MindIO's own threads and must neither raise nor wait: they wri
 
 A controller for running ranks gets its repair counter and serials raised before its address is published: ranks ignore
 actions whose serials they have seen, and would look healthy until the next fault (docs/protocols/mindio.md#winding).
+
+After a "continue" MindIO accepts calls and forgets them until it is at rest again, which nothing tells. So every call
+waits for a moment after that result, and one that MindIO does not answer is made again (`AfterContinue`).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import queue
 from types import ModuleType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from trainer_sidecar.controller_host.after_continue import AGAIN_SECONDS, AfterContinue
 from trainer_sidecar.controller_host.part import Part
 from trainer_sidecar.controller_host.problems import StartError, check_address, load_controller_module
 from trainer_sidecar.controller_protocol import OTHER, Message
@@ -26,8 +30,14 @@ CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", 
 
 STOP_COMPLETE, RESULT = CALLBACKS[1], CALLBACKS[3]
 SERIALS_OF_A_PAUSE = 3
-PAUSE_SECONDS = 4  # a shorter one ends before it is answered, and the controller with it
+PAUSE_SECONDS = 30
+"""After so long MindIO ends a pause of the winding by itself, and the controller with it. A pause takes milliseconds;
+this is for a host that stands still. It lengthens MindIO's later waits as well, which are longer in any case."""
 WINDING_SECONDS = 10.0
+"""Within it each of the winding's callbacks comes, or another controller is to be started."""
+FIRST_MOMENT_SECONDS = 0.005
+"""What MindIO gets between two pauses of the winding, of which there are dozens; each one that it forgets makes it ten
+times as long."""
 
 
 def plain(value: object) -> object:
@@ -57,7 +67,6 @@ CALLS: Dict[str, Callable[[Any, Mapping[str, Any]], int]] = {
         given["action"], by_rank(given.get("ranks", []))
     ),
     "dump": lambda mindio, _: mindio.tft_notify_controller_dump(),
-    PING: lambda _mindio, _: 0,
 }
 
 
@@ -66,6 +75,11 @@ class ControllerProcess(Part):
 
     _module: Any = None
     _winding: Optional["queue.Queue[Tuple[str, Tuple[Any, ...]]]"] = None
+
+    def __init__(self, part: str, request: Message, read_end: int, write_end: int) -> None:
+        super().__init__(part, request, read_end, write_end)
+        self._after = AfterContinue()
+        self._moment = FIRST_MOMENT_SECONDS
 
     @staticmethod
     def package(_environment: Dict[str, str]) -> str:
@@ -104,11 +118,20 @@ class ControllerProcess(Part):
             self._must(mindio.tft_notify_controller_prepare_action("hot switch", {0: 0}), "prepare_action")
             self._must(mindio.tft_notify_controller_prepare_action("stop switch"), "prepare_action")
         for _ in range(max(1, -(-serials // SERIALS_OF_A_PAUSE))):
-            self._must(mindio.tft_notify_controller_stop_train({}, "pause", PAUSE_SECONDS), "stop_train")
-            self._await_callback(STOP_COMPLETE)
+            self._pause(mindio)
             self._must(mindio.tft_notify_controller_change_strategy("continue"), "change_strategy")
             self._await_callback(RESULT)
         self._winding = None
+
+    def _pause(self, mindio: ModuleType) -> None:
+        """Pause, and again while MindIO has forgotten it."""
+        for seconds in (*AGAIN_SECONDS, WINDING_SECONDS):
+            self._after.wait(self._moment)
+            self._must(mindio.tft_notify_controller_stop_train({}, "pause", PAUSE_SECONDS), "stop_train")
+            if self._is_called_back(STOP_COMPLETE, seconds):
+                return
+            self._moment *= 10
+        raise self._silent(STOP_COMPLETE)
 
     @staticmethod
     def _must(code: int, call: str) -> None:
@@ -116,14 +139,24 @@ class ControllerProcess(Part):
             raise StartError(OTHER, "MindIO refused %s (%s) while its controller was wound on" % (call, code))
 
     def _await_callback(self, name: str) -> None:
+        if not self._is_called_back(name, WINDING_SECONDS):
+            raise self._silent(name)
+
+    def _is_called_back(self, name: str, seconds: float) -> bool:
+        """Whether MindIO calls this within so many seconds; StartError: it calls something else."""
         assert self._winding is not None
         try:
-            said, arguments = self._winding.get(timeout=WINDING_SECONDS)
+            said, arguments = self._winding.get(timeout=seconds)
         except queue.Empty:
-            raise StartError(OTHER, "MindIO did not call %s while its controller was wound on" % name) from None
+            return False
         if said != name or arguments[0] != 0:
             text = "MindIO called %s%r while its controller was wound on"
             raise StartError(OTHER, text % (said, arguments))
+        return True
+
+    @staticmethod
+    def _silent(name: str) -> StartError:
+        return StartError(OTHER, "MindIO did not call %s while its controller was wound on" % name)
 
     def _register_callbacks(self, module: ModuleType) -> None:
         for name in CALLBACKS:
@@ -132,6 +165,7 @@ class ControllerProcess(Part):
 
     def _callback(self, name: str) -> Callable[..., int]:
         def forward(*arguments: object) -> int:
+            self._after.called_back(continued=name == RESULT and arguments[-1:] == ("continue",))
             if self._winding is not None:
                 self._winding.put((name, arguments))
                 return 0
@@ -154,6 +188,8 @@ class ControllerProcess(Part):
     def _call(self, name: str, arguments: Mapping[str, Any]) -> int:
         if self._module is None:
             raise RuntimeError("the controller does not serve")
+        if name == PING:
+            return 0
         if name not in CALLS:
             raise ValueError("unknown call %s" % name)
-        return int(CALLS[name](self._module, arguments))
+        return self._after.call(name, lambda: int(CALLS[name](self._module, arguments)))

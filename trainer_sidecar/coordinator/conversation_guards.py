@@ -10,6 +10,9 @@ from trainer_sidecar.coordinator.conversation import (
 )
 from trainer_sidecar.coordinator.conversation_states import State
 
+REPAIRED_TEXT = "Mindio do repair operation ok"
+"""Of every success but that of a save, a pause and a continue (docs/protocols/mindio.md §7.11)."""
+
 
 def always(_memory: ConversationMemory, _event: MindIOEvent) -> bool:
     """Whether the row applies: always."""
@@ -46,8 +49,12 @@ def desires_nobody_back(memory: ConversationMemory, event: MindIOEvent) -> bool:
 
 
 def of_the_growth(_memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether the result belongs to a growth, which another decision has replaced."""
-    return event.strategy == "upgrade"
+    """Whether the result belongs to a growth, which another decision has replaced.
+
+    MindIO tells it under the name of a save that it was asked for meanwhile and has dropped. A true save has another
+    text.
+    """
+    return event.strategy == "upgrade" or (event.strategy == "dump" and event.text == REPAIRED_TEXT)
 
 
 def overdue(memory: ConversationMemory, _event: MindIOEvent) -> bool:

@@ -116,7 +116,7 @@ def _repairs() -> Iterable[ConversationRow]:
 
     yield ConversationRow(
         S.SAVING, K.SUCCESS, when.of_the_growth, do.save_now, S.SAVING
-    )  # MindIO may have dropped the call with the pause
+    )  # nothing was saved: MindIO drops the call while the growth's handlers run
     yield ConversationRow(S.SAVING, K.SUCCESS, when.always, do.saved, S.CLOSED)
     yield ConversationRow(S.SAVING, K.FAULT, when.always, do.found, S.SAVING)
     yield ConversationRow(S.SAVING, K.REFUSED, when.always, do.try_again, None)
@@ -138,7 +138,7 @@ def _sizes() -> Iterable[ConversationRow]:
     yield ConversationRow(S.SHRUNK, K.SUCCESS, when.growing, do.success, S.SERVING)  # the growth was given up too late
     yield ConversationRow(S.SHRUNK, K.OPEN_FAILURE, when.growing, do.open_failure, S.FAILED_OPEN)
 
-    yield ConversationRow(S.EXPANDING, K.LOOK, when.desires("dump"), do.save_now, S.SAVING)
+    yield ConversationRow(S.EXPANDING, K.LOOK, when.desires("dump"), do.stop_to_save, S.STOPPING)
     yield ConversationRow(S.EXPANDING, K.LOOK, when.desires_nobody_back, do.stay_small, S.SHRUNK)
     yield ConversationRow(S.EXPANDING, K.LOOK, when.desires_others, do.expand, S.EXPANDING)
     yield ConversationRow(S.EXPANDING, K.SUCCESS, when.always, do.success, S.SERVING)

@@ -17,6 +17,7 @@ from trainer_sidecar.coordinator import (
     checkpoints,
     first_step,
     hang,
+    migration,
     node_orders,
     orders,
     standing,
@@ -368,9 +369,12 @@ class CoordinatorCore:
         if job.runs and not (job.change.is_under_way and job.change.adopted):
             orders.apply(job)
             orders.track(job)
+            if migration.is_given_up(job):
+                successor.renew(job)
             if not job.contacts.doubts:
                 carry_out(job, job.conversation.pursue(orders.desired(job), now), now)
         orders.tell_retired(job)
+        migration.follow(job)
 
     @property
     def has_news(self) -> bool:

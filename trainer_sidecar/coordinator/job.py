@@ -97,6 +97,7 @@ class Job:
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
+    steps_ahead: int = 0  # what gates add to the ranks' steps when MindIO asks for them; changed by migration.py
 
     # -- the only changes that are not a value's own ----------------------------------------------------------------
 

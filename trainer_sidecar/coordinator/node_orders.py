@@ -61,6 +61,7 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
     if told := job.change.untold.intersection(rank for rank, _ in mine):
         order.word = job.change.word
         order.word_for.extend(sorted(told))
+    order.steps_ahead = job.steps_ahead
     order.store_address = job.setup.endpoint.store
     order.store = job.store if job.runs else ""  # empty: whether ranks run is not known yet
     order.store_held, order.store_kept = job.keeping.holds, job.keeping.is_kept_of(pod.uid)

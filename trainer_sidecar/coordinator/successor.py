@@ -55,6 +55,10 @@ HANDLER_SECONDS = 180.0
 RECONNECT_SECONDS = 20.0
 """A rank without a link dials for 15 s and then never again (docs/protocols/mindio.md 9.3)."""
 
+TAKEOVER_SECONDS = 300.0
+"""So long another controller may take until nobody waits for it any more: handlers of the trainer may run for
+`HANDLER_SECONDS`, everything else takes seconds, each controller that cannot be wound on about ten."""
+
 HELD_SECONDS = 5.0
 """So long a fault in between is not told: an operator of an older version could only start the job anew."""
 THROUGH = frozenset({"recover", "retry", "upgrade", "migration"})
@@ -123,6 +127,20 @@ def lose_store(job: Job, text: str) -> None:
         lose(job, text, for_good=True)
 
 
+def renew(job: Job) -> None:
+    """Put another controller in the place of one that was told of a move which is given up, if that can be.
+
+    The call that takes a move back leaves its word behind, and at the next fault that MindIO finds itself the word
+    makes it leave (docs/protocols/mindio.md §7.7).
+    """
+    if job.change.is_under_way or impossible(job):
+        return
+    feed(job, MindIOEvent(EventKind.GONE), job.now)
+    job.conversation.unname(list(job.conversation.memory.named))
+    if begin(job):
+        job.effects.request("end", {})
+
+
 def _give_up(job: Job, text: str) -> None:
     """Nobody protects the ranks until the job starts anew."""
     job.change.end()
@@ -142,6 +160,11 @@ def advance(job: Job) -> None:
     """Go on as far as what is there allows."""
     change = job.change
     if not change.is_under_way:
+        return
+    if job.now - change.since >= TAKEOVER_SECONDS:
+        _give_up(
+            job, f"no other MindIO controller came into service within {TAKEOVER_SECONDS:.0f} s: {_waits_for(job)}"
+        )
         return
     if job.attempt.first_finish is not None:
         change.end()  # nothing is recovered from here on
@@ -164,6 +187,29 @@ def _is_any_late(job: Job, through: Callable[[Job, RankPod], bool]) -> bool:
     late = next((place for place in places if not through(job, pods[place])), None)
     job.change.waits_for(late or 0)
     return late is not None
+
+
+def _waits_for(job: Job) -> str:
+    """What the change stands still for, for a person."""
+    phase, controller = job.change.phase, job.controller
+    if phase is ChangePhase.HOLDING:
+        if job.keeping.wanted:
+            return "what was in the rendezvous store is not known yet"
+        return f"ranks still do what the former controller asked for{_late_pods(job, _has_let_go)}"
+    if phase is ChangePhase.OPENING:
+        if not controller.connected:
+            return "the controller container does not answer"
+        return f"none could be started: {controller.problem or controller.controller}"
+    if job.keeping.holds:
+        return "the rendezvous store could not be filled"
+    return f"not every rank was made known to it{_late_pods(job, _makes_known)}"
+
+
+def _late_pods(job: Job, through: Callable[[Job, RankPod], bool]) -> str:
+    """The pods that are not that far yet, as the end of a sentence; at most three of thousands."""
+    late = [pod.name for pod in job.roster.pods.values() if not through(job, pod)]
+    more = f" and {len(late) - 3} more" if len(late) > 3 else ""
+    return f" (pods {', '.join(late[:3])}{more})" if late else ""
 
 
 def _keep_store(job: Job) -> None:

@@ -73,6 +73,8 @@ def tell(outcome: Outcome) -> Outcome:
     print(f"{word:5} {outcome.seconds:6.1f} s  {vector.name}  (mindio.md §{vector.paragraph})", flush=True)
     if outcome.problem is not None:
         print(f"        {outcome.problem}", flush=True)
+        if vector.doubt:
+            print(f"        {vector.doubt}", flush=True)
     return outcome
 
 

@@ -45,6 +45,19 @@ class Vector:
     real_exit_delay: bool = False
     controller: bool = True
     seconds: float = 150.0
+    also_right: str = ""
+    outgrown: str = ""
+
+    @property
+    def doubt(self) -> str:
+        """Why another package may be right where this vector fails; empty: it may not.
+
+        `also_right`: outcomes that it was seen to have as well. `outgrown`: a limit that it counts in sleeps, so that a
+        loaded host makes it longer.
+        """
+        limit = f"a loaded host outgrows its limits: {self.outgrown}" if self.outgrown else ""
+        others = f"not the only right outcome: {self.also_right}" if self.also_right else ""
+        return "; ".join(filter(None, (others, limit)))
 
     @property
     def least_seconds(self) -> float:

@@ -22,6 +22,9 @@ from e2e.mindio.conformance.gate import CONNECT
 from e2e.mindio.conformance.keeping_gate import KeepingGate
 from e2e.mindio.conformance.wire_verbs import collect, collected, exchange_problem, greet, wrong_with
 
+BACK_SECONDS = 0.05
+"""After a "continue" MindIO forgets what it is told until it is at rest; so long was always enough."""
+
 
 class Run(VectorRun):
     """One vector being run, verb by verb."""
@@ -136,6 +139,7 @@ class Run(VectorRun):
             await self.notify({"notify": ["change_strategy", "continue"]})
             text = "Controller continue training success."
             await self.callback({"callback": ["report_result", 0, text, {}, "continue"]})
+            await asyncio.sleep(BACK_SECONDS)
 
     def keeping(self, ranks: list[int]) -> list[KeepingGate]:
         """The gates of these ranks."""

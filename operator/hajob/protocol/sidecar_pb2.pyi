@@ -481,7 +481,7 @@ class LeaseGrant(_message.Message):
     def __init__(self, heartbeat: _Optional[int] = ..., lease_milliseconds: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class NodeOrder(_message.Message):
-    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired", "store", "store_held", "store_kept", "store_wanted", "word", "word_for")
+    __slots__ = ("revision", "controller_address", "ranks", "over", "log_rules", "checkpoint", "store_address", "controller", "stand_ins", "repaired", "store", "store_held", "store_kept", "store_wanted", "word", "word_for", "steps_ahead")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -498,6 +498,7 @@ class NodeOrder(_message.Message):
     STORE_WANTED_FIELD_NUMBER: _ClassVar[int]
     WORD_FIELD_NUMBER: _ClassVar[int]
     WORD_FOR_FIELD_NUMBER: _ClassVar[int]
+    STEPS_AHEAD_FIELD_NUMBER: _ClassVar[int]
     revision: int
     controller_address: str
     ranks: _containers.RepeatedCompositeFieldContainer[RankOrder]
@@ -514,7 +515,8 @@ class NodeOrder(_message.Message):
     store_wanted: str
     word: bytes
     word_for: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ..., store: _Optional[str] = ..., store_held: _Optional[bool] = ..., store_kept: _Optional[bool] = ..., store_wanted: _Optional[str] = ..., word: _Optional[bytes] = ..., word_for: _Optional[_Iterable[int]] = ...) -> None: ...
+    steps_ahead: int
+    def __init__(self, revision: _Optional[int] = ..., controller_address: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankOrder, _Mapping]]] = ..., over: _Optional[bool] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., checkpoint: _Optional[_Union[CheckpointOrder, _Mapping]] = ..., store_address: _Optional[str] = ..., controller: _Optional[str] = ..., stand_ins: _Optional[_Iterable[int]] = ..., repaired: _Optional[bool] = ..., store: _Optional[str] = ..., store_held: _Optional[bool] = ..., store_kept: _Optional[bool] = ..., store_wanted: _Optional[str] = ..., word: _Optional[bytes] = ..., word_for: _Optional[_Iterable[int]] = ..., steps_ahead: _Optional[int] = ...) -> None: ...
 
 class CheckpointOrder(_message.Message):
     __slots__ = ("rules", "prepare_attempt", "look")

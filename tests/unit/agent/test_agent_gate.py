@@ -36,6 +36,7 @@ class Rules:
 
     def __init__(self) -> None:
         self.open = False
+        self.ahead = 0
         self.address = ""
         self.changes: list[int] = []
         self.beats: list[tuple[int, int | None]] = []
@@ -65,6 +66,9 @@ class Rules:
 
     def is_repaired(self) -> bool:
         return self.repaired
+
+    def steps_ahead(self) -> int:
+        return self.ahead
 
     def word_for(self, rank: int) -> Message | None:
         return self.word if rank in self.untold else None

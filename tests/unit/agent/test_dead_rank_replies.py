@@ -15,7 +15,7 @@ from trainer_sidecar.agent.dead_rank_replies import DeadRankReplies
 from trainer_sidecar.agent.frames import HEARTBEAT, SERIAL_AT, Message
 from trainer_sidecar.agent.gate_rules import LinkPhase
 
-COLLECT, LOCK, STOP, CLEAN, REPAIR, PAUSE, NORMAL = 9, 11, 17, 19, 21, 13, 25
+COLLECT, LOCK, STOP, CLEAN, REPAIR, PAUSE, GO_ON, NORMAL = 9, 11, 17, 19, 21, 13, 15, 25
 STATUS = heartbeat()[16:]
 
 
@@ -161,6 +161,13 @@ def test_one_that_was_not_well_is_not_said_to_stand(status: int) -> None:
     words = spoken(status)
     words.ordered(action(COLLECT, 1, 2) + action(NORMAL, 2, 2) + action(REPAIR, 3, 56))
     assert words.take() == short_answer(22, 3, 1)
+
+
+def test_a_dead_rank_holds_up_no_continue() -> None:
+    """MindIO would wait out its action limit, fail for good, and every rank would start anew."""
+    words = spoken()
+    words.ordered(action(GO_ON, 7, 24))
+    assert words.take() == short_answer(14, 7, 0)
 
 
 def test_a_pause_and_short_messages_are_left_alone() -> None:

@@ -54,6 +54,30 @@ def tft_notify_controller_prepare_action(action, fault_ranks=None):
 def tft_notify_controller_dump():
     os._exit(3)
 """
+FORGETFUL = """
+import threading, time
+calls, until = {}, 0.0
+def tft_register_mindx_callback(name, function):
+    calls[name] = function
+    return 0
+def tft_init_controller(rank, world, copy, enable_arf=False, enable_zit=False):
+    pass
+def tft_start_controller(address, port, enable_tls=True, tls_info=""):
+    pass
+def tft_notify_controller_stop_train(ranks, kind="stop", timeout=None):
+    if time.monotonic() > until:
+        threading.Thread(target=calls["report_stop_complete"], args=(0, "stop ok", ranks)).start()
+    return 0
+def tft_notify_controller_change_strategy(strategy, params=""):
+    def report():
+        global until
+        until = float("inf")
+        calls["report_result"](0, "ok", {}, strategy)
+        until = time.monotonic() + %(forgets)s
+    threading.Thread(target=report).start()
+    return 0
+tft_notify_controller_on_global_rank = tft_notify_controller_prepare_action = tft_notify_controller_dump = lambda *_: 0
+"""
 STORE = """
 import socket
 def serve(host, port):
@@ -630,3 +654,25 @@ def test_without_mindio_the_field_for_a_python_is_named(host: Callable[..., Clie
     problem = client.state(controller="failed")["problem"]
     assert "spec.coordinator.pythonPath" in problem
     assert sys.executable in problem
+
+
+@pytest.mark.parametrize("forgets", [0.002, 0.03])
+def test_a_controller_is_wound_on_although_it_forgets_calls_after_a_continue(
+    host: Callable[..., Client], forgets: float
+) -> None:
+    """MindIO accepts them until it is at rest again, and nothing follows."""
+    client = host(FORGETFUL % {"forgets": forgets})
+    client.event("hello")
+    client.wind = {"serials": 12, "counter": 0}
+    client.start(own_port(), own_port())
+    assert client.state(controller="serving", store="listening")["problem"] == ""
+
+
+@pytest.mark.parametrize("forgets", [0.02, 0.3])
+def test_a_stop_right_after_a_continue_is_heard(host: Callable[..., Client], forgets: float) -> None:
+    client = host(FORGETFUL % {"forgets": forgets})
+    serving(client)
+    assert client.call("change_strategy", strategy="continue")["code"] == 0
+    client.event("report_result")
+    assert client.call("stop_train", ranks=[[2, 1]])["code"] == 0
+    assert client.event("report_stop_complete")["arguments"] == [0, "stop ok", [[2, 1]]]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from tests.unit.coordinator.restart import restart_coordinator
 from tests.unit.coordinator.world import World
 from trainer_sidecar.coordinator.conversation_effects import HELD_AGAIN_SECONDS
-from trainer_sidecar.coordinator.successor import SPARE_SERIALS
+from trainer_sidecar.coordinator.successor import SPARE_SERIALS, TAKEOVER_SECONDS
 
 
 @pytest.fixture
@@ -587,3 +588,30 @@ def test_another_pod_saves_without_ranks_of_a_lost_pod(modern: World) -> None:
     modern.advance(8.0)
     assert modern.called("stop_train")[0]["ranks"] == [[2, 1], [3, 1]]
     assert modern.called("change_strategy")[0]["strategy"] == "dump"
+
+
+@pytest.mark.parametrize("why", ["no process", "not known"])
+def test_a_takeover_that_never_ends_is_given_up_in_words(modern: World, why: str) -> None:
+    """Nobody waits for ever for a controller that cannot be started, or for a rank that is not made known to it."""
+    modern.mindio.no_process = why == "no process"
+    if why == "not known":
+        modern.agent(1).known = UNTEACHABLE
+    modern.lose_controller()
+    modern.advance(TAKEOVER_SECONDS - 1.0)
+    assert modern.state.taking_over
+    assert not [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
+    modern.advance(2.0)
+    (lost,) = [fact for fact in modern.facts if fact.kind == pb.CONTROLLER_LOST]
+    assert (lost.code, modern.state.taking_over, modern.state.controller_ready) == (NO_SUCCESSOR, False, False)
+    assert "within 300 s: " in lost.message
+    assert ("could be started" if why == "no process" else "(pods pod-1-1)") in lost.message
+
+
+class Unteachable(dict[int, str]):
+    """What an agent has told another controller: never anything."""
+
+    def __setitem__(self, rank: int, controller: str) -> None:
+        """Forget it."""
+
+
+UNTEACHABLE = Unteachable()

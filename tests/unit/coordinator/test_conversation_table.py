@@ -40,7 +40,7 @@ MAY_BE_CALLED_IN = {
         State.SHRUNK,
         State.PAUSED,
     },
-    "dump": {State.SERVING, State.SHRUNK, State.EXPANDING},
+    "dump": {State.SERVING},  # while ranks are left out or taken back it is ignored
     "pause": {State.SERVING},
     "prepare_action": {State.SERVING, State.SWITCHING},
 }
@@ -285,6 +285,17 @@ def test_a_growth_that_fails_can_still_be_saved() -> None:
     conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, {3: 1}, code=406, strategy="upgrade"), 5.0)
     commands = conversation.pursue(Desired("dump"), 6.0)
     assert [command.arguments["strategy"] for command in commands if isinstance(command, HostCall)] == ["dump"]
+
+
+def test_a_growth_told_under_the_name_of_a_save_is_no_save() -> None:
+    """MindIO drops a save that comes while the growth's handlers run, and lends its name to the growth's success."""
+    conversation = new_conversation(100.0)
+    conversation.state = State.SERVING
+    conversation.pursue(Desired("dump"), 1.0)
+    claimed = MindIOEvent(EventKind.SUCCESS, text="Mindio do repair operation ok", strategy="dump")
+    assert conversation.feed(claimed, 2.0) == [HostCall("dump", {})]
+    true = MindIOEvent(EventKind.SUCCESS, text="do dump success", strategy="dump")
+    assert EndRanks(None) in conversation.feed(true, 3.0)
 
 
 def test_an_answer_that_is_refused_is_still_due() -> None:

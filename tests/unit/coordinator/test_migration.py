@@ -109,6 +109,56 @@ def test_a_move_that_fails_can_not_be_saved_and_is_over_at_once(world: World) ->
     assert [call["strategy"] for call in world.called("change_strategy")] == ["migration"]
 
 
+@pytest.mark.parametrize(("step_seconds", "ahead"), [(0.1, 10), (0.4, 3), (30.0, 1)])
+def test_mindio_is_told_steps_more_from_its_preparation_to_its_offer(step_seconds: float, ahead: int) -> None:
+    """It stops ranks one step after the one they are at when it asks: that step would be over before it says so."""
+    world = World()
+    world.train(4, seconds=step_seconds)
+    world.order(pb.MIGRATE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
+    world.mindio.silent = True
+    world.new_pod(1, 2, start_delay=0.5)
+    world.advance(0.2)
+    assert told_ahead(world) == {0}
+    world.advance(1.0)
+    assert world.state.conversation == "Switching"
+    assert told_ahead(world) == {ahead}
+    world.mindio.ask, world.mindio.strategies = "strategy", ["migration"]
+    world.callback("report_strategies", [[], ["migration"]])
+    world.pump()
+    assert told_ahead(world) == {0}
+
+
+def told_ahead(world: World) -> set[int]:
+    """How many steps more agents are to tell MindIO."""
+    return {agent.order.steps_ahead for agent in world.agents.values() if agent.order is not None}
+
+
+def test_a_memory_fault_after_a_move_that_was_given_up_is_retried(world: World) -> None:
+    """The call that takes a move back leaves a word behind, which ends MindIO at the next fault: another one comes."""
+    world.gates_know = True
+    world.mindio.silent = True
+    second = world.new_pod(1, 2)
+    world.advance(0.5)
+    assert world.state.conversation == "Switching"
+    former = world.controller["instance"]
+    world.mindio.silent = False
+    world.order(pb.CONTINUE, incarnation=2, revision=2)
+    world.advance(1.0)
+    assert [arguments["action"] for arguments in world.called("prepare_action")] == ["hot switch"]
+    assert world.controller["instance"] != former
+    assert (world.state.conversation, world.state.controller_ready) == ("Serving", True)
+    assert world.mindio.registered == {0, 1, 2, 3}
+    assert all(process.phase == pb.DEAD for process in second.processes.values())
+    assert not world.facts
+    world.step(2)
+    world.mindio.strategies = ["exit", "dump", "retry"]
+    world.mindio.ask = "stop"
+    world.callback("report_fault_ranks", [[[1, 0]], [[1, "1234abcd"]]])
+    world.pump()
+    world.order(pb.RETRY, incarnation=3, revision=1, lost_ranks=[1])
+    assert world.called("change_strategy") == [{"strategy": "retry", "parameters": ""}]
+
+
 def ends_without_a_controller(world: World, results: list[int]) -> None:
     """The operator hears it as a result of the move, and of a controller that has left."""
     assert (world.state.conversation, world.state.controller_ready) == ("Closed", False)

@@ -165,10 +165,13 @@ def test_deaths_while_growing_are_found_by_mindio(world: World) -> None:
 
 
 def test_the_step_is_saved_while_mindio_waits_for_the_ranks(world: World) -> None:
+    """A plain request to save is ignored there and takes the growth with it: the training is stopped first."""
     expand(world, 3)
+    world.mindio.strategies = ["exit", "dump"]
     world.die(1)
     world.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[1])
-    assert (world.state.conversation, len(world.called("dump"))) == ("Saving", 1)
+    assert (world.state.conversation, strategies(world), world.called("dump")) == ("Saving", [*GROWN, "dump"], [])
+    assert world.called("stop_train")[-1]["ranks"] == [[1, 1]]
     world.mindio.result(0, "do dump success")
     world.pump()
     assert world.state.conversation == "Closed"
@@ -179,7 +182,9 @@ def test_the_step_is_saved_while_mindio_waits_for_the_ranks(world: World) -> Non
 def test_save_crossing_a_failed_growth_is_its_answer(world: World) -> None:
     """MindIO drops the word with its report."""
     expand(world, 3)
+    world.mindio.silent = True
     world.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[1])
+    world.mindio.silent = False
     world.mindio.strategies = ["exit", "dump"]
     world.mindio.ask = "strategy"
     world.callback("report_result", [406, "upgrade repair failed", [[3, 1]], "upgrade"])
@@ -190,11 +195,15 @@ def test_save_crossing_a_failed_growth_is_its_answer(world: World) -> None:
 def test_save_crossing_a_successful_growth_is_repeated(world: World) -> None:
     """What succeeded is not the save: nobody may be ended yet."""
     expand(world, 3)
+    world.mindio.silent = True
     world.order(pb.CHECKPOINT, incarnation=4, revision=1)
-    world.mindio.ask = "nothing"
-    world.callback("report_result", [0, "ok", [], "upgrade"])
+    assert len(world.called("stop_train")) == 2
+    world.mindio.silent = False
+    world.mindio.ask, world.mindio.strategies = "nothing", ["exit", "dump"]
+    world.callback("report_result", [0, "Mindio do repair operation ok", [], "upgrade"])
     world.pump()
-    assert (world.state.conversation, len(world.called("dump"))) == ("Saving", 2)
+    assert (world.state.conversation, len(world.called("stop_train"))) == ("Saving", 3)
+    assert not [mark for mark in world.marks(pb.RESULT) if mark.strategy == "dump"]
     assert [world.phase(rank) for rank in range(4)] == [pb.LINKED] * 4
     world.mindio.result(0, "do dump success")
     world.pump()

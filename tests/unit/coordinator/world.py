@@ -239,7 +239,7 @@ class Mindio:
             "stop_train": ("nothing", "stop", "growing", "coming back", "going on"),
             "on_global_rank": ("naming",),
             "change_strategy": (*CHOOSING, *(["result"] if self._waits_for_a_successor() else [])),
-            "dump": ("nothing", "growing", "coming back"),
+            "dump": ("nothing",),  # while ranks are left out it is accepted and ignored, and takes a growth with it
             "pause": ("nothing",),
             "prepare_action": ("nothing",),
         }

@@ -65,6 +65,7 @@ class Incident:
     step: int = 0
     locked: bool = True
     params: str = ""
+    claimed: str = ""  # the word under which a success is told, when it is not the strategy's
 
 
 class Controller:

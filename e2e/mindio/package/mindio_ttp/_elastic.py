@@ -9,6 +9,7 @@ from . import _collect as collect
 from . import _fault as fault
 from . import _settings as settings
 from ._controller import Controller, Incident, Pending
+from ._machine import State
 from ._names import ReportState, Status
 from ._repair import broken, restore, resume
 from ._wire import Message
@@ -21,19 +22,9 @@ def scale_in(controller: Controller) -> str:
     if not settings.on("ready_counts_as_lost"):
         with controller.lock:
             controller.errors = {r: f for r, f in controller.errors.items() if not controller.is_ready(r)}
-    if 0 in controller.errors and settings.on("rank0_not_dropped"):
-        text = "controller find rank 0 in error ranks, not support downgrade."
-        return fault.failed(controller, text, STRATEGY)
-    dropped = controller.replicas.dropped(controller.errors)
-    with controller.lock:
-        usable = {r for r in range(controller.flags.world_size) if r not in dropped and controller.usable(r)}
-    if not controller.replicas.has_copy(lambda r: r in usable) and settings.on("dropped_leaves_copy"):
-        text = "controller find no complete duplication to do downgrade running."
-        fault.result(controller, 499, text, controller.errors, STRATEGY)
-        return "exit"
-    if settings.on("drop_rule"):
-        for rank in dropped:
-            controller.mark(rank, 1)
+    refused = refusal(controller, controller.replicas.dropped(controller.errors))
+    if refused is not None:
+        return refused
     if settings.on("isolate_report"):
         fault.result(controller, 201, "controller notify isolate ranks.", controller.errors, STRATEGY)
     remaining = [r for r in controller.linked() if r not in controller.errors]
@@ -52,6 +43,27 @@ def scale_in(controller: Controller) -> str:
         controller.pending = Pending(STRATEGY, controller.incident.step)
     resume(controller, remaining)
     return "scaled in"
+
+
+def refusal(controller: Controller, dropped: set[int]) -> str | None:
+    """Mark everybody who is to be dropped; the outcome when that cannot be: no copy would be left, or no rank 0."""
+    takes_rank_0 = 0 in controller.errors or (0 in dropped and settings.on("rank0_dropped_as_sibling"))
+    takes_rank_0 = takes_rank_0 and settings.on("rank0_not_dropped")
+    with controller.lock:
+        usable = {r for r in range(controller.flags.world_size) if r not in dropped and controller.usable(r)}
+    copy_is_first = settings.on("copy_before_rank0") or not takes_rank_0
+    has_copy = controller.replicas.has_copy(lambda r: r in usable) or not settings.on("dropped_leaves_copy")
+    if copy_is_first and not has_copy:
+        text = "controller find no complete duplication to do downgrade running."
+        fault.result(controller, 499, text, controller.errors, STRATEGY)
+        return "exit"
+    if settings.on("drop_rule"):
+        for rank in dropped:
+            controller.mark(rank, 1)
+    if takes_rank_0:
+        text = "controller find rank 0 in error ranks, not support downgrade."
+        return fault.failed(controller, text, STRATEGY)
+    return None
 
 
 def downgrade_orders(controller: Controller, remaining: list[int]) -> dict[int, dict[str, Any]]:
@@ -79,6 +91,23 @@ def downgrade(controller: Controller) -> str:
                 controller.changed.wait(left)
             controller.alarm = False
     return "closed"
+
+
+def is_save_unheard(controller: Controller) -> bool:
+    """Whether a save that is asked for now is lost: ranks are left out, or are being taken back.
+
+    One that was to wait for the ranks that come back takes the growth with it; one that comes while they are taken back
+    leaves its name, and the growth's success bears it.
+    """
+    if controller.incident.strategy == "upgrade" and controller.state is not State.NORMAL:
+        if settings.on("growth_told_as_save"):
+            controller.incident.claimed = "dump"
+        return settings.on("save_unheard_while_smaller")
+    if not controller.scaled_in:
+        return False
+    if settings.on("save_loses_the_growth"):
+        controller.upgrade_params = None
+    return settings.on("save_unheard_while_smaller")
 
 
 def may_upgrade(controller: Controller) -> bool:

@@ -22,8 +22,6 @@ from ._wire import Message
 
 ACCOUNTS = frozenset({Message.COLLECTED, Message.LOCKED, Message.IS_NORMAL})
 UCE = frozenset({ReportState.RS_UCE, ReportState.RS_UCE_CORRUPTED})
-HOLD_SECONDS = 0.2
-"""So long a rank stays at its pause point after it was asked where it is: the real one may run past the pause."""
 
 
 class Later(Exception):  # noqa: N818 - no error: the answer comes from another thread
@@ -97,19 +95,22 @@ def context(name: str) -> Any:
 def collect(processor: Processor, _arguments: dict[str, Any]) -> int:
     """Say where this rank is."""
     with processor.condition:
-        processor.pause_held_until = time.monotonic() + HOLD_SECONDS
+        processor.pause_held_until = time.monotonic() + settings.HOLD_SECONDS
     return wire.OK
 
 
 def lock(processor: Processor, arguments: dict[str, Any]) -> int:
     """Let the rank reach the step and hold it there; TIMEOUT when it does not within 30 seconds, NEED_RETRY beyond."""
     step = arguments["step"]
-    end = time.monotonic() + settings.LOCK_SECONDS + 0.5
+    end, counts = time.monotonic() + settings.LOCK_SECONDS + 0.5, True
     with processor.condition:
         processor.limit, processor.pause_held_until = step, 0.0
         processor.condition.notify_all()
         while processor.state is ReportState.RS_NORMAL and not reached(processor, step):
             left = end - time.monotonic()
+            if left <= 0 and counts:
+                left, counts = settings.oversleep(settings.LOCK_SECONDS), False
+                end = time.monotonic() + left
             if left <= 0:
                 return wire.TIMEOUT
             processor.condition.wait(left)

@@ -9,6 +9,7 @@ from . import _collect as collect
 from . import _fault as fault
 from . import _settings as settings
 from . import _wire as wire
+from ._controller import NO_LINK
 from ._names import ReportState, Status
 from ._repair import broken, finish, rebuild_on, repair_orders, roll_back
 from ._wire import Message
@@ -20,11 +21,13 @@ BROKEN = "Controller do pause wait failed."
 
 
 def stop_at_next_step(controller: Controller, ranks: list[int], *, by_exception: bool) -> bool:
-    """Stop `ranks` at the step after the highest one."""
+    """Stop `ranks` at the step after the highest one; a hot switch expects to find them there."""
     replies = collect.ask(controller, ranks)
     if broken(replies):
         return False
-    step = 1 + max((controller.ranks[r].step for r in ranks), default=0)
+    controller.incident.step = step = 1 + max((controller.ranks[r].step for r in ranks), default=0)
+    if by_exception and settings.on("switch_keeps_its_step"):
+        time.sleep(settings.SWITCH_SECONDS)
     done = controller.order(Message.PAUSE, {r: {"step": step, "raise": by_exception} for r in ranks})
     return all(reply.result == wire.OK for reply in done.values())
 
@@ -36,7 +39,7 @@ def pause(controller: Controller) -> str:
     ranks = controller.linked()
     held = stop_at_next_step(controller, ranks, by_exception=not settings.on("pause_orders"))
     if not mindx.present:
-        return resume(controller, ranks)
+        return let_go_on(controller, ranks)
     code, text = (0, "Controller pause train success!") if held else (499, "Controller pause train failed!")
     mindx.drop()
     if not mindx.call("report_stop_complete", code, text, controller.faults()) or not held:
@@ -44,15 +47,27 @@ def pause(controller: Controller) -> str:
     answer = wait_paused(controller)
     if answer == "continue":
         mindx.drop()
-        outcome = resume(controller, ranks)
-        fault.result(controller, 0, "Controller continue training success.", {}, "continue")
-        return outcome
+        return let_go_on(controller, ranks)
     if answer == "stop":
         return "broken"
     mindx.drop()
     fault.result(controller, 406, BROKEN, controller.errors, "")
     controller.pause_failed = True
     return "broken"
+
+
+def let_go_on(controller: Controller, ranks: list[int]) -> str:
+    """End the pause and tell so; what MindX says from then on is forgotten until the controller is at rest again."""
+    replies = controller.order(Message.CONTINUE, {r: {} for r in ranks})
+    if any(reply.result == NO_LINK for reply in replies.values()) and settings.on("dead_rank_fails_continue"):
+        time.sleep(settings.action_seconds())
+        fault.result(controller, 499, "Controller continue training failed.", controller.errors, "continue")
+        return "exit"
+    fault.result(controller, 0, "Controller continue training success.", {}, "continue")
+    if settings.on("rest_forgets"):
+        time.sleep(settings.BACK_SECONDS)
+        controller.mindx.drop()
+    return "continued"
 
 
 def wait_paused(controller: Controller) -> str | None:
@@ -65,12 +80,6 @@ def wait_paused(controller: Controller) -> str | None:
                 return None
             controller.changed.wait(min(settings.TICK_SECONDS, end - now))
         return controller.mindx.token
-
-
-def resume(controller: Controller, ranks: list[int]) -> str:
-    """Let the held ranks go on."""
-    controller.order(Message.CONTINUE, {r: {} for r in ranks})
-    return "continued"
 
 
 # ---- hot switch
@@ -112,7 +121,8 @@ def step_finish(controller: Controller) -> str:
     controller.hot_offered = True
     held = stop_at_next_step(controller, controller.linked(), by_exception=True)
     offered = ["migration"] if held and settings.on("hot_switch_orders") else ["exit"]
-    controller.incident.step = max((r.step for r in controller.ranks.values()), default=0)
+    if not settings.on("switch_keeps_its_step"):
+        controller.incident.step = max((r.step for r in controller.ranks.values()), default=0)
     mindx.drop()
     mindx.offered = offered
     if not mindx.call("report_strategies", controller.faults(), list(offered)):
@@ -127,6 +137,10 @@ def step_finish(controller: Controller) -> str:
 def migrate(controller: Controller) -> str:
     """The new processes take their ranks over, get their data, and everybody goes on."""
     strategy = controller.incident.strategy = "migration"
+    expected, actual = controller.incident.step, max((r.step for r in controller.ranks.values()), default=0)
+    if expected != actual:
+        settings.log(f"expect step:{expected}, actual step:{actual}")
+        return fault.failed(controller, "notify hot switch migration failed", strategy)
     with controller.lock:
         swapped = sorted(controller.incoming)
         for rank, entry in controller.incoming.items():

@@ -122,7 +122,7 @@ def needs_data(controller: Controller, rank: int) -> bool:
 
 def wait_for_lost(controller: Controller) -> str | None:
     """Wait until every rank in the dict is back and ready and all others are well; MindX may change its mind."""
-    end = time.monotonic() + settings.recover_wait_seconds()
+    end, counts = time.monotonic() + settings.recover_wait_seconds(), True
     mindx = controller.mindx
     with controller.lock:
         while not controller.closing:
@@ -134,6 +134,8 @@ def wait_for_lost(controller: Controller) -> str | None:
                 break
             if all_back(controller):
                 return None
+            if now >= end and counts:
+                end, counts = now + settings.oversleep(settings.recover_wait_seconds()), False
             if now >= end:
                 break
             controller.changed.wait(min(settings.TICK_SECONDS, end - now))
@@ -287,7 +289,7 @@ def finish(controller: Controller, strategy: str) -> None:
     loaded = resume(controller, controller.linked())
     at_once = 0 < loaded < controller.incident.step and settings.on("checkpoint_success_at_once")
     step = controller.incident.step if not at_once else loaded
-    controller.pending = Pending(strategy, step, at_once)
+    controller.pending = Pending(controller.incident.claimed or strategy, step, at_once)
 
 
 def resume(controller: Controller, ranks: list[int]) -> int:

@@ -24,7 +24,17 @@ LOCK_SECONDS = 30.0
 RECONNECT_SECONDS = (0.0, 1.0, 3.0, 7.0, 15.0)
 """After the loss of its link: when a rank dials; then never again."""
 BARRIER_SECONDS = 25.0
+BACK_SECONDS = 0.002
+"""From the return of the callback that tells of a "continue" until the controller is at rest again."""
+HOLD_SECONDS = 0.2
+"""So long a rank stays at its pause point after it was asked where it is: the real one may run past a pause."""
+SWITCH_SECONDS = HOLD_SECONDS + 0.15
+"""From the question where ranks are to the pause of a hot switch, which that kindness is not for: 40 to 90 ms were seen
+on a busy machine, and no move of ranks with steps of 100 ms ended well."""
+DYING_SECONDS = 0.02
+"""So long the kernel still accepts for a controller that has died, while it takes its process apart."""
 LAST_SERIAL = 20000
+SAMPLE_SLEEPS = 20
 
 #: Every behaviour that can be left out, and the paragraph of docs/protocols/mindio.md that asks for it.
 BEHAVIOURS: dict[str, str] = {
@@ -154,6 +164,15 @@ BEHAVIOURS: dict[str, str] = {
     "stopped_once": "11.5",
     "repaired_once": "11.5",
     "reconnects_for_15_seconds": "9.3",
+    "rest_forgets": "7.7",
+    "switch_keeps_its_step": "7.7",
+    "dead_rank_fails_continue": "7.7",
+    "save_unheard_while_smaller": "7.11",
+    "save_loses_the_growth": "7.11",
+    "growth_told_as_save": "7.11",
+    "rank0_dropped_as_sibling": "7.5",
+    "copy_before_rank0": "7.5",
+    "dying_backlog": "9.3",
 }
 
 #: Faults of the real package that only the simulator can be asked for (`SIM_MINDIO_FAULTS`), and their paragraphs;
@@ -216,6 +235,14 @@ def exit_delay_seconds() -> float:
 def recover_wait_seconds() -> float:
     """How long a recover waits for the ranks that were lost."""
     return float(os.environ.get("SIM_MINDIO_RECOVER_WAIT", "600")) if on("recover_wait_ends") else 1.0
+
+
+def oversleep(seconds: float) -> float:
+    """By how much a limit of so many seconds is outgrown on this host: MindIO counts it in sleeps of a millisecond."""
+    begun = time.monotonic()
+    for _ in range(SAMPLE_SLEEPS):
+        time.sleep(0.001)
+    return seconds * ((time.monotonic() - begun) / (SAMPLE_SLEEPS * 0.001) - 1.0)
 
 
 def die_after(action: int, number: int) -> None:

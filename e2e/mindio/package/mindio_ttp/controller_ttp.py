@@ -14,6 +14,7 @@ from typing import Any
 from . import _mindx as mindx
 from . import _settings as settings
 from ._controller import Controller, Flags
+from ._elastic import is_save_unheard
 from ._states import WORK
 
 MOST_RANKS = 100000
@@ -230,7 +231,8 @@ def tft_notify_controller_dump() -> int:
     if controller is None:
         return REFUSED
     with controller.lock:
-        controller.mindx.put("save")
+        if not is_save_unheard(controller):
+            controller.mindx.put("save")
     return OK
 
 
