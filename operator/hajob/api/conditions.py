@@ -364,7 +364,7 @@ class Reason(Enum):
         _TRUE,
         "ProgramFailed",
         "The training program failed more often than spec.recovery.maxProgramFailures allows.",
-        "Read the failing rank's output with `kubectl hajob logs JOB --rank R --previous`, and fix the program.",
+        "Read the failing rank's output with `kubectl hajob logs JOB --failed`, and fix the program.",
     )
     STARTUP_DEADLINE = (
         _T.FAILED,

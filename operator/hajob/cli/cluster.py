@@ -62,6 +62,15 @@ class Cluster(Protocol):
     def container_log(self, container: Container) -> Iterator[bytes]:
         """What the kubelet keeps of a container's output, line by line."""
 
+    def create_pod(self, pod: Json) -> str:
+        """Create a pod; its name."""
+
+    def pod(self, namespace: str, name: str) -> Json:
+        """One pod."""
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """Delete a pod; one that is gone is no error."""
+
 
 class KubernetesCluster:
     """The cluster of a kubeconfig: the one given, `$KUBECONFIG` or ~/.kube/config, as kubectl takes it."""
@@ -147,6 +156,33 @@ class KubernetesCluster:
                 _preload_content=False,
             )
         yield from response
+
+    def create_pod(self, pod: Json) -> str:
+        """Create a pod; its name."""
+        namespace = pod["metadata"]["namespace"]
+        with self._told(f"a pod in namespace {namespace} (the right to create pods is needed)"):
+            made = self._core.create_namespaced_pod(namespace, pod, _request_timeout=_REQUEST_SECONDS)
+        return str(made.metadata.name)
+
+    def pod(self, namespace: str, name: str) -> Json:
+        """One pod."""
+        with self._told(f"pod {name} (the right to get pods is needed)"):
+            response = self._core.read_namespaced_pod(
+                name, namespace, _request_timeout=_REQUEST_SECONDS, _preload_content=False
+            )
+        found: Json = json.loads(response.data)
+        return found
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """Delete a pod; one that is gone is no error."""
+        try:
+            with self._told(f"pod {name} (the right to delete pods is needed)"):
+                self._core.delete_namespaced_pod(
+                    name, namespace, grace_period_seconds=0, _request_timeout=_REQUEST_SECONDS
+                )
+        except ClusterError as refusal:
+            if not str(refusal).endswith("not found"):
+                raise
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

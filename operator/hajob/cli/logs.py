@@ -7,28 +7,35 @@ volume every rank pod sees those of all ranks, so a rank whose pod is gone is re
 
 import argparse
 import sys
+import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from pydantic import ValidationError
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.conditions import ConditionType, find_condition
 from hajob.api.derived import chips_per_node, world_size
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
+from hajob.cli import log_reader
 from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
 from hajob.cli.exits import NOT_DONE, reported
 from hajob.cli.options import Commands, add_command, add_context, add_namespace
 from hajob.domain.errors import HajobInputError
 from hajob.objects.containers import trainer_of
 from hajob.objects.rank_pod import mount_for, output_directory
+from hajob.sources.pod import UNSTARTABLE
+from hajob.sources.pod import view as view_of_pod
 
 _READER_NOT_KEPT: Final = 3
 _ENDED_BY_PERSON: Final = 130
 _READER: Final = ("python3", "-m", "trainer_sidecar.logs")
 _AGENT: Final = "agent"
+_POLL_SECONDS: Final = 1.0
+CULPRIT: Final = -1
 
 
 class _NobodyError(ClusterError):
@@ -42,7 +49,7 @@ class LogQuery:
     Attributes:
         job: name of the job.
         namespace: its namespace; empty: that of the kubeconfig.
-        rank: whose output.
+        rank: whose output; `CULPRIT`: of the rank that the newest incident began with.
         attempt: of which attempt, all processes of it; None: of the newest process.
         previous: of the process before that one.
         tail: at most so many last lines; None: all.
@@ -76,7 +83,15 @@ def add_parser(commands: Commands) -> None:
         "kubectl hajob logs qwen3-8b --rank 0 --follow",
     )
     parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
-    parser.add_argument("--rank", type=_number, required=True, metavar="R", help="number of the rank")
+    whose = parser.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--rank", type=_number, metavar="R", help="number of the rank")
+    whose.add_argument(
+        "--failed",
+        dest="rank",
+        action="store_const",
+        const=CULPRIT,
+        help="print the output of the rank that the newest incident began with",
+    )
     parser.add_argument(
         "--attempt", type=_number, metavar="A", help="print all processes of this attempt (default: the newest process)"
     )
@@ -137,6 +152,8 @@ def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
     """
     namespace = question.namespace or cluster.namespace
     job = _read(cluster.job(namespace, question.job), question)
+    if question.rank == CULPRIT:
+        question = replace(question, rank=_culprit(job))
     pods = cluster.pods(namespace, f"{names.LABEL_JOB_UID}={job.metadata.uid},{names.LABEL_ROLE}={names.ROLE_RANK}")
     node_rank = question.rank // chips_per_node(job.spec)
     able = readers(pods, node_rank, shared=_volume(job) is not None)
@@ -145,7 +162,12 @@ def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
         code = _ask(cluster, containers, question, streams)
     except _NobodyError as nobody:
         ended = _ended_pod(pods, node_rank)
-        if not ended or question.attempt is not None or question.previous:
+        if (waits := _why_nothing_yet(job)) and not ended:
+            raise ClusterError(f"output of rank {question.rank} cannot be read: {waits}") from None
+        is_in_files = not ended or question.attempt is not None or question.previous
+        if is_in_files and _volume(job) is not None and not containers and not question.follow:
+            return _by_reader_pod(job, cluster, question, streams)
+        if is_in_files:
             raise ClusterError(f"output of rank {question.rank} cannot be read: {nobody}; {where(job)}") from None
         streams.error(
             f"==> pod {ended} has ended, this is what the log of its container has; {where(job)} <==\n".encode()
@@ -154,6 +176,61 @@ def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
         _from_container_log(question, log, streams)
         return 0
     return NOT_DONE if code == _READER_NOT_KEPT else code
+
+
+def _culprit(job: HATrainingJob) -> int:
+    """The rank that the newest incident of a rank began with."""
+    for incident in job.status.incidents:
+        if incident.cause.first_rank >= 0:
+            return incident.cause.first_rank
+    raise HajobInputError(f"no incident of {job.metadata.name} began with a rank; name one with --rank")
+
+
+def _why_nothing_yet(job: HATrainingJob) -> str:
+    """Why the job has printed nothing: it waits for its first start; empty: it has begun."""
+    status = job.status
+    state = status.summary.state if status.summary is not None else ""
+    if state not in {"Pending", "Refused"} or status.restarts.infrastructure or status.restarts.program:
+        return ""
+    wanted = (ConditionType.ACCEPTED, ConditionType.SCHEDULED, ConditionType.RUNNING)
+    said = (find_condition(status.conditions, kind) for kind in wanted)
+    why = next((one.message or one.reason for one in said if one is not None and one.status != "True"), "")
+    return f"{job.metadata.name} is {state} and has printed nothing yet{f': {why}' if why else ''}"
+
+
+def _by_reader_pod(job: HATrainingJob, cluster: Cluster, question: LogQuery, streams: Streams) -> int:
+    """Print it by a pod that is made for this, and deleted afterwards."""
+    pod = log_reader.reader_pod(job, question.rank, question.attempt, question.tail, previous=question.previous)
+    namespace = pod["metadata"]["namespace"] = job.metadata.namespace or cluster.namespace
+    try:
+        name = cluster.create_pod(pod)
+    except ClusterError as refusal:
+        words = f"no pod of {job.metadata.name} runs, and none can be made to read {where(job)}: {refusal}"
+        raise ClusterError(f"{words}\nwho may create pods there can run:\n{log_reader.by_hand(pod)}") from None
+    streams.error(
+        f"==> no pod of {job.metadata.name} runs; pod {name} reads its files and is deleted then <==\n".encode()
+    )
+    try:
+        phase, trouble = _wait_for_end(cluster, namespace, name)
+        if not phase:
+            raise ClusterError(f"pod {name} did not start: {trouble or 'no reason is known'}; {where(job)}")
+        for line in cluster.container_log(Container(namespace, name, log_reader.CONTAINER)):
+            (streams.out if phase == "Succeeded" else streams.error)(line)
+        return 0 if phase == "Succeeded" else NOT_DONE
+    finally:
+        cluster.delete_pod(namespace, name)
+
+
+def _wait_for_end(cluster: Cluster, namespace: str, name: str) -> tuple[str, str]:
+    """Wait until a pod has ended; its phase, empty where it never will, and what it says of itself."""
+    for _ in range(int(log_reader.DEADLINE_SECONDS / _POLL_SECONDS)):
+        view = view_of_pod(cluster.pod(namespace, name))
+        if view.ended:
+            return view.phase, view.trouble
+        if view.trouble_code in UNSTARTABLE:
+            return "", view.trouble
+        threading.Event().wait(_POLL_SECONDS)
+    return "", view.trouble or view.unschedulable
 
 
 def _ask(cluster: Cluster, containers: Iterable[Container], question: LogQuery, streams: Streams) -> int:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hajob.api.job import HATrainingJob
 from hajob.cli import cluster as clusters
 from hajob.cli import main
 from hajob.cli.cluster import ClusterError, Container, Streams
-from hajob.cli.logs import LogQuery, check, readers, show
+from hajob.cli.log_reader import reader_pod
+from hajob.cli.logs import CULPRIT, LogQuery, check, readers, show
 from hajob.domain.errors import HajobInputError
 from tests.unit.cli.test_simulate import JOB
 
@@ -20,7 +24,12 @@ VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "training"}}]
 
 def job(**spec: Any) -> dict[str, Any]:
     """Four nodes with two chips, checkpoints at /ckpt on a claim."""
-    trainer = {"name": "trainer", "command": ["bash"], "volumeMounts": [{"name": "data", "mountPath": "/ckpt"}]}
+    trainer = {
+        "name": "trainer",
+        "image": "train:1",
+        "command": ["bash"],
+        "volumeMounts": [{"name": "data", "mountPath": "/ckpt"}],
+    }
     template = {"spec": {"containers": [trainer], "volumes": VOLUMES}}
     made = {
         **JOB["spec"],
@@ -54,6 +63,10 @@ class FakeCluster:
         self.answers: dict[str, list[bytes | int | ClusterError]] = {}
         self.log: list[bytes] = []
         self.commands: list[tuple[Container, list[str], bool]] = []
+        self.refusal: ClusterError | None = None
+        self.made: dict[str, Any] = {}
+        self.ends: dict[str, Any] = {"phase": "Succeeded"}
+        self.deleted: list[str] = []
 
     def job(self, namespace: str, name: str) -> dict[str, Any]:
         assert (namespace, name) == ("team", "job")
@@ -74,8 +87,21 @@ class FakeCluster:
         return 0
 
     def container_log(self, container: Container) -> Iterator[bytes]:
-        assert container.name == "trainer"
+        assert container.name in {"trainer", "reader"}
         return iter(self.log)
+
+    def create_pod(self, pod: dict[str, Any]) -> str:
+        if self.refusal is not None:
+            raise self.refusal
+        self.made = pod
+        return "hajob-logs-x"
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any]:
+        assert (namespace, name) == ("team", "hajob-logs-x")
+        return {"metadata": {"name": name}, "status": self.ends}
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        self.deleted.append(name)
 
 
 class Printed:
@@ -144,8 +170,8 @@ def test_after_the_job_the_containers_log_is_shown() -> None:
     assert (code, printed.out) == (0, b"one\ntwo\n")
     assert b"pod job-1-2 has ended" in printed.error
     assert ask(cluster, tail=1)[1].out == b"two\n"
-    with pytest.raises(ClusterError, match="/ckpt/hajob-output/4711"):
-        ask(cluster, attempt=1)
+    ask(cluster, attempt=1)
+    assert cluster.deleted == ["hajob-logs-x"], "the container's log has no other attempt"
 
 
 @pytest.mark.parametrize(
@@ -156,8 +182,10 @@ def test_after_the_job_the_containers_log_is_shown() -> None:
     ],
 )
 def test_without_any_pod_it_says_where_the_files_are(spec: dict[str, Any], text: str) -> None:
+    cluster = FakeCluster(found=job(**spec))
+    cluster.refusal = ClusterError("forbidden")
     with pytest.raises(ClusterError, match="no pod of job runs") as told:
-        ask(FakeCluster(found=job(**spec)))
+        ask(cluster)
     assert text in str(told.value)
 
 
@@ -197,3 +225,102 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["logs", "job", "--rank", "1", "--kubeconfig", "/nowhere/config"]) == 1
     assert "no kubeconfig can be used" in capsys.readouterr().err
     assert main.main(["logs", "job", "--rank", "1", "-f", "-p"]) == 2
+
+
+def with_status(**status: Any) -> dict[str, Any]:
+    return {**job(), "status": status}
+
+
+def test_a_failed_jobs_output_is_read_by_a_pod_of_its_own() -> None:
+    cluster = FakeCluster()
+    cluster.log = [b"Traceback\n", b"KeyError\n"]
+    code, printed = ask(cluster, attempt=1, tail=7)
+    assert (code, printed.out, cluster.deleted) == (0, b"Traceback\nKeyError\n", ["hajob-logs-x"])
+    assert b"hajob-logs-x" in printed.error
+    container = cluster.made["spec"]["containers"][0]
+    assert container["command"][-5:] == [f"/ckpt/hajob-output/{UID}", "3", "1", "7", ""]
+    assert container["volumeMounts"] == [{"name": "data", "mountPath": "/ckpt", "readOnly": True}]
+    assert (cluster.made["spec"]["volumes"], cluster.made["spec"]["restartPolicy"]) == (VOLUMES, "Never")
+    assert cluster.made["metadata"]["ownerReferences"][0]["uid"] == UID
+    assert "huawei.com" not in str(cluster.made)
+
+
+def test_what_a_reading_pod_does_not_find_is_said() -> None:
+    cluster = FakeCluster()
+    cluster.log, cluster.ends = [b"nothing is kept of rank 3\n"], {"phase": "Failed"}
+    code, printed = ask(cluster)
+    assert (code, printed.out, cluster.deleted) == (1, b"", ["hajob-logs-x"])
+    assert b"nothing is kept" in printed.error
+
+
+def test_a_reading_pod_that_cannot_start_says_why() -> None:
+    cluster = FakeCluster()
+    waiting = {"name": "reader", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    cluster.ends = {"phase": "Pending", "containerStatuses": [waiting]}
+    with pytest.raises(ClusterError, match="no such image"):
+        ask(cluster)
+    assert cluster.deleted == ["hajob-logs-x"]
+
+
+def test_without_the_right_the_commands_are_printed() -> None:
+    cluster = FakeCluster()
+    cluster.refusal = ClusterError("a pod in namespace team (the right to create pods is needed): forbidden")
+    with pytest.raises(ClusterError, match=r"(?s)right to create pods.*kubectl create -n team .*kubectl logs"):
+        ask(cluster)
+
+
+def test_a_job_that_waits_says_why_it_has_printed_nothing() -> None:
+    waits = {"type": "Scheduled", "status": "False", "reason": "WaitingForCapacity", "message": "2 nodes are missing"}
+    waits["lastTransitionTime"] = "2025-11-26T03:30:00Z"
+    cluster = FakeCluster(found=with_status(summary={"state": "Pending"}, conditions=[waits]))
+    with pytest.raises(ClusterError, match="job is Pending and has printed nothing yet: 2 nodes are missing"):
+        ask(cluster)
+    assert not cluster.made
+
+
+def test_the_culprit_is_the_rank_of_the_newest_incident() -> None:
+    incident = {
+        "incarnation": 2,
+        "startTime": "2025-11-26T03:30:00Z",
+        "cause": {"source": "Agent", "code": "SIGKILL", "firstRank": 5},
+    }
+    cluster = FakeCluster(pod(2), found=with_status(incidents=[incident]))
+    ask(cluster, rank=CULPRIT)
+    assert cluster.commands[0][1][3] == "--rank=5"
+    with pytest.raises(HajobInputError, match="name one with --rank"):
+        ask(FakeCluster(pod(2)), rank=CULPRIT)
+
+
+@pytest.mark.parametrize(
+    ("asked", "printed"),
+    [
+        (("", "", ""), "newest\n"),
+        (("1", "", ""), "older\nold\nfirst\n"),
+        (("1", "1", ""), "first\n"),
+        (("", "", "previous"), "before\n"),
+    ],
+)
+def test_the_readers_script_prints_the_files(tmp_path: Path, asked: tuple[str, str, str], printed: str) -> None:
+    files = {
+        "1/rank-3.1.log.1": "older\n",
+        "1/rank-3.1.log": "old\n",
+        "1/rank-3.2.1.log": "first\n",
+        "10/rank-3.9.log": "before\n",
+        "10/rank-3.10.log": "newest\n",
+        "11/rank-30.11.log": "another rank\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    made = reader_pod(HATrainingJob.from_object(job()), 3, None, None, previous=False)
+    command = made["spec"]["containers"][0]["command"][:4]
+    done = subprocess.run([*command, str(tmp_path), "3", *asked], capture_output=True, text=True, check=True)
+    assert done.stdout == printed
+
+
+def test_the_readers_script_names_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "4").mkdir()
+    made = reader_pod(HATrainingJob.from_object(job()), 3, None, None, previous=False)
+    command = made["spec"]["containers"][0]["command"][:4]
+    done = subprocess.run([*command, str(tmp_path), "3", "", "", ""], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "nothing is kept of rank 3; attempts with output: 4 \n")
