@@ -193,7 +193,8 @@ class CoordinatorCore:
         job, lost = self.job, set()
         for fact in report.facts:
             if fact.kind == pb.STACK:
-                job.steps.standstill.take_stack(fact.ranks, fact.message)
+                busy = job.setup.limits.savers.search(fact.message) is not None
+                job.steps.standstill.take_stack(fact.ranks, fact.message, busy=busy)
                 continue
             if fact.kind == pb.PROCESS_EXITED:
                 process = (fact.incarnation, fact.start)

@@ -15,11 +15,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
+from hajob.domain.savers import DEFAULT_SAVERS, savers
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
@@ -38,7 +40,7 @@ from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times the job's rules go by, in seconds."""
+    """What the job's rules go by; times in seconds."""
 
     answer_seconds: float = 110.0  # MindIO's wait for an answer, less a margin
     finish_seconds: float = 1800.0  # what a rank gets after others have left and no step ends any more
@@ -46,6 +48,7 @@ class Limits:
     controller_retry_seconds: float = 5.0
     takeover_seconds: float = 3.0
     forget_seconds: float = 2 * FENCE_AFTER_SECONDS  # an agent that hears nobody has ended its ranks
+    savers: re.Pattern[str] = field(default_factory=lambda: savers(DEFAULT_SAVERS))  # found in the stack of who saves
 
 
 @dataclass(frozen=True, slots=True)

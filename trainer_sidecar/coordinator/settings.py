@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hajob.domain.patience import ANSWER_MARGIN_SECONDS
+from hajob.domain.savers import DEFAULT_SAVERS, savers
 from trainer_sidecar.coordinator.job import Endpoint, Limits
-from trainer_sidecar.environment import number, text
+from trainer_sidecar.environment import SettingsError, number, text
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
         limits=Limits(
             answer_seconds=max(wait - ANSWER_MARGIN_SECONDS, wait / 2),
             finish_seconds=float(number(environment, "HAJOB_FINISH_DEADLINE_SECONDS", 1800, least=1)),
+            savers=_savers(environment),
         ),
         incarnation=number(environment, "HAJOB_INCARNATION", 0),
     )
+
+
+def _savers(environment: Mapping[str, str]) -> re.Pattern[str]:
+    try:
+        return savers(environment.get("HAJOB_SAVING_FUNCTIONS", DEFAULT_SAVERS))
+    except ValueError as error:
+        raise SettingsError(f"HAJOB_SAVING_FUNCTIONS: {error}") from None

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 COMPARED_LINES = 4
 """Innermost frames by which two ranks stand at the same place."""
-
-BUSY = re.compile(r"\b(\w*save_checkpoint\w*|_?save_ckpt\w*|evaluate\w*|_?do_eval\w*)\b")
-"""Functions of Megatron and MindFormers in whose stacks a rank saves or evaluates between two steps."""
 
 
 @dataclass(slots=True)
@@ -34,10 +30,10 @@ class Standstill:
     busy: bool = False  # a rank saves or evaluates
     told: bool = False
 
-    def take(self, rank: int, stack: str) -> None:
+    def take(self, rank: int, stack: str, *, busy: bool) -> None:
         """Where a rank stands; each answer is looked at when it comes, of thousands."""
         self.answered.add(rank)
-        self.busy = self.busy or BUSY.search(stack) is not None
+        self.busy = self.busy or busy
         place = self.places.setdefault("\n".join(stack.splitlines()[-COMPARED_LINES:]), Place(rank, stack))
         if rank < place.lowest:
             place.lowest, place.stack = rank, stack
@@ -78,11 +74,11 @@ class StandstillWatch:
         self.found = Standstill(since, now, frozenset(ranks))
         return self.found
 
-    def take_stack(self, ranks: Iterable[int], stack: str) -> None:
-        """Where ranks stand; late answers are in their kept output only."""
+    def take_stack(self, ranks: Iterable[int], stack: str, *, busy: bool) -> None:
+        """Where ranks stand, and whether they save or evaluate; late answers are in their kept output only."""
         if self.found is not None and not self.found.told:
             for rank in ranks:
-                self.found.take(rank, stack)
+                self.found.take(rank, stack, busy=busy)
 
     def tell(self) -> None:
         """It is told once."""

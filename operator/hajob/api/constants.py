@@ -42,6 +42,7 @@ LABEL_KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 LABEL_KUBEFLOW_OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
 LABEL_PLAIN_JOB_NAME: Final = "job-name"
 ANNOTATION_RANK_INDEX: Final = "hccl/rankIndex"
+LABEL_HOSTNAME: Final = "kubernetes.io/hostname"  # written by the kubelet
 LABEL_NODE_ACCELERATOR: Final = "accelerator"  # written by the device plugin on nodes that have chips
 
 TRAINER_CONTAINER: Final = "trainer"

@@ -14,7 +14,6 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 
-_HOSTNAME: Final = "kubernetes.io/hostname"
 _COORDINATOR_WEIGHT: Final = 100
 
 # Hajob decides what a silent node means, not the taint manager after its five minutes.
@@ -24,10 +23,10 @@ NODE_LOSS_TOLERATIONS: Final[tuple[Json, ...]] = tuple(
 )
 
 
-def _pods(job: HATrainingJob, **labels: str) -> Json:
-    """An affinity term: the job's pods with these labels, by node."""
+def _pods(job: HATrainingJob, topology: str, **labels: str) -> Json:
+    """An affinity term: the job's pods with these labels, by the value of a label of their nodes."""
     selector = {names.LABEL_JOB_UID: job.metadata.uid, **labels}
-    return {"labelSelector": {"matchLabels": selector}, "topologyKey": _HOSTNAME}
+    return {"labelSelector": {"matchLabels": selector}, "topologyKey": topology}
 
 
 def _not_on(excluded: Collection[str]) -> list[Json]:
@@ -53,7 +52,14 @@ def _require_apart(affinity: Json, *terms: Json) -> None:
     apart.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).extend(terms)
 
 
-def rank_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str], place: str = "") -> Json:
+def rank_affinity(
+    job: HATrainingJob,
+    template_affinity: Json,
+    excluded: Collection[str],
+    place: str = "",
+    *,
+    topology: str = names.LABEL_HOSTNAME,
+) -> Json:
     """Affinity of a rank pod: what the user wrote, off the excluded nodes, alone on its node, off the coordinator's.
 
     Args:
@@ -61,24 +67,33 @@ def rank_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collect
         template_affinity: `affinity` of the user's template, or empty; it is not changed.
         excluded: node names that are out of question, such as nodes that were just lost.
         place: the only node where it may go; empty: any other.
+        topology: label of nodes: those with one value take one pod of a job.
     """
     affinity = copy.deepcopy(template_affinity)
     _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
     if place:
         _require_fields(affinity, [{"key": "metadata.name", "operator": "In", "values": [place]}])
     coordinator = {names.LABEL_ROLE: names.ROLE_COORDINATOR, names.LABEL_PLACEMENT: names.PLACEMENT_APART}
-    _require_apart(affinity, _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK}), _pods(job, **coordinator))
+    ranks = {names.LABEL_ROLE: names.ROLE_RANK}
+    _require_apart(affinity, _pods(job, topology, **ranks), _pods(job, topology, **coordinator))
     return affinity
 
 
-def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str]) -> Json:
+def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str], *, topology: str) -> Json:
     """Affinity of a spare's pod: where a rank pod may go, and no other spare is."""
-    affinity = rank_affinity(job, template_affinity, excluded)
-    _require_apart(affinity, _pods(job, **{names.LABEL_ROLE: names.ROLE_SPARE}))
+    affinity = rank_affinity(job, template_affinity, excluded, topology=topology)
+    _require_apart(affinity, _pods(job, topology, **{names.LABEL_ROLE: names.ROLE_SPARE}))
     return affinity
 
 
-def coordinator_affinity(job: HATrainingJob, avoided: Collection[str], silent: Collection[str], *, apart: bool) -> Json:
+def coordinator_affinity(
+    job: HATrainingJob,
+    avoided: Collection[str],
+    silent: Collection[str],
+    *,
+    apart: bool,
+    topology: str = names.LABEL_HOSTNAME,
+) -> Json:
     """Affinity of the coordinator pod: off the ranks' nodes, rather on nodes without chips, rather not on `avoided`.
 
     Not on `silent` ones either. One that may go anywhere was made because there is no other node; it takes even those.
@@ -90,7 +105,7 @@ def coordinator_affinity(job: HATrainingJob, avoided: Collection[str], silent: C
     preferred = [{"weight": _COORDINATOR_WEIGHT, "preference": one} for one in rather]
     affinity: Json = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     _without_nodes(affinity, {*job.spec.scheduling.excluded_node_names, *(silent if apart else ())})
-    ranks = _pods(job, **{names.LABEL_ROLE: names.ROLE_RANK})
+    ranks = _pods(job, topology, **{names.LABEL_ROLE: names.ROLE_RANK})
     if apart:
         _require_apart(affinity, ranks)
     else:

@@ -61,6 +61,7 @@ def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) ->
         {
             "HAJOB_COORDINATOR_PORT": str(job.spec.network.coordinator_port),
             "HAJOB_FINISH_DEADLINE_SECONDS": str(job.spec.finish_timeout_seconds),
+            "HAJOB_SAVING_FUNCTIONS": settings.saving_functions,
             "HAJOB_TLS_DIR": settings.tls_directory,
             "HAJOB_TOKEN_FILE": f"{settings.token_directory}/{parts.TOKEN_FILE}",
         }
@@ -133,7 +134,7 @@ def coordinator_pod(
         "initContainers": [parts.install_container(job, settings), _coordinator(job, settings, incarnation)],
         "containers": [_controller(job, settings, incarnation)],
         "volumes": [parts.shared_volume(), parts.tls_volume(job, "coordinator"), parts.token_volume(settings)],
-        "affinity": coordinator_affinity(job, avoided, silent, apart=apart),
+        "affinity": coordinator_affinity(job, avoided, silent, apart=apart, topology=settings.topology_label),
         "tolerations": with_node_loss_tolerations([entry.to_json() for entry in chosen.tolerations]),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": settings.coordinator_grace_seconds,

@@ -168,7 +168,9 @@ def rank_pod(
         for container in spec["containers"]
     ]
     spec["volumes"] = [*(spec.get("volumes") or []), parts.shared_volume(), parts.tls_volume(job, "agent")]
-    spec["affinity"] = rank_affinity(job, spec.get("affinity") or {}, excluded_nodes, place)
+    spec["affinity"] = rank_affinity(
+        job, spec.get("affinity") or {}, excluded_nodes, place, topology=settings.topology_label
+    )
     spec["tolerations"] = with_node_loss_tolerations(spec.get("tolerations") or [])
     spec |= parts.pull_secrets(spec, settings)
     spec["restartPolicy"] = "Never"

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
+from hajob.domain.savers import DEFAULT_SAVERS
 from hajob.log_format import LogFormat
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
@@ -30,6 +32,10 @@ class PodSettings:
     security_context: Json = field(default_factory=dict)
     """What differs, in Hajob's own containers, from what Pod Security `restricted` asks for."""
     log_format: LogFormat = "text"
+    topology_label: str = names.LABEL_HOSTNAME
+    """Label of nodes by which a job's pods keep apart."""
+    saving_functions: str = DEFAULT_SAVERS
+    """Names of functions in whose stacks a rank saves or evaluates (`hajob.domain.savers`)."""
     fence_after_seconds: int = FENCE_AFTER_SECONDS
     shared_directory: str = "/hajob"
     tls_directory: str = "/hajob-tls"

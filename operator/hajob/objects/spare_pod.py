@@ -44,7 +44,9 @@ def spare_pod(job: HATrainingJob, number: int, settings: PodSettings, excluded_n
     agent = parts.resources_or(job.spec.agent.resources, settings.resources or AGENT_RESOURCES)
     spec |= {
         "containers": [_trainer(job, trainer), _agent(job, settings, agent)],
-        "affinity": spare_affinity(job, template.get("affinity") or {}, excluded_nodes),
+        "affinity": spare_affinity(
+            job, template.get("affinity") or {}, excluded_nodes, topology=settings.topology_label
+        ),
         "tolerations": with_node_loss_tolerations(template.get("tolerations") or []),
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
@@ -75,7 +77,9 @@ def _warm_spare(job: HATrainingJob, number: int, settings: PodSettings, excluded
     del metadata["labels"][names.LABEL_NODE_RANK], metadata["annotations"][names.ANNOTATION_RANK_INDEX]
     metadata["labels"] |= {names.LABEL_ROLE: names.ROLE_SPARE, names.LABEL_SPARE_MODE: SpareMode.WARM.value}
     template: Json = job.spec.template["spec"]
-    spec["affinity"] = spare_affinity(job, template.get("affinity") or {}, excluded_nodes)
+    spec["affinity"] = spare_affinity(
+        job, template.get("affinity") or {}, excluded_nodes, topology=settings.topology_label
+    )
     for container in (spec["initContainers"][1], parts.trainer_of(spec)):
         container["env"] = [*parts.variables({"HAJOB_SPARE": "true"}), *container["env"]]
     return pod

@@ -80,7 +80,7 @@ class Operator:
         self._clock = clock
         self._stop = asyncio.Event()
         self._fence_floor, self._jobs_are_listed = 0, False
-        self._caches = Caches(settings.fault_node_labels())
+        self._caches = Caches(settings.fault_node_labels(), settings.topology_label)
         self._tasks: list[asyncio.Task[None]] = []
         self._lease = LeaseHolder(
             kube,

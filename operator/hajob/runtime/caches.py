@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hajob.api import constants as names
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.quotas import Quotas
 from hajob.sources.chips import Seat
@@ -17,6 +18,7 @@ class Caches:
 
     Args:
         own_labels: labels of the nodes that this operator quarantines and counts; empty: all nodes.
+        topology: label of nodes by which the pods of a job keep apart.
 
     Attributes:
         own_nodes: those nodes by name.
@@ -25,11 +27,11 @@ class Caches:
         quotas: of all namespaces.
     """
 
-    def __init__(self, own_labels: Mapping[str, str] | None = None) -> None:
+    def __init__(self, own_labels: Mapping[str, str] | None = None, topology: str = names.LABEL_HOSTNAME) -> None:
         self._own_labels = dict(own_labels or {})
         self.own_nodes: dict[str, NodeView] = {}
         self.pods: dict[str, PodView] = {}
-        self.capacity = Capacity()
+        self.capacity = Capacity(topology)
         self.quotas = Quotas()
         self._listed: dict[str, str] = {}
         self._jobs_on: dict[str, dict[str, int]] = {}

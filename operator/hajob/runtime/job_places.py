@@ -117,7 +117,7 @@ class JobPlaces:
             return None
         closed = {*ports.quarantined(), *ports.kept_out(), *ports.silent_nodes(), *ports.capacity().not_ready}
         soon = ports.capacity().soon_free(self.demand(), memory.job.metadata.uid)
-        found = len(ports.capacity().free(self.demand()).union(soon).difference(closed))
+        found = ports.capacity().pods_on(ports.capacity().free(self.demand()).union(soon).difference(closed))
         refused = self.pods.not_created
         return min(found, len(self.serving())) if refused is not None and refused.over_quota else found
 

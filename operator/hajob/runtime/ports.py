@@ -152,9 +152,7 @@ class Ports:
         self, job: HATrainingJob, demand: Demand, own_nodes: AbstractSet[str], closed: Collection[str] = ()
     ) -> int:
         """Return how many nodes could take a rank pod of this job now, beyond those that it has and `closed`."""
-        capacity, closed = self.capacity(), {*self.kept_out(), *closed}
-        free = capacity.free_for(demand, job.metadata.uid, own_nodes)
-        return free - sum(name not in own_nodes for name in capacity.free(demand) & closed)
+        return self.capacity().free_for(demand, job.metadata.uid, own_nodes, {*self.kept_out(), *closed})
 
     def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, need: int) -> set[str]:
         """Return the names of the nodes on which no start of this job should go."""
@@ -166,7 +164,8 @@ class Ports:
         Quarantined ones in any case; sub-healthy ones, and those with bad chips, only where there are enough others.
         """
         refused, weak = set(self.quarantined()), {*self.kept_out(), *self.sub_healthy()}
-        if weak - refused and len(self.capacity().free(demand) - weak) >= missing:
+        capacity = self.capacity()
+        if weak - refused and capacity.pods_on(capacity.free(demand) - weak) >= missing:
             refused |= weak
         return refused
 

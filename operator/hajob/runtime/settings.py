@@ -16,6 +16,8 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from hajob.api import constants as names
+from hajob.domain.savers import DEFAULT_SAVERS, savers
 from hajob.log_format import LogFormat
 from hajob.objects.settings import PodSettings, PullPolicy, read_object
 
@@ -27,6 +29,7 @@ LEASE_ORDER: Final = ("lease_seconds", "lease_renew_seconds", "lease_retry_secon
 """Each is larger than the next: else a standby leads while the leader before it still writes."""
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _OF_VERSION_0_1: Final = "HAJOB_WATCH_NAMESPACE"
 """It named one namespace. Who still sets it must not serve all of them."""
 
@@ -81,6 +84,14 @@ class Settings:
     sidecar_security_context: str = ""
     """Fields of their securityContext as JSON, over what Pod Security `restricted` asks for: {"runAsUser": 1000}."""
 
+    topology_label: Annotated[str, Field(min_length=1)] = names.LABEL_HOSTNAME
+    """Label of nodes by which the pods of a job keep apart: of the nodes with one value a job takes one. Nodes that are
+    lost together, as two machines of one blade, can have a label of their own. Every node should have it."""
+
+    saving_functions: str = DEFAULT_SAVERS
+    """Functions and directories in whose Python stacks a rank that ends no step saves or evaluates, and does not hang:
+    names separated by commas, `*` at an end stands for more letters."""
+
     certificate_days: Annotated[int, Field(ge=1)] = 365
     """For how long the certificates of a job hold; they are replaced, in running jobs too, when two thirds are over."""
 
@@ -125,6 +136,7 @@ class Settings:
         try:
             settings._check_order()
             settings.pod_settings()
+            settings._check_names()
             settings.fault_node_labels()
             settings.served_namespaces()
         except ValueError as error:
@@ -137,6 +149,17 @@ class Settings:
         if sorted(set(times.values()), reverse=True) != list(times.values()):
             said = ", ".join(f"{_variable(field)}={value:g}" for field, value in times.items())
             raise ValueError(f"{said}: each must be larger than the next")
+
+    def _check_names(self) -> None:
+        """Raise ValueError for a label or function that can be none; names the variable."""
+        if not _LABEL.fullmatch(self.topology_label):
+            raise ValueError(
+                f"HAJOB_TOPOLOGY_LABEL={self.topology_label!r}: no label of a node: give kubernetes.io/hostname"
+            )
+        try:
+            savers(self.saving_functions)
+        except ValueError as error:
+            raise ValueError(f"HAJOB_SAVING_FUNCTIONS={self.saving_functions!r}: {error}") from None
 
     def fault_node_labels(self) -> Mapping[str, str]:
         """The labels that a node of this operator has.
@@ -176,6 +199,8 @@ class Settings:
             image_pull_secrets=tuple(name.strip() for name in self.sidecar_pull_secrets.split(",") if name.strip()),
             resources=read_object("HAJOB_SIDECAR_RESOURCES", self.sidecar_resources),
             log_format=self.log_format,
+            topology_label=self.topology_label,
+            saving_functions=self.saving_functions,
             security_context=read_object("HAJOB_SIDECAR_SECURITY_CONTEXT", self.sidecar_security_context),
         )
 

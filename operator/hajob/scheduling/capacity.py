@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from hajob.api.constants import LABEL_HOSTNAME
 from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView, Requests
@@ -44,6 +45,10 @@ class _Kept:
 class Capacity:
     """Nodes, and the pods that occupy their chips.
 
+    Args:
+        topology: the label of nodes by which pods of one job keep apart: nodes with one value take one of them. A node
+            without the label stands for itself.
+
     Attributes:
         nodes: by name.
         changes: rises with every change of a node or of what occupies one.
@@ -51,7 +56,9 @@ class Capacity:
         to_be_emptied: names of the nodes that are to be emptied.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, topology: str = LABEL_HOSTNAME) -> None:
+        self._topology = topology
+        self._domains: Counter[str] = Counter()
         self.nodes: dict[str, NodeView] = {}
         self.changes = 0
         self.not_ready: set[str] = set()
@@ -77,17 +84,47 @@ class Capacity:
 
     def node_seen(self, node: NodeView) -> None:
         """Record a node as it is now."""
+        self._leave_domain(node.name)
         self.nodes[node.name] = node
+        self._domains[self._domain(node.name)] += 1
         (self.not_ready.discard if node.ready else self.not_ready.add)(node.name)
         (self.to_be_emptied.add if node.is_to_be_emptied else self.to_be_emptied.discard)(node.name)
         self._changed(node.name)
 
     def node_gone(self, name: str) -> None:
         """Remove a node that is gone."""
+        self._leave_domain(name)
         self.nodes.pop(name, None)
         self.not_ready.discard(name)
         self.to_be_emptied.discard(name)
         self._changed(name)
+
+    def _domain(self, name: str) -> str:
+        node = self.nodes.get(name)
+        return (node.labels.get(self._topology) if node is not None else None) or f"node/{name}"
+
+    def _leave_domain(self, name: str) -> None:
+        if name in self.nodes:
+            domain = self._domain(name)
+            self._domains[domain] -= 1
+            if not self._domains[domain]:
+                del self._domains[domain]
+
+    @property
+    def shares_domains(self) -> bool:
+        """Whether some nodes have the same value of the topology label."""
+        return len(self._domains) < len(self.nodes)
+
+    def pods_on(self, names: AbstractSet[str], beside: AbstractSet[str] = frozenset()) -> int:
+        """Return how many pods of one job the scheduler would place on these nodes: one for each domain.
+
+        Args:
+            names: of the nodes.
+            beside: names of the nodes that have a pod of the job already: their domains take no other.
+        """
+        if not self.shares_domains:
+            return len(names) - len(names & beside)
+        return len({self._domain(name) for name in names} - {self._domain(name) for name in beside})
 
     def keep_out(self, names: Iterable[str]) -> None:
         """Set the nodes that take no pod from now on, in place of those set before."""
@@ -139,16 +176,19 @@ class Capacity:
             (kept.names.add if self._fits(kept, demand, name) else kept.names.discard)(name)
         return kept.names
 
-    def free_for(self, demand: Demand, job_uid: str, own_nodes: AbstractSet[str]) -> int:
+    def free_for(
+        self, demand: Demand, job_uid: str, own_nodes: AbstractSet[str], closed: AbstractSet[str] = frozenset()
+    ) -> int:
         """Return how many nodes could take one more rank pod of this job, not counting nodes that run one already.
 
         Args:
             demand: of its rank pods.
             job_uid: of the job.
             own_nodes: names of the nodes of its pods.
+            closed: names of nodes that do not count.
         """
-        free = self.free(demand)
-        return len(free) - sum(self._has(name, job_uid) for name in free & own_nodes)
+        own = {name for name in own_nodes if self._has(name, job_uid)}
+        return self.pods_on(self.free(demand) - closed, own)
 
     def soon_free(self, demand: Demand, job_uid: str) -> set[str]:
         """Return the names of nodes with room for one such pod once this job's pods have left; not to be changed."""
@@ -184,7 +224,7 @@ class Capacity:
             return set(self.not_ready)
         free, soon_free = self.free(demand), self.soon_free(demand, job_uid)
         could_take = [name for name in avoided if name in free or name in soon_free]
-        missing = need - (len(free) + len(soon_free) - len(could_take))
+        missing = need - self.pods_on((free | soon_free).difference(could_take))
         return self.not_ready | (set(avoided) - set(could_take[: max(missing, 0)]))
 
     def has_other_tenants(self, name: str) -> bool:

@@ -108,6 +108,16 @@ class _Room:
 
     def left(self, claim: Claim) -> int:
         """Return the nodes for this job, less those promised to others that could use its nodes."""
+        left = self._left_by_node(claim)
+        if not self._capacity.shares_domains:
+            return left
+        kind = _kind(claim)
+        reached = self._reach(kind) | (set() if claim.grows else self._capacity.soon_free(claim.demand, claim.job_uid))
+        own = frozenset(claim.own_nodes if claim.grows else ())
+        return min(left, self._capacity.pods_on(reached.difference(self._closed), own) - self._taken(kind))
+
+    def _left_by_node(self, claim: Claim) -> int:
+        """Return the same where every node has a domain of its own."""
         demand, kind, capacity = claim.demand, _kind(claim), self._capacity
         if demand not in self._free:
             self._free[demand] = len(capacity.free(demand).difference(self._closed))

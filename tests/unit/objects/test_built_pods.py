@@ -6,6 +6,7 @@ difference.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from copy import deepcopy
@@ -22,6 +23,7 @@ from hajob.objects.environment import rank_environment
 from hajob.objects.naming import coordinator_pod_name, is_same_pod, rank_pod_name
 from hajob.objects.rank_pod import mount_for, output_directory, rank_pod
 from hajob.objects.settings import PodSettings
+from hajob.objects.spare_pod import spare_pod
 from hajob.objects.tls_secret import KEYS, read_tls_secret, tls_secret
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -67,6 +69,18 @@ def test_it_is_what_the_file_says(name: str) -> None:
     if os.environ.get("HAJOB_UPDATE_GOLDEN"):
         path.write_text(yaml.safe_dump(built, sort_keys=False, width=110), encoding="utf-8")
     assert built == yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_pods_keep_apart_by_the_label_that_the_admin_has_chosen(apart: bool) -> None:
+    mine = PodSettings("hajob/sidecar:dev", topology_label="example.com/blade")
+    pods = [
+        rank_pod(example("full"), 0, 1, mine),
+        spare_pod(example("full"), 0, mine),
+        coordinator_pod(example("full"), 1, mine, apart=apart),
+    ]
+    told = [json.dumps(pod["spec"]["affinity"]["podAntiAffinity"]) for pod in pods]
+    assert all('"topologyKey": "example.com/blade"' in one and "hostname" not in one for one in told)
 
 
 def _container(pod: Object, name: str) -> Object:

@@ -22,6 +22,9 @@ from hajob.runtime.settings import Settings
         ("HAJOB_CERTIFICATE_DAYS", "1.5"),
         ("HAJOB_METRICS_PORT", "99999"),
         ("HAJOB_LOG_LEVEL", "LOUD"),
+        ("HAJOB_TOPOLOGY_LABEL", ""),
+        ("HAJOB_TOPOLOGY_LABEL", "a b"),
+        ("HAJOB_SAVING_FUNCTIONS", "save ckpt"),
         ("HAJOB_SIDECAR_IMAGE_PULL_POLICY", "Sometimes"),
     ],
 )
