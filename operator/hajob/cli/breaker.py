@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hajob.api.base import format_time
-from hajob.api.conditions import Reason
+from hajob.api.conditions import ConditionType, Reason
 from hajob.cli.exits import reported
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, config_maps
 from hajob.cli.options import Commands, add_command, add_context, add_operator_namespace
@@ -44,15 +44,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def held(objects: Objects, say: Callable[[str], object]) -> None:
     """Say of every job that is held why it is."""
-    found = False
+    found = told = False
     for raw in (objects.find(JOBS) or {}).get("items") or []:
         metadata, status = raw["metadata"], raw.get("status") or {}
         for condition in status.get("conditions") or []:
+            told = told or condition.get("type") == ConditionType.HELD
             if condition.get("reason") == Reason.BREAKER_OPEN.word and condition.get("status") == "True":
                 found = True
                 say(f"{metadata['namespace']}/{metadata['name']}: {condition.get('message')}")
-    if not found:
+    if not found and told:
         say("closed: Hajob acts on faults of nodes and chips")
+    elif not found:
+        say("no job says whether it is open: kubectl hajob doctor asks the operator")
 
 
 def believe(objects: Objects, namespace: str, now: datetime) -> str:

@@ -40,6 +40,10 @@ class ClusterError(Exception):
     """The cluster can't be reached or refuses; the text is for the person who asked."""
 
 
+class ForbiddenError(ClusterError):
+    """The person who asked lacks a right: nothing is known about what was asked."""
+
+
 class Cluster(Protocol):
     """A cluster as one person sees it. Every method raises `ClusterError`."""
 
@@ -140,6 +144,8 @@ class KubernetesCluster:
                 _hand_on(connection, streams)
             _hand_on(connection, streams)
             return exit_code(connection.read_channel(_ERROR), what)
+        except BrokenPipeError:  # whoever reads the output has left
+            raise
         except (OSError, WebSocketException) as problem:
             raise ClusterError(f"{what} was cut off: {problem}") from None
         finally:

@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
+from hajob.cli.exits import DONE, until_nobody_reads
 from hajob.cli.main import parser
 
 NO_FILES = 4
@@ -54,8 +55,12 @@ def _awaits_value(at: argparse.ArgumentParser, word: str) -> argparse.Action | N
 
 def main() -> int:
     """Entry point."""
-    print("\n".join(offered(sys.argv[1:])))
-    return 0
+
+    def offer() -> int:
+        print("\n".join(offered(sys.argv[1:])))
+        return DONE
+
+    return until_nobody_reads(offer)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from hajob.api.conditions import ConditionType, Reason, reason_of
 from hajob.api.crd_difference import CRD_NAMES, difference
 from hajob.cluster import settings as fault_settings
 from hajob.domain.hardware import ClusterFact
-from hajob.domain.text import some
+from hajob.domain.text import last_lines, some
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.sources import device_info, node, pod, registry
 from hajob.sources.node import serials_of
@@ -33,6 +33,7 @@ class Grade(StrEnum):
 
     FINE = "ok"
     NOTE = "note"
+    UNKNOWN = "unknown"
     PROBLEM = "problem"
 
 
@@ -46,6 +47,27 @@ class Finding:
     do: str = ""
 
 
+class Look(StrEnum):
+    """What is looked at in a cluster, by its name in a finding."""
+
+    CRDS = "CRDs"
+    LEASE = "the operator's Lease"
+    REPORT = "the leader's report"
+    SETTINGS = "the admin's settings"
+    SOURCES = "faults of nodes and chips"
+    QUARANTINES = "quarantines"
+    JOBS = "jobs"
+    PODS = "the job's pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why something could not be looked at: the right that the asker lacks, or, without one, what went wrong."""
+
+    right: str = ""
+    problem: str = ""
+
+
 @dataclass(slots=True)
 class Gathered:
     """The objects of a cluster, raw.
@@ -55,23 +77,23 @@ class Gathered:
         crds: by name; None where the CRD is not installed.
         lease: of the leader; None where nobody has ever led.
         report: the leader's own /faults; None where it could not be asked.
-        why_no_report: why it could not.
         settings: the ConfigMap of the admin's settings, if there is one.
         objects: everything that may tell of faults: ConfigMaps, Nodes, Leases of nodes.
         quarantines, jobs: lists.
-        refused: what may not be read, or could not be, in sentences.
+        looks: everything that was looked at.
+        unread: what of it could not be read, so that nothing is known about it.
     """
 
     now_ms: int
     crds: dict[str, Json | None] = field(default_factory=dict)
     lease: Json | None = None
     report: Json | None = None
-    why_no_report: str = ""
     settings: Json | None = None
     objects: list[Json] = field(default_factory=list)
     quarantines: list[Json] = field(default_factory=list)
     jobs: list[Json] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    unread: dict[Look, list[Unread]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -122,16 +144,34 @@ def _silence(title: str, reading: Reading, now_ms: int) -> str:
 def of_cluster(gathered: Gathered) -> Iterator[Finding]:
     """Everything about a cluster."""
     faults = read_faults(gathered)
+    yield from of_unread(gathered)
     yield from _of_crds(gathered)
-    yield of_operator(gathered)
+    yield from of_operator(gathered)
     yield from _of_report(gathered)
-    for refusal in gathered.refused:
-        yield Finding(Grade.NOTE, "not looked at", refusal, "needs read permission: ask an admin of the cluster")
     yield from _of_sources(gathered, faults)
-    yield from _of_rejected(faults)
-    yield from _of_standing(faults)
+    yield from _of_rejected(gathered, faults)
+    yield from _of_standing(gathered, faults)
     yield from _of_quarantines(gathered)
     yield from _of_jobs(gathered)
+
+
+def of_unread(gathered: Gathered) -> Iterator[Finding]:
+    """What could not be looked at: one line for rights that the asker lacks, one for each thing that went wrong."""
+    lacking = {look: [one.right for one in found if one.right] for look, found in gathered.unread.items()}
+    if rights := list(dict.fromkeys(right for found in lacking.values() for right in found)):
+        looks = [look for look, found in lacking.items() if found]
+        message = (
+            f"{len(looks)} of {len(gathered.looks)} checks need more rights: {', '.join(looks)}; "
+            f"what is missing is to {'; to '.join(rights)}"
+        )
+        yield Finding(Grade.UNKNOWN, "rights", message, "ask an admin for these rights, or to run this command")
+    for look, found in gathered.unread.items():
+        for one in found:
+            if one.problem:
+                yield Finding(Grade.UNKNOWN, look, one.problem, _ASK_ITSELF if look is Look.REPORT else "try again")
+
+
+_ASK_ITSELF: Final = "kubectl -n hajob-system port-forward, /faults (docs/faults.md)"
 
 
 def _of_crds(gathered: Gathered) -> Iterator[Finding]:
@@ -152,35 +192,34 @@ def _of_crds(gathered: Gathered) -> Iterator[Finding]:
             wrong = True
             message = f"{name} is newer than this command, which does not know {some(told.unknown)}"
             yield Finding(Grade.NOTE, "CRD", message, "use kubectl-hajob of the operator's version")
-    if not wrong and gathered.crds:
+    if not wrong and len(gathered.crds) == len(CRD_NAMES):
         yield Finding(Grade.FINE, "CRD", "both are of this version")
 
 
-def of_operator(gathered: Gathered) -> Finding:
+def of_operator(gathered: Gathered) -> Iterator[Finding]:
     """Whether somebody leads."""
+    if Look.LEASE in gathered.unread:
+        return
     spec = mapping((gathered.lease or {}).get("spec"))
     holder = text(spec.get("holderIdentity"))
     renewed = Reading(Terms(gathered.now_ms)).timestamp(spec.get("renewTime"), "renewTime")
     do = "kubectl -n hajob-system get pods; trainings go on, but no node is replaced (docs/admin.md)"
     if not holder or renewed is None:
-        return Finding(Grade.PROBLEM, "operator", "no operator leads: its Lease has no holder", do)
-    age = (gathered.now_ms - renewed) // 1000
-    if age > LEADS_SECONDS:
-        return Finding(Grade.PROBLEM, "operator", f"no operator leads: {holder} renewed its Lease {age} s ago", do)
-    return Finding(Grade.FINE, "operator", f"{holder} leads")
+        yield Finding(Grade.PROBLEM, "operator", "no operator leads: its Lease has no holder", do)
+    elif (age := (gathered.now_ms - renewed) // 1000) > LEADS_SECONDS:
+        yield Finding(Grade.PROBLEM, "operator", f"no operator leads: {holder} renewed its Lease {age} s ago", do)
+    else:
+        yield Finding(Grade.FINE, "operator", f"{holder} leads")
 
 
 def _of_report(gathered: Gathered) -> Iterator[Finding]:
     """What only the leader knows; where it cannot be asked, what the jobs say of the breaker."""
     report = gathered.report
     if report is None:
-        if gathered.why_no_report:
-            message = f"the leader could not be asked: {gathered.why_no_report}"
-            yield Finding(
-                Grade.NOTE, "operator", message, "kubectl -n hajob-system port-forward, /faults (docs/faults.md)"
-            )
         held = next((condition for _, condition in _conditions(gathered.jobs, {Reason.BREAKER_OPEN.word})), None)
         why = text(held.get("message")) if held is not None else ""
+        if not why and next(_conditions(gathered.jobs, {Reason.NOT_HELD.word}, status="False"), None) is None:
+            return  # neither the leader nor a job says whether it is open
     else:
         why = text(report.get("held"))
         if not report.get("complete"):
@@ -193,6 +232,8 @@ def _of_report(gathered: Gathered) -> Iterator[Finding]:
 
 
 def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
+    if Look.SOURCES in gathered.unread:
+        return  # what may be read of them tells nothing about what is missing
     seen = ", ".join(f"{row.name} {faults.seen[row.name]}" for row in registry.SOURCES)
     yield Finding(Grade.FINE, "sources", f"objects seen: {seen}")
     told = {
@@ -219,7 +260,7 @@ def _has_chips(raw: Json) -> bool:
     return any(name.startswith(_CHIPS) and whole(amount) for name, amount in capacity.items())
 
 
-def _of_rejected(faults: FaultsRead) -> Iterator[Finding]:
+def _of_rejected(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
     by_reason: dict[str, list[tuple[str, Rejection]]] = {}
     for title, one in faults.rejected:
         by_reason.setdefault(one.reason, []).append((title, one))
@@ -228,11 +269,11 @@ def _of_rejected(faults: FaultsRead) -> Iterator[Finding]:
         more = f" and {len(listed) - 1} more" if len(listed) > 1 else ""
         do = "kubectl hajob facts -f OBJECT.yaml names each rejected part (docs/faults.md)"
         yield Finding(Grade.PROBLEM, f"rejected: {reason}", f"{title}: {first.message}{more}", do)
-    if not by_reason:
+    if not by_reason and Look.SOURCES not in gathered.unread:
         yield Finding(Grade.FINE, "rejected", "no object is rejected")
 
 
-def _of_standing(faults: FaultsRead) -> Iterator[Finding]:
+def _of_standing(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
     harmful = sorted(faults.harmful, key=lambda fact: fact.id)
     for fact in harmful[:MOST_SHOWN]:
         level = f"{fact.level}: " if fact.level else ""
@@ -242,7 +283,7 @@ def _of_standing(faults: FaultsRead) -> Iterator[Finding]:
         yield Finding(
             Grade.NOTE, "faults", f"and {len(harmful) - MOST_SHOWN} more; {len(harmful)} on {nodes} nodes in all"
         )
-    if not harmful:
+    if not harmful and Look.SOURCES not in gathered.unread:
         yield Finding(Grade.FINE, "faults", "no fault of nodes or chips")
 
 
@@ -259,24 +300,26 @@ def _of_quarantines(gathered: Gathered) -> Iterator[Finding]:
         yield Finding(Grade.NOTE, "quarantine", f"{len(active)} nodes in all", "kubectl hajob quarantine")
 
 
-def _conditions(jobs: Iterable[Json], reasons: set[str]) -> Iterator[tuple[Json, Mapping[str, Any]]]:
+def _conditions(
+    jobs: Iterable[Json], reasons: set[str], status: str = "True"
+) -> Iterator[tuple[Json, Mapping[str, Any]]]:
     for job in jobs:
         for condition in map(mapping, items(mapping(job.get("status")).get("conditions"))):
-            if condition.get("reason") in reasons and condition.get("status") == "True":
+            if condition.get("reason") in reasons and condition.get("status") == status:
                 yield job, condition
 
 
 def _of_jobs(gathered: Gathered) -> Iterator[Finding]:
     troubled = 0
     for job in gathered.jobs:
-        worst = [found for found in of_conditions(job) if found.grade is Grade.PROBLEM]
+        worst = [found for found in of_status(job, gathered.now_ms) if found.grade is Grade.PROBLEM]
         if worst:
             troubled += 1
             metadata = mapping(job.get("metadata"))
             title = f"job {metadata.get('namespace')}/{name_of(job)}"
             do = f"kubectl hajob doctor {name_of(job)} -n {metadata.get('namespace')}"
             yield Finding(Grade.PROBLEM, title, f"{worst[0].about}: {worst[0].message}", do)
-    if not troubled:
+    if not troubled and Look.JOBS not in gathered.unread:
         yield Finding(Grade.FINE, "jobs", f"{len(gathered.jobs)}, none with a problem")
 
 
@@ -341,17 +384,102 @@ def of_conditions(job: Json) -> Iterator[Finding]:
             yield Finding(grade, f"{kind}={status}/{word}", text(one.get("message")), remedy)
 
 
+NEW_SECONDS: Final = 60
+"""A leader writes the first status of a job within seconds; a standby that has just taken over within a minute."""
+STILL_SECONDS: Final = 1800
+"""The status of a training is written at least every ten minutes, with its step: three times that is no chance."""
+SHORT_SECONDS: Final = 600
+"""So long a job may be about to train, restart or recover before that is a problem: most starts take less."""
+MANY_RESTARTS: Final = 3
+"""After so many restarts a job that does not train, or has just begun to, is going round in circles."""
+SETTLED_SECONDS: Final = 3600
+"""A job that has trained for so long since its newest restart has left the circle."""
+
+
+def of_status(job: Json, now_ms: int) -> Iterator[Finding]:
+    """What the status of a job says, and whether it says anything that still counts."""
+    status, metadata = mapping(job.get("status")), mapping(job.get("metadata"))
+    conditions = {text(one.get("type")): one for one in map(mapping, items(status.get("conditions")))}
+    if not conditions:
+        age = _seconds_since(metadata.get("creationTimestamp"), now_ms)
+        new = age is not None and age < NEW_SECONDS
+        since = "" if age is None else f"; the job is {_duration(age)} old"
+        grade = Grade.NOTE if new else Grade.PROBLEM
+        yield Finding(grade, "status", f"no operator has written it yet{since}", _LOOK_AT_OPERATOR)
+        return
+    seen, newest = whole(status.get("observedGeneration")), whole(metadata.get("generation"))
+    if seen is not None and newest is not None and seen < newest:
+        message = f"it speaks of generation {seen} of the spec, which is at {newest}: the newest change is not served"
+        yield Finding(Grade.PROBLEM, "status", message, f"If it stays: {_LOOK_AT_OPERATOR}")
+    yield from of_conditions(job)
+    if not any(mapping(conditions.get(kind)).get("status") == "True" for kind in _ENDED):
+        yield from _of_training(status, conditions, now_ms)
+
+
+_LOOK_AT_OPERATOR: Final = "run `kubectl hajob doctor` without a job: it says whether an operator leads"
+
+
+def _of_training(
+    status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], now_ms: int
+) -> Iterator[Finding]:
+    """Whether a job that has not ended trains, since when, and how often it was started."""
+    running = mapping(conditions.get(ConditionType.RUNNING))
+    reason, since = text(running.get("reason")), _seconds_since(running.get("lastTransitionTime"), now_ms)
+    if reason == Reason.RUNNING_SUSPENDED.word:
+        return
+    trains = running.get("status") == "True"
+    if running and not trains:
+        grade = Grade.PROBLEM if since is not None and since > SHORT_SECONDS else Grade.NOTE
+        age = "" if since is None else f" for {_duration(since)}"
+        do = "kubectl describe hajob; kubectl hajob logs JOB --rank N shows what a rank has printed"
+        yield Finding(grade, "training", f"it has not trained{age}, {reason}: {text(running.get('message'))}", do)
+    step = mapping(status.get("progress"))
+    still = _seconds_since(step.get("observedTime"), now_ms)
+    if trains and still is not None and still > STILL_SECONDS:
+        message = f"step {step.get('step')} is the newest, and {_duration(still)} old: the status stands still"
+        yield Finding(Grade.PROBLEM, "training", message, _LOOK_AT_OPERATOR)
+    counts = mapping(status.get("restarts"))
+    restarts = {kind: whole(counts.get(kind)) or 0 for kind in ("infrastructure", "program")}
+    total = sum(restarts.values())
+    if total >= MANY_RESTARTS and not (trains and (since is None or since > SETTLED_SECONDS)):
+        cause = mapping(mapping(next(iter(items(status.get("incidents"))), None)).get("cause"))
+        told = " ".join(
+            filter(None, (text(cause.get("code")), last_lines(text(cause.get("message")), MOST_SHOWN * 10)))
+        )
+        shares = ", ".join(f"{kind} {number}" for kind, number in restarts.items())
+        message = f"restarted {total} times ({shares}), the newest cause: {told or 'not known'}"
+        yield Finding(
+            Grade.PROBLEM, "restarts", message, "find the repeated cause in status.incidents and the ranks' logs"
+        )
+
+
+def _seconds_since(moment: object, now_ms: int) -> int | None:
+    """Age of a time of an object in whole seconds; None where there is none."""
+    if not moment:
+        return None
+    at = Reading(Terms(now_ms)).timestamp(moment, "time")
+    return None if at is None else max(0, now_ms - at) // 1000
+
+
+def _duration(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+
+
 def of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Finding]:
     """Everything about one job: what is unprotected, why, what to do."""
-    leads = of_operator(gathered)
-    if leads.grade is not Grade.FINE:
-        yield Finding(leads.grade, leads.about, f"{leads.message}; the rest is what the last one wrote", leads.do)
-    found = list(of_conditions(job))
+    yield from of_unread(gathered)
+    for leads in of_operator(gathered):
+        if leads.grade is not Grade.FINE:
+            yield Finding(leads.grade, leads.about, f"{leads.message}; the rest is what the last one wrote", leads.do)
+    own = [raw for raw in pods if pod.view(raw).job_uid == _uid(job)]
+    found = [*of_status(job, gathered.now_ms), *_of_leaving(own, gathered.now_ms)]
+    found += _of_pods(map(pod.view, own), ended=_has_ended(job))
+    if Look.PODS not in gathered.unread:
+        found += _of_missing(job, [pod.view(raw) for raw in own])
     yield from found
     if not found:
         yield Finding(Grade.FINE, "conditions", "all are fine")
     yield from _of_protection(mapping(job.get("status")))
-    yield from _of_pods([one for one in map(pod.view, pods) if one.job_uid == _uid(job)])
     yield from _of_places({one.node_name for one in map(pod.view, pods) if one.is_rank and one.node_name}, gathered)
 
 
@@ -382,12 +510,55 @@ def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
 _WORKS: Final = {"True": "works now", "Unknown": "no known obstacle", "False": "would not work"}
 
 
-def _of_pods(pods: Iterable[pod.PodView]) -> Iterator[Finding]:
-    for one in pods:
-        if one.trouble and not one.finished:
-            yield Finding(
-                Grade.PROBLEM, f"pod {one.name}", one.trouble, f"kubectl describe pod {one.name} -n {one.namespace}"
+def _has_ended(job: Json) -> bool:
+    told = map(mapping, items(mapping(job.get("status")).get("conditions")))
+    return any(one.get("type") in _ENDED and one.get("status") == "True" for one in told)
+
+
+def _of_missing(job: Json, pods: Sequence[pod.PodView]) -> Iterator[Finding]:
+    """Rank pods of a job in full size that are not there, or are over."""
+    wanted, running = whole(mapping(job.get("spec")).get("numNodes")) or 0, _condition(job, ConditionType.RUNNING)
+    smaller = _condition(job, ConditionType.SHRUNK).get("status") == "True"
+    if _has_ended(job) or smaller or running.get("reason") in _WITHOUT_PODS or not running:
+        return
+    there = len({one.node_rank for one in pods if one.is_rank and not one.ended and not one.deleting})
+    if there < wanted:
+        message = f"{there} of {wanted} rank pods are there"
+        yield Finding(Grade.PROBLEM, "pods", message, "If it stays: look at conditions Scheduled and Held of the job.")
+
+
+_WITHOUT_PODS: Final = frozenset({Reason.RUNNING_SUSPENDED.word, Reason.NOT_STARTED.word})
+
+
+def _condition(job: Json, kind: ConditionType) -> Mapping[str, Any]:
+    told = map(mapping, items(mapping(job.get("status")).get("conditions")))
+    return next((one for one in told if one.get("type") == kind), {})
+
+
+def _of_leaving(pods: Iterable[Json], now_ms: int) -> Iterator[Finding]:
+    """Pods that do not go: a finalizer of somebody else, or a node that does not answer."""
+    for raw in pods:
+        metadata = mapping(raw.get("metadata"))
+        age = _seconds_since(metadata.get("deletionTimestamp"), now_ms)  # of its end: the grace period is in it
+        if age is not None and age > NEW_SECONDS:
+            held = (
+                f", finalizers: {', '.join(map(text, items(metadata.get('finalizers'))))}"
+                if metadata.get("finalizers")
+                else ""
             )
+            message = f"should have been gone for {_duration(age)}{held}"
+            do = "see who holds it; kubectl describe pod, and its node (docs/operations.md)"
+            yield Finding(Grade.PROBLEM, f"pod {name_of(raw)}", message, do)
+
+
+def _of_pods(pods: Iterable[pod.PodView], *, ended: bool) -> Iterator[Finding]:
+    for one in pods:
+        look = f"kubectl describe pod {one.name} -n {one.namespace}"
+        if one.trouble and not one.finished:
+            yield Finding(Grade.PROBLEM, f"pod {one.name}", one.trouble, look)
+        elif one.ended and not ended and not one.deleting:
+            message = f"is over ({one.phase}), and the job is not"
+            yield Finding(Grade.PROBLEM, f"pod {one.name}", message, look)
         elif one.unschedulable:
             yield Finding(Grade.NOTE, f"pod {one.name}", one.unschedulable)
 

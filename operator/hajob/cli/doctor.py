@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from hajob.api.base import Json
 from hajob.api.crd_difference import CRD_NAMES
-from hajob.cli.cluster import ClusterError, KubernetesCluster
-from hajob.cli.diagnosis import Finding, Gathered, Grade, of_cluster, of_job, selector_of
+from hajob.cli.cluster import ClusterError, ForbiddenError, KubernetesCluster
+from hajob.cli.diagnosis import Finding, Gathered, Grade, Look, Unread, of_cluster, of_job, selector_of
 from hajob.cli.exits import NOT_DONE, reported
 from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, config_maps
 from hajob.cli.options import Commands, add_command, add_context, add_namespace, add_operator_namespace, add_output
@@ -72,10 +72,11 @@ def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say:
         ClusterError: the job is not there, or may not be read.
     """
     job = _job(objects, arguments) if arguments.job else None
-    gathered = Gatherer(objects, now_ms).gather(arguments.operator_namespace, arguments.fault_namespaces.split(","))
+    gatherer = Gatherer(objects, now_ms)
+    gathered = gatherer.gather(arguments.operator_namespace, arguments.fault_namespaces.split(","))
     if job is not None:
-        pods = _listed(objects, f"/api/v1/namespaces/{arguments.namespace}/pods", selector_of(arguments.job))
-        found = list(of_job(job, list(pods), gathered))
+        pods = gatherer.pods(arguments.namespace, arguments.job)
+        found = list(of_job(job, pods, gathered))
     else:
         found = list(of_cluster(gathered))
     if arguments.output == "json":
@@ -102,30 +103,38 @@ class Gatherer:
 
     def gather(self, operator_namespace: str, fault_namespaces: list[str]) -> Gathered:
         """Everything that the diagnosis looks at."""
-        found, objects = self._found, self._objects
+        found, objects, here = self._found, self._objects, f"in {operator_namespace}"
         for name in CRD_NAMES:
-            self._try(partial(self._read_crd, name))
+            self._try(Look.CRDS, "get customresourcedefinitions", partial(self._read_crd, name))
         leader = f"{_LEASES}/{operator_namespace}/leases/{Settings().lease_name}"
-        self._try(lambda: setattr(found, "lease", objects.find(leader)))
+        self._try(Look.LEASE, f"get leases {here}", lambda: setattr(found, "lease", objects.find(leader)))
         self._ask_leader(operator_namespace)
-        maps = config_maps(operator_namespace)
-        self._try(lambda: setattr(found, "settings", objects.find(f"{maps}/{settings.NAME}")))
+        own = f"{config_maps(operator_namespace)}/{settings.NAME}"
+        self._try(Look.SETTINGS, f"get configmaps {here}", lambda: setattr(found, "settings", objects.find(own)))
         selectors = dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
         for namespace in fault_namespaces:
             for selector in selectors:
-                self._read(config_maps(namespace), "ConfigMap", selector)
-        self._read(NODES, "Node")
-        self._read(f"{_LEASES}/{lease.NAMESPACE}/leases", "Lease")
-        self._try(lambda: found.quarantines.extend(_listed(objects, QUARANTINES)))
-        self._try(lambda: found.jobs.extend(_listed(objects, JOBS)))
+                self._read(f"list configmaps in {namespace}", config_maps(namespace), "ConfigMap", selector)
+        self._read("list nodes", NODES, "Node")
+        self._read(f"list leases in {lease.NAMESPACE}", f"{_LEASES}/{lease.NAMESPACE}/leases", "Lease")
+        quarantines, jobs = partial(_listed, objects, QUARANTINES), partial(_listed, objects, JOBS)
+        self._try(Look.QUARANTINES, "list nodequarantines", lambda: found.quarantines.extend(quarantines()))
+        self._try(Look.JOBS, "list hatrainingjobs in all namespaces", lambda: found.jobs.extend(jobs()))
         return found
+
+    def pods(self, namespace: str, job: str) -> list[Json]:
+        """The pods of one job."""
+        pods: list[Json] = []
+        listed = partial(_listed, self._objects, f"/api/v1/namespaces/{namespace}/pods", selector_of(job))
+        self._try(Look.PODS, f"list pods in {namespace}", lambda: pods.extend(listed()))
+        return pods
 
     def _read_crd(self, name: str) -> None:
         self._found.crds[name] = self._objects.find(f"{_CRDS}/{name}")
 
-    def _read(self, path: str, kind: str, selector: str = "") -> None:
+    def _read(self, right: str, path: str, kind: str, selector: str = "") -> None:
         listed = ({**raw, "kind": kind} for raw in _listed(self._objects, path, selector))
-        self._try(lambda: self._found.objects.extend(listed))
+        self._try(Look.SOURCES, right, lambda: self._found.objects.extend(listed))
 
     def _ask_leader(self, namespace: str) -> None:
         """Its own view, through the API server, which needs the right to proxy to its pod."""
@@ -134,18 +143,24 @@ class Gatherer:
         if not holder:
             return
         pod = f"{holder.rpartition('_')[0]}:{Settings().metrics_port}"
-        try:
-            found.report = self._objects.find(f"/api/v1/namespaces/{namespace}/pods/{pod}/proxy/faults")
-        except (ClusterError, ValueError) as refusal:
-            found.why_no_report = str(refusal)
-        else:
-            found.why_no_report = "" if found.report is not None else f"there is no pod {pod.partition(':')[0]}"
 
-    def _try(self, read: Callable[[], object]) -> None:
+        def ask() -> None:
+            found.report = self._objects.find(f"/api/v1/namespaces/{namespace}/pods/{pod}/proxy/faults")
+            if found.report is None:
+                raise ClusterError(f"there is no pod {pod.partition(':')[0]}")
+
+        self._try(Look.REPORT, f"get pods/proxy in {namespace}", ask)
+
+    def _try(self, look: Look, right: str, read: Callable[[], object]) -> None:
+        found = self._found
+        if look not in found.looks:
+            found.looks.append(look)
         try:
             read()
-        except ClusterError as refusal:
-            self._found.refused.append(str(refusal))
+        except ForbiddenError:
+            found.unread.setdefault(look, []).append(Unread(right=right))
+        except (ClusterError, ValueError) as problem:  # the leader's report may be no JSON
+            found.unread.setdefault(look, []).append(Unread(problem=f"could not be read: {problem}"))
 
 
 def _listed(objects: Objects, path: str, selector: str = "") -> Iterator[Json]:

@@ -1,5 +1,6 @@
 """What commands end with, and how they say why."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -9,6 +10,25 @@ from hajob.cli.cluster import ClusterError
 DONE: Final = 0
 NOT_DONE: Final = 1
 BAD_INPUT: Final = 2
+NOBODY_READS: Final = 141
+"""As a shell says it of a command that SIGPIPE has ended."""
+
+
+def until_nobody_reads(command: Callable[[], int]) -> int:
+    """Run a command whose output may be cut short, as by `| head`: then that is its end, and no error to be told.
+
+    Returns:
+        `NOBODY_READS` where the reader has left, else what the command returns.
+    """
+    try:
+        try:
+            return command()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end, and would complain there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
 
 
 def reported(command: Callable[[], int | None]) -> int:

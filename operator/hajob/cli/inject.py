@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hajob.api.base import format_time
+from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import reported
 from hajob.cli.injection import (
     DEFAULTS,
@@ -22,7 +23,7 @@ from hajob.cli.injection import (
     node_map,
     node_map_name,
 )
-from hajob.cli.objects import KubernetesObjects, Objects, config_maps
+from hajob.cli.objects import NODES, KubernetesObjects, Objects, config_maps
 from hajob.cli.options import Commands, add_command, add_context
 from hajob.runtime.clock import SystemClock
 
@@ -74,8 +75,14 @@ def read(arguments: argparse.Namespace) -> Injection:
 
 
 def carry_out(injection: Injection, objects: Objects, now_ms: int, say: Callable[[str], object]) -> None:
-    """Write what the writers would write; raises `ClusterError`."""
+    """Write what the writers would write.
+
+    Raises:
+        ClusterError: the cluster refuses, or there is no such node; of a node that is gone faults can be removed.
+    """
     recovers = injection.kind is InjectionKind.RECOVER
+    if not recovers and objects.find(f"{NODES}/{injection.node}") is None:
+        raise ClusterError(f"there is no node {injection.node}: kubectl get nodes names them")
     node_path = f"{config_maps(NODE_NAMESPACE)}/{node_map_name(injection.node)}"
     if injection.kind is InjectionKind.NODE:
         now = format_time(datetime.fromtimestamp(now_ms // 1000, UTC))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from hajob.cli import breaker, doctor, facts, inject, logs, migrate, quarantine, simulate
+from hajob.cli.exits import until_nobody_reads
 from hajob.version import VERSION
 
 COMMANDS: Final = (facts, doctor, logs, migrate, quarantine, breaker, inject, simulate)
@@ -27,8 +28,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    chosen = parser().parse_args(arguments)
-    return cast("Callable[[argparse.Namespace], int]", chosen.run)(chosen)
+
+    def run() -> int:
+        chosen = parser().parse_args(arguments)
+        return cast("Callable[[argparse.Namespace], int]", chosen.run)(chosen)
+
+    return until_nobody_reads(run)
 
 
 if __name__ == "__main__":

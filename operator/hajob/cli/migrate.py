@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.cli.cluster import ClusterError, KubernetesCluster
+from hajob.cli.cluster import ClusterError, ForbiddenError, KubernetesCluster
 from hajob.cli.exits import reported
-from hajob.cli.objects import KubernetesObjects, Objects
+from hajob.cli.objects import NODES, KubernetesObjects, Objects
 from hajob.cli.options import Commands, add_command, add_context, add_namespace
 
 _MOST_NODES: Final = 256
@@ -51,7 +51,7 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
     """Write which nodes the job is to leave; returns what was done, in a sentence.
 
     Raises:
-        ClusterError: the cluster refuses, or there is no such job.
+        ClusterError: the cluster refuses, or there is no such job or node.
         ValueError: the job would exclude more nodes than it may.
     """
     path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}/{job}"
@@ -62,6 +62,7 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
     after = [one for one in before if one not in nodes] if undo else list(dict.fromkeys([*before, *nodes]))
     if len(after) > _MOST_NODES:
         raise ValueError(f"a job can exclude at most {_MOST_NODES} nodes, not {len(after)}: --undo some first")
+    unseen = "" if undo else _unseen(objects, [one for one in after if one not in before])
     if after == before:
         return f"nothing changes: the job {'may use' if undo else 'already excludes'} {', '.join(nodes)}"
     version = found["metadata"].get("resourceVersion")
@@ -70,4 +71,15 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
     if undo:
         return f"{namespace}/{job} may use {', '.join(nodes)} again"
     watch = f"kubectl get hajob {job} -n {namespace} -w"
-    return f"{namespace}/{job} leaves {', '.join(nodes)}; watch it with: {watch}"
+    return f"{namespace}/{job} leaves {', '.join(nodes)}{unseen}; watch it with: {watch}"
+
+
+def _unseen(objects: Objects, nodes: Sequence[str]) -> str:
+    """Return what is to be said of nodes that may not be looked at; ClusterError: one is not there."""
+    try:
+        missing = [node for node in nodes if objects.find(f"{NODES}/{node}") is None]
+    except ForbiddenError:
+        return " (whether there is such a node could not be looked up: that needs the right to get nodes)"
+    if missing:
+        raise ClusterError(f"there is no node {', '.join(missing)}: kubectl get nodes names them")
+    return ""

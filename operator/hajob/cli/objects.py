@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.cli.cluster import ClusterError
+from hajob.cli.cluster import ClusterError, ForbiddenError
 
 _REQUEST_SECONDS: Final = 30.0
 _MERGE: Final = "application/merge-patch+json"
@@ -93,7 +93,8 @@ class KubernetesObjects:
         except self._client.ApiException as refusal:
             if refusal.status == 404 and absent_is_fine:
                 return None
-            raise ClusterError(f"{method} {path}: {_sentence(refusal)}") from None
+            kind = ForbiddenError if refusal.status == 403 else ClusterError
+            raise kind(f"{method} {path}: {_sentence(refusal)}") from None
         except (HTTPError, OSError) as problem:
             raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
         found: Json = json.loads(answer)

@@ -7,9 +7,11 @@ import json
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.cluster.control_plane import ControlPlane
 from hajob.cli import breaker, doctor, facts, inject, main, quarantine
@@ -108,6 +110,24 @@ def test_the_settings_are_annotated_where_there_are_none(objects: KubernetesObje
     assert metadata["labels"] == {"training.hajob.io/settings": "faults"}
 
 
+def test_doctor_knows_nothing_of_what_its_asker_may_not_read(
+    control_plane: ControlPlane, namespace: str, crd: Json, tmp_path: Path
+) -> None:
+    """With the token of a service account that has no right at all: nothing is fine, and nothing is a problem."""
+    assert crd
+    control_plane.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
+    token = control_plane.kubectl("create", "token", "nobody", "-n", namespace).stdout.strip()
+    known = yaml.safe_load(control_plane.kubeconfig.read_text())
+    known["users"][0]["user"] = {"token": token}
+    mine = tmp_path / "kubeconfig"
+    mine.write_text(yaml.safe_dump(known))
+    said: list[Any] = []
+    words = ("doctor", "--operator-namespace", namespace, "-o", "json")
+    assert doctor.carry_out(ask(*words), KubernetesObjects(str(mine)), NOW_MS, said.append) == 0
+    (found,) = json.loads(said[0])["findings"]
+    assert (found["grade"], found["message"].partition(":")[0]) == ("unknown", "6 of 6 checks need more rights")
+
+
 def test_doctor_looks_at_a_server_without_an_operator(objects: KubernetesObjects, namespace: str, crd: Json) -> None:
     assert crd
     said: list[Any] = []
@@ -116,6 +136,6 @@ def test_doctor_looks_at_a_server_without_an_operator(objects: KubernetesObjects
     found = {one["about"]: one for one in json.loads(said[0])["findings"]}
     assert found["CRD"]["grade"] == "ok"
     assert "its Lease has no holder" in found["operator"]["message"]
-    assert "not looked at" not in found
+    assert "rights" not in found
     with pytest.raises(ClusterError, match="there is no HATrainingJob qwen"):
         doctor.carry_out(ask("doctor", "qwen", "-n", namespace), objects, NOW_MS, said.append)

@@ -12,7 +12,7 @@ import pytest
 
 from hajob.api.conditions import Reason
 from hajob.cli import doctor, main
-from hajob.cli.cluster import ClusterError
+from hajob.cli.cluster import ClusterError, ForbiddenError
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 from tests.unit.sources import hardware_objects as objects
 from tests.unit.sources.hostile_objects import CASES
@@ -176,12 +176,32 @@ def test_without_an_operator_the_objects_are_read_all_the_same() -> None:
     assert about(found, "breaker")["message"] == "open: about Held"
 
 
-def test_what_may_not_be_read_is_said_and_the_rest_looked_at() -> None:
-    forbidden = ClusterError("nodes is forbidden")
-    code, found = ask(Cluster(**{NODES: forbidden, FAULTS: ClusterError("pods/proxy is forbidden")}))
-    assert about(found, "not looked at")["message"] == "nodes is forbidden"
-    assert any("pods/proxy is forbidden" in one["message"] for one in found)
+def test_what_may_not_be_read_is_unknown_in_one_line_and_nothing_is_fine_of_it() -> None:
+    """As a user with `view` in a namespace meets it."""
+    paths = [LEASE, NODES, JOBS, QUARANTINES, MAPS, *(path for path in Cluster().found if path.startswith(CRDS))]
+    code, found = ask(Cluster(**{path: ForbiddenError(f"{path} is forbidden: User cannot") for path in paths}))
+    told = about(found, "rights")
+    assert (code, told["grade"]) == (0, "unknown")
+    assert told["message"].startswith("5 of 6 checks need more rights: CRDs, the operator's Lease, faults of nodes")
+    assert "what is missing is to get customresourcedefinitions; to get leases in hajob-system; to " in told["message"]
+    assert "list hatrainingjobs in all namespaces" in told["message"]
+    assert [one for one in found if one["about"] != "rights"] == [], "neither fine nor a problem"
+
+
+def test_what_may_be_read_is_looked_at_all_the_same() -> None:
+    code, found = ask(Cluster(**{NODES: ForbiddenError("no"), FAULTS: ClusterError("the server is ill")}))
+    assert "1 of 7 checks" in about(found, "rights")["message"]
+    assert about(found, "the leader's report")["message"] == "could not be read: the server is ill"
+    assert about(found, "operator")["grade"] == "ok"
+    assert "80E01801" in about(found, "fault on node-1")["message"], "a fault that may be read is one"
     assert code == 0
+
+
+def test_without_the_leaders_report_a_job_says_whether_the_breaker_is_open() -> None:
+    away = {FAULTS: ForbiddenError("no")}
+    assert not [one for one in ask(Cluster(**away))[1] if one["about"] == "breaker"]
+    held = {JOBS: {"items": [job(Held="False/NotHeld")]}}
+    assert about(ask(Cluster(**away, **held))[1], "breaker")["grade"] == "ok"
 
 
 def test_hostile_objects_are_findings_like_others() -> None:
@@ -251,6 +271,98 @@ def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
 def test_conditions_of_a_job_are_graded(told: dict[str, str], wrong: list[str]) -> None:
     _, found = ask(Cluster(**{JOB: job(**told)}), "qwen", "-n", "team")
     assert problems(found) == wrong
+
+
+def since(seconds: int) -> str:
+    return datetime.fromtimestamp(objects.NOW_MS / 1000 - seconds, UTC).isoformat()
+
+
+def lived(
+    running: str = "True/Training",
+    *,
+    since_s: int = 7200,
+    step_s: int = 60,
+    generations: tuple[int, int] = (2, 2),
+    **more: Any,
+) -> dict[str, Any]:
+    """A job of four nodes with the Running condition as it is since so many seconds, and a step as old."""
+    made = job(Accepted="True/Valid", Running=running)
+    made["metadata"] |= {"generation": generations[1], "creationTimestamp": since(86_400)}
+    made["spec"] = {"numNodes": 4}
+    made["status"]["conditions"][1]["lastTransitionTime"] = since(since_s)
+    progress = {"step": 5, "observedTime": since(step_s)}
+    made["status"] |= {"observedGeneration": generations[0], "progress": progress, **more}
+    return made
+
+
+def rank_pods(*phases: str, **metadata: Any) -> dict[str, Any]:
+    owner = {"apiVersion": "training.hajob.io/v1alpha1", "kind": "HATrainingJob", "uid": "uid-job", "controller": True}
+    made = []
+    for number, phase in enumerate(phases):
+        pod = objects.pod()
+        pod["metadata"] |= {"name": f"qwen-{number}", "ownerReferences": [owner], **metadata}
+        pod["metadata"]["labels"] |= {"training.hajob.io/node-rank": str(number)}
+        pod["status"]["phase"] = phase
+        made.append(pod)
+    return {PODS: {"items": made}}
+
+
+ALL = ("Running",) * 4
+CAUSE = {"cause": {"code": "SIGKILL", "message": "rank 2 was killed"}}
+
+
+@pytest.mark.parametrize(
+    ("raw", "pods", "wrong", "words"),
+    [
+        (lived(), ALL, [], ""),
+        (lived("False/Restarting", since_s=60), ALL, [], ""),
+        (lived("False/Suspended", since_s=86_400), (), [], ""),
+        (lived("False/Starting", since_s=1200), ALL, ["training"], "not trained for 20 min, Starting: about Running"),
+        (lived(generations=(1, 2)), ALL, ["status"], "generation 1 of the spec, which is at 2"),
+        (lived(step_s=3600), ALL, ["training"], "step 5 is the newest, and 60 min old"),
+        (lived(restarts={"infrastructure": 10}), ALL, [], ""),
+        (
+            lived(since_s=30, restarts={"infrastructure": 9, "program": 1}, incidents=[CAUSE]),
+            ALL,
+            ["restarts"],
+            "restarted 10 times (infrastructure 9, program 1), the newest cause: SIGKILL rank 2 was killed",
+        ),
+        (lived(), (*ALL[:2], "Succeeded", "Failed"), ["pod qwen-2", "pod qwen-3", "pods"], "is over (Succeeded)"),
+        (lived(), ALL[:3], ["pods"], "3 of 4 rank pods are there"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_absence_and_standing_still_are_no_health(
+    raw: dict[str, Any], pods: tuple[str, ...], wrong: list[str], words: str
+) -> None:
+    _, found = ask(Cluster(**{JOB: raw, **rank_pods(*pods)}), "qwen", "-n", "team")
+    assert problems(found) == wrong
+    assert not words or any(words in one["message"] for one in found)
+    noted = [one for one in found if one["grade"] == "note" and one["about"] in {"training", "status"}]
+    assert bool([one for one in found if one["about"] == "conditions"]) == (not wrong and not noted)
+
+
+def test_a_status_that_was_never_written_is_a_problem_once_the_job_is_not_new() -> None:
+    raw = {"metadata": {"name": "qwen", "namespace": "team", "creationTimestamp": since(5)}}
+    assert about(ask(Cluster(**{JOB: raw}), "qwen", "-n", "team")[1], "status")["grade"] == "note"
+    raw["metadata"]["creationTimestamp"] = since(600)
+    _, found = ask(Cluster(**{JOB: raw, JOBS: {"items": [raw]}}), "qwen", "-n", "team")
+    assert about(found, "status")["message"] == "no operator has written it yet; the job is 10 min old"
+    assert (
+        "no operator has written it" in about(ask(Cluster(**{JOBS: {"items": [raw]}}))[1], "job team/qwen")["message"]
+    )
+
+
+def test_a_pod_that_does_not_go_is_named_with_who_holds_it() -> None:
+    going = rank_pods(*ALL, deletionTimestamp=since(300), finalizers=["example.com/wait"])
+    _, found = ask(Cluster(**{JOB: lived("False/Restarting", since_s=290), **going}), "qwen", "-n", "team")
+    assert about(found, "pod qwen-0")["message"] == "should have been gone for 5 min, finalizers: example.com/wait"
+
+
+def test_pods_that_may_not_be_listed_are_not_missing() -> None:
+    _, found = ask(Cluster(**{JOB: lived(), PODS: ForbiddenError("no")}), "qwen", "-n", "team")
+    assert problems(found) == []
+    assert "to list pods in team" in about(found, "rights")["message"]
 
 
 @pytest.mark.parametrize("told", [{"SparesReady": "False/Pending"}, {"Shrunk": "True/FewerDataParallelRanks"}])

@@ -12,6 +12,7 @@ from e2e import inject as demo
 from e2e.nodes.control import NodeControl
 from e2e.nodes.faults import ChipFault, HardwareFault, SwitchFault, device_info, node_info
 from hajob.cli import inject
+from hajob.cli.cluster import ClusterError
 from hajob.cli.facts import facts_of
 from hajob.cli.injection import DEFAULTS, Injection, InjectionKind, device_map, node_map
 from hajob.domain.hardware import Level
@@ -168,3 +169,18 @@ def test_without_a_demo_that_is_said(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(demo, "control_sockets", list)
     assert demo.main(["recover", "n1"]) == 1
     assert "nothing runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [kind for kind in InjectionKind if kind is not InjectionKind.RECOVER])
+def test_a_node_that_is_not_there_has_no_faults(kind: InjectionKind) -> None:
+    objects = FakeObjects()
+    before = dict(objects.found)
+    with pytest.raises(ClusterError, match="there is no node n9: kubectl get nodes"):
+        injected(kind, "n9", "3", objects=objects)
+    assert objects.found == before
+
+
+def test_faults_of_a_node_that_is_gone_can_be_taken_back() -> None:
+    objects = injected("chip", "n1", "3")
+    del objects.found["/api/v1/nodes/n1"]
+    assert seen(injected("recover", "n1", objects=objects)) == []

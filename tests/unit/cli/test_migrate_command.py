@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hajob.cli.cluster import ClusterError
+from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.migrate import migrate
 from tests.unit.cli.test_quarantine_command import FakeObjects
 
@@ -15,7 +15,8 @@ PATH = "/apis/training.hajob.io/v1alpha1/namespaces/ns/hatrainingjobs/job"
 
 def objects(*excluded: str) -> FakeObjects:
     scheduling = {"excludedNodeNames": list(excluded)} if excluded else {}
-    return FakeObjects(**{PATH: {"metadata": {"resourceVersion": "7"}, "spec": {"scheduling": scheduling}}})
+    nodes: dict[str, Any] = {f"/api/v1/nodes/n{number}": {} for number in range(300)}
+    return FakeObjects(**nodes, **{PATH: {"metadata": {"resourceVersion": "7"}, "spec": {"scheduling": scheduling}}})
 
 
 def written(found: FakeObjects) -> Any:
@@ -40,3 +41,25 @@ def test_no_such_job_and_too_many_nodes_are_refused() -> None:
         migrate(FakeObjects(), "ns", "job", ["n1"])
     with pytest.raises(ValueError, match="at most 256"):
         migrate(objects(), "ns", "job", [f"n{number}" for number in range(257)])
+
+
+def test_a_node_that_is_not_there_cannot_be_left_but_taken_back() -> None:
+    found = objects("gone")
+    with pytest.raises(ClusterError, match="there is no node n999: kubectl get nodes"):
+        migrate(found, "ns", "job", ["n1", "n999"])
+    assert written(found) == ["gone"]
+    assert migrate(found, "ns", "job", ["gone"], undo=True) == "ns/job may use gone again"
+
+
+def test_who_may_not_read_nodes_is_told_that_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = objects()
+    look = found.find
+
+    def find(path: str) -> Any:
+        if "/nodes/" in path:
+            raise ForbiddenError("nodes is forbidden")
+        return look(path)
+
+    monkeypatch.setattr(found, "find", find)
+    assert "whether there is such a node could not be looked up" in migrate(found, "ns", "job", ["n1"])
+    assert written(found) == ["n1"]

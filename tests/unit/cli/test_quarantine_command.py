@@ -117,5 +117,11 @@ def test_jobs_that_are_held_are_named() -> None:
     held = {"metadata": {"namespace": "a", "name": "b"}, "status": {"conditions": [told]}}
     said: list[str] = []
     breaker.held(FakeObjects(**{f"{JOBS}/b": held}), said.append)
+    free = {**held, "status": {"conditions": [{**told, "status": "False", "reason": "NotHeld"}]}}
+    breaker.held(FakeObjects(**{f"{JOBS}/b": free}), said.append)
     breaker.held(FakeObjects(), said.append)
-    assert said == ["a/b: 4 of 10 nodes were reported faulty", "closed: Hajob acts on faults of nodes and chips"]
+    assert said == [
+        "a/b: 4 of 10 nodes were reported faulty",
+        "closed: Hajob acts on faults of nodes and chips",
+        "no job says whether it is open: kubectl hajob doctor asks the operator",
+    ]
