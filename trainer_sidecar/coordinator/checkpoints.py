@@ -19,9 +19,14 @@ def are_verified(job: Job) -> bool:
     """Whether the ranks of the opening attempt may start; if not yet, ask an agent to check the checkpoints."""
     if job.attempt.is_alone():
         follow(job, anew=True)
-    if _rules(job) is None or _chosen(job) is None:
+    if not can_look(job):
         return True  # no agent can look: start the job as it would start without Hajob
     return job.checkpoints.found is not None and job.checkpoints.found.attempt == job.attempt.number
+
+
+def can_look(job: Job) -> bool:
+    """Return whether an agent can say which checkpoints are there."""
+    return _rules(job) is not None and _chosen(job) is not None
 
 
 def follow(job: Job, *, anew: bool = False) -> None:

@@ -20,6 +20,7 @@ from trainer_sidecar.coordinator import (
     migration,
     node_orders,
     orders,
+    saving,
     standing,
     start,
     successor,
@@ -374,6 +375,7 @@ class CoordinatorCore:
                 successor.renew(job)
             if not job.contacts.doubts:
                 carry_out(job, job.conversation.pursue(orders.desired(job), now), now)
+        saving.advance(job)
         orders.tell_retired(job)
         migration.follow(job)
 

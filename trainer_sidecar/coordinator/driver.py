@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import first_step, migration, resize
+from trainer_sidecar.coordinator import first_step, migration, resize, saving
 from trainer_sidecar.coordinator.conversation import (
     COMMUNICATION_FAULT,
     MEMORY_FAULT,
@@ -177,7 +177,10 @@ def _mark(command: TellMilestone, job: Job, at: float) -> None:
     if command.kind == pb.STRATEGY_SENT:
         milestone.strategy = job.conversation.memory.strategy
         _strategy_sent(job, at)
-    job.mark(command.kind, at, milestone)
+    if command.kind == pb.RESULT and event.kind is EventKind.SUCCESS and event.strategy == "dump":
+        saving.reported(job, milestone, at)
+    else:
+        job.mark(command.kind, at, milestone)
     if command.kind == pb.RESULT:
         _result(job, event)
 
@@ -199,6 +202,7 @@ def _strategy_sent(job: Job, at: float) -> None:
         return
     incident.strategy_was_sent(at)
     if job.conversation.memory.strategy == "dump":
+        job.checkpoints.begin_save()
         job.ending.save(job.steps, job.now, job.roster.num_training, incident)
         return
     if (common := job.steps.roll_back()) is not None:

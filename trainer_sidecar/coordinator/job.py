@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from hajob.domain.savers import DEFAULT_SAVERS, savers
@@ -36,6 +37,9 @@ from trainer_sidecar.coordinator.roster import RankPod, Roster
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.coordinator.store_keeping import StoreKeeping
 from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
+
+if TYPE_CHECKING:
+    from trainer_sidecar.coordinator.saving import ReportedSave
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,7 @@ class Job:
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
+    save: ReportedSave | None = None  # that MindIO has reported and nobody has told yet; changed by saving.py
     steps_ahead: int = 0  # what gates add to the ranks' steps when MindIO asks for them; changed by migration.py
 
     # -- the only changes that are not a value's own ----------------------------------------------------------------
@@ -135,6 +140,7 @@ class Job:
         self.attempt = Attempt(number, incarnation, AttemptPhase.OPENING, self.now)
         self.change.forget()
         self.keeping = StoreKeeping()
+        self.save = None
 
     @contextmanager
     def muted(self) -> Iterator[Effects]:

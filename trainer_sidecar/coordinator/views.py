@@ -89,13 +89,15 @@ class CheckpointView:
 
     Attributes:
         look: how often it was asked to look at once, for each of these triggers once: the newest incident,
-            and whether its strategy was sent.
+            and whether its strategy was sent; and when MindIO has reported a save.
+        step_before_save: of the newest complete checkpoint when MindIO was told to save; -1: none was known.
     """
 
     found: pb.CheckpointState | None = None
     pod_uid: str = ""
     look: int = 0
     trigger: tuple[int, bool] = (0, False)
+    step_before_save: int = -1
 
     def ask(self, pod_uid: str) -> None:
         """It is another agent's turn."""
@@ -106,6 +108,14 @@ class CheckpointView:
         before, self.trigger = self.trigger, trigger
         self.look += trigger != before
         return trigger != before
+
+    def begin_save(self) -> None:
+        """MindIO is told to save."""
+        self.step_before_save = self.found.step if self.found is not None else -1
+
+    def look_again(self) -> None:
+        """A checkpoint may have been saved."""
+        self.look += 1
 
     def take(self, said: pb.CheckpointState) -> None:
         """An agent has looked; what an attempt was given to load stays known when it is another agent's turn."""

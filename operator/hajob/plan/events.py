@@ -105,12 +105,17 @@ class Resumed(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class ResultReported(JobEvent):
-    """MindIO's result (milestone RESULT); codes in docs/protocols/mindio.md."""
+    """MindIO's result (milestone RESULT); codes in docs/protocols/mindio.md.
+
+    Attributes:
+        unverified: Of a save that MindIO reports: why nobody has found it on the volume. Empty: it was found there.
+    """
 
     code: int = 0
     text: str = ""
     strategy: str = ""
     ranks: tuple[int, ...] = ()
+    unverified: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,8 @@ def _how_saved(context: Context) -> str:
     if context.state.phase is not JobPhase.SAVING:
         why = "; ".join(refusal.message for refusal in _refusals_to_save(context)) or "no save was requested"
     elif isinstance(event, events.ResultReported):
+        if event.code == 0 and event.unverified:
+            return f"MindIO reports that the current step is saved, which nobody has verified ({event.unverified})"
         if event.code == 0:
             return "the current step is saved"
         why = f"the save failed with code {event.code} {event.text}".rstrip()

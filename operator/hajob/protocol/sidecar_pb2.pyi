@@ -433,7 +433,7 @@ class Fact(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ..., unexplained: _Optional[bool] = ...) -> None: ...
 
 class Milestone(_message.Message):
-    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks", "duration_nanoseconds", "store_kept")
+    __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks", "duration_nanoseconds", "unverified", "store_kept")
     KIND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -444,6 +444,7 @@ class Milestone(_message.Message):
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     DURATION_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
+    UNVERIFIED_FIELD_NUMBER: _ClassVar[int]
     STORE_KEPT_FIELD_NUMBER: _ClassVar[int]
     kind: MilestoneKind
     incarnation: int
@@ -455,8 +456,9 @@ class Milestone(_message.Message):
     strategy: str
     ranks: _containers.RepeatedScalarFieldContainer[int]
     duration_nanoseconds: int
+    unverified: str
     store_kept: bool
-    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., duration_nanoseconds: _Optional[int] = ..., store_kept: _Optional[bool] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., duration_nanoseconds: _Optional[int] = ..., unverified: _Optional[str] = ..., store_kept: _Optional[bool] = ...) -> None: ...
 
 class CoordinatorToAgent(_message.Message):
     __slots__ = ("hello", "lease_grant", "node_order", "acknowledge")

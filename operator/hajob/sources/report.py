@@ -136,7 +136,12 @@ def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.Jo
             return events.Resumed(number, milestone.step)
         case wire.RESULT:
             return events.ResultReported(
-                number, milestone.result_code, milestone.text, milestone.strategy, tuple(milestone.ranks)
+                number,
+                milestone.result_code,
+                milestone.text,
+                milestone.strategy,
+                tuple(milestone.ranks),
+                milestone.unverified,
             )
         case wire.TAKEN_OVER:
             took_ms = milestone.duration_nanoseconds // NANOSECONDS_PER_MILLISECOND

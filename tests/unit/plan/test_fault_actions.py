@@ -1056,6 +1056,7 @@ def test_pods_that_end_before_their_ranks_start_end_nothing(phase: JobPhase) -> 
 
 SUSPENDED_BY = {
     "the current step is saved": e.ResultReported(2, 0, "", "dump"),
+    "which nobody has verified (no agent sees it)": e.ResultReported(2, 0, "", "dump", unverified="no agent sees it"),
     "not saved (the save failed with code 499 disk full)": e.ResultReported(2, 499, "disk full", "dump"),
     "not saved (MindIO offered no save)": e.StrategiesOffered(2, ("exit",)),
     "not saved (the MindIO controller was lost during the save)": e.CoordinatorLost(program=True),

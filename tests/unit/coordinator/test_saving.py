@@ -1,0 +1,66 @@
+"""Nothing is called saved that is not on the volume and whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.coordinator.test_checkpoints_before_a_start import answer, ask_for_a_start, looking_world, looks
+from tests.unit.coordinator.world import World
+from trainer_sidecar.coordinator.saving import VERIFY_SECONDS
+
+
+@pytest.fixture
+def world() -> World:
+    """A job with a checkpoint of step 5 that is told to save at step 9, and whose MindIO says that it has."""
+    world = looking_world()
+    ask_for_a_start(world)
+    answer(world.agent(0), 1, 5)
+    world.advance(0.6)
+    for step in range(6, 10):
+        world.step(step)
+    world.order(pb.CHECKPOINT, incarnation=2, revision=1)
+    asked = looks(world.agent(0))
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert world.state.conversation == "Closed"
+    assert looks(world.agent(0)) == (asked or 0) + 1, "the agent looks at once"
+    assert not saves(world)
+    return world
+
+
+def saves(world: World) -> list[pb.Milestone]:
+    return [mark for mark in world.marks(pb.RESULT) if mark.strategy == "dump"]
+
+
+def test_it_is_told_when_the_checkpoint_is_found(world: World) -> None:
+    world.advance(3.0)
+    assert not saves(world)
+    answer(world.agent(0), 1, 9)
+    world.advance(0.2)
+    (mark,) = saves(world)
+    assert (mark.incarnation, mark.result_code, mark.unverified) == (2, 0, "")
+
+
+def test_what_is_not_found_is_not_saved(world: World) -> None:
+    world.advance(VERIFY_SECONDS + 1.0)
+    (mark,) = saves(world)
+    assert mark.result_code == 499
+    assert "the newest whole one there is of step 5" in mark.text
+
+
+def test_what_cannot_be_looked_at_is_said_to_be_unverified(world: World) -> None:
+    answer(world.agent(0), 1, 5, problem="the volume hangs")
+    world.advance(0.2)
+    (mark,) = saves(world)
+    assert (mark.result_code, mark.unverified) == (0, "the volume hangs")
+
+
+def test_where_no_agent_sees_the_volume_it_is_told_at_once() -> None:
+    world = World()
+    world.train(3)
+    world.order(pb.CHECKPOINT, incarnation=2, revision=1)
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    (mark,) = saves(world)
+    assert (mark.result_code, mark.unverified) == (0, "no agent sees the checkpoints")

@@ -1,0 +1,74 @@
+"""A save that MindIO reports is told when the checkpoint is on the volume and whole, and not before.
+
+MindIO says that it has saved when its ranks say so. The agent that looks at the checkpoints is asked to look once more
+(docs/checkpoints.md); what it does not find within a minute counts as not saved. Where no agent can look, the report is
+passed on and says that nobody has verified it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator import checkpoints
+from trainer_sidecar.coordinator.attempt import Attempt
+from trainer_sidecar.coordinator.conversation import FAILED_FOR_GOOD
+from trainer_sidecar.coordinator.incidents import OpenIncident
+from trainer_sidecar.coordinator.job import Job
+
+VERIFY_SECONDS = 60.0
+"""A shared volume may show other machines what was written only after so long (NFS keeps attributes for 60 s)."""
+NOT_SEEN = "no agent sees the checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedSave:
+    """A save that MindIO has reported: the milestone to tell, as part of what, and since when it is looked for."""
+
+    milestone: pb.Milestone
+    of: OpenIncident | Attempt
+    since: float
+
+
+def reported(job: Job, milestone: pb.Milestone, at: float) -> None:
+    """MindIO has reported a save."""
+    job.save = ReportedSave(milestone, job.incidents.current or job.attempt, at)
+    job.checkpoints.look_again()
+    job.effects.touch(job.checkpoints.pod_uid)
+
+
+def advance(job: Job) -> None:
+    """Tell of the save once it is found, or is not."""
+    save = job.save
+    if save is None:
+        return
+    found, why = job.checkpoints.found, ""
+    if not checkpoints.can_look(job):
+        why = NOT_SEEN
+    elif found is not None and found.problem:
+        why = found.problem
+    elif not _is_there(job, found):
+        if job.now - save.since < VERIFY_SECONDS:
+            return
+        _refuse(save.milestone, found)
+    save.milestone.unverified = why
+    job.save = None
+    job.mark_in(save.of, pb.RESULT, save.since, save.milestone)
+
+
+def _is_there(job: Job, found: pb.CheckpointState | None) -> bool:
+    """Whether a whole checkpoint is newer than every one before the save, or of the step that all ranks had ended."""
+    if found is None or found.step < 0:
+        return False
+    common = job.steps.common
+    return found.step > job.checkpoints.step_before_save or (common is not None and found.step >= common[0])
+
+
+def _refuse(milestone: pb.Milestone, found: pb.CheckpointState | None) -> None:
+    step = found.step if found is not None else -1
+    newest = f"the newest whole one there is of step {step}" if step >= 0 else "there is no whole one there"
+    milestone.result_code = FAILED_FOR_GOOD
+    milestone.text = (
+        f"MindIO says that it has saved ({milestone.text}), and {VERIFY_SECONDS:.0f} s later no new checkpoint is on the "
+        f"volume: {newest}"
+    )
