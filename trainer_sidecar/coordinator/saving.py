@@ -69,6 +69,6 @@ def _refuse(milestone: pb.Milestone, found: pb.CheckpointState | None) -> None:
     newest = f"the newest whole one there is of step {step}" if step >= 0 else "there is no whole one there"
     milestone.result_code = FAILED_FOR_GOOD
     milestone.text = (
-        f"MindIO says that it has saved ({milestone.text}), and {VERIFY_SECONDS:.0f} s later no new checkpoint is on the "
-        f"volume: {newest}"
+        f"MindIO says that it has saved ({milestone.text}), and {VERIFY_SECONDS:.0f} s later no new checkpoint is on "
+        f"the volume: {newest}"
     )
