@@ -19,7 +19,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from hajob.domain.savers import DEFAULT_SAVERS, savers
@@ -37,9 +36,6 @@ from trainer_sidecar.coordinator.roster import RankPod, Roster
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.coordinator.store_keeping import StoreKeeping
 from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
-
-if TYPE_CHECKING:
-    from trainer_sidecar.coordinator.saving import ReportedSave
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,6 @@ class Job:
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
-    save: ReportedSave | None = None  # that MindIO has reported and nobody has told yet; changed by saving.py
     steps_ahead: int = 0  # what gates add to the ranks' steps when MindIO asks for them; changed by migration.py
 
     # -- the only changes that are not a value's own ----------------------------------------------------------------
@@ -140,7 +135,7 @@ class Job:
         self.attempt = Attempt(number, incarnation, AttemptPhase.OPENING, self.now)
         self.change.forget()
         self.keeping = StoreKeeping()
-        self.save = None
+        self.checkpoints.told_save()
 
     @contextmanager
     def muted(self) -> Iterator[Effects]:

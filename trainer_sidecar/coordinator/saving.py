@@ -7,39 +7,26 @@ passed on and says that nobody has verified it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import checkpoints
-from trainer_sidecar.coordinator.attempt import Attempt
 from trainer_sidecar.coordinator.conversation import FAILED_FOR_GOOD
-from trainer_sidecar.coordinator.incidents import OpenIncident
 from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.views import ReportedSave
 
 VERIFY_SECONDS = 60.0
 """A shared volume may show other machines what was written only after so long (NFS keeps attributes for 60 s)."""
 NOT_SEEN = "no agent sees the checkpoints"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedSave:
-    """A save that MindIO has reported: the milestone to tell, as part of what, and since when it is looked for."""
-
-    milestone: pb.Milestone
-    of: OpenIncident | Attempt
-    since: float
-
-
 def reported(job: Job, milestone: pb.Milestone, at: float) -> None:
     """MindIO has reported a save."""
-    job.save = ReportedSave(milestone, job.incidents.current or job.attempt, at)
-    job.checkpoints.look_again()
+    job.checkpoints.save_reported(ReportedSave(milestone, job.incidents.current or job.attempt, at))
     job.effects.touch(job.checkpoints.pod_uid)
 
 
 def advance(job: Job) -> None:
     """Tell of the save once it is found, or is not."""
-    save = job.save
+    save = job.checkpoints.save
     if save is None:
         return
     found, why = job.checkpoints.found, ""
@@ -52,7 +39,7 @@ def advance(job: Job) -> None:
             return
         _refuse(save.milestone, found)
     save.milestone.unverified = why
-    job.save = None
+    job.checkpoints.told_save()
     job.mark_in(save.of, pb.RESULT, save.since, save.milestone)
 
 

@@ -1,6 +1,6 @@
 """What others said of themselves last: the controller host, and the agent that looks at the checkpoints.
 
-Only this module changes it; controllers are asked for by start.py, checkpoints by checkpoints.py.
+Only this module changes it; controllers are asked for by start.py, checkpoints by checkpoints.py, and saves by saving.py.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.attempt import Attempt
+from trainer_sidecar.coordinator.incidents import OpenIncident
 
 
 @dataclass(slots=True)
@@ -83,6 +85,15 @@ class ControllerView:
         self.requested = -1
 
 
+@dataclass(frozen=True, slots=True)
+class ReportedSave:
+    """A save that MindIO has reported: the milestone to tell, as part of what, and since when it is looked for."""
+
+    milestone: pb.Milestone
+    of: OpenIncident | Attempt
+    since: float
+
+
 @dataclass(slots=True)
 class CheckpointView:
     """What an agent has found, and the pod of the one that is asked.
@@ -91,6 +102,7 @@ class CheckpointView:
         look: how often it was asked to look at once, for each of these triggers once: the newest incident,
             and whether its strategy was sent; and when MindIO has reported a save.
         step_before_save: of the newest complete checkpoint when MindIO was told to save; -1: none was known.
+        save: that MindIO has reported, and the operator has not been told of.
     """
 
     found: pb.CheckpointState | None = None
@@ -98,6 +110,7 @@ class CheckpointView:
     look: int = 0
     trigger: tuple[int, bool] = (0, False)
     step_before_save: int = -1
+    save: ReportedSave | None = None
 
     def ask(self, pod_uid: str) -> None:
         """It is another agent's turn."""
@@ -113,9 +126,14 @@ class CheckpointView:
         """MindIO is told to save."""
         self.step_before_save = self.found.step if self.found is not None else -1
 
-    def look_again(self) -> None:
-        """A checkpoint may have been saved."""
+    def save_reported(self, save: ReportedSave) -> None:
+        """MindIO has reported a save: it is looked for at once."""
+        self.save = save
         self.look += 1
+
+    def told_save(self) -> None:
+        """Nobody waits for a save any more."""
+        self.save = None
 
     def take(self, said: pb.CheckpointState) -> None:
         """An agent has looked; what an attempt was given to load stays known when it is another agent's turn."""
