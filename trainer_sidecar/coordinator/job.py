@@ -100,7 +100,7 @@ class Job:
     attempt: Attempt = field(default_factory=Attempt)
     assignment: pb.Assignment | None = None
     order: pb.Order | None = None
-    steps_ahead: int = 0  # what gates add to the ranks' steps when MindIO asks for them; changed by migration.py
+    steps_ahead: int = 0  # what gates add to the ranks' steps when MindIO asks for them
 
     # -- the only changes that are not a value's own ----------------------------------------------------------------
 
@@ -129,6 +129,10 @@ class Job:
     def take_order(self, order: pb.Order) -> None:
         """The step that is desired now."""
         self.order = order
+
+    def say_ahead(self, steps: int) -> None:
+        """Gates tell MindIO so many steps more than the ranks have made."""
+        self.steps_ahead = steps
 
     def begin_attempt(self, number: int, incarnation: int) -> None:
         """Another start of the whole job."""

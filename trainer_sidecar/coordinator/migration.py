@@ -105,7 +105,7 @@ def follow(job: Job) -> None:
     """Tell all gates when a move begins, and when it is over one way or the other."""
     ahead = steps_ahead(job) if job.runs else 0
     if bool(ahead) is not bool(job.steps_ahead):
-        job.steps_ahead = ahead
+        job.say_ahead(ahead)
         job.touch_all()
 
 
