@@ -216,7 +216,7 @@ def rack(say: Say, nodes: int = RACK_NODES, broken: int = RACK) -> tuple[float, 
     """Seconds from the last of so many faults to the last NodeQuarantine, by the audit log; how many there are."""
     with ScaleRig.start(nodes, say) as rig:
         settings = {"name": "hajob-faults", "labels": {"training.hajob.io/settings": "faults"}}
-        data = {"breaker": "{sharePercent: 50}"}
+        data = {"breaker": "{sharePercent: 50}", "quarantine": "idleChips: true"}  # no job runs on the rack
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": settings, "data": data}
         rig.plane.api.create("/api/v1/namespaces/default/configmaps", body)
         operator = rig.start_operator()

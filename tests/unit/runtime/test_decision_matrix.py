@@ -59,7 +59,7 @@ def upgraded(node: str, level: str) -> dict[str, Any]:
     entry = {"upgrade_time": 1, "fault_code": "80AA0001", "fault_level": level, "upgrade_type": "FaultFrequency"}
     mild = objects.fault("Ascend910-1", "NotHandleFault", "80AA0001")
     raised = objects.compact({"Ascend910-1": [entry]})
-    return objects.device_info(mild, node=node, unhealthy="", UpgradeFaultReason=raised)
+    return objects.device_info(mild, node=node, unhealthy="", free="Ascend910-2", UpgradeFaultReason=raised)
 
 
 def switch(node: str, level: str) -> dict[str, Any]:

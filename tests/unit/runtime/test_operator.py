@@ -242,6 +242,10 @@ async def test_a_broken_chip_quarantines_its_node(world: World, monkeypatch: pyt
     await world.kube.create(
         "namespaces", "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
     )
+    labels = {"training.hajob.io/settings": "faults"}
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hajob-faults", "labels": labels}}
+    idle_chips_count = {"quarantine": "idleChips: true"}
+    await world.kube.create("configmaps", "hajob-system", settings | {"data": idle_chips_count})
     await world.kube.create("configmaps", "kube-system", body)
     for _ in range(20):
         await world.clock.advance(0.5)

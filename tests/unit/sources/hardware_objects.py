@@ -30,9 +30,12 @@ def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def device_list(*faults: Any, unhealthy: str = "Ascend910-3") -> dict[str, str]:
+FREE = "Ascend910-0,Ascend910-1,Ascend910-2"
+
+
+def device_list(*faults: Any, unhealthy: str = "Ascend910-3", free: str = FREE) -> dict[str, str]:
     return {
-        "huawei.com/Ascend910": "Ascend910-0,Ascend910-1,Ascend910-2",
+        "huawei.com/Ascend910": free,
         "huawei.com/Ascend910-Fault": compact(list(faults) or [fault()]),
         "huawei.com/Ascend910-NetworkUnhealthy": "",
         "huawei.com/Ascend910-Recovering": "",
@@ -44,9 +47,14 @@ UPDATED = 1_767_225_601
 
 
 def device_info(
-    *faults: Any, node: str = "node-1", unhealthy: str = "Ascend910-3", updated: int = UPDATED, **data: str
+    *faults: Any,
+    node: str = "node-1",
+    unhealthy: str = "Ascend910-3",
+    free: str = FREE,
+    updated: int = UPDATED,
+    **data: str,
 ) -> dict[str, Any]:
-    info = {"DeviceList": device_list(*faults, unhealthy=unhealthy), "UpdateTime": updated}
+    info = {"DeviceList": device_list(*faults, unhealthy=unhealthy, free=free), "UpdateTime": updated}
     sealed = {"DeviceInfo": info, "SuperPodID": -2, "RackID": -2, "ServerIndex": -2, "CheckCode": check_codes(info)[0]}
     return config_map(f"mindx-dl-deviceinfo-{node}", {"DeviceInfoCfg": compact(sealed), **data}, "mx-consumer-cim")
 
