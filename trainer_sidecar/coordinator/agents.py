@@ -121,13 +121,15 @@ class AgentLink:
                 stream = await self._greet(await stack.enter_async_context(channel))
             if stream is None:
                 return False
-            writer = asyncio.create_task(self._write(stream))
-            try:
-                self._listener.agent_connected(self.uid)
-                await self._listen(stream)
+            self._listener.agent_connected(self.uid)
+            halves = [asyncio.create_task(half) for half in (self._listen(stream), self._write(stream))]
+            try:  # an agent that reports and hears nothing gets no lease and no order: either end is the end of both
+                ended, _ = await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+                ended.pop().result()
             finally:
-                writer.cancel()
-                await asyncio.gather(writer, return_exceptions=True)
+                for half in halves:
+                    half.cancel()
+                await asyncio.gather(*halves, return_exceptions=True)
             return True
 
     async def _greet(self, channel: grpc.aio.Channel) -> Stream | None:

@@ -6,8 +6,9 @@ carries out exactly the decision that its guard saw.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from hajob.domain.actions import ACTION_ORDER, Action
 from hajob.domain.facts import DISRUPTIONS, Fact, FactKind, Origin
@@ -61,6 +62,12 @@ class Context:
         self.repeats = (
             fact is not None and known.ignored is None and is_repeated(fact, known.ranks, self.state, self.view)
         )
+
+    def with_state(self, state: JobState) -> Self:
+        """Return the same decision in another state, for a handler that goes on as another one."""
+        other = copy(self)
+        other.state = state
+        return other
 
     def event_of(self, kind: type[E]) -> E:
         """Return the event, which the caller's row guarantees to be of this kind."""

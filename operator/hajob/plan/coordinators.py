@@ -12,7 +12,7 @@ from hajob.plan import effects, events
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.elastic import unsettle
 from hajob.plan.guards import why_coordinator_stays
-from hajob.plan.incident_state import clear_deadlines, set_deadline
+from hajob.plan.incident_state import book_use, clear_deadlines, set_deadline
 from hajob.plan.lifecycle import in_words, planned, settle, with_held_incident
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
@@ -25,7 +25,7 @@ from hajob.plan.policy import (
     UNREACHABLE_SECONDS,
 )
 from hajob.plan.recovery import launch
-from hajob.plan.state import MAINTENANCE_BUDGET, OF_COORDINATOR, Deadline, JobPhase, JobState, Spend
+from hajob.plan.state import MAINTENANCE_BUDGET, OF_COORDINATOR, Deadline, JobPhase, JobState
 
 
 def miss_coordinator(context: Context) -> HandlerResult:
@@ -164,15 +164,16 @@ def taken_over(context: Context) -> HandlerResult:
 def restart_unprotected(context: Context) -> HandlerResult:
     """Restart because the MindIO controller is gone."""
     state, incident, out = planned(context, Purpose.COORDINATOR, Action.RESTART)
-    spends = (*state.spent, Spend(MAINTENANCE_BUDGET, context.now_ms))
-    restarts = state.restarts_infrastructure + 1
-    return launch(context, replace(state, spent=spends, restarts_infrastructure=restarts), incident, out)
+    state = replace(state, restarts_infrastructure=state.restarts_infrastructure + 1)
+    return launch(context, book_use(context, state, MAINTENANCE_BUDGET), incident, out)
 
 
 def hold_until_protected(context: Context) -> HandlerResult:
     """Hold a fault undecided until the next controller serves."""
-    context.state, closing = _closed(context, "a fault came that waits for a controller")
-    state = set_deadline(with_held_incident(context), Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS)
+    closed, closing = _closed(context, "a fault came that waits for a controller")
+    state = set_deadline(
+        with_held_incident(context.with_state(closed)), Deadline.RECOVERY, context.now_ms + 1000 * HELD_SECONDS
+    )
     if Deadline.UNREACHABLE in state.deadlines:  # the training stands: delaying the report gains nothing
         state = clear_deadlines(state, Deadline.UNREACHABLE)
         state = set_deadline(state, Deadline.COORDINATOR, context.now_ms + 1000 * _patience_seconds(state))
@@ -205,8 +206,7 @@ def hand_over(context: Context) -> HandlerResult:
 def stay(begin: Callable[[Context], HandlerResult], context: Context) -> HandlerResult:
     """Keep the coordinator that was to be relieved and let it act; the move is requested again later."""
     state = replace(context.state, coordinator=context.state.relieved, relieved=0)
-    context.state = clear_deadlines(state, *OF_COORDINATOR)
-    return begin(context)
+    return begin(context.with_state(clear_deadlines(state, *OF_COORDINATOR)))
 
 
 def refuse_coordinator_move(context: Context) -> HandlerResult:

@@ -15,6 +15,7 @@ from hajob.plan.incident_state import (
     FACT_LIMIT,
     abandon,
     avoid,
+    book_use,
     clear_deadlines,
     close,
     new_incident,
@@ -25,7 +26,7 @@ from hajob.plan.incident_state import (
 )
 from hajob.plan.policy import LOOK_AGAIN_SECONDS
 from hajob.plan.recovery import EXPAND_PARAMETERS, SHRINK_PARAMETERS, finished, names_to_avoid, order
-from hajob.plan.state import Deadline, JobPhase, JobState, Spend
+from hajob.plan.state import Deadline, JobPhase, JobState
 
 LONGEST_DELAY_SECONDS: Final = 1800
 """The delay before growing back is not doubled beyond this."""
@@ -126,9 +127,8 @@ def expand(context: Context) -> HandlerResult:
     extent: dict[str, Any] = {"lost_ranks": gone.ranks, "restart_ranks": restart, "replaced_nodes": nodes}
     extent["restored_from"] = RestoredFrom.OPTIMIZER_COPY  # partners give the returned ranks their state
     incident = new_incident(context, state, Action.EXPAND, Purpose.EXPAND, revision=1, **extent)
-    spends = (*state.spent, Spend(Action.EXPAND.value, context.now_ms))
-    state = renew(state, context.now_ms, incident.number, restart, nodes)
-    state = replace(state, incident=incident, incarnation=incident.number, spent=spends)
+    state = book_use(context, renew(state, context.now_ms, incident.number, restart, nodes), Action.EXPAND)
+    state = replace(state, incident=incident, incarnation=incident.number)
     # the training continues meanwhile: allow the start at least the time of a replacement
     wait = max(context.policy.replacement_timeout_seconds, context.policy.limits[Action.EXPAND].deadline_seconds)
     state = clear_deadlines(state, Deadline.EXPAND)
@@ -182,8 +182,7 @@ def migrate(context: Context) -> HandlerResult:
     lost = tuple(rank for node in nodes for rank in layout.ranks_of(node))
     extent: dict[str, Any] = {"replaced_nodes": nodes, "lost_ranks": lost}
     incident = new_incident(context, state, Action.MIGRATE, Purpose.MIGRATE, revision=1, **extent)
-    spends = (*state.spent, Spend(Action.MIGRATE.value, context.now_ms))
-    state = replace(state, incident=incident, incarnation=incident.number, spent=spends)
+    state = replace(book_use(context, state, Action.MIGRATE), incident=incident, incarnation=incident.number)
     wait = context.policy.replacement_timeout_seconds
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     away = tuple(sorted({*refused, *names_to_avoid(context, nodes)}))

@@ -77,14 +77,16 @@ def _spend(context: Context, state: JobState, action: Action) -> JobState:
     if not loss.counted or action is loss.continues:
         return state
     if is_free(loss, state, context.now_ms):
-        return replace(state, spent=(*state.spent, Spend(MAINTENANCE_BUDGET, context.now_ms)))
+        return book_use(context, state, MAINTENANCE_BUDGET)
+    state = book_use(context, state, action, *((PROGRAM_BUDGET,) if loss.program_failure else ()))
+    return replace(state, stalls=_stalls(state, action, loss.rank, loss.step)) if loss.checks_progress else state
+
+
+def book_use(context: Context, state: JobState, *budgets: str) -> JobState:
+    """Book one use of each of these budgets now, and forget the uses that are in no window any more."""
     since = context.now_ms - context.policy.longest_window_ms
-    spent = (*(spend for spend in state.spent if spend.time_ms > since), Spend(action, context.now_ms))
-    if loss.program_failure:
-        spent = (*spent, Spend(PROGRAM_BUDGET, context.now_ms))
-    if not loss.checks_progress:
-        return replace(state, spent=spent)
-    return replace(state, spent=spent, stalls=_stalls(state, action, loss.rank, loss.step))
+    kept = (spend for spend in state.spent if spend.time_ms > since)
+    return replace(state, spent=(*kept, *(Spend(budget, context.now_ms) for budget in budgets)))
 
 
 def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:

@@ -198,8 +198,7 @@ def begin_restart(context: Context) -> HandlerResult:
 def restart_from_saved(context: Context) -> HandlerResult:
     """The checkpoint is complete: start anew from it."""
     saved = replace(context.open_incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
-    context.state = replace(context.state, incident=saved)
-    return begin_restart(context)
+    return begin_restart(context.with_state(replace(context.state, incident=saved)))
 
 
 def launch(context: Context, state: JobState, incident: Incident | None, out: list[Effect]) -> HandlerResult:

@@ -13,10 +13,11 @@ from hajob.plan import events
 from hajob.plan.context import Context, Guard, HandlerResult
 from hajob.plan.elastic import delay_seconds, set_next_look
 from hajob.plan.guards import free_nodes, spent_out
+from hajob.plan.incident_state import book_use
 from hajob.plan.lifecycle import may_save, planned, save_for
 from hajob.plan.policy import Mode
 from hajob.plan.recovery import launch
-from hajob.plan.state import JobState, Spend
+from hajob.plan.state import JobState
 
 # ---------------------------------------------------------------------- a start that waits
 
@@ -67,7 +68,7 @@ MAY_GROW: Final = Guard(
     "Expand is not spent, and MindIO could save now",
     lambda context: _steady(context) and may_save(context),
 )
-STEADY: Final = Guard(
+ROOM_HAS_LASTED: Final = Guard(
     "steady nodes",
     "it was started with fewer nodes, the others have been there for the whole delay, mode is Enforce, and the budget "
     "of Expand is not spent",
@@ -104,16 +105,11 @@ def _look_again(context: Context, capacity_ms: int) -> JobState:
 
 def grow(context: Context) -> HandlerResult:
     """Save, then start with all nodes."""
-    context.state = _with_budget_spent(context)
-    return save_for(Purpose.GROW, context)
+    return save_for(Purpose.GROW, context.with_state(book_use(context, context.state, Action.EXPAND)))
 
 
 def grow_from_periodic(context: Context) -> HandlerResult:
     """Start with all nodes from the periodic checkpoint just saved: MindIO itself cannot save."""
-    context.state = _with_budget_spent(context)
+    context = context.with_state(book_use(context, context.state, Action.EXPAND))
     state, incident, out = planned(context, Purpose.GROW, Action.RESTART)
     return launch(context, state, incident, out)
-
-
-def _with_budget_spent(context: Context) -> JobState:
-    return replace(context.state, spent=(*context.state.spent, Spend(Action.EXPAND.value, context.now_ms)))

@@ -500,7 +500,7 @@ _RESIZE = (
     _row(
         P.RUNNING,
         CheckpointVerified,
-        size.STEADY,
+        size.ROOM_HAS_LASTED,
         Handler("grow", "start with all nodes from this checkpoint", size.grow_from_periodic),
         P.RESTARTING,
     ),

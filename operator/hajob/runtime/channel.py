@@ -171,11 +171,16 @@ class Channel:
                 stub = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
                 stream: Stream = stub.Converse()
                 speaker = asyncio.create_task(self._speak(stream), name=f"to coordinator {self.address}")
+                reader = asyncio.create_task(self._read(stream), name=f"from coordinator {self.address}")
                 try:
-                    return await self._read(stream)
+                    await asyncio.wait((speaker, reader), return_when=asyncio.FIRST_COMPLETED)
+                    if not reader.done():  # reports that nobody can answer are no conversation
+                        await speaker
+                    return await reader
                 finally:
                     speaker.cancel()
-                    await asyncio.gather(speaker, return_exceptions=True)
+                    reader.cancel()
+                    await asyncio.gather(speaker, reader, return_exceptions=True)
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
         except TimeoutError:

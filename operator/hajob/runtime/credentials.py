@@ -3,16 +3,20 @@
 Reading kubeconfigs is left to the `kubernetes` package, which knows every form of them; it is loaded only where there
 is one, because it takes 16 MiB. Paths are given, never assumed: the same operator runs in a pod, as a plain process and
 from a shell, and neither `$KUBECONFIG` nor `~/.kube` is read. A service account's token changes on disk about every
-hour, so the file is looked at again whenever it has changed, and after a 401.
+hour, so the file is looked at again whenever it has changed, and after a 401. A kubeconfig is read again after a 401:
+the plugin that it names has another token then, and its files may be new.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 
 class CredentialsError(RuntimeError):
@@ -39,6 +43,8 @@ class ApiCredentials:
     _token: str = ""
     _token_file: Path | None = None
     _token_stamp: tuple[int, int] = field(default=(0, 0))
+    _kubeconfig: str = ""
+    _refused: bool = False
 
     def tls(self) -> ssl.SSLContext:
         """Return a TLS context for connections to the server."""
@@ -57,8 +63,20 @@ class ApiCredentials:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def reload(self) -> None:
-        """Read the token again at the next request, whatever the file's time says."""
+        """Read the token again at the next request, whatever the file's time says: the server has refused it."""
         self._token_stamp = (0, 0)
+        self._refused = True
+
+    async def refresh(self) -> None:
+        """Read a kubeconfig again whose credentials the server has refused; keep them where it cannot be read."""
+        if not self._refused:
+            return
+        self._refused = False
+        if self._kubeconfig:
+            try:
+                self._token = (await from_kubeconfig(self._kubeconfig))._token or self._token
+            except CredentialsError as error:
+                log.warning("%s", error)
 
     @property
     def token(self) -> str:
@@ -99,6 +117,7 @@ async def from_kubeconfig(path: str) -> ApiCredentials:
         configuration.key_file or "",
         bool(configuration.verify_ssl),
         str(configuration.api_key.get("BearerToken", "")).partition(" ")[2],
+        _kubeconfig=path,
     )
 
 

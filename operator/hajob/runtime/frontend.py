@@ -223,6 +223,7 @@ class Frontend:
         where = {"group": names.GROUP, "version": names.VERSION, "plural": names.PLURAL, "registry": registry}
 
         async def login(**_: object) -> kopf.ConnectionInfo:
+            await self._credentials.refresh()
             return connection(self._credentials)
 
         async def seen(event: dict[str, Any], **_: object) -> None:

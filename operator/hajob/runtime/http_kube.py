@@ -125,6 +125,7 @@ class HttpTransport:
             raise RuntimeError(
                 "the connection to the API server is used outside its context: write `async with HttpKube(…) as kube`"
             )
+        await self._credentials.refresh()
         headers = {**self._credentials.authorization(), "Content-Type": content_type}
         data = None if body is None else orjson.dumps(body)
         url = self._credentials.server + path

@@ -21,6 +21,9 @@ from hajob.status.announcements import Announce, of_unknown_chip
 AGAIN_SECONDS: Final = 600.0
 """What a sick node asks for, and was refused, is asked for again after so long, and when the spec is edited."""
 
+ASKED_LIMIT: Final = 1024
+"""Sick chips that are remembered; a job of 64 nodes has as many chips."""
+
 
 class JobHardware:
     """The faults of hardware that concern one job."""
@@ -68,7 +71,10 @@ class JobHardware:
             key, generation = observe.fact_id(fact, pod), memory.job.metadata.generation
             times, last, seen = self._sub_health_asked.get(key, (0, -AGAIN_SECONDS, generation))
             if monotonic - last >= AGAIN_SECONDS or generation != seen:
+                self._sub_health_asked.pop(key, None)
                 self._sub_health_asked[key] = (times + 1, monotonic, generation)
+                if len(self._sub_health_asked) > ASKED_LIMIT:
+                    del self._sub_health_asked[next(iter(self._sub_health_asked))]  # the longest ago
                 again = f"{observe.AGAIN}{times}"
                 chips, now = memory.layout.chips_per_node, memory.time.now()
                 yield events.FactSeen(

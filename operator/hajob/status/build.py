@@ -107,8 +107,8 @@ RECOVERABLE_REASON: Final = {
 
 MESSAGE_LIMIT: Final = 1024
 """Characters of a condition's message that lists things."""
-ENDED: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED})
-WITHOUT_COORDINATOR: Final = ENDED | {JobPhase.SUSPENDED}
+WITH_RESULT: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED})
+WITH_COORDINATOR_AT_REST: Final = WITH_RESULT | {JobPhase.SUSPENDED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
     previous = job.status
     now = time_of(snapshot.now_ms)
     incidents = _incidents(snapshot)
-    ended = state.phase in ENDED
+    ended = state.phase in WITH_RESULT
     return api.HATrainingJobStatus(
         observed_generation=job.metadata.generation,
         conditions=_conditions(snapshot, now),
@@ -356,7 +356,7 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
 
 def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     view = snapshot.coordinator
-    if snapshot.state.phase in WITHOUT_COORDINATOR:
+    if snapshot.state.phase in WITH_COORDINATOR_AT_REST:
         return Reason.COORDINATOR_NOT_NEEDED, ""  # the operator ended it, so its silence is no problem
     if snapshot.state.phase is JobPhase.UNPROTECTED:
         reason = Reason.CONTROLLER_LOST if snapshot.state.blind else Reason.TAKING_OVER
@@ -382,7 +382,7 @@ def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
     if state.phase is JobPhase.SUSPENDED:
         reason = Reason.SUSPENDING if snapshot.pods else Reason.SUSPENDED
         return reason, f"{reason.sentence} {state.problem}".rstrip()
-    if not snapshot.job.spec.suspend or state.phase in ENDED:
+    if not snapshot.job.spec.suspend or state.phase in WITH_RESULT:
         return Reason.NOT_SUSPENDED, ""
     return Reason.SUSPENDING, "Hajob saves the training first." if state.phase is JobPhase.SAVING else ""
 

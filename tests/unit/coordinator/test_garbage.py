@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -28,3 +29,20 @@ def test_what_outlived_a_whole_collection_is_set_aside() -> None:
     assert any(each is kept for each in gc.get_objects())
     gc.collect()
     assert not any(each is kept for each in gc.get_objects())
+
+
+class Link:
+    """A part of a cycle."""
+
+
+@pytest.mark.usefixtures("collector")
+def test_a_cycle_that_was_set_aside_is_collected_in_the_end() -> None:
+    garbage.set_aside()
+    link = Link()
+    link.itself = link  # type: ignore[attr-defined]
+    gone = weakref.ref(link)
+    gc.collect()
+    del link
+    for _ in range(garbage.EVERYTHING_EACH):
+        gc.collect()
+    assert gone() is None

@@ -1,6 +1,10 @@
 """Hanging up must not be lost when the coordinator speaks at that very moment: a deleted job would stay for ever."""
 
 import asyncio
+import contextlib
+from types import SimpleNamespace
+
+import pytest
 
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import Channel, CoordinatorCredentials
@@ -42,3 +46,19 @@ async def test_closing_is_not_lost_when_a_message_comes_with_it() -> None:
     reading.cancel()
     await asyncio.wait({reading}, timeout=5)
     assert reading.cancelled()
+
+
+async def test_a_conversation_in_which_nothing_can_be_said_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports would go on arriving, and no order would ever leave."""
+    stream = Stream()
+    credentials = CoordinatorCredentials(b"", b"", b"")
+    channel = Channel("127.0.0.1:1", "uid", credentials, Deaf(), fence=lambda: 1, clock=FakeClock())
+
+    async def fail(*_: object) -> None:
+        raise ValueError("this order cannot be sent")
+
+    monkeypatch.setattr(channel, "_dial", contextlib.nullcontext)
+    monkeypatch.setattr("hajob.runtime.channel.CoordinatorStub", lambda _: SimpleNamespace(Converse=lambda: stream))
+    monkeypatch.setattr(channel, "_speak", fail)
+    async with asyncio.timeout(60):
+        assert await channel._converse() == "this order cannot be sent"
