@@ -24,7 +24,7 @@ from tests.unit.plan.plan_worlds import VIEW
         (FactKind.PROCESS_EXITED, 2, (5,), (5,)),
         (FactKind.PROCESS_EXITED, None, (7, 3, 7), (3, 7)),
         (FactKind.PROCESS_EXITED, None, (7, 3), (3, 7)),
-        (FactKind.HANG, 2, (), (4, 5)),
+        (FactKind.AGENT_SILENT, 2, (), (4, 5)),
         (FactKind.POD_LOST, 2, (5,), (4, 5)),
         (FactKind.POD_LOST, None, (5,), (4, 5)),
         (FactKind.PORT_TAKEN, None, (7, 3), (2, 3, 6, 7)),
