@@ -221,7 +221,11 @@ def fail(reason: str, sentence: str, context: Context) -> HandlerResult:
         why = _why_not_started(why, context)
     cause = _cause_of_failure(context)
     state, closing = close(clear_deadlines(context.state, *Deadline), IncidentOutcome.FAILED, message)
-    return state, (*closing, effects.FailJob(why, report(cause, message) if cause else message))
+    if cause is not None and reason in _LIMITS_OF_THE_USER:
+        message = f"{message}: {cause.message}" if cause.message else message
+    elif cause is not None:
+        message = report(cause, message)
+    return state, (*closing, effects.FailJob(why, message))
 
 
 def _cause_of_failure(context: Context) -> Cause | None:
@@ -253,6 +257,8 @@ def fail_unworkable(context: Context) -> HandlerResult:
 
 _SCRIPT_OVER: Final = frozenset({FactKind.SCRIPT_ENDED, FactKind.POD_FAILED})
 """Program failures after which the start script does not go on."""
+_LIMITS_OF_THE_USER: Final = frozenset({"ActiveDeadlineExceeded", "CapacityTimeoutExceeded"})
+"""Reasons that are the cause themselves: the fault that was being recovered from only explains them."""
 _FAILURES: Final = {
     "ProgramBudgetLeft": "ProgramFailures",
     "Progress": "NoProgress",

@@ -187,7 +187,7 @@ def test_a_job_out_of_time_says_what_it_was_recovering_from() -> None:
         (
             without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT, Action.RESTART),
             "RestartNotAllowed",
-            "the spec does not allow Restart: boom",
+            "boom (rank 5; the spec does not allow Restart)",
         ),
         (
             replace(
@@ -195,7 +195,7 @@ def test_a_job_out_of_time_says_what_it_was_recovering_from() -> None:
                 refusals={Action.RESTART: (Refusal("SharedFolder", "folder /ckpt is of no use"),)},
             ),
             "NothingLeft",
-            "folder /ckpt is of no use: boom",
+            "boom (rank 5; folder /ckpt is of no use)",
         ),
     ],
 )

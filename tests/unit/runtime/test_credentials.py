@@ -24,7 +24,7 @@ async def test_a_plugin_is_asked_again_after_a_refusal(tmp_path: Path) -> None:
     calls, plugin, config = tmp_path / "calls", tmp_path / "plugin.py", tmp_path / "config"
     calls.write_text("0")
     plugin.write_text(PLUGIN)
-    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable}
+    command: dict[str, object] = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable}
     command |= {"args": [str(plugin), str(calls)], "interactiveMode": "Never"}
     content = {
         "apiVersion": "v1",
