@@ -63,6 +63,8 @@ class PodWorker:
         self.containers: list[LiveContainer] = []
         self._chips: list[int] = []
         self._work: asyncio.Task[None] | None = None
+        self._limit: asyncio.Timeout | None = None
+        self._since = 0.0
         self._ending: asyncio.Task[None] | None = None
         self._grace: GracePeriod | None = None
         self._sidecars: list[asyncio.Task[None]] = []
@@ -88,8 +90,9 @@ class PodWorker:
             self._fail_after_reboot()
 
     def update(self, pod: JsonObject) -> None:
-        """The object has changed: labels and annotations are taken over, a deletion is begun."""
+        """The object has changed: labels, annotations and deadline are taken over, a deletion is begun."""
         self.record.pod = pod
+        self._set_limit()
         self._scope.facts = replace(self._scope.facts, pod=pod)
         if pod["metadata"].get("deletionTimestamp"):
             seconds = pod["metadata"].get("deletionGracePeriodSeconds")
@@ -202,10 +205,14 @@ class PodWorker:
                 return
 
     async def _run(self) -> None:
-        deadline = self.pod["spec"].get("activeDeadlineSeconds")
         try:
-            async with asyncio.timeout(deadline) as limit:
-                await self._run_containers()
+            async with asyncio.timeout(None) as limit:
+                self._limit, self._since = limit, asyncio.get_running_loop().time()
+                self._set_limit()
+                try:
+                    await self._run_containers()
+                finally:
+                    self._limit = None
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -214,6 +221,12 @@ class PodWorker:
             )
         await self._stop_containers(GracePeriod(self._scope.grace_seconds))
         self._finish()
+
+    def _set_limit(self) -> None:
+        """Follow the deadline, which may be set while the pod runs."""
+        deadline, limit = self.pod["spec"].get("activeDeadlineSeconds"), self._limit
+        if limit is not None and deadline is not None:
+            limit.reschedule(self._since + deadline)
 
     async def _run_containers(self) -> None:
         self._scope.volumes = await self._make_volumes()

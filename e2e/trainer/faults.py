@@ -3,12 +3,13 @@
 A fault is a line of `name=value` words, given with `--fault` or written into `<log-dir>/faults` (looked at once per
 step): `rank=2 step=5 at=update do=kill`. Without `rank` every rank is meant, without `step` the next chance is taken.
 
-- `at`: startup, ready, forward, update, updated, save, stop, clean, rebuild, repair, rollback, dump (default: forward)
-- `do`: kill (SIGKILL), exit (code 1), raise (RuntimeError with `text`, underscores for spaces, NOW for the time in
-  microseconds), hang (stands still until stopped), stuck (stands still for `seconds`, 600 by default, and cannot be
-  stopped), freeze (SIGSTOP), nan (prints a line with `loss: nan`), fail (the clean handler returns 1), nonsense (the
-  handler does its work and returns `answer`: 17, none or text), mute (no heartbeat reaches MindIO any more; needs
-  `TOY_RELAY=1`), slow (waits `seconds`)
+- `at`: startup, ready, forward, update, updated, save, stop, clean, rebuild, repair, rollback, dump, end (the program
+  is over, its final save done; default: forward)
+- `do`: kill (SIGKILL), crash (SIGSEGV, as a destructor does), exit (code 1), raise (RuntimeError with `text`, with
+  underscores for spaces, NOW for the time in microseconds), hang (stands still until stopped), stuck (stands still for
+  `seconds`, 600 by default, and cannot be stopped), freeze (SIGSTOP), nan (prints a line with `loss: nan`), fail (the
+  clean handler returns 1), nonsense (the handler does its work and returns `answer`: 17, none or text), mute (no
+  heartbeat reaches MindIO any more; needs `TOY_RELAY=1`), slow (waits `seconds`)
 - `after=1.5`: so many seconds later than the moment
 - `always=1`: again in every process and at every chance; otherwise once per run, marked by a file in the log directory
 """
@@ -41,11 +42,13 @@ MOMENTS: Final = frozenset(
         "repair",
         "rollback",
         "dump",
+        "end",
     }
 )
 DEEDS: Final = frozenset(
-    {"kill", "exit", "raise", "hang", "stuck", "freeze", "nan", "fail", "nonsense", "mute", "slow"}
+    {"kill", "crash", "exit", "raise", "hang", "stuck", "freeze", "nan", "fail", "nonsense", "mute", "slow"}
 )
+_SIGNALS: Final = {"kill": signal.SIGKILL, "crash": signal.SIGSEGV, "freeze": signal.SIGSTOP}
 ANSWERS: Final[dict[str, object]] = {"17": 17, "none": None, "text": "nonsense"}
 STEP_MOMENTS: Final = frozenset({"forward", "update", "updated", "save"})
 """Moments of a step; the others are those of a process or a recovery."""
@@ -172,10 +175,8 @@ class Faults:
         if fault.after:
             time.sleep(fault.after)
         match fault.deed:
-            case "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            case "freeze":
-                os.kill(os.getpid(), signal.SIGSTOP)
+            case "kill" | "crash" | "freeze" as deed:
+                os.kill(os.getpid(), _SIGNALS[deed])
             case "exit":
                 print(f"rank {self.rank}: ends with code 1, as ordered", flush=True)
                 os._exit(1)

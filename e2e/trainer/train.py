@@ -85,6 +85,7 @@ def main(arguments: list[str]) -> int:
         mindio.tft_exception_handler(_train)(training)
     training.has_left_mindio.set()
     _end(training)
+    faults.at("end")
     return 0
 
 

@@ -111,6 +111,10 @@ class Finish:
         """Whether its end with 0 was none of the training."""
         return (process.rank, process.name) in self._unfinished
 
+    def last_step(self, newest: Iterable[RankProcess]) -> int:
+        """Return the step that the training is to reach, by its arguments or a rank's lines; 0: not known."""
+        return self._endings.training.last_step or max((process.last_step for process in newest), default=0)
+
     def verdict(self, newest: Iterable[RankProcess]) -> str:
         """Why these processes, which have all ended with 0, have not finished; empty when they have."""
         return next((self._unfinished[p.rank, p.name] for p in newest if self.is_unfinished(p)), "")

@@ -420,6 +420,7 @@ class Node:
             strangers=self._foreign.number,
             launched=[script.entry, *map(self._by_variable, script.arguments)] if tells_launch else [],
             sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,
+            last_step=self._finish.last_step(self._processes.newest.values()) if script.training else 0,
             gate=self.ports.gate_state(),
         )
 

@@ -27,9 +27,9 @@ class Attempt:
     done: bool = False
     alone: bool = False  # no process of an older attempt is left to write a checkpoint
     finished: set[int] = field(default_factory=set)
-    first_finish: float | None = None
+    last_step: int = 0  # that the training is to reach, 0: not known
+    over_since: float | None = None  # when the last step had ended on every rank, or the first rank had ended in order
     sign: float = 0.0  # time of the last sign of progress of the start
-    late_told: bool = False  # `is_late` has reported already
 
     def goes_on(self, at: float) -> None:
         """Note progress of the start: a new phase of a rank, a finished computation or output."""
@@ -66,18 +66,19 @@ class Attempt:
         """Note that every rank has finished the first step."""
         self.stepped = True
 
-    def finish(self, rank: int, now: float) -> bool:
-        """Note a rank's orderly exit; return whether it is the first one."""
+    def finish(self, rank: int, now: float) -> None:
+        """Note a rank's orderly exit."""
         self.finished.add(rank)
-        if self.first_finish is not None:
-            return False
-        self.first_finish = now
-        return True
+        self.steps_are_over(now)
 
-    def is_late(self) -> bool:
-        """Note that ranks still run long after the first one ended; return whether that is new."""
-        new, self.late_told = not self.late_told, True
-        return new
+    def aims_at(self, last_step: int) -> None:
+        """Note the step that the training is to reach."""
+        self.last_step = last_step
+
+    def steps_are_over(self, now: float) -> None:
+        """Note that no rank is going to train another step."""
+        if self.over_since is None:
+            self.over_since = now
 
     def has_finished(self) -> None:
         """Note that every rank has ended in order."""

@@ -8,6 +8,7 @@ ended. The agent checks when an incident opens, and again when no rank trains an
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator import training_end
 from trainer_sidecar.coordinator.attempt import AttemptPhase
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import RankPod
@@ -34,7 +35,10 @@ def follow(job: Job, *, anew: bool = False) -> None:
     pod = _chosen(job)
     uid = pod.uid if pod is not None else ""
     incident = job.incidents.current
-    if incident is not None and job.checkpoints.is_new((incident.incarnation, incident.strategy_sent is not None)):
+    trigger = (incident.incarnation, incident.strategy_sent is not None) if incident is not None else None
+    if job.attempt.over_since is not None:  # the final checkpoint decides what a rank's death means
+        trigger = (-1 - len(training_end.dead(job)), True)
+    if trigger is not None and job.checkpoints.is_new(trigger):
         job.effects.touch(uid)
     if uid != job.checkpoints.pod_uid or anew:
         job.effects.touch(job.checkpoints.pod_uid, uid)

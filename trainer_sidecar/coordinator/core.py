@@ -25,6 +25,7 @@ from trainer_sidecar.coordinator import (
     start,
     successor,
     takeover,
+    training_end,
 )
 from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.clock import NANOSECONDS
@@ -163,10 +164,13 @@ class CoordinatorCore:
             job.change.saw(report.gate.serial, report.gate.counter)
         if report.HasField("sign_age_nanoseconds"):
             job.attempt.goes_on(now - report.sign_age_nanoseconds / NANOSECONDS)
+        if report.last_step and pod.incarnation >= job.attempt.incarnation:
+            job.attempt.aims_at(report.last_step)
         checkpoints.take(job, pod, report)
         lost = self._take_facts(pod, report)
         lost |= self._take_views(pod, report)
         news = first or bool(lost) or bool(report.facts) or job.effects.changed
+        training_end.follow(job)
         if lost:
             lose(job, lost)
         for step in report.steps:
@@ -232,7 +236,7 @@ class CoordinatorCore:
             if view.phase == pb.LINKED:
                 job.roster.register(state.rank)
             elif view.phase == pb.FINISHED:
-                takeover.rank_finished(job, state.rank)
+                training_end.rank_finished(job, state.rank)
             elif view.phase == pb.DEAD and self._is_desired(state.rank):
                 lost.add(state.rank)
         return lost

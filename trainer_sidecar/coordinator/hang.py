@@ -58,7 +58,7 @@ def _is_watched(job: Job) -> bool:
     """Whether steps are to be expected: the training runs, has run before, and nothing is being done about it."""
     if job.assignment is None or not job.runs:
         return False
-    if job.incidents.current is not None or job.attempt.first_finish is not None:
+    if job.incidents.current is not None or job.attempt.over_since is not None:
         return False
     if job.conversation.state not in STEADY and not job.conversation.is_blind:
         return False

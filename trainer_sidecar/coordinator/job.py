@@ -43,7 +43,6 @@ class Limits:
     """What the job's rules go by; times in seconds."""
 
     answer_seconds: float = 110.0  # MindIO's wait for an answer, less a margin
-    finish_seconds: float = 1800.0  # what a rank gets after others have left and no step ends any more
     controller_again_seconds: float = 1.0  # after the first failure: the second one tells whether it passes by itself
     controller_retry_seconds: float = 5.0
     takeover_seconds: float = 3.0

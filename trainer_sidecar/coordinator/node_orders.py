@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator import checkpoints, takeover
+from trainer_sidecar.coordinator import checkpoints, takeover, training_end
 from trainer_sidecar.coordinator.attempt import AttemptPhase
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.controller_change import LAST_SERIAL
@@ -94,6 +94,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         problems=problems(job),
         refused_inputs=job.effects.refused_inputs,
         strangers=job.roster.strangers,
+        end=training_end.of(job),
         launched=next((pod.launched for pod in job.roster.pods_of(0) if pod.counts and pod.launched), ()),
     )
     if attempt.sign and not attempt.stepped and attempt.phase is not AttemptPhase.IDLE:

@@ -51,7 +51,6 @@ def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
         agent_port=number(environment, "HAJOB_AGENT_PORT", 7071, least=1),
         limits=Limits(
             answer_seconds=max(wait - ANSWER_MARGIN_SECONDS, wait / 2),
-            finish_seconds=float(number(environment, "HAJOB_FINISH_DEADLINE_SECONDS", 1800, least=1)),
             savers=_savers(environment),
         ),
         incarnation=number(environment, "HAJOB_INCARNATION", 0),

@@ -7,15 +7,13 @@ every node, the death of whatever ran before. Ranks that run already are taken o
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import checkpoints, takeover
+from trainer_sidecar.coordinator import checkpoints, takeover, training_end
 from trainer_sidecar.coordinator.attempt import AttemptPhase
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.driver import feed
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import RankPod, RankTarget
-
-NAMED_RANKS = 16
 
 
 def is_due(job: Job) -> bool:
@@ -150,24 +148,7 @@ def _watch_running(job: Job) -> None:
     if not attempt.linked and roster.all_linked():
         attempt.has_linked()
         job.mark(pb.STARTED, job.now)
-    if attempt.first_finish is None or attempt.done:
-        return
-    gone = attempt.finished | roster.dropped
-    if len(gone) >= roster.world_size:
+    training_end.follow(job)
+    if not attempt.done and training_end.is_complete(job):
         attempt.has_finished()
         job.mark(pb.FINISHED_ALL, job.now, pb.Milestone(step=job.steps.newest))
-        return
-    quiet_since = max(attempt.first_finish, job.steps.latest or 0.0)
-    if job.now - quiet_since >= job.setup.limits.finish_seconds and attempt.is_late():
-        _tell_late(job, sorted(set(range(roster.world_size)) - gone))
-
-
-def _tell_late(job: Job, ranks: list[int]) -> None:
-    """Ranks that never end have not finished: whoever is ended and counted as finished may have saved nothing."""
-    text = (
-        f"ranks {ranks[:NAMED_RANKS]} have not ended {job.setup.limits.finish_seconds:.0f} s after others had finished"
-    )
-    found = job.new_fact(pb.HANG, "finish", f"{text} (spec.finishTimeoutSeconds)")
-    found.ranks.extend(ranks)
-    found.incarnation = job.incidents.incarnation
-    job.effects.tell(found, job.now)

@@ -94,7 +94,7 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
 def impossible(job: Job) -> str:
     """Why no other controller can take the place of the lost one, as far as is known at once; empty: it can."""
     attempt = job.attempt
-    if not attempt.linked or attempt.first_finish is not None:
+    if not attempt.linked or attempt.over_since is not None:
         return "not every rank was registered, or one had left in order"
     if any(pod.reported and pod.gate is None for pod in job.roster.pods.values() if pod.counts):
         return "agents of an older version cannot make their ranks known to another one"
@@ -122,7 +122,7 @@ def lose(job: Job, text: str, *, for_good: bool = False) -> None:
 
 def lose_store(job: Job, text: str) -> None:
     """The store's process has ended alone: what was in it is filled into that of another pod, like a lost pod's."""
-    if job.runs and job.attempt.first_finish is None and job.conversation.state is not State.LOST:
+    if job.runs and job.attempt.over_since is None and job.conversation.state is not State.LOST:
         job.effects.request("end", {})
         lose(job, text, for_good=True)
 
@@ -161,14 +161,14 @@ def advance(job: Job) -> None:
     change = job.change
     if not change.is_under_way:
         return
+    if job.attempt.over_since is not None:
+        change.end()  # nothing is recovered from here on
+        job.effects.release()
+        return
     if job.now - change.since >= TAKEOVER_SECONDS:
         _give_up(
             job, f"no other MindIO controller came into service within {TAKEOVER_SECONDS:.0f} s: {_waits_for(job)}"
         )
-        return
-    if job.attempt.first_finish is not None:
-        change.end()  # nothing is recovered from here on
-        job.effects.release()
         return
     _keep_store(job)
     let_go = not job.keeping.wanted and not _is_any_late(job, _has_let_go)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration, resize, successor
+from trainer_sidecar.coordinator import migration, resize, successor, training_end
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import AT_REST, TRAINING, UNNAMED, State
 from trainer_sidecar.coordinator.driver import feed, lose
@@ -63,7 +63,7 @@ def take_over(job: Job, pods: list[RankPod]) -> None:
     if replayed is not None:
         _take_up_incident(job, replayed)
     for rank in [rank for rank in roster.targets if roster.phase(rank) == pb.FINISHED]:
-        rank_finished(job, rank)
+        training_end.rank_finished(job, rank)
     left = roster.dropped.union(job.conversation.memory.named if job.conversation.state is State.SHRINKING else ())
     lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD and rank not in left])
     for event in replayed.unanswered if replayed is not None else ():
@@ -182,9 +182,3 @@ def _controller_was_lost(job: Job) -> None:
         job.incidents.conclude_up_to(job.order.incarnation)
     job.effects.request("end", {})
     job.tell_controller_lost(f"{LOST_TEXT}: {why}" if why else LOST_TEXT, job.now, code=NO_SUCCESSOR)
-
-
-def rank_finished(job: Job, rank: int) -> None:
-    """A rank left in order: from here on MindIO recovers nothing."""
-    if job.attempt.finish(rank, job.now):
-        feed(job, MindIOEvent(EventKind.FINISH), job.now)

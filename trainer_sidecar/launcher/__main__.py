@@ -40,7 +40,6 @@ def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
         ranks=kept,
         limits=launches.LaunchLimits(
             ranks_per_node=size.ranks_per_node,
-            finish_seconds=float(_number(environment, "HAJOB_FINISH_SECONDS", 1800)),
             ordered_end_seconds=float(_number(environment, "HAJOB_ORDERED_END_SECONDS", 30)),
         ),
         grace_seconds=float(_number(environment, "HAJOB_GRACE_SECONDS", 5)),

@@ -15,7 +15,6 @@ from .loop import Loop
 
 OUTPUT_WAIT_SECONDS = 0.005
 OUTPUT_WAITS = 400
-VERDICT_SECONDS = 5.0
 
 
 class Launch:
@@ -49,7 +48,6 @@ class LaunchLimits(NamedTuple):
     """The limits that decide when a launch is over."""
 
     ranks_per_node: int  # ranks that must finish
-    finish_seconds: float  # deadline of the others after the first rank has finished
     ordered_end_seconds: float  # wait for a new start after the last ranks were ended by order
 
 
@@ -75,7 +73,6 @@ class Launches:
         self._changed, self._goes_on = changed, goes_on
         self.current: Launch | None = None  # also when the newest was not the training
         self.number = 0  # number of launches so far
-        self._late: List[ranks.Rank] = []  # still running when the first rank had finished
 
     @property
     def is_training(self) -> bool:
@@ -144,26 +141,14 @@ class Launches:
             self._close_output(launch)
 
     def rank_ended(self) -> None:
-        """When all ranks of this pod have finished, let the script go on; when some have, set the others a deadline."""
+        """When all ranks of this pod have finished, let the script go on."""
         self._clients.hear_agent()  # it may have reported a registration just now
         newest = self._ranks.newest()
         finished = [rank for rank in newest if rank.finished]
         if len(finished) == self._limits.ranks_per_node:
             self._conclude()
-        elif finished and not self._ranks.running():
-            if all(rank.finished or rank.ordered for rank in newest):
-                self._loop.later(self._limits.ordered_end_seconds, lambda: self._conclude_unless_started(newest))
-        elif finished and not self._late:
-            self._late = self._ranks.running()
-            self._loop.later(self._limits.finish_seconds, self._end_late_ranks)
-
-    def _end_late_ranks(self) -> None:
-        late, self._late = self._late, []
-        for rank in late:
-            if not rank.running:
-                continue
-            text = "rank {} has not ended {:.0f} s after another rank had finished, and is ended"
-            self._ranks.end_late(rank, text.format(rank.rank, self._limits.finish_seconds))
+        elif finished and all(rank.finished or (rank.ordered and not rank.running) for rank in newest):
+            self._loop.later(self._limits.ordered_end_seconds, lambda: self._conclude_unless_started(newest))
 
     def _conclude_unless_started(self, newest: List[ranks.Rank]) -> None:
         """Conclude the launch if its last ranks ended by order after others finished, without a new start since."""
@@ -180,18 +165,23 @@ class Launches:
         text = "{} has ended with 0 and its ranks never registered with MindIO: it was not the training"
         self._terminal.say(text.format(launch.program.script))
         self._ranks.forget()
-        self.current, self._late = None, []
+        self.current = None
         self._changed()
         self._let_script_go_on(launch, OUTPUT_WAITS)
 
     def _ask_for_verdict(self, launch: Launch) -> None:
-        """Ask the agent, which knows it from heartbeats, whether the ranks have trained to the end."""
-        if self._clients.agent is None:
-            self._finish(launch)
-        elif not launch.waits_for_verdict:
+        """Ask the agent, which knows it from heartbeats, whether the ranks have trained to the end.
+
+        Nothing goes on without its answer: the container's 0 says that the training has finished, and is believed.
+        """
+        if not launch.waits_for_verdict:
             launch.waits_for_verdict = True
-            self._clients.tell({"kind": "all_ended", "launch": launch.number})
-            self._loop.later(VERDICT_SECONDS, lambda: self.take_verdict(launch.number, ""))
+            self.ask_again()
+
+    def ask_again(self) -> None:
+        """Ask an agent that may not have heard the question."""
+        if self.current is not None and self.current.waits_for_verdict:
+            self._clients.tell({"kind": "all_ended", "launch": self.current.number})
 
     def take_verdict(self, number: int, problem: str) -> None:
         """Take the agent's verdict on ranks that all ended with 0; `problem`: why the training is not at its end."""

@@ -291,12 +291,6 @@ class Ranks:
         rank.killed = True
         process.signal_group(rank.pid, signal.SIGKILL)
 
-    def end_late(self, rank: Rank, text: str) -> None:
-        """End a process that does not end by itself; report it as the fault it is, with `text` as its last line."""
-        rank.last_lines.add(text.encode())
-        rank.add_line("hajob: {}".format(text).encode())
-        self._kill(rank)
-
     def forget(self) -> None:
         """Free the names: every process has ended and none belonged to the training."""
         self._newest.clear()

@@ -246,6 +246,7 @@ class Supervisor:
         for rank in self._ranks.newest():
             self._tell(rank.record())
         self._tell({"kind": "complete"})
+        self._launches.ask_again()
 
     def _tell(self, message: Dict[str, Any], droppable: bool = False) -> None:
         self._clients.tell(message, droppable)

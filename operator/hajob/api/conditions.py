@@ -112,6 +112,7 @@ class Reason(Enum):
     STARTING = (_T.RUNNING, _FALSE, "Starting", "Pods and ranks are starting.")
     TRAINING = (_T.RUNNING, _TRUE, "Training", "The ranks are training.")
     RECOVERING = (_T.RUNNING, _FALSE, "Recovering", "Hajob is recovering the training from a fault.")
+    FINISHING = (_T.RUNNING, _TRUE, "Finishing", "The last step has ended; the ranks save and end.")
     PAUSED = (_T.RUNNING, _FALSE, "Paused", "Every rank waits at the end of a step, as spec.pause requests.")
     RESTARTING = (_T.RUNNING, _FALSE, "Restarting", "The whole job is restarting from a checkpoint.")
     RUNNING_ENDED = (_T.RUNNING, _FALSE, "Ended", "The training has ended.")

@@ -432,7 +432,8 @@ class HATrainingJobSpec(ApiModel):
     restart_request_time: Timestamp | None = None
     """A time newer than the last start restarts the job once."""
     finish_timeout_seconds: Seconds = 1800
-    """Between the ends of the first and the last rank, which may save, convert and upload; more than that is a hang."""
+    """From the last step to the end of the last rank, for saving, conversion, upload. Afterwards the job is complete if
+    its final checkpoint is; else it restarts from the newest one."""
     startup_deadline_seconds: Seconds = 1800
     """How long a start may stand still: nothing computed or printed, no rank further on, until every rank trains."""
     active_deadline_seconds: Seconds | None = None

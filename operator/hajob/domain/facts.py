@@ -121,6 +121,19 @@ PROCESS_LIVES: Final = frozenset(
 )
 """Kinds that leave the process alive, so that no incarnation tells an old observation from a new one."""
 
+ENDS_PROCESSES: Final = frozenset(
+    {
+        FactKind.PROCESS_EXITED,
+        FactKind.SCRIPT_ENDED,
+        FactKind.AGENT_SILENT,
+        FactKind.POD_LOST,
+        FactKind.POD_FAILED,
+        FactKind.NODE_NOT_READY,
+        FactKind.NODE_DELETED,
+    }
+)
+"""Kinds after which the processes are gone, or must be taken for it; all others leave them at work."""
+
 EVICTIONS: Final = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeLost"})
 """Reasons of failed pods that the kubelet ended because of the node, whatever their containers' exit codes say."""
 

@@ -60,7 +60,6 @@ def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) ->
     own = parts.variables(
         {
             "HAJOB_COORDINATOR_PORT": str(job.spec.network.coordinator_port),
-            "HAJOB_FINISH_DEADLINE_SECONDS": str(job.spec.finish_timeout_seconds),
             "HAJOB_SAVING_FUNCTIONS": settings.saving_functions,
             "HAJOB_TLS_DIR": settings.tls_directory,
             "HAJOB_TOKEN_FILE": f"{settings.token_directory}/{parts.TOKEN_FILE}",

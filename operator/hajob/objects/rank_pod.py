@@ -53,7 +53,6 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
                 "HAJOB_NODE_RANK": str(node_rank),
                 "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
                 "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
-                "HAJOB_FINISH_SECONDS": str(job.spec.finish_timeout_seconds),
                 "HAJOB_TERMINATION_LOG": trainer.get("terminationMessagePath") or _TERMINATION_LOG,
                 "HAJOB_CHECKPOINT_DIR": job.spec.checkpoint.path,
                 "HAJOB_JOB_UID": job.metadata.uid,

@@ -25,6 +25,7 @@ _BUCKET: Final = {
     JobPhase.SHRINKING: Bucket.RECOVERY,
     JobPhase.PAUSED: Bucket.PAUSED,
     JobPhase.SAVING: Bucket.CHECKPOINTING,
+    JobPhase.ENDING: Bucket.TRAINING,
     JobPhase.RESTARTING: Bucket.SCHEDULING,
     JobPhase.SUSPENDED: Bucket.SUSPENDED,
 }

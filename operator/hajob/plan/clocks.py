@@ -1,8 +1,8 @@
 """Deadlines of a whole job, derived from its state and spec after every event.
 
 `activeDeadlineSeconds` counts from the start, not while the job is suspended; `scheduling.capacityTimeoutSeconds`
-counts while a start waits for quota or nodes. Either may be set, extended and removed at any time.
-`startupDeadlineSeconds` may be changed while a start is under way.
+counts while a start waits for quota or nodes; `startupDeadlineSeconds` while a start goes on; `finishTimeoutSeconds` from
+the last step on. Each may be changed at any time.
 """
 
 from dataclasses import replace
@@ -26,6 +26,10 @@ def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
     patience, waiting = policy.capacity_timeout_seconds, state.waiting
     capacity = None if patience is None or waiting is None else waiting.since_ms + 1000 * patience
     state = _with(_with(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity)
+    ending, finish = state.ending, None
+    if state.phase is JobPhase.ENDING and ending is not None and state.incident is None:
+        finish = ending.since_ms + 1000 * policy.finish_timeout_seconds
+    state = _with(state, Deadline.FINISH, finish)
     return _fit(_grow(_release(state, policy, now_ms), policy, now_ms), policy, now_ms)
 
 

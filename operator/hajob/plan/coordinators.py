@@ -56,7 +56,7 @@ def await_coordinator(context: Context) -> HandlerResult:
 
 def _patience_seconds(state: JobState) -> int:
     """Return how long to wait for the coordinator: a successor has to start first, and each further one gets longer."""
-    succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD} or _succeeds(state)
+    succeeds = state.phase in {JobPhase.UNPROTECTED, JobPhase.HELD, JobPhase.ENDING} or _succeeds(state)
     return SUCCESSOR_SECONDS * 2 ** min(state.successors, SUCCESSOR_DOUBLINGS) if succeeds else COORDINATOR_SECONDS
 
 
@@ -74,6 +74,13 @@ def _with_another_coordinator(state: JobState) -> JobState:
     number = state.incarnation + 1
     state = replace(state, incarnation=number, coordinator=number, store_lost=True)
     return clear_deadlines(state, *OF_COORDINATOR)
+
+
+def hear_of_the_end(context: Context) -> HandlerResult:
+    """Make another coordinator that tells who ends: nothing is left to protect."""
+    state = _with_another_coordinator(replace(context.state, successors=context.state.successors + 1))
+    said = effects.Announce(EventReason.COORDINATOR_LOST, "another coordinator reports how the ranks end")
+    return state, (said,)
 
 
 def _is_blind(context: Context) -> bool:

@@ -120,7 +120,26 @@ class ResultReported(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class AllFinished(JobEvent):
-    """Every rank ended with 0 (milestone FINISHED_ALL)."""
+    """No rank works any more, and nothing is left to train (milestone FINISHED_ALL).
+
+    Attributes:
+        nodes: node ranks whose ranks have all ended with 0; their start scripts may go on.
+    """
+
+    nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LastStepEnded(JobEvent):
+    """The last step has ended on every rank, or a rank has ended in order: nothing is left to train.
+
+    Attributes:
+        saved: the checkpoint of that step is complete.
+        nodes: node ranks whose ranks have all ended with 0.
+    """
+
+    saved: bool = False
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +349,7 @@ EVENTS: tuple[type[JobEvent], ...] = (
     StrategiesOffered,
     Resumed,
     ResultReported,
+    LastStepEnded,
     AllFinished,
     PodsFinished,
     DeadlineReached,

@@ -20,6 +20,7 @@ class IgnoreReason(StrEnum):
     OLDER_ORDER = "OlderOrder"
     NOT_TRAINED = "NotTrained"
     SAVING = "Saving"
+    ENDING = "Ending"
     ENDS_NOTHING = "EndsNothing"
     NOT_DUE = "NotDue"
     NOTHING_TO_DO = "NothingToDo"
@@ -38,6 +39,7 @@ IGNORE_SENTENCE: Final = {
     IgnoreReason.OLDER_ORDER: "it answers an older order",
     IgnoreReason.NOT_TRAINED: "a script that ends before its ranks trained is a fact",
     IgnoreReason.SAVING: "a checkpoint is being saved; its result or its deadline decides",
+    IgnoreReason.ENDING: "nothing is left to train, and nothing is lost",
     IgnoreReason.ENDS_NOTHING: "a result that ends nothing",
     IgnoreReason.NOT_DUE: "not set, or not yet due",
     IgnoreReason.NOTHING_TO_DO: "nothing to do in this state",

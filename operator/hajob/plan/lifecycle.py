@@ -37,7 +37,7 @@ from hajob.plan.policy import (
 )
 from hajob.plan.recovery import launch, save
 from hajob.plan.relevance import joined_by_faults
-from hajob.plan.state import OF_COORDINATOR, UNTRAINED, Deadline, JobPhase, JobState, Waiting
+from hajob.plan.state import OF_COORDINATOR, UNTRAINED, Deadline, Ending, JobPhase, JobState, Waiting
 
 _EVENT_LIMIT: Final = 240
 SAVE_FIRST: Final = Trigger("Asked", (Action.CHECKPOINT,), "only a checkpoint was asked for")
@@ -174,7 +174,7 @@ def suspend(context: Context) -> HandlerResult:
     number = state.incarnation + 1
     revision = context.incident.revision if context.incident else 0
     stop = effects.SendOrder(OrderCommand.STOP, state.incarnation, revision + 1)
-    state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, released=(), base=number)
+    state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, released=(), base=number, ending=None)
     state = replace(state, problem=saved)
     stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, *OF_COORDINATOR)
     return clear_deadlines(state, *stale), (stop, *closing, effects.Announce(EventReason.SUSPENDED, saved))
@@ -201,8 +201,11 @@ def _how_saved(context: Context) -> str:
 
 
 def complete(context: Context) -> HandlerResult:
-    """Complete the job: every rank ended with 0."""
-    state = clear_deadlines(context.state, *Deadline)
+    """Complete the job: nothing is left to train, and nobody works any more."""
+    state, event = clear_deadlines(context.state, *Deadline), context.event
+    if isinstance(event, events.AllFinished):
+        ending = state.ending or Ending(context.now_ms)
+        state = replace(state, ending=replace(ending, over=tuple(sorted({*ending.over, *event.nodes}))))
     state, closing = close(state, IncidentOutcome.RECOVERED, "the training ended")
     return replace(state, shrunk=None), (*closing, effects.CompleteJob())
 

@@ -58,6 +58,10 @@ MAINTENANCE_BACKOFF_SECONDS: Final = 60
 NO_PROGRESS_LIMIT: Final = 3
 """After this many times for the same rank at the same step an action is not taken again."""
 
+FINAL_LOOK_SECONDS: Final = 60
+"""How long a loss after the last step waits for one more look at the checkpoints: reading thousands of files of a slow
+volume takes that long, and a restart would take longer."""
+
 RELEASE_SECONDS: Final = 60
 """How long a waiting start holds its chips before it releases them, and how long it then does without."""
 
@@ -128,6 +132,7 @@ class Policy:
     replacement_timeout_seconds: int = 270
     startup_deadline_seconds: int = 1800
     active_deadline_seconds: int | None = None
+    finish_timeout_seconds: int = 1800
     capacity_timeout_seconds: int | None = None
     release_waiting_pods: bool = False
     coordinator_loss: CoordinatorLossPolicy = CoordinatorLossPolicy.AT_NEXT_CHECKPOINT
@@ -185,6 +190,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         replacement_timeout_seconds=recovery.replacement_timeout_seconds,
         startup_deadline_seconds=model.startup_deadline_seconds,
         active_deadline_seconds=model.active_deadline_seconds,
+        finish_timeout_seconds=model.finish_timeout_seconds,
         capacity_timeout_seconds=model.scheduling.capacity_timeout_seconds,
         release_waiting_pods=model.scheduling.waiting_pod_policy is WaitingPodPolicy.RELEASE,
         coordinator_loss=recovery.coordinator_loss_policy,

@@ -234,6 +234,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         shrunk=None,
         smaller=smaller,
         waiting=None,
+        ending=None,
         problem=state.problem if incident else "",
     )
     if attempt > 1:

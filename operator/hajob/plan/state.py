@@ -33,6 +33,7 @@ class JobPhase(StrEnum):
     MIGRATING = "Migrating"
     PAUSED = "Paused"
     SAVING = "Saving"
+    ENDING = "Ending"
     RESTARTING = "Restarting"
     SUSPENDED = "Suspended"
     COMPLETE = "Complete"
@@ -57,6 +58,7 @@ JOB_PHASE_SENTENCE: Final = {
     JobPhase.MIGRATING: "second pods are being made for pods that shall move",
     JobPhase.PAUSED: "every rank waits at the end of a step, by request, while other work is done",
     JobPhase.SAVING: "MindIO saves a checkpoint of the step where the training stands",
+    JobPhase.ENDING: "the last step has ended: nothing is left to train, ranks save and end",
     JobPhase.RESTARTING: "every process ends and the job starts anew from a checkpoint",
     JobPhase.SUSPENDED: "no pods, by request",
     JobPhase.COMPLETE: "every rank has ended with 0",
@@ -93,6 +95,7 @@ class Deadline(StrEnum):
     CAPACITY = "Capacity"
     RELEASE = "Release"
     FIT = "Fit"
+    FINISH = "Finish"
 
 
 EVERY_NODE_RANK: Final = -1
@@ -195,6 +198,21 @@ class Smaller:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """An attempt whose last step has ended.
+
+    Attributes:
+        since_ms: when that was known.
+        saved: the checkpoint of the last step is complete.
+        over: node ranks whose ranks have all ended with 0; what happens to their pods is no loss.
+    """
+
+    since_ms: int
+    saved: bool = False
+    over: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """A start that waits for quota or nodes.
 
@@ -246,6 +264,7 @@ class JobState:
         deadlines: name to time in milliseconds.
         startup_seconds: `startupDeadlineSeconds` with which the deadline of the start was set, 0 while there is none.
         waiting: the start waits for quota or nodes, None while it does not.
+        ending: how the attempt ends, None before its last step has ended.
         active_since_ms: when the job began to count as active, None while it does not (not begun, suspended, ended).
         active_ms: for how long it was active before that.
         unmoved: why pods of a requested move are still on their nodes; empty after a move that worked.
@@ -286,6 +305,7 @@ class JobState:
     deadlines: Mapping[str, int] = field(default_factory=dict)
     startup_seconds: int = 0
     waiting: Waiting | None = None
+    ending: Ending | None = None
     active_since_ms: int | None = None
     active_ms: int = 0
     unmoved: str = ""

@@ -12,7 +12,7 @@ from typing import Final
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Purpose
 from hajob.plan import coordinators as c
-from hajob.plan import elastic, fencing
+from hajob.plan import elastic, ending, fencing
 from hajob.plan import guards as g
 from hajob.plan import lifecycle as life
 from hajob.plan import pause as hold
@@ -51,6 +51,7 @@ from hajob.plan.events import (
     FactSeen,
     FactsWithdrawn,
     JobEvent,
+    LastStepEnded,
     MigrateRequested,
     Named,
     PauseEnded,
@@ -130,6 +131,8 @@ _GATHERED: Final = Handler("all there", "the action's own deadline counts", r.ga
 _RECOVERED: Final = Handler("close", "close the incident", r.recovered)
 _KEPT_LOST: Final = Handler("give up a kept pod", "make it anew when the job grows", elastic.lose_kept)
 _NO_MOVE: Final = Handler("say why not", "say that no move is made now", elastic.refuse_migrate)
+_LET_END: Final = Handler("let end", "end what is under way: nothing is left to train", ending.begin)
+_HEAR: Final = Handler("another", "make another one, which reports how the ranks end", c.hear_of_the_end)
 _MAY_SAVE: Final = Guard("may save", "MindIO could save now", life.may_save)
 
 
@@ -174,8 +177,8 @@ def _mark(name: str, **changes: bool) -> Handler:
 _STARTING = (P.PENDING, P.STARTING, P.WARMING, P.RESTARTING)
 _TRAINING = (P.RUNNING, P.CONFIRMING, P.SHRUNK, P.EXPANDING, P.MIGRATING)
 _ACTING = (*HELD_UP, P.SAVING)
-_WITH_PODS = (*_STARTING, *_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD)
-_BEYOND_START = (P.WARMING, *_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD)
+_WITH_PODS = (*_STARTING, *_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD, P.ENDING)
+_BEYOND_START = (P.WARMING, *_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD, P.ENDING)
 _ACTIVE = (*HELD_UP, P.CONFIRMING, P.SAVING, P.EXPANDING, P.MIGRATING)
 
 _LIFE = (
@@ -197,10 +200,43 @@ _LIFE = (
     _row((P.COMPLETE, P.FAILED), Deleted, g.ALWAYS, _DELETE, P.DELETED),
 )
 
+_ENDING = (
+    _row((*_STARTING, *_TRAINING, P.PAUSED, P.UNPROTECTED), LastStepEnded, g.ALWAYS, _LET_END, P.ENDING),
+    _row(
+        (P.GATHERING, P.RESUMING, P.SHRINKING, P.SAVING, P.HELD),
+        LastStepEnded,
+        ending.REPORTED_SAVED,
+        _LET_END,
+        P.ENDING,
+    ),
+    _row(P.ENDING, LastStepEnded, g.ALWAYS, Handler("note", "note who has finished, and what is saved", ending.follow)),
+    _row(P.ENDING, DeadlineReached, g.both(g.DUE_ACTIVE, ending.SAVED), _COMPLETE, P.COMPLETE),
+    _row(P.ENDING, DeadlineReached, g.both(ending.DUE_FINISH, ending.SAVED), _COMPLETE, P.COMPLETE),
+    _row(
+        P.ENDING,
+        DeadlineReached,
+        ending.DUE_FINISH,
+        Handler("await the checkpoint", "look at the final checkpoint once more", ending.await_late),
+    ),
+    *_by_action(P.ENDING, DeadlineReached, EXIT_ONLY, g.both(g.DUE_RECOVERY, g.RELEASED)),
+    _row(P.ENDING, DeadlineReached, g.DUE_RECOVERY, Handler("hold", "wait for the policy", ending.look_again)),
+    _row(P.ENDING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SERVING), _BACK),
+    _row(P.ENDING, DeadlineReached, g.DUE_COORDINATOR, _HEAR),
+    _row(P.ENDING, CoordinatorLost, g.ALWAYS, Handler("another", "make another one soon", c.await_another)),
+    _ignore(P.ENDING, SuspendRequested, Why.ENDING),
+)
+
 _FACTS = (
     _row(P.SHRUNK, FactSeen, g.KEPT_POD_LOST, _KEPT_LOST),
     _ignore(_WITH_PODS, FactSeen, Why.INVALID, g.UNCONCERNED),
     _row(_WITH_PODS, FactSeen, g.NOTE, Handler("note", "remember what explains a slow start", life.note)),
+    _ignore(P.ENDING, FactSeen, Why.ENDING, ending.HARMLESS),
+    _row(
+        P.ENDING,
+        FactSeen,
+        g.ALWAYS,
+        Handler("await the checkpoint", "open an incident, look at the final checkpoint", ending.await_checkpoint),
+    ),
     # the first step has not ended, or there is no controller: only a restart is left
     _row(P.UNPROTECTED, FactSeen, g.both(g.CONTROLLER_FACT, _BLIND_NOW), _RESTART_ALONE, P.RESTARTING),
     _row(
@@ -437,7 +473,7 @@ _DEADLINES = (
     _row(P.SHRUNK, DeadlineReached, g.DUE_EXPAND, _WAIT_FOR_NODES),
     _row(_WITH_PODS, DeadlineReached, g.DUE_UNPLACED, Handler("share", "let it share a node", c.share_node)),
     _row(
-        (*_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD),
+        (*_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD, P.ENDING),
         DeadlineReached,
         g.DUE_UNREACHABLE,
         Handler("wait for it", "say so and wait", c.await_coordinator),
@@ -566,7 +602,7 @@ _REQUESTS = (
         Handler("restart after", "start anew afterwards", partial(life.repurpose, Purpose.REQUEST)),
     ),
     _row(
-        (*_STARTING, P.UNPROTECTED, P.HELD),
+        (*_STARTING, P.UNPROTECTED, P.HELD, P.ENDING),
         RestartRequested,
         g.ALWAYS,
         Handler("restart asked", "start anew, no budget is spent", life.relaunch),
@@ -598,7 +634,7 @@ _REQUESTS = (
 
 _COORDINATOR = (
     _row(
-        (*_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD),
+        (*_TRAINING, *_ACTING, P.UNPROTECTED, P.HELD, P.ENDING),
         CoordinatorUnreachable,
         g.ALWAYS,
         Handler("miss it", "give it a moment", c.miss_coordinator),
@@ -606,8 +642,8 @@ _COORDINATOR = (
     _row(_WITH_PODS, CoordinatorUnplaced, g.ALWAYS, Handler("await a node", "give it a moment", c.await_place)),
     _row(_WITH_PODS, CoordinatorPlaced, g.ALWAYS, Handler("placed", "nothing is awaited", c.placed)),
     _row(_TRAINING, CoordinatorReachable, g.ALWAYS, Handler("heard", "nothing was lost", c.hear_coordinator)),
-    _row((*_ACTING, P.UNPROTECTED, P.HELD), CoordinatorReachable, g.ALWAYS, _BACK),
-    _row(_TRAINING, CoordinatorReady, g.ALWAYS, _BACK),
+    _row((*_ACTING, P.UNPROTECTED, P.HELD, P.ENDING), CoordinatorReachable, g.ALWAYS, _BACK),
+    _row((*_TRAINING, P.ENDING), CoordinatorReady, g.ALWAYS, _BACK),
     _row(
         _ACTING,
         CoordinatorReady,
@@ -636,7 +672,18 @@ _COORDINATOR = (
     _row(LIVE, CheckpointVerified, g.ALWAYS, Handler("note checkpoint", "remember its step", life.checkpoint_seen)),
 )
 
-_WRITTEN = (*_LIFE, *_FACTS, *_RECOVERY, *_RESULTS, *_RESIZE, *_CAPACITY, *_DEADLINES, *_REQUESTS, *_COORDINATOR)
+_WRITTEN = (
+    *_LIFE,
+    *_ENDING,
+    *_FACTS,
+    *_RECOVERY,
+    *_RESULTS,
+    *_RESIZE,
+    *_CAPACITY,
+    *_DEADLINES,
+    *_REQUESTS,
+    *_COORDINATOR,
+)
 
 
 def _rest() -> tuple[TableRow, ...]:

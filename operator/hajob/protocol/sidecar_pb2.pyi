@@ -22,6 +22,12 @@ class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONTINUE: _ClassVar[Action]
     MIGRATE: _ClassVar[Action]
 
+class TrainingEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRAINS: _ClassVar[TrainingEnd]
+    LAST_STEP_ENDED: _ClassVar[TrainingEnd]
+    FINAL_CHECKPOINT: _ClassVar[TrainingEnd]
+
 class RankPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ABSENT: _ClassVar[RankPhase]
@@ -75,6 +81,9 @@ STOP: Action
 PAUSE: Action
 CONTINUE: Action
 MIGRATE: Action
+TRAINS: TrainingEnd
+LAST_STEP_ENDED: TrainingEnd
+FINAL_CHECKPOINT: TrainingEnd
 ABSENT: RankPhase
 STARTING: RankPhase
 AT_GATE: RankPhase
@@ -299,7 +308,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., state: _Optional[_Union[CoordinatorState, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class CoordinatorState(_message.Message):
-    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs", "launched", "sign_age_nanoseconds", "strangers", "taking_over")
+    __slots__ = ("incarnation", "order_revision", "conversation", "controller_ready", "controller_problem", "step", "attempt", "nodes", "standing_action", "checkpoint", "problems", "refused_inputs", "launched", "sign_age_nanoseconds", "strangers", "taking_over", "end")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ORDER_REVISION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
@@ -316,6 +325,7 @@ class CoordinatorState(_message.Message):
     SIGN_AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
     TAKING_OVER_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     order_revision: int
     conversation: str
@@ -332,7 +342,8 @@ class CoordinatorState(_message.Message):
     sign_age_nanoseconds: int
     strangers: int
     taking_over: bool
-    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., taking_over: _Optional[bool] = ...) -> None: ...
+    end: TrainingEnd
+    def __init__(self, incarnation: _Optional[int] = ..., order_revision: _Optional[int] = ..., conversation: _Optional[str] = ..., controller_ready: _Optional[bool] = ..., controller_problem: _Optional[str] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., standing_action: _Optional[_Union[Action, str]] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., refused_inputs: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., taking_over: _Optional[bool] = ..., end: _Optional[_Union[TrainingEnd, str]] = ...) -> None: ...
 
 class Problem(_message.Message):
     __slots__ = ("code", "message")
@@ -602,7 +613,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class AgentReport(_message.Message):
-    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "sees_checkpoints", "checkpoint", "problems", "heartbeat", "launched", "sign_age_nanoseconds", "strangers", "gate")
+    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "sees_checkpoints", "checkpoint", "problems", "heartbeat", "launched", "sign_age_nanoseconds", "strangers", "last_step", "gate")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCHER_READY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -616,6 +627,7 @@ class AgentReport(_message.Message):
     LAUNCHED_FIELD_NUMBER: _ClassVar[int]
     SIGN_AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
     GATE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     launcher_ready: bool
@@ -630,8 +642,9 @@ class AgentReport(_message.Message):
     launched: _containers.RepeatedScalarFieldContainer[str]
     sign_age_nanoseconds: int
     strangers: int
+    last_step: int
     gate: GateState
-    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., last_step: _Optional[int] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
 
 class GateState(_message.Message):
     __slots__ = ("controller", "registered", "serial", "counter", "told", "keeps_store", "action", "word")

@@ -151,6 +151,7 @@ class JobController:
         """Note that every pod of a list of this resourceVersion was shown: a pod that is unknown now does not exist."""
         self.observer.pods.was_listed(version)
         self.look_for_missed()
+        self._take_in(self.observer.of_end())
         self._loop.wake()
 
     def look_for_missed(self) -> None:
@@ -173,7 +174,7 @@ class JobController:
         self._outputs.status.publish(lazy=True)
         if news.changes_pods:
             self._loop.wake(hurry=deleted)
-        elif pod.place or pod.is_spare or pod.is_hook:
+        elif pod.place or pod.is_spare or pod.is_hook or self._memory.ended:
             self._loop.wake()
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:

@@ -88,6 +88,8 @@ class JobObserver:
         if not self.places.is_serving(pod):
             is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
             return observe.of_old_pod(pod, now) if is_old else ()
+        if pod.finished and state.phase not in UNTRAINED:
+            return observe.of_finished_pod(state, pod)
         if pod.is_refused:
             self._ports.avoided_nodes.add(pod.node_name, self._ports.clock.monotonic())
         return observe.of_pod(pod, deleted=deleted, now_ms=now)
@@ -122,11 +124,14 @@ class JobObserver:
         return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now(), gone=gone)
 
     def of_end(self) -> Seen:
-        """Return the end of the training if all pods have finished."""
-        state, num_nodes, serving = self._memory.state, self._memory.layout.num_nodes, self.pods.serving
-        if not serving(state).finished:
+        """Return the end of the training if no pod has work left."""
+        state, serving = self._memory.state, self.pods.serving(self._memory.state)
+        ending = state.ending
+        if not (serving.finished or ending is not None):
             return ()
-        return observe.of_end(state, num_nodes, serving(state).finished)
+        if ending is not None and ending.saved and not self.pods.complete:
+            return ()  # who is absent is not known yet
+        return observe.of_end(state, self._memory.layout.num_nodes, serving.finished, serving.pods)
 
     def of_places(self, blocked: str = "") -> Seen:
         """Report whether a start waits for quota or nodes, or for old pods (`blocked`: which)."""

@@ -52,7 +52,7 @@ class Serving:
         node_names: of those that have a node, by node rank.
         unplaced: node ranks for which the scheduler finds no node, or may not look for one yet.
         gated: node ranks whose pods may not ask for a node yet.
-        finished: node ranks whose pod has ended well.
+        finished: node ranks whose pod's trainer has ended well.
     """
 
     pods: dict[int, PodView] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Serving:
             self.unplaced.add(pod.node_rank)
         if pod.gated:
             self.gated.add(pod.node_rank)
-        if pod.phase == "Succeeded":
+        if pod.finished:
             self.finished.add(pod.node_rank)
 
     def take(self, pods: Iterable[PodView], state: JobState) -> None:

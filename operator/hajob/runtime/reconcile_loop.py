@@ -20,6 +20,7 @@ from hajob.runtime.admission import REFUSALS, Admission
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Alarm
 from hajob.runtime.expiry import Expiry
+from hajob.runtime.finished_pods import FinishedPods, is_idle
 from hajob.runtime.gang_start import GangStart
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
@@ -86,6 +87,7 @@ class ReconcileLoop:
         self._memory, self._places, self._admission, self._owner = memory, places, admission, owner
         self._clock = ports.clock
         self._outdated = OutdatedPods(memory, places, ports)
+        self._finished = FinishedPods(ports.kube)
         self._reconciler = PodReconciler(
             ports.kube,
             ports.pod_settings,
@@ -153,7 +155,7 @@ class ReconcileLoop:
     async def _round(self, status: StatusPublisher) -> bool:
         """Do each part once; whether all succeeded. What one part is refused keeps no other part."""
         succeeded = True
-        for part in (self._settle, self._hold_spares, self._expire, self._protect):
+        for part in (self._settle, self._end_idle_pods, self._hold_spares, self._expire, self._protect):
             try:
                 await part(status)
             except (ApiError, StatusRefusedError) as error:
@@ -191,8 +193,7 @@ class ReconcileLoop:
         todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
         hanging = tuple(pod for pod in index.all() if self._reconciler.hangs(pod))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
-        if memory.ended:  # its pods may stay for their logs; a drained one is not replaced
-            todo = dataclasses.replace(todo, missing=(), surplus=tuple(pod for pod in todo.surplus if not pod.ended))
+        todo = self._without_ended(todo)
         todo = in_turn(todo, memory.state.base, index.pods, self._leaving.overdue())
         if not todo.missing:
             self._creation.tried(None)
@@ -227,6 +228,25 @@ class ReconcileLoop:
         failures += await self._reconciler.open_gates(held_back)
         if failures:
             raise failures[0]
+
+    def _without_ended(self, todo: Difference) -> Difference:
+        """Leave the pods of a job that ends as they are: they may stay for their logs, and none is replaced."""
+        if self._memory.ended:
+            surplus = tuple(pod for pod in todo.surplus if not pod.ended)
+            return dataclasses.replace(todo, missing=(), surplus=surplus)
+        if self._memory.state.phase is JobPhase.ENDING:  # another coordinator still tells who ends
+            missing = tuple(one for one in todo.missing if isinstance(one, CoordinatorPlacement))
+            return dataclasses.replace(todo, missing=missing)
+        return todo
+
+    async def _end_idle_pods(self, status: StatusPublisher) -> None:
+        """Give back the chips of a complete job, once that it is complete is in the status."""
+        index, state = self._places.pods, self._memory.state
+        if state.phase is not JobPhase.COMPLETE or not index.complete or self._ended:
+            return
+        if idle := [pod for pod in index.all() if is_idle(pod, state)]:
+            await status.acknowledged()
+            await self._finished.end(idle)
 
     async def _look_at_certificates(self, *, for_pods: bool) -> None:
         """Check the certificates: before creating pods, which need the Secret, and periodically, as they expire."""

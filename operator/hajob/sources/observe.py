@@ -28,7 +28,7 @@ from hajob.sources.chips import Seat, rank_on, seat
 from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
-from hajob.sources.report import Observed, ReportReading, launchers_ready, read
+from hajob.sources.report import Observed, ReportReading, finished_nodes, launchers_ready, read
 from hajob.sources.shortage import shortage
 
 Pods = Mapping[int, PodView]
@@ -48,8 +48,8 @@ APART: Final = "anti-affinity"
 """In the scheduler's words, where a pod may not join another one on its node."""
 BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
 """Facts after which nothing should be started on their node for a while."""
-_AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, *ENDED})
-"""Phases in which a suspend has been followed, is being followed, or has nothing to act on."""
+_AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, JobPhase.ENDING, *ENDED})
+"""Phases in which a suspend has been followed, is being followed, or has nothing to act on: the job is about to end."""
 
 
 # ----------------------------------------------------------------------------------------------------- the job
@@ -121,6 +121,22 @@ def of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[events.JobEv
         yield events.FactSeen(fact=fact)
 
 
+def of_finished_pod(state: JobState, pod: PodView) -> Iterator[events.LastStepEnded]:
+    """A pod whose launcher has ended with 0: the agent has told it that the training has finished.
+
+    What becomes of the pod is no loss. Before the training its coordinator tells what such an end means.
+    """
+    if state.phase not in ENDED and not _knows(state, saved=False, nodes=(pod.node_rank,)):
+        yield events.LastStepEnded(nodes=(pod.node_rank,))
+
+
+def _knows(state: JobState, *, saved: bool, nodes: Collection[int]) -> bool:
+    ending = state.ending
+    if state.phase is not JobPhase.ENDING or ending is None:
+        return False
+    return (ending.saved or not saved) and set(nodes) <= set(ending.over)
+
+
 def of_old_pod(pod: PodView, now_ms: int) -> Iterator[events.JobEvent]:
     """A pod whose ranks have another one by now may still tell why it was lost."""
     for fact in pod_source.taken(pod, now_ms):
@@ -138,13 +154,25 @@ def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEve
         yield events.CoordinatorPlaced()
 
 
-def of_end(state: JobState, num_nodes: int, finished: Collection[int]) -> Iterator[events.JobEvent]:
-    """A training may end while no coordinator is there to tell; its pods say so, too, container by container."""
-    left_out = state.shrunk.nodes if state.shrunk else ()
-    if state.phase in ENDED or len(finished) + len(left_out) < num_nodes:
+def of_end(state: JobState, num_nodes: int, finished: Collection[int], at_work: Pods) -> Iterator[events.JobEvent]:
+    """A training may end while no coordinator is there to tell; its pods say so, too, container by container.
+
+    Args:
+        state: of the planner.
+        num_nodes: rank pods of the job.
+        finished: node ranks whose pod's trainer has ended with 0.
+        at_work: pods that serve, all of them; once the final checkpoint is complete one that has ended or is gone is
+            as good as finished.
+    """
+    left_out, ending = state.shrunk.nodes if state.shrunk else (), state.ending
+    if state.phase in ENDED or (ending is None and len(finished) + len(left_out) < num_nodes):
         return
-    training = set(range(num_nodes)).difference(left_out)
-    if training and training.issubset(finished):
+    left = set(range(num_nodes)).difference(left_out, finished)
+    if ending is not None:
+        left.difference_update(ending.over)
+    if ending is not None and ending.saved:
+        left = {node_rank for node_rank in left if node_rank in at_work and not at_work[node_rank].ended}
+    if num_nodes and not left:
         yield events.PodsFinished()
 
 
@@ -386,7 +414,7 @@ _PROGRESS: Final = frozenset({"step", "nodes", "sign_age_nanoseconds"})
 def is_news(state: JobState, report: wire.Report, before: Heard) -> bool:
     """Whether a report may tell the planner anything; else it tells at most how far the training has come."""
     told = report.state
-    if report.facts or report.milestones or state.phase in UNTRAINED or _unworkable(told):
+    if report.facts or report.milestones or told.end or state.phase in UNTRAINED or _unworkable(told):
         return True
     return told.controller_ready is not before.serving or _told(told) != _told(before.state)
 
@@ -456,3 +484,6 @@ def of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -
         yield events.PodsReady()
     if state.phase in {JobPhase.STARTING, JobPhase.WARMING} and told.step > max(state.step, 0):
         yield events.Resumed(step=told.step)
+    saved, nodes = told.end == wire.FINAL_CHECKPOINT, finished_nodes(told)
+    if told.end and state.phase not in ENDED and not _knows(state, saved=saved, nodes=nodes):
+        yield events.LastStepEnded(saved=saved, nodes=nodes)

@@ -147,7 +147,7 @@ def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.Jo
             took_ms = milestone.duration_nanoseconds // NANOSECONDS_PER_MILLISECOND
             return events.ControllerTakenOver(duration_ms=took_ms, store_kept=milestone.store_kept)
         case wire.FINISHED_ALL:
-            return events.AllFinished(number)
+            return events.AllFinished(number, finished_nodes(state))
     return None
 
 
@@ -166,6 +166,12 @@ def _fact(raw: wire.Fact, now_ms: int) -> Fact:
         exit_code=raw.exit_code if raw.kind in {wire.PROCESS_EXITED, wire.SCRIPT_ENDED} else None,
         unexplained=raw.unexplained,
     )
+
+
+def finished_nodes(state: wire.CoordinatorState) -> tuple[int, ...]:
+    """Return the node ranks whose ranks have all ended with 0."""
+    ended = wire.FINISHED
+    return tuple(node.node_rank for node in state.nodes if node.ranks and all(r.phase == ended for r in node.ranks))
 
 
 def launchers_ready(nodes: Iterable[wire.NodeState], count: int) -> bool:

@@ -53,6 +53,7 @@ RUNNING_REASON: Final = {
     JobPhase.MIGRATING: Reason.TRAINING,
     JobPhase.PAUSED: Reason.PAUSED,
     JobPhase.SAVING: Reason.RECOVERING,
+    JobPhase.ENDING: Reason.FINISHING,
     JobPhase.RESTARTING: Reason.RESTARTING,
     JobPhase.SUSPENDED: Reason.RUNNING_SUSPENDED,
     JobPhase.COMPLETE: Reason.RUNNING_ENDED,

@@ -99,7 +99,6 @@ class Pod:
     store_port: int = field(default_factory=own_port)
     ranks_per_node: int = 2
     fence_after: int = 60
-    finish_after: int = 300
     more: dict[str, str] = field(default_factory=dict)  # variables of both containers
     agent: asyncio.subprocess.Process | None = None
     launcher: asyncio.subprocess.Process | None = None
@@ -129,7 +128,6 @@ class Pod:
             "HAJOB_AGENT_PORT": str(self.agent_port),
             "HAJOB_MINDIO_PORT": str(self.gate_port),
             "HAJOB_RENDEZVOUS_PORT": str(self.store_port),
-            "HAJOB_FINISH_SECONDS": str(self.finish_after),
             "HAJOB_ORDERED_END_SECONDS": "1",
             "HAJOB_FENCE_AFTER_SECONDS": str(self.fence_after),
             **self.more,

@@ -163,20 +163,6 @@ async def test_a_log_rule_sees_what_the_ranks_print(tmp_path: Path, authority: A
         await coordinator.close()
 
 
-async def test_a_rank_that_never_ends_after_the_others_is_a_fault(tmp_path: Path, authority: Authority) -> None:
-    (tmp_path / "job.py").write_text(REGISTERING + "if os.environ['RANK'] == '1': time.sleep(600)")
-    script = 'cd "$HAJOB_DIR"; torchrun job.py; echo "saw $?"'
-    async with running_pod(tmp_path, authority, script, finish_after=1) as pod:
-        coordinator = await ordered(pod, authority)
-        await until(lambda: bool(coordinator.facts), "the fact")
-        (fact,) = coordinator.facts.values()
-        assert (fact.kind, list(fact.ranks), fact.code) == (pb.PROCESS_EXITED, [1], "SIGKILL")
-        assert "rank 1 has not ended 1 s after another rank had finished, and is ended" in fact.message
-        assert coordinator.state(1).phase == pb.DEAD
-        assert "saw 0" not in pod.log()
-        await coordinator.close()
-
-
 async def test_a_taken_port_is_named_and_the_agent_stays(tmp_path: Path, authority: Authority) -> None:
     stranger = socket.socket()
     stranger.bind((ADDRESS, own_port()))

@@ -359,20 +359,6 @@ def test_a_repair_after_ranks_have_left_is_refused_at_once(world: World) -> None
     assert world.phase(3) == pb.DEAD, "nobody starts a process that nobody would let in"
 
 
-def test_a_rank_that_never_ends_is_a_fault_and_no_finish(world: World) -> None:
-    for rank in (0, 1, 2):
-        world.finish(rank)
-    world.advance(1799)
-    assert not world.facts
-    world.advance(10)
-    (fact,) = world.facts
-    assert (fact.kind, list(fact.ranks)) == (pb.HANG, [3])
-    assert "have not ended 1800 s after others had finished" in fact.message
-    assert not world.agent(1).ended
-    world.finish(3)
-    assert world.marks(pb.FINISHED_ALL)
-
-
 def test_a_new_attempt_gets_a_new_controller_and_new_processes(world: World) -> None:
     world.order(pb.STOP, incarnation=2, revision=1)
     world.advance(0.2)

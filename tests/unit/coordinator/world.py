@@ -147,6 +147,7 @@ class Agent:
             facts=[*(facts or []), *said],
             steps=steps or [],
             sees_checkpoints=self.sees_checkpoints,
+            last_step=self.world.last_step,
             checkpoint=self.checkpoint,
             gate=self.gate() if self.world.gates_know else None,
         )
@@ -342,6 +343,7 @@ class World:
         self.pending: list[tuple[str, list[object]]] = []
         self.log: list[dict[str, object]] = []
         self.heartbeat = 0
+        self.last_step = 0  # that the training is to reach, as agents know it
         self.gates_know = False  # agents that can make ranks known to another controller
         self.controllers = 0
         self.serial = 8

@@ -73,6 +73,13 @@ class Container:
         self.send({"kind": "agent", "version": 1, "output_directory": "", "attempt_limit": 0})
         return True
 
+    def come_back(self) -> None:
+        """The agent is away for a moment, and another one dials."""
+        assert self.link is not None
+        self.link.close()
+        self._unread = b""
+        self.until(self._dial, "the launcher's socket")
+
     def send(self, message: Mapping[str, Any]) -> None:
         """Tell the launcher."""
         assert self.link is not None

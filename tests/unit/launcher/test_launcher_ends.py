@@ -76,6 +76,20 @@ def test_a_script_waits_while_its_training_is_not_finished(tmp_path: Path) -> No
         assert "went on" in pod.log()
 
 
+def test_no_end_is_a_finish_before_an_agent_says_so(tmp_path: Path) -> None:
+    """The pod's 0 is believed when nobody else can be heard; so an agent that is away is waited for."""
+    with running(tmp_path, "torchrun echo.py", ranks=1) as pod:
+        pod.launched()
+        pod.register()
+        pod.start_ranks()
+        pod.until(lambda: pod.heard("all_ended"), "the end of the ranks")
+        pod.said.clear()
+        pod.come_back()
+        pod.until(lambda: pod.heard("all_ended"), "the question once more")
+        pod.send({"kind": "verdict", "launch": 1, "problem": ""})
+        assert pod.ended() == 0
+
+
 def test_notices_travel_with_the_end(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     program = "print('could not load the checkpoint'); print('\\n' * 100); print('bye')"

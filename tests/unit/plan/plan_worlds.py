@@ -124,6 +124,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
         e.StrategiesOffered(number, ("fly",)),
     )
     yield from (e.AllFinished(), e.PodsFinished())
+    yield from (e.LastStepEnded(), e.LastStepEnded(nodes=(0,)), e.LastStepEnded(saved=True))
     yield from (
         e.DeadlineReached(name=name)
         for name in (
@@ -137,6 +138,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
             "Capacity",
             "Release",
             "Fit",
+            "Finish",
             "Nonsense",
         )
     )

@@ -672,7 +672,8 @@ async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: Town) -> N
     town.controller.pod_seen(pod)
     silent = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=pod.node_rank, ranks=[0, 1], incarnation=1)
     await town.report(silent, step=5)
-    assert town.controller.state.phase == "Running"
+    assert town.controller.state.phase == "Ending"
+    assert town.controller.state.incident is None
 
 
 async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:

@@ -153,13 +153,13 @@ def test_a_coordinator_pod_says_whether_it_has_a_node() -> None:
 
 def test_the_end_is_when_every_rank_that_trains_has_succeeded() -> None:
     running = in_phase(JobPhase.RUNNING)
-    assert kinds(observe.of_end(running, 4, {0, 1, 2, 3})) == ["PodsFinished"]
-    assert kinds(observe.of_end(running, 4, {0, 1, 3})) == []
-    assert kinds(observe.of_end(running, 5, {0, 1, 2, 3})) == []
+    assert kinds(observe.of_end(running, 4, {0, 1, 2, 3}, PODS)) == ["PodsFinished"]
+    assert kinds(observe.of_end(running, 4, {0, 1, 3}, PODS)) == []
+    assert kinds(observe.of_end(running, 5, {0, 1, 2, 3}, PODS)) == []
     shrunk = in_phase(JobPhase.SHRUNK, shrunk=Shrunk(nodes=(2,)))
-    assert kinds(observe.of_end(shrunk, 4, {0, 1, 3})) == ["PodsFinished"]
-    assert kinds(observe.of_end(shrunk, 4, {0, 1, 2})) == []
-    assert kinds(observe.of_end(in_phase(JobPhase.COMPLETE), 4, {0, 1, 2, 3})) == []
+    assert kinds(observe.of_end(shrunk, 4, {0, 1, 3}, PODS)) == ["PodsFinished"]
+    assert kinds(observe.of_end(shrunk, 4, {0, 1, 2}, PODS)) == []
+    assert kinds(observe.of_end(in_phase(JobPhase.COMPLETE), 4, {0, 1, 2, 3}, PODS)) == []
 
 
 def test_only_a_never_started_pod_is_stranded_on_a_dead_node() -> None:

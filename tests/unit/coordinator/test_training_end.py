@@ -1,0 +1,100 @@
+"""After the last step nothing is left to train: MindIO is left alone, and a death is told and stops nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from hajob.protocol import sidecar_pb2 as pb
+from tests.unit.coordinator.test_checkpoints_before_a_start import answer, ask_for_a_start, looking_world, looks
+from tests.unit.coordinator.world import World
+
+
+def ending_world(step: int = 1) -> World:
+    """Two nodes with two ranks each; every rank has ended the last step, and checkpoints are looked at."""
+    world = looking_world()
+    world.last_step = 1
+    ask_for_a_start(world)
+    answer(world.agent(0), 1, 0)
+    world.advance(1.0)
+    world.step(step)
+    return world
+
+
+def test_the_last_step_of_every_rank_is_the_end() -> None:
+    world = looking_world()
+    world.last_step = 1
+    ask_for_a_start(world)
+    answer(world.agent(0), 1, 0)
+    world.advance(1.0)
+    world.step(1, [0, 1, 2])
+    assert world.state.end == pb.TRAINS
+    world.step(1)
+    assert (world.state.end, world.state.conversation) == (pb.LAST_STEP_ENDED, "Finishing")
+
+
+@pytest.mark.parametrize("last_step", [0, 5])
+def test_a_step_that_is_not_the_last_is_no_end(last_step: int) -> None:
+    world = World()
+    world.last_step = last_step
+    world.train(4)
+    assert (world.state.end, world.state.conversation) == (pb.TRAINS, "Serving")
+
+
+def test_a_rank_that_ends_in_order_is_the_end_where_nobody_knows_the_last_step(world: World) -> None:
+    world.finish(0)
+    assert world.state.end == pb.LAST_STEP_ENDED
+
+
+def test_a_death_after_the_last_step_is_told_and_stops_nobody() -> None:
+    world = ending_world()
+    before = looks(world.agent(0))
+    world.die(3, code=-11)
+    world.advance(1)
+    assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
+    assert not world.mindio.calls
+    assert looks(world.agent(0)) != before, "the final checkpoint decides what the death means"
+    assert not world.marks(pb.FINISHED_ALL)
+
+
+def test_nothing_is_said_of_a_hang_while_ranks_save() -> None:
+    world = ending_world()
+    world.hang_rule = pb.HangRule(minimum_seconds=5)
+    world.assign()
+    world.advance(5000)
+    assert not world.facts
+
+
+def test_a_complete_final_checkpoint_ends_the_job_with_the_last_process_however_it_ends() -> None:
+    world = ending_world()
+    answer(world.agent(0), 1, 1)
+    world.advance(1)
+    assert world.state.end == pb.FINAL_CHECKPOINT
+    for rank in (0, 1, 2):
+        world.die(rank, code=-11)
+    assert not world.marks(pb.FINISHED_ALL)
+    world.die(3, code=-11)
+    world.advance(1)
+    assert len(world.marks(pb.FINISHED_ALL)) == 1
+
+
+def test_a_node_that_is_lost_after_the_final_checkpoint_keeps_nobody_waiting() -> None:
+    world = ending_world()
+    answer(world.agent(0), 1, 1)
+    world.advance(1)
+    world.finish(0)
+    world.finish(1)
+    world.agent(1).powered = False
+    world.advance(10)
+    assert len(world.marks(pb.FINISHED_ALL)) == 1
+
+
+@pytest.mark.parametrize("found", [pb.CheckpointState(step=0, tracked=True), pb.CheckpointState(step=1)])
+def test_an_older_checkpoint_or_one_that_no_tracker_names_is_not_the_final_one(found: pb.CheckpointState) -> None:
+    world = ending_world()
+    world.agent(0).checkpoint = found
+    world.advance(1)
+    assert world.state.end == pb.LAST_STEP_ENDED
+    for rank in range(4):
+        world.die(rank, code=-11)
+    world.advance(1)
+    assert not world.marks(pb.FINISHED_ALL)

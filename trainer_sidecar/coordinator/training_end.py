@@ -1,0 +1,86 @@
+"""Whether anything is left to train: the one place of this process that knows.
+
+After the last step ranks save, convert, upload and end. MindIO recovers nothing then, so the conversation is over, no
+fault stops the training, and nobody waits for a step. Who has died is told, and the operator decides: before the final
+checkpoint is complete a lost rank may have taken it along, afterwards nothing can be lost
+(docs/protocols/sidecar.md, "The end of a training").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
+from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.driver import feed
+from trainer_sidecar.coordinator.job import Job
+
+AT_REST = frozenset({State.SERVING, State.SHRUNK})
+"""From anywhere else the conversation comes back here, or it has ended."""
+
+
+def rank_finished(job: Job, rank: int) -> None:
+    """Note that a rank has ended in order: none will train another step."""
+    job.attempt.finish(rank, job.now)
+    follow(job)
+
+
+def follow(job: Job) -> None:
+    """Note that the last step has ended on every rank, and end the conversation with MindIO then."""
+    attempt = job.attempt
+    if not job.runs:
+        return
+    if attempt.over_since is None and _are_at_the_last_step(job):
+        attempt.steps_are_over(job.now)
+        job.effects.note(urgent=True)
+    if attempt.over_since is not None and job.conversation.state in AT_REST:
+        feed(job, MindIOEvent(EventKind.FINISH), job.now)
+
+
+def of(job: Job) -> pb.TrainingEnd:
+    """Return how far the attempt has come on its way to the end."""
+    if job.attempt.over_since is None or not job.runs:
+        return pb.TRAINS
+    found, newest = job.checkpoints.found, max((step or 0 for step in _steps(job)), default=0)
+    saved = found is not None and found.tracked and not found.problem and found.step >= newest > 0
+    return pb.FINAL_CHECKPOINT if saved else pb.LAST_STEP_ENDED
+
+
+def is_complete(job: Job) -> bool:
+    """Whether no rank works any more: each has ended in order, or, once nothing can be lost, has ended at all."""
+    attempt, roster = job.attempt, job.roster
+    if attempt.over_since is None:
+        return False
+    left = set(_training(job)) - attempt.finished
+    if left and of(job) == pb.FINAL_CHECKPOINT:
+        left -= dead(job)
+    return not left and bool(roster.world_size)
+
+
+def dead(job: Job) -> set[int]:
+    """Return the ranks that have ended otherwise than in order, or whose pod is not heard."""
+    found = set()
+    for rank in _training(job):
+        pod = job.roster.pod_of(rank)
+        unheard = pod is None or not pod.counts or (job.contacts.is_silent(pod.uid) and not job.contacts.doubts)
+        if rank not in job.attempt.finished and (unheard or job.roster.phase(rank) == pb.DEAD):
+            found.add(rank)
+    return found
+
+
+def _are_at_the_last_step(job: Job) -> bool:
+    last = job.attempt.last_step
+    return bool(last and job.roster.world_size) and all(step == last for step in _steps(job))
+
+
+def _steps(job: Job) -> Iterator[int | None]:
+    """Yield the newest step that each rank's present process has finished, None: unknown."""
+    for rank in _training(job):
+        pod = job.roster.pod_of(rank)
+        view = pod.views.get(rank) if pod is not None else None
+        yield view.step if view is not None else None
+
+
+def _training(job: Job) -> Iterator[int]:
+    return (rank for rank in range(job.roster.world_size) if rank not in job.roster.dropped)
