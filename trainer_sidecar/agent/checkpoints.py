@@ -193,7 +193,11 @@ def evaluate(directory: Path, rules: pb.CheckpointRules) -> Verdict:
         expert_tensor=rules.expert_tensor,
     )
     rule = mindspore_forms.evaluate if rules.framework == MINDSPORE else megatron.evaluate
-    return rule(RealDirectory(directory), layout)
+    found = RealDirectory(directory)
+    verdict = rule(found, layout, frozenset(rules.passed_over))
+    if verdict.step < 0 and rules.passed_over:  # nothing else is left, and starting over in silence would be worse
+        return rule(RealDirectory(directory), layout)
+    return verdict
 
 
 def _changed_at(path: Path) -> int:

@@ -81,6 +81,10 @@ class Endings:
             known.newest, known.newest_time = step, time
         return False
 
+    def has_stepped(self, rank: int, name: ProcessName) -> bool:
+        """Whether the process has told of a step."""
+        return (rank, name) in self._progress
+
     def may_be_explained(self, rank: int, name: ProcessName, notices: Mapping[str, str]) -> bool:
         """Whether another rank's output may explain an end before the first step: Megatron prints it on rank 0."""
         return (rank, name) not in self._progress and not any(kind in notices for kind in _REASONS)

@@ -68,6 +68,12 @@ class Finish:
         mends = wanted is not None and wanted.environment.get(RESUME_POLICY) == ARGUMENTS
         return int(text) if text.isdecimal() and (mends or means_to_resume(options(self._arguments))) else None
 
+    def has_failed_to_load(self, process: RankProcess, wanted: Wanted | None) -> bool:
+        """Whether a process that was to load a checkpoint ended before its first step and says that it could not."""
+        if self._load_step(wanted) is None or self._endings.has_stepped(process.rank, process.name):
+            return False
+        return endings.NOT_LOADED in process.notices or any(map(endings.tells_of_loading, process.last_lines))
+
     def _not_reloaded(self, process: RankProcess, step: int | None, text: str) -> None:
         tracker = process.notices.get(endings.NO_TRACKER)
         fact = facts.not_reloaded(self._settings, process, step, f"{text}: {tracker}" if tracker else text)
@@ -83,6 +89,7 @@ class Finish:
         log.error("%s", problem)
         self._unfinished[rank, name] = problem
         fact = facts.not_finished(self._settings, process, step, problem)
+        fact.load_failed = self.has_failed_to_load(process, wanted)
         if self._endings.may_be_explained(rank, name, process.notices):
             fact.unexplained = True
             self._held.hold(fact, process.changed, self._clock.now())

@@ -182,6 +182,8 @@ class Node:
                 fact = facts.ended_with_container(self._settings, process, step, self._ends_with)
             else:
                 fact = facts.process_exited(self._settings, process, step)
+                wanted = self._orders.wanted.get(process.rank)
+                fact.load_failed = process.exit_code > 0 and self._finish.has_failed_to_load(process, wanted)
             if fenced:
                 fact.message = f"ended by the agent: no coordinator for {self._settings.fence_after_seconds} s"
             self._tell(fact, process.changed)

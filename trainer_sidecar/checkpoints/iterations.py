@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,7 +48,7 @@ class _Iteration:
             yield from (f"{kind}-{index:07d}-{total:07d}.safetensors" for index in range(total))
 
 
-def evaluate(directory: Directory) -> Verdict | None:
+def evaluate(directory: Directory, passed_over: Collection[int] = ()) -> Verdict | None:
     """Return the verdict on the newest complete checkpoint of this layout; None: the directory has none of it."""
     candidates = _iterations(directory)
     trackers = [path for path in directory.files() if _TRACKER.fullmatch(path)]
@@ -62,7 +62,9 @@ def evaluate(directory: Directory) -> Verdict | None:
     committed = [one for one in candidates if named is not None and one.step <= named]
     if trackers and named is None:
         committed = candidates  # it was being written, when everything before it was complete
-    return _newest(directory, candidates, committed, tracker=tracker, named=named, refused=refused)
+    return _newest(
+        directory, candidates, committed, tracker=tracker, named=named, refused=refused, passed_over=passed_over
+    )
 
 
 def _newest(
@@ -73,6 +75,7 @@ def _newest(
     tracker: str,
     named: int | None,
     refused: list[CheckpointRefusal],
+    passed_over: Collection[int],
 ) -> Verdict:
     wanted = _Wanted.of(committed)
     for one in candidates:
@@ -81,6 +84,8 @@ def _newest(
             refused.append(refuse(one.name, RefusalReason.NOT_COMMITTED, f"the newest that was committed is {newest}"))
             continue
         found = _incomplete(directory, one, wanted)
+        if found is None and one.step in passed_over:
+            found = refuse(one.name, RefusalReason.LOAD_FAILED)
         if found is None:
             writes = {} if named == one.step else {tracker: str(one.step)}
             return Verdict(one.name, one.step, tuple(refused), writes=writes)

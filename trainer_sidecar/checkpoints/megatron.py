@@ -9,7 +9,7 @@ What is committed in another format (no `mp_rank` directory) is not checked: ref
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,7 +50,7 @@ class _Tracker:
         return self.lost or (self.step is not None and candidate.step <= self.step)
 
 
-def evaluate(directory: Directory, layout: Layout) -> Verdict:
+def evaluate(directory: Directory, layout: Layout, passed_over: Collection[int] = ()) -> Verdict:
     """Return the verdict on the newest complete checkpoint in `directory` for a job of this layout."""
     tracker, candidates = _read_tracker(directory), _candidates(directory)
     if tracker.text == RELEASE:
@@ -62,6 +62,9 @@ def evaluate(directory: Directory, layout: Layout) -> Verdict:
         found = _uncommitted(candidate, tracker)
         if found is None:
             found = _incomplete(directory, layout, candidate, with_optimizer=with_optimizer)
+            if found is None and candidate.step in passed_over:
+                refused.append(refuse(candidate.name, RefusalReason.LOAD_FAILED))
+                continue
             if found is None:
                 writes = {} if tracker.step == candidate.step else {TRACKER: str(candidate.step)}
                 return Verdict(candidate.name, candidate.step, tuple(refused), writes=writes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,22 +62,25 @@ class _Filled:
     step: int | None = None
 
 
-def evaluate(directory: Directory, layout: Layout) -> Verdict:
+def evaluate(directory: Directory, layout: Layout, passed_over: Collection[int] = ()) -> Verdict:
     """Return the verdict on the newest checkpoint that is complete, or can be completed, for a job of this layout."""
     files = _sort(directory)
     wrong = [refuse(path, RefusalReason.WRONG_TRACKER, what) for path, what in _wrong_trackers(directory, files)]
     refused: list[CheckpointRefusal] = [*wrong[:1]]
     for key in sorted({*files.saved, *files.temporary}, reverse=True):
         filled = _fill(directory, layout, files, key)
+        step = step_of(key) if filled.step is None else filled.step
+        if filled.refusal is None and step in passed_over:
+            refused.append(refuse(_name(key), RefusalReason.LOAD_FAILED))
+            continue
         if filled.refusal is None:
             writes = _trackers(directory, layout, files, key)
-            step = step_of(key) if filled.step is None else filled.step
             return Verdict(_name(key), step, tuple(refused), filled.copies, writes, _newer(files, key))
         refused.append(filled.refusal)
     return Verdict(refused=tuple(refused), aside=_everything(files, directory))
 
 
-def evaluate_saved(directory: Directory, layout: Layout) -> Verdict | None:
+def evaluate_saved(directory: Directory, layout: Layout, passed_over: Collection[int] = ()) -> Verdict | None:
     """Return the verdict on the newest checkpoint that MindSpore itself saved for MindIO; None: there are none."""
     found = _saved_directories(directory)
     refused: list[CheckpointRefusal] = []
@@ -87,6 +90,9 @@ def evaluate_saved(directory: Directory, layout: Layout) -> Verdict | None:
             continue
         key = max(files.saved, default=(0, 0))
         filled = _fill(directory, layout, files, key)
+        if filled.refusal is None and step in passed_over:
+            refused.append(refuse(name, RefusalReason.LOAD_FAILED))
+            continue
         if filled.refusal is None:
             return Verdict(name, step, tuple(refused), filled.copies, {})
         refused.append(refuse(name, RefusalReason(filled.refusal.reason), filled.refusal.detail))

@@ -6,6 +6,7 @@ changed: then the newest complete checkpoint of all of them counts, and each for
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from hajob.domain.layout import Layout
@@ -16,10 +17,10 @@ INNER: Final = "checkpoint"
 """The directory where MindFormers saves, below its `output_dir`."""
 
 
-def evaluate(directory: Directory, layout: Layout) -> Verdict:
+def evaluate(directory: Directory, layout: Layout, passed_over: Collection[int] = ()) -> Verdict:
     """Return the verdict on the newest complete checkpoint of any form, for a job of this layout."""
-    found = [iterations.evaluate(directory), mindspore.evaluate_saved(directory, layout)]
-    verdicts = [mindspore.evaluate(directory, layout), *(one for one in found if one is not None)]
+    found = [iterations.evaluate(directory, passed_over), mindspore.evaluate_saved(directory, layout, passed_over)]
+    verdicts = [mindspore.evaluate(directory, layout, passed_over), *(one for one in found if one is not None)]
     newest = max(verdicts, key=lambda one: one.step)
     return Verdict(
         newest.name,

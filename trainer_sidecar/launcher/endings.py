@@ -54,6 +54,15 @@ _NO_FAULT = re.compile(rb"FORCE ?STOP|(?:ARF|STEP) FINISH|ForceStopError")
 _TEE = re.compile(rb"^tee: .+: .+")
 
 
+_LOADING = re.compile(r"\b_?load_(?:base_|dist_)?(?:checkpoint|ckpt)|\bload_state_dict\b|\bload_param_into_net\b")
+"""Functions in a traceback of Megatron, MindSpeed-LLM, MindFormers or torch that read a checkpoint."""
+
+
+def tells_of_loading(line: str) -> bool:
+    """Return whether a line of a traceback names a function that loads a checkpoint."""
+    return _LOADING.search(line) is not None
+
+
 def kind_of(line: bytes) -> str:
     """Return the kind of a rank's line, "" for most lines."""
     found = _ANY.search(line)

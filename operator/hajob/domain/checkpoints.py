@@ -20,6 +20,7 @@ class RefusalReason(StrEnum):
     TRUNCATED_FILE = "TruncatedFile"
     MIXED_STEPS = "MixedSteps"
     MISSING_STRATEGY = "MissingStrategy"
+    LOAD_FAILED = "LoadFailed"
 
 
 SENTENCE: Final = {
@@ -30,6 +31,7 @@ SENTENCE: Final = {
     RefusalReason.TRUNCATED_FILE: "a file is cut off or damaged",
     RefusalReason.MIXED_STEPS: "its shards are of different steps",
     RefusalReason.MISSING_STRATEGY: "the strategy files that are needed to spread it over the ranks are not all there",
+    RefusalReason.LOAD_FAILED: "it looks whole, and the training could not load it",
 }
 """Sentence for people of each reason."""
 

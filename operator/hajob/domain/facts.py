@@ -202,6 +202,7 @@ class Fact:
         node_name: the Kubernetes node, where known.
         exit_code: of a process; negative: minus the signal.
         unexplained: the fact says that something ended, and not why.
+        load_failed: the process was to load a checkpoint and says that it could not.
     """
 
     id: str
@@ -217,6 +218,7 @@ class Fact:
     node_name: str = ""
     exit_code: int | None = None
     unexplained: bool = False
+    load_failed: bool = False
 
     @property
     def origin(self) -> Origin:

@@ -6,7 +6,7 @@ only what differs from what it sent before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hajob.api.enums import Framework
@@ -97,8 +97,8 @@ def assignment(
     )
 
 
-def checkpoint_rules(framework: Framework, layout: Layout) -> wire.CheckpointRules:
-    """Build the rules for what a checkpoint of a job contains (docs/checkpoints.md)."""
+def checkpoint_rules(framework: Framework, layout: Layout, passed_over: Sequence[int] = ()) -> wire.CheckpointRules:
+    """Build the rules for what a checkpoint of a job contains; `passed_over`: steps that are not to be loaded."""
     return wire.CheckpointRules(
         framework=framework.value,
         num_nodes=layout.num_nodes,
@@ -111,6 +111,7 @@ def checkpoint_rules(framework: Framework, layout: Layout) -> wire.CheckpointRul
         sharding=layout.sharding.value,
         copies=layout.copies,
         expert_tensor=layout.expert_tensor,
+        passed_over=passed_over,
     )
 
 

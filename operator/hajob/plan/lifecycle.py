@@ -50,7 +50,8 @@ def accept(context: Context) -> HandlerResult:
 
 def revive(context: Context) -> HandlerResult:
     """Start a failed job again; forget its spent budgets and counts."""
-    return launch(context, replace(context.state, spent=(), stalls=(), failures=(), problem="", active_ms=0), None, [])
+    state = replace(context.state, spent=(), stalls=(), failures=(), failed_loads=(), problem="", active_ms=0)
+    return launch(context, state, None, [])
 
 
 def remake(context: Context) -> HandlerResult:

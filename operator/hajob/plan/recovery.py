@@ -37,6 +37,8 @@ COMMAND: Final[dict[Action, OrderCommand]] = {
 }
 """Coordinator command of each action; a restart has none: the job is stopped and started."""
 SHRINK_PARAMETERS: Final = '{"scale-in-strategy":"DP"}'
+FAILED_LOADS_LIMIT: Final = 16
+"""Failed loads remembered of starts in a row; budgets end them long before."""
 EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 
 
@@ -188,6 +190,9 @@ def save(context: Context, state: JobState, incident: Incident, out: list[Effect
 def begin_restart(context: Context) -> HandlerResult:
     """End every process and start the job anew."""
     state, incident, out = enter(context, Action.RESTART)
+    if context.seen is not None and context.seen.load_failed and context.view.loaded_step >= 0:
+        loads = (*state.failed_loads, context.view.loaded_step)[-FAILED_LOADS_LIMIT:]
+        state = replace(state, failed_loads=loads)
     if incident.origin is Origin.PROGRAM:
         state = replace(state, restarts_program=state.restarts_program + 1)
     else:
@@ -208,7 +213,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
     if incident is not None:
         restored = incident.restored_from
         if restored is not RestoredFrom.SAVED_CHECKPOINT:
-            restored = RestoredFrom.PERIODIC_CHECKPOINT
+            restored = RestoredFrom.PERIODIC_CHECKPOINT if _has_something_to_load(context) else None
         revision = incident.revision
         incident = replace(incident, incarnation=number, restored_from=restored, ready=False, named=False)
         incident = replace(incident, lost_ranks=(), restart_ranks=(), replaced_nodes=())
@@ -249,6 +254,12 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         out.append(effects.SendOrder(OrderCommand.STOP, number - 1, revision))
     out.append(effects.SendOrder(OrderCommand.START, number, revision))
     return state, tuple(out)
+
+
+def _has_something_to_load(context: Context) -> bool:
+    """Whether the job has ever trained, or has a checkpoint: otherwise a start restores nothing."""
+    view = context.view
+    return max(context.state.step, view.step, view.loaded_step) > 0 or (view.checkpoint_step or -1) >= 0
 
 
 def _smaller(context: Context, state: JobState) -> Smaller | None:
@@ -329,7 +340,8 @@ def recovered(context: Context) -> HandlerResult:
     state = context.state
     if isinstance(context.event, events.Resumed):
         state = replace(state, step=finished(context), resumed_ms=context.now_ms)
-    state = clear_deadlines(replace(state, problem=""), Deadline.RECOVERY, Deadline.STARTUP)
+    state = replace(state, problem="", failed_loads=())
+    state = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP)
     return close(state, IncidentOutcome.RECOVERED)
 
 

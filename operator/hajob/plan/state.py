@@ -265,6 +265,7 @@ class JobState:
         startup_seconds: `startupDeadlineSeconds` with which the deadline of the start was set, 0 while there is none.
         waiting: the start waits for quota or nodes, None while it does not.
         ending: how the attempt ends, None before its last step has ended.
+        failed_loads: steps of the checkpoints that starts since the last step could not load, oldest first, bounded.
         active_since_ms: when the job began to count as active, None while it does not (not begun, suspended, ended).
         active_ms: for how long it was active before that.
         unmoved: why pods of a requested move are still on their nodes; empty after a move that worked.
@@ -306,6 +307,7 @@ class JobState:
     startup_seconds: int = 0
     waiting: Waiting | None = None
     ending: Ending | None = None
+    failed_loads: tuple[int, ...] = ()
     active_since_ms: int | None = None
     active_ms: int = 0
     unmoved: str = ""
@@ -318,6 +320,12 @@ class JobState:
     def nodes(self) -> int:
         """Nodes that the attempt was started with; 0: all of the job."""
         return self.smaller.nodes if self.smaller is not None else 0
+
+    @property
+    def passed_over(self) -> tuple[int, ...]:
+        """Steps of checkpoints that are not loaded again: two starts failed with the first, one with each older one."""
+        loads = self.failed_loads
+        return tuple(sorted({step for place, step in enumerate(loads) if place}))
 
     @property
     def holds_still(self) -> bool:

@@ -28,6 +28,7 @@ class ClusterView:
         spares: names of the reserved spare nodes, in the order of use.
         unplaced: rank pods that should exist and for which the scheduler finds no node.
         checkpoint_step: step of the newest complete periodic checkpoint, None when unknown, -1 when there is none.
+        loaded_step: step of the checkpoint that this attempt was given to load, -1 for none or when unknown.
         node_names: node rank to the name of the node its pod runs on.
         nodes_to_avoid: names of nodes that a start of the whole job should avoid.
         start_sign_ms: job time of the last sign that a start makes progress, None when unknown.
@@ -48,6 +49,7 @@ class ClusterView:
     spares: tuple[str, ...] = ()
     unplaced: int = 0
     checkpoint_step: int | None = None
+    loaded_step: int = -1
     node_names: Mapping[int, str] = field(default_factory=dict)
     nodes_to_avoid: tuple[str, ...] = ()
     copies_told: bool | None = None

@@ -188,7 +188,7 @@ class Assignment(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks_per_node: _Optional[int] = ..., attempt: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., pods: _Optional[_Iterable[_Union[RankPod, _Mapping]]] = ..., standing_orders: _Optional[_Union[StandingOrders, _Mapping]] = ..., log_rules: _Optional[_Iterable[_Union[LogRule, _Mapping]]] = ..., hang_rule: _Optional[_Union[HangRule, _Mapping]] = ..., checkpoint_rules: _Optional[_Union[CheckpointRules, _Mapping]] = ...) -> None: ...
 
 class CheckpointRules(_message.Message):
-    __slots__ = ("framework", "num_nodes", "chips_per_node", "tensor", "pipeline", "context", "expert", "expert_tensor", "rank_order", "sharding", "copies")
+    __slots__ = ("framework", "num_nodes", "chips_per_node", "tensor", "pipeline", "context", "expert", "expert_tensor", "rank_order", "sharding", "copies", "passed_over")
     FRAMEWORK_FIELD_NUMBER: _ClassVar[int]
     NUM_NODES_FIELD_NUMBER: _ClassVar[int]
     CHIPS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
@@ -200,6 +200,7 @@ class CheckpointRules(_message.Message):
     RANK_ORDER_FIELD_NUMBER: _ClassVar[int]
     SHARDING_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
+    PASSED_OVER_FIELD_NUMBER: _ClassVar[int]
     framework: str
     num_nodes: int
     chips_per_node: int
@@ -211,7 +212,8 @@ class CheckpointRules(_message.Message):
     rank_order: str
     sharding: str
     copies: int
-    def __init__(self, framework: _Optional[str] = ..., num_nodes: _Optional[int] = ..., chips_per_node: _Optional[int] = ..., tensor: _Optional[int] = ..., pipeline: _Optional[int] = ..., context: _Optional[int] = ..., expert: _Optional[int] = ..., expert_tensor: _Optional[int] = ..., rank_order: _Optional[str] = ..., sharding: _Optional[str] = ..., copies: _Optional[int] = ...) -> None: ...
+    passed_over: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, framework: _Optional[str] = ..., num_nodes: _Optional[int] = ..., chips_per_node: _Optional[int] = ..., tensor: _Optional[int] = ..., pipeline: _Optional[int] = ..., context: _Optional[int] = ..., expert: _Optional[int] = ..., expert_tensor: _Optional[int] = ..., rank_order: _Optional[str] = ..., sharding: _Optional[str] = ..., copies: _Optional[int] = ..., passed_over: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class HangRule(_message.Message):
     __slots__ = ("step_time_multiple", "minimum_seconds")
@@ -416,7 +418,7 @@ class RankState(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., phase: _Optional[_Union[RankPhase, str]] = ..., step: _Optional[int] = ..., start: _Optional[int] = ..., error_line: _Optional[str] = ...) -> None: ...
 
 class Fact(_message.Message):
-    __slots__ = ("id", "kind", "node_rank", "ranks", "incarnation", "exit_code", "step", "code", "message", "age_nanoseconds", "start", "unexplained")
+    __slots__ = ("id", "kind", "node_rank", "ranks", "incarnation", "exit_code", "step", "code", "message", "age_nanoseconds", "start", "load_failed", "unexplained")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NODE_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -428,6 +430,7 @@ class Fact(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FAILED_FIELD_NUMBER: _ClassVar[int]
     UNEXPLAINED_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: FactKind
@@ -440,8 +443,9 @@ class Fact(_message.Message):
     message: str
     age_nanoseconds: int
     start: int
+    load_failed: bool
     unexplained: bool
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ..., unexplained: _Optional[bool] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[FactKind, str]] = ..., node_rank: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., exit_code: _Optional[int] = ..., step: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., age_nanoseconds: _Optional[int] = ..., start: _Optional[int] = ..., load_failed: _Optional[bool] = ..., unexplained: _Optional[bool] = ...) -> None: ...
 
 class Milestone(_message.Message):
     __slots__ = ("kind", "incarnation", "age_nanoseconds", "step", "strategies", "result_code", "text", "strategy", "ranks", "duration_nanoseconds", "unverified", "store_kept")

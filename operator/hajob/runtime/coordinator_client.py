@@ -126,6 +126,11 @@ class CoordinatorClient:
             return None
         return found.step if found.tracked else -1
 
+    def loaded_step(self, attempt: int) -> int:
+        """Return the step of the checkpoint that this attempt was given to load, -1 for none or when unknown."""
+        found = self.now.state.checkpoint
+        return found.loaded_step if found.attempt and found.attempt == attempt else -1
+
     def newly_loaded(self, report: wire.Report, attempt: int) -> Loaded | None:
         """Return what the ranks of this attempt were given to load, the first time a report says so."""
         found = report.state.checkpoint

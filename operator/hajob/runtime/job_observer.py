@@ -70,6 +70,7 @@ class JobObserver:
             spares=tuple(pod.node_name for pod in self.places.spares()),
             unplaced=len(serving.unplaced),
             checkpoint_step=coordinator.checkpoint_step,
+            loaded_step=coordinator.loaded_step(memory.state.attempt),
             node_names=serving.node_names,
             nodes_to_avoid=self.places.to_avoid(),
             start_sign_ms=self._start_sign_ms,

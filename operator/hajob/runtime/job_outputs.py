@@ -130,7 +130,7 @@ class JobOutputs:
                 pods=pods,
                 standing=orders.standing_orders(self._memory.policy),
                 recovery=job.spec.recovery,
-                checkpoint_rules=orders.checkpoint_rules(job.spec.framework, layout),
+                checkpoint_rules=orders.checkpoint_rules(job.spec.framework, layout, journal.state.passed_over),
             ),
             self._memory.time.now(),
         )

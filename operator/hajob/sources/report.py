@@ -165,6 +165,7 @@ def _fact(raw: wire.Fact, now_ms: int) -> Fact:
         time_ms=now_ms - raw.age_nanoseconds // NANOSECONDS_PER_MILLISECOND,
         exit_code=raw.exit_code if raw.kind in {wire.PROCESS_EXITED, wire.SCRIPT_ENDED} else None,
         unexplained=raw.unexplained,
+        load_failed=raw.load_failed,
     )
 
 

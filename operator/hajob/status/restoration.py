@@ -106,7 +106,7 @@ class Restoration:
         """Return where the lost state really came from."""
         planned = incident.restored_from
         if self.from_nothing:
-            return RestoredFrom.NOWHERE
+            return RestoredFrom.NOWHERE if self.before >= 0 else None  # a job that never trained has lost nothing
         if self.loaded_step < 0:
             return planned
         saved = planned is RestoredFrom.SAVED_CHECKPOINT and self.loaded_step >= self.before

@@ -55,6 +55,33 @@ def test_steps_of_another_process_do_not_count() -> None:
     )
 
 
+TRACEBACK = '  File "megatron/training/checkpointing.py", line 1, in _load_base_checkpoint'
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "more", "arguments", "told"),
+    [
+        (0, {"notices": {lines.NOT_LOADED: MISSING}}, ["--load", "/c", "--save", "/c"], True),
+        (1, {"last_lines": [TRACEBACK, "KeyError: 'w'"]}, ["--load", "/c", "--save", "/c"], True),
+        (1, {"last_lines": ["RuntimeError: HCCL timeout"]}, ["--load", "/c", "--save", "/c"], False),
+        (1, {"last_lines": [TRACEBACK]}, ["--save", "/c"], False),
+        (-9, {"last_lines": [TRACEBACK]}, ["--load", "/c", "--save", "/c"], False),
+    ],
+)
+def test_a_load_that_fails_is_told(
+    exit_code: int, more: dict[str, object], arguments: list[str], *, told: bool
+) -> None:
+    rig = Rig()
+    rig.script(arguments=[*arguments, "--train-iters", "100"])
+    wanted = order(2)
+    wanted.environment["HAJOB_LOAD_STEP"] = "40"
+    rig.order(wanted)
+    rig.process(2)
+    rig.process(2, running=False, exit_code=exit_code, **more)
+    (fact,) = rig.report().facts
+    assert fact.load_failed is told
+
+
 def test_an_unfinished_end_is_a_fault_that_names_the_line() -> None:
     rig = Rig()
     rig.script(arguments=["--train-iters", "100"])

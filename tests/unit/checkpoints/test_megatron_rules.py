@@ -49,6 +49,13 @@ def test_nothing_saved_yet_is_no_refusal() -> None:
     assert (verdict.step, verdict.refused, verdict.tracked) == (-1, (), True)
 
 
+def test_a_checkpoint_that_could_not_be_loaded_is_passed_over() -> None:
+    verdict = evaluate(saved(5, 10, 15), LAYOUT, {15})
+    assert (verdict.name, verdict.writes) == ("iter_0000010", {TRACKER: "10"})
+    assert [(one.name, one.reason) for one in verdict.refused] == [("iter_0000015", "LoadFailed")]
+    assert evaluate(saved(5, 10, 15), LAYOUT, {10}).step == 15, "only what would be loaded"
+
+
 def truncated(directory: FakeDirectory) -> None:
     directory.looks["iter_0000010/mp_rank_01_001/distrib_optim.pt"] = Look(whole=False)
 

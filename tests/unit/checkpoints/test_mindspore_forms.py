@@ -51,6 +51,21 @@ def test_the_newest_iteration_is_taken(tmp_path: Path, form: dict[str, object], 
     assert (verdict.name, verdict.step, verdict.refused, verdict.tracked) == (name, 200, (), True)
 
 
+@pytest.mark.parametrize("form", ["iteration", "mindio", "legacy"])
+def test_a_checkpoint_that_could_not_be_loaded_is_passed_over_in_every_form(tmp_path: Path, form: str) -> None:
+    for step in (5, 10):
+        if form == "iteration":
+            iteration(tmp_path, step)
+        elif form == "mindio":
+            saved_for_mindio(tmp_path, step, range(4))
+        else:
+            legacy(tmp_path, step, 1, step)
+    assert evaluate(RealDirectory(tmp_path), LAYOUT).step == 10
+    verdict = evaluate(RealDirectory(tmp_path), LAYOUT, {10})
+    assert verdict.step == 5
+    assert "LoadFailed" in [one.reason for one in verdict.refused]
+
+
 def lose_model(directory: Path) -> None:
     (directory / "model-0000002-0000004.safetensors").unlink()
 
