@@ -1,8 +1,8 @@
 """Deadlines of a whole job, derived from its state and spec after every event.
 
 `activeDeadlineSeconds` counts from the start, not while the job is suspended; `scheduling.capacityTimeoutSeconds`
-counts while a start waits for quota or nodes; `startupDeadlineSeconds` while a start goes on; `finishTimeoutSeconds` from
-the last step on. Each may be changed at any time.
+counts while a start waits for quota or nodes; `startupDeadlineSeconds` while a start goes on; `finishTimeoutSeconds`
+from the last step on. Each may be changed at any time.
 """
 
 from dataclasses import replace

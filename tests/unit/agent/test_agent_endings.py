@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
@@ -68,9 +70,7 @@ TRACEBACK = '  File "megatron/training/checkpointing.py", line 1, in _load_base_
         (-9, {"last_lines": [TRACEBACK]}, ["--load", "/c", "--save", "/c"], False),
     ],
 )
-def test_a_load_that_fails_is_told(
-    exit_code: int, more: dict[str, object], arguments: list[str], *, told: bool
-) -> None:
+def test_a_load_that_fails_is_told(exit_code: int, more: dict[str, Any], arguments: list[str], *, told: bool) -> None:
     rig = Rig()
     rig.script(arguments=[*arguments, "--train-iters", "100"])
     wanted = order(2)
