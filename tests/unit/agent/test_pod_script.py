@@ -83,7 +83,7 @@ async def test_a_wrong_call_fails_in_the_script(
     tmp_path: Path, authority: Authority, call: str, complaint: str
 ) -> None:
     async with running_pod(tmp_path, authority, f'{call}; echo "saw $?"') as pod:
-        assert await ended(pod) == 0
+        assert await ended(pod) == 65
         assert complaint in pod.log()
         assert "saw 64" in pod.log()
 

@@ -31,7 +31,7 @@ def ending(*, saved: bool = False, nodes: tuple[int, ...] = (), policy: Policy |
 @pytest.mark.parametrize("saved", [False, True])
 def test_what_ends_no_process_changes_nothing(kind: FactKind, *, saved: bool) -> None:
     rig = ending(saved=saved)
-    rig.see(kind, node=1)
+    rig.see(kind, node=1, ranks=(2,))
     assert rig.at(JobPhase.ENDING)
     assert rig.state.incident is None
     assert rig.ignored.startswith("Ending")
@@ -56,7 +56,7 @@ def test_a_pod_whose_ranks_have_finished_may_go(kind: FactKind) -> None:
 @pytest.mark.parametrize("kind", [*LOSSES, FactKind.PROCESS_EXITED])
 def test_nothing_is_lost_once_the_final_checkpoint_is_complete(kind: FactKind) -> None:
     rig = ending(saved=True)
-    rig.see(kind, node=1, exit_code=-11)
+    rig.see(kind, node=1, ranks=(2,), exit_code=-11)
     assert (rig.state.phase, rig.state.incident) == (JobPhase.ENDING, None)
     rig.tell(e.PodsFinished())
     assert rig.at(JobPhase.COMPLETE)
@@ -66,7 +66,7 @@ def test_nothing_is_lost_once_the_final_checkpoint_is_complete(kind: FactKind) -
 def test_a_loss_waits_for_a_look_at_the_final_checkpoint(kind: FactKind) -> None:
     """Ranks that die in a destructor are told of before their save is."""
     rig = ending()
-    rig.see(kind, node=1, exit_code=-11)
+    rig.see(kind, node=1, ranks=(2,), exit_code=-11)
     assert rig.at(JobPhase.ENDING)
     (*_, closed) = rig.tell(e.LastStepEnded(saved=True))
     assert closed == do.CloseIncident(
