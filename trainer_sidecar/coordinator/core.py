@@ -25,14 +25,21 @@ from trainer_sidecar.coordinator import (
     start,
     successor,
     takeover,
-    training_end,
 )
 from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.conversation_table import new_conversation
-from trainer_sidecar.coordinator.driver import carry_out, feed, heartbeat_told, lose, step_finished
+from trainer_sidecar.coordinator.driver import (
+    carry_out,
+    feed,
+    follow_the_end,
+    heartbeat_told,
+    lose,
+    rank_finished,
+    step_finished,
+)
 from trainer_sidecar.coordinator.effects import HostRequest
 from trainer_sidecar.coordinator.incidents import Incidents
 from trainer_sidecar.coordinator.job import Job, Setup
@@ -170,7 +177,7 @@ class CoordinatorCore:
         lost = self._take_facts(pod, report)
         lost |= self._take_views(pod, report)
         news = first or bool(lost) or bool(report.facts) or job.effects.changed
-        training_end.follow(job)
+        follow_the_end(job)
         if lost:
             lose(job, lost)
         for step in report.steps:
@@ -236,7 +243,7 @@ class CoordinatorCore:
             if view.phase == pb.LINKED:
                 job.roster.register(state.rank)
             elif view.phase == pb.FINISHED:
-                training_end.rank_finished(job, state.rank)
+                rank_finished(job, state.rank)
             elif view.phase == pb.DEAD and self._is_desired(state.rank):
                 lost.add(state.rank)
         return lost

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import first_step, migration, resize, saving
+from trainer_sidecar.coordinator import first_step, migration, resize, saving, training_end
 from trainer_sidecar.coordinator.conversation import (
     COMMUNICATION_FAULT,
     MEMORY_FAULT,
@@ -43,6 +43,7 @@ PLANNED_CALLS = frozenset({"pause", "prepare_action"})
 REPAIRS = frozenset({"retry", "recover"})
 LETTING_IN = frozenset({State.EXPANDING, State.MIGRATING})
 """The others train while ranks are let in."""
+MAY_END = frozenset({State.SERVING, State.SHRUNK})
 FAILED = frozenset({EventKind.OPEN_FAILURE, EventKind.FAILURE})
 OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 
@@ -78,6 +79,24 @@ def lose(job: Job, ranks: Iterable[int]) -> None:
 def feed(job: Job, event: MindIOEvent, at: float) -> None:
     """Take in an event of the conversation that happened at `at`: MindIO's waits count from then."""
     carry_out(job, job.conversation.feed(event, at), at)
+
+
+def rank_finished(job: Job, rank: int) -> None:
+    """Note that a rank has ended in order: none will train another step."""
+    job.attempt.finish(rank, job.now)
+    follow_the_end(job)
+
+
+def follow_the_end(job: Job) -> None:
+    """Note that the last step has ended on every rank; the conversation is over then, once it has come to rest."""
+    attempt = job.attempt
+    if not job.runs:
+        return
+    if attempt.over_since is None and training_end.are_at_the_last_step(job):
+        attempt.steps_are_over(job.now)
+        job.effects.note(urgent=True)
+    if attempt.over_since is not None and job.conversation.state in MAY_END:
+        feed(job, MindIOEvent(EventKind.FINISH), job.now)
 
 
 def carry_out(job: Job, commands: list[Command], at: float) -> None:

@@ -11,7 +11,7 @@ from trainer_sidecar.coordinator import checkpoints, takeover, training_end
 from trainer_sidecar.coordinator.attempt import AttemptPhase
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
-from trainer_sidecar.coordinator.driver import feed
+from trainer_sidecar.coordinator.driver import feed, follow_the_end
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import RankPod, RankTarget
 
@@ -148,7 +148,7 @@ def _watch_running(job: Job) -> None:
     if not attempt.linked and roster.all_linked():
         attempt.has_linked()
         job.mark(pb.STARTED, job.now)
-    training_end.follow(job)
+    follow_the_end(job)
     if not attempt.done and training_end.is_complete(job):
         attempt.has_finished()
         job.mark(pb.FINISHED_ALL, job.now, pb.Milestone(step=job.steps.newest))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration, resize, successor, training_end
+from trainer_sidecar.coordinator import migration, resize, successor
 from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import AT_REST, TRAINING, UNNAMED, State
-from trainer_sidecar.coordinator.driver import feed, lose
+from trainer_sidecar.coordinator.driver import feed, lose, rank_finished
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.replay import Replayed, replay
 from trainer_sidecar.coordinator.roster import RankPod, RankTarget, RankView
@@ -63,7 +63,7 @@ def take_over(job: Job, pods: list[RankPod]) -> None:
     if replayed is not None:
         _take_up_incident(job, replayed)
     for rank in [rank for rank in roster.targets if roster.phase(rank) == pb.FINISHED]:
-        training_end.rank_finished(job, rank)
+        rank_finished(job, rank)
     left = roster.dropped.union(job.conversation.memory.named if job.conversation.state is State.SHRINKING else ())
     lose(job, [rank for rank in roster.targets if roster.phase(rank) == pb.DEAD and rank not in left])
     for event in replayed.unanswered if replayed is not None else ():

@@ -11,31 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
-from trainer_sidecar.coordinator.conversation_states import State
-from trainer_sidecar.coordinator.driver import feed
 from trainer_sidecar.coordinator.job import Job
-
-AT_REST = frozenset({State.SERVING, State.SHRUNK})
-"""From anywhere else the conversation comes back here, or it has ended."""
-
-
-def rank_finished(job: Job, rank: int) -> None:
-    """Note that a rank has ended in order: none will train another step."""
-    job.attempt.finish(rank, job.now)
-    follow(job)
-
-
-def follow(job: Job) -> None:
-    """Note that the last step has ended on every rank, and end the conversation with MindIO then."""
-    attempt = job.attempt
-    if not job.runs:
-        return
-    if attempt.over_since is None and _are_at_the_last_step(job):
-        attempt.steps_are_over(job.now)
-        job.effects.note(urgent=True)
-    if attempt.over_since is not None and job.conversation.state in AT_REST:
-        feed(job, MindIOEvent(EventKind.FINISH), job.now)
 
 
 def of(job: Job) -> pb.TrainingEnd:
@@ -69,7 +45,8 @@ def dead(job: Job) -> set[int]:
     return found
 
 
-def _are_at_the_last_step(job: Job) -> bool:
+def are_at_the_last_step(job: Job) -> bool:
+    """Whether every rank has ended the last step."""
     last = job.attempt.last_step
     return bool(last and job.roster.world_size) and all(step == last for step in _steps(job))
 
