@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -569,3 +570,14 @@ def test_an_agent_that_starts_anew_learns_it_from_what_runs() -> None:
     rig = Rig(node_rank=UNNAMED)
     rig.process(3, 5)
     assert [(one.rank, one.incarnation) for one in rig.report().ranks] == [(2, 0), (3, 5)]
+
+
+@pytest.mark.parametrize("form", ["--save {}", "--save={}", "--save {}/"])
+def test_the_checkpoint_directory_is_told_by_its_variable(form: str) -> None:
+    """Where a container sees the directory is the node's affair; the operator compares it with the spec."""
+    rig = Rig(node_rank=0)
+    rig.node = Node(replace(pod_settings(node_rank=0), checkpoint_directory="/run/7/ckpt"), rig.clock)
+    rig.node.begin_conversation(higher_fence=True)
+    rig.script(arguments=[*form.format("/run/7/ckpt").split(), "--data-path", "/run/7/ckpt-old"])
+    told = list(rig.report().launched)
+    assert " ".join(told[1:]).replace("=", " ") == "--save $HAJOB_CHECKPOINT_DIR --data-path /run/7/ckpt-old"

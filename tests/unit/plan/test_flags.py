@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hajob.plan.flags import TrainerFlags, parse, read_flags
+from hajob.plan.flags import TrainerFlags, launched, parse, read_flags
 
 
 def template(*words: str) -> dict[str, Any]:
@@ -81,3 +81,10 @@ def test_only_a_number_is_a_number(value: str, number: int | None) -> None:
 def test_an_option_takes_the_next_word_and_no_more() -> None:
     flags = parse(["a", "--lora_target_modules", "q", "k", "--save=", "/x", "--load=/y", "z", "--bf16", "--fp16"])
     assert flags.values == {"lora-target-modules": "q", "save": "/x", "load": "/y", "bf16": "", "fp16": ""}
+
+
+@pytest.mark.parametrize("word", ["$HAJOB_CHECKPOINT_DIR", "${HAJOB_CHECKPOINT_DIR}", "$(HAJOB_CHECKPOINT_DIR)"])
+def test_the_checkpoint_directory_may_be_named_by_its_variable(word: str) -> None:
+    words = ["train.py", "--train-iters", "9", "--save", word, "--load", f"{word}/old", "--tensorboard-dir", "$OTHER"]
+    flags = launched(words).with_variable("HAJOB_CHECKPOINT_DIR", "/ckpt")
+    assert [flags.text(name) for name in ("save", "load", "tensorboard-dir")] == ["/ckpt", "/ckpt/old", "$OTHER"]
