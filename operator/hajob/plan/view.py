@@ -19,7 +19,8 @@ class ClusterView:
         step: newest finished step of this attempt, -1 before the first.
         coordinator_ready: the MindIO controller serves.
         taking_over: no controller serves, and another is about to take over, which then carries out orders.
-        coordinator_silent: the operator does not hear it: not dialled yet, gone, or cut off from this operator.
+        coordinator_silent: the operator does not hear it (not dialled yet, gone, or cut off from this operator), or it
+            has come back and has not said yet what it found.
         relieved_heard: the operator still hears the coordinator that another one is to relieve.
         coordinator_apart: the coordinator shares no node with a rank of its job.
         free_nodes: nodes that could take a rank pod of this job now.

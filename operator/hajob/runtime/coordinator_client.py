@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
@@ -31,6 +31,9 @@ from hajob.sources.report import NANOSECONDS_PER_MILLISECOND
 from hajob.status.restoration import Loaded
 
 log = logging.getLogger(__name__)
+
+_NOTHING_FOUND: Final = frozenset({"", "Offline"})
+"""Words for its conversation with MindIO of a coordinator that has found nothing yet (docs/protocols/sidecar.md)."""
 
 
 class Owner(Protocol):
@@ -97,6 +100,15 @@ class CoordinatorClient:
     def taking_over(self) -> bool:
         """Whether the channel is up and the coordinator will soon have a MindIO controller in place of a lost one."""
         return self.connected and self.now.state.taking_over
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether the channel is up, and the coordinator has said what it found of the job.
+
+        One that has come back to a training says so when agents have told it of their ranks.
+        """
+        state = self.now.state
+        return self.connected and (state.taking_over or state.conversation not in _NOTHING_FOUND)
 
     @property
     def step(self) -> int:

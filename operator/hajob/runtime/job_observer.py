@@ -61,7 +61,7 @@ class JobObserver:
             step=coordinator.step,
             coordinator_ready=coordinator.serving,
             taking_over=coordinator.taking_over,
-            coordinator_silent=not coordinator.connected,
+            coordinator_silent=not coordinator.has_spoken,
             relieved_heard=self._hears_relieved,
             coordinator_apart=not self.places.coordinator_shares_node(),
             free_nodes=self.places.free_nodes(),
@@ -160,11 +160,13 @@ class JobObserver:
 
     def of_spec(self) -> Seen:
         """Return what the spec requests and the state does not show yet."""
-        spec = self._memory.job.spec
-        if self._memory.state.phase is JobPhase.PAUSED:
+        spec, state, coordinator = self._memory.job.spec, self._memory.state, self.coordinator
+        if state.phase is JobPhase.PAUSED:
             return ()  # handled once the job trains again
+        if observe.awaits_coordinator(state, serving=coordinator.serving, silent=not coordinator.has_spoken):
+            return ()  # handled once the coordinator is heard, or given up
         seen = self._memory.follow_restart(observe.restart_asked(spec))
-        return observe.of_spec(self._memory.state, spec, seen)
+        return observe.of_spec(state, spec, seen)
 
     def earlier_ranks(self) -> Collection[str]:
         """Return the names of rank pods of earlier starts in which processes may run."""

@@ -21,7 +21,7 @@ from hajob.domain.facts import Fact, FactKind
 from hajob.domain.hardware import ClusterFact
 from hajob.plan import events
 from hajob.plan.policy import Policy
-from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
+from hajob.plan.state import ENDED, UNTRAINED, WITHOUT_PODS, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import pod as pod_source
 from hajob.sources.chips import Seat, rank_on, seat
@@ -71,6 +71,20 @@ def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iter
         yield events.SuspendRequested()
     elif not spec.suspend and phase is JobPhase.SUSPENDED:
         yield events.ResumeRequested()
+
+
+def awaits_coordinator(state: JobState, *, serving: bool, silent: bool) -> bool:
+    """Return whether a suspend or a restart waits a moment, because the coordinator that would save is not heard.
+
+    It ends with the planner's own wait for a coordinator: with the first successor, the request goes on without a save.
+    A coordinator that has come back to a training says in a moment what it has found.
+    """
+    if serving or state.phase in UNTRAINED or state.phase in WITHOUT_PODS:
+        return False
+    waited_for = not {Deadline.UNREACHABLE, Deadline.COORDINATOR}.isdisjoint(state.deadlines)
+    if state.phase is JobPhase.UNPROTECTED:
+        return waited_for and not state.successors and not state.blind
+    return waited_for or (silent and state.phase not in {JobPhase.HELD, JobPhase.SAVING})
 
 
 def of_moves(

@@ -33,6 +33,7 @@ from trainer_sidecar.coordinator.job import Setup
 from trainer_sidecar.coordinator.settings import read_settings
 
 TICK_SECONDS = 1.0
+STEP_TICKS = 5
 UID = "uid-1"
 CHIPS = 8
 NODES = 4
@@ -177,9 +178,11 @@ class CoordinatorWorld(World):
         self._train()
 
     def _train(self) -> None:
-        absent = {rank for rank in range(self.nodes * self.per_node) if self.core.job.roster.phase(rank) != pb.LINKED}
-        dropped = self.core.job.roster.dropped
-        if self.patient.trains and not absent - dropped and self.core.job.runs:
+        if self.heartbeat % STEP_TICKS or not self.patient.trains or not self.core.job.runs:
+            return
+        roster = self.core.job.roster
+        absent = {rank for rank in range(self.nodes * self.per_node) if roster.phase(rank) != pb.LINKED}
+        if not absent - roster.dropped:
             self.step_done += 1
             self.step(self.step_done)
 
@@ -207,7 +210,7 @@ class RigLink:
     def connect(self) -> None:
         """Open the stream, if somebody is there now."""
         world = self.rig.coordinators.get(self.address)
-        if world is None or self.is_open or self.rig.away:
+        if world is None or self.is_open or self.rig.away or self.rig.is_cut:
             return
         self.world, world.link = world, self
         world.core.operator_came(world.now)
@@ -260,7 +263,7 @@ class Rig(Town):
         raw = copy.deepcopy(MINIMAL)
         raw["spec"] |= spec or {}
         self.caches, self.dialled, self.coordinators = Caches(), [], {}
-        self.away = False
+        self.away = self.is_cut = False
         self.down: dict[str, float] = {}
         self.bound: dict[str, float] = {}  # uid -> when it was given its node
         self.actions: list[str] = []
@@ -408,7 +411,8 @@ class Rig(Town):
                 self._pods_wait = True
                 if pod.node_name and self.clock.seconds >= self.bound[pod.uid] + START_SECONDS:
                     address = f"127.{len(self.bound) % 250}.{number}.{1 + int(self.clock.seconds) % 250}"
-                    body["status"] = {"phase": "Running", "podIP": address}
+                    ready = {"type": "Ready", "status": "True"}
+                    body["status"] = {"phase": "Running", "podIP": address, "conditions": [ready]}
                     self._run(view(body), body)
 
     def _run(self, pod: PodView, body: Json) -> None:
@@ -434,9 +438,17 @@ class Rig(Town):
             self.minted.pop(uid).powered = False
         for address, world in list(self.coordinators.items()):
             if world.pod.uid not in there:
-                if (link := world.link) is not None and link.end():
-                    link.listener.connected_changed(False, "it is gone")
+                self._hang_up(world, "it is gone")
                 del self.coordinators[address]
+
+    def cut(self) -> None:
+        """Operator and coordinator do not hear each other, until `is_cut` is taken back."""
+        self.is_cut = True
+        self._hang_up(self.world, "no route")
+
+    def _hang_up(self, world: CoordinatorWorld, why: str) -> None:
+        if (link := world.link) is not None and link.end():
+            link.listener.connected_changed(False, why)
 
     def _show_pods(self) -> None:
         if self.core is None:
@@ -481,12 +493,11 @@ class Rig(Town):
             self._note(world)
 
     def _note(self, world: CoordinatorWorld) -> None:
-        order, standing = world.core.job.order, world.state.standing_action
-        words = [pb.Action.Name(order.action)] if order is not None else []
-        words += [f"standing {pb.Action.Name(standing)}"] if standing else []
-        said = " ".join(words)
-        if said and self.actions[-1:] != [said]:
-            self.actions.append(said)
+        order, incident = world.core.job.order, world.core.job.incidents.current
+        standing = incident.standing if incident is not None else pb.ACTION_UNSPECIFIED
+        said = pb.Action.Name(order.action) if order is not None else ""
+        if said and self.actions[-1:] not in ([said], [f"standing {said}"]):
+            self.actions.append(f"standing {said}" if standing else said)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -510,7 +521,7 @@ class Rig(Town):
     async def train(self) -> None:
         """From nothing to a protected training."""
         await self.operate()
-        await self.until(lambda: self.is_in(JobPhase.RUNNING) and self.world.step_done > 5, 600)
+        await self.until(lambda: self.is_in(JobPhase.RUNNING) and self.world.step_done > 1, 600)
 
     def job_now(self) -> HATrainingJob:
         return HATrainingJob.from_object(self.stored())

@@ -223,3 +223,17 @@ def test_a_small_job_whose_fault_is_over_looks_for_nodes_again() -> None:
     rig.deadline("Expand")
     rig.deadline("Expand")
     assert rig.at(JobPhase.EXPANDING)
+
+
+def test_a_fault_before_the_first_word_of_one_that_is_back_waits() -> None:
+    """The channel is up; whether it takes over is said when agents have told of their ranks."""
+    rig = missed()
+    rig.tell(e.CoordinatorReachable())
+    assert not rig.state.deadlines
+    rig.view = replace(rig.view, coordinator_silent=True)
+    lose_a_pod(rig)
+    assert rig.at(JobPhase.HELD)
+    rig.view = VIEW
+    rig.tell(e.CoordinatorReady())
+    assert rig.at(JobPhase.GATHERING)
+    assert (rig.action, rig.state.restarts_infrastructure) == (Action.REPLACE, 0)

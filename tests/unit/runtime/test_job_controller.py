@@ -614,7 +614,25 @@ async def test_suspended_while_no_operator_looked(town: Town) -> None:
     town.stored()["metadata"]["generation"] = 2
     town.open()
     await settled(town)
-    assert town.controller.state.phase in {"Saving", "Suspended"}
+    assert town.controller.state.phase == "Running", "the coordinator, which would save, is still being dialled"
+    await town.report(step=5, conversation="Serving")
+    assert town.controller.state.phase == "Saving"
+
+
+async def test_a_fault_before_a_restarted_coordinator_has_looked_around(town: Town) -> None:
+    """Its channel is up again; that it takes over it says when agents have told it of their ranks."""
+    await town.train()
+    town.controller.observer.coordinator.connected_changed(False, "it hung up")
+    await settled(town)
+    await town.report(controller_ready=False, conversation="Offline")
+    lost = next(pod for pod in town.pods() if pod.is_rank and pod.node_rank == 1)
+    town.controller.pod_seen(lost, deleted=True)
+    await settled(town)
+    assert town.controller.state.phase == "Held"
+    await town.report(controller_ready=False, taking_over=True, conversation="Offline")
+    await town.report(step=5, conversation="Serving")
+    assert town.controller.state.phase == "Gathering"
+    assert town.controller.state.restarts_infrastructure == 0
 
 
 async def end_pods(town: Town, role: str, code: int = 0) -> None:
