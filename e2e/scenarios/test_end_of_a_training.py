@@ -9,7 +9,7 @@ from e2e.harness.rig import RIG_LABEL, Rig
 SIDECAR = {"name": "exporter", "image": TRAINER_IMAGE, "command": ["sleep", "infinity"]}
 
 
-def test_ranks_that_crash_after_the_final_checkpoint_beside_a_container_that_never_ends(rig: Rig) -> None:
+def test_crashes_after_the_final_checkpoint_restart_nothing(rig: Rig) -> None:
     """Every rank gets SIGSEGV in a destructor; the job is complete, restarts nothing, and gives its chips back."""
     volume = rig.directory / "volumes" / "crashing"
     content = manifest(

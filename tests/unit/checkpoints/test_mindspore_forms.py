@@ -52,7 +52,7 @@ def test_the_newest_iteration_is_taken(tmp_path: Path, form: dict[str, object], 
 
 
 @pytest.mark.parametrize("form", ["iteration", "mindio", "legacy"])
-def test_a_checkpoint_that_could_not_be_loaded_is_passed_over_in_every_form(tmp_path: Path, form: str) -> None:
+def test_what_cannot_be_loaded_is_passed_over_in_every_form(tmp_path: Path, form: str) -> None:
     for step in (5, 10):
         if form == "iteration":
             iteration(tmp_path, step)

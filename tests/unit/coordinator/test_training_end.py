@@ -40,7 +40,7 @@ def test_a_step_that_is_not_the_last_is_no_end(last_step: int) -> None:
     assert (world.state.end, world.state.conversation) == (pb.TRAINS, "Serving")
 
 
-def test_a_rank_that_ends_in_order_is_the_end_where_nobody_knows_the_last_step(world: World) -> None:
+def test_an_end_in_order_is_the_end_of_unknown_steps(world: World) -> None:
     world.finish(0)
     assert world.state.end == pb.LAST_STEP_ENDED
 
@@ -64,7 +64,7 @@ def test_nothing_is_said_of_a_hang_while_ranks_save() -> None:
     assert not world.facts
 
 
-def test_a_complete_final_checkpoint_ends_the_job_with_the_last_process_however_it_ends() -> None:
+def test_after_the_final_checkpoint_every_end_is_one() -> None:
     world = ending_world()
     answer(world.agent(0), 1, 1)
     world.advance(1)
@@ -77,7 +77,7 @@ def test_a_complete_final_checkpoint_ends_the_job_with_the_last_process_however_
     assert len(world.marks(pb.FINISHED_ALL)) == 1
 
 
-def test_a_node_that_is_lost_after_the_final_checkpoint_keeps_nobody_waiting() -> None:
+def test_a_node_lost_after_the_final_checkpoint_is_not_awaited() -> None:
     world = ending_world()
     answer(world.agent(0), 1, 1)
     world.advance(1)
@@ -89,7 +89,7 @@ def test_a_node_that_is_lost_after_the_final_checkpoint_keeps_nobody_waiting() -
 
 
 @pytest.mark.parametrize("found", [pb.CheckpointState(step=0, tracked=True), pb.CheckpointState(step=1)])
-def test_an_older_checkpoint_or_one_that_no_tracker_names_is_not_the_final_one(found: pb.CheckpointState) -> None:
+def test_an_older_or_untracked_checkpoint_is_not_the_final_one(found: pb.CheckpointState) -> None:
     world = ending_world()
     world.agent(0).checkpoint = found
     world.advance(1)

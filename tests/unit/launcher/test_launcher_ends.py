@@ -50,7 +50,7 @@ def test_a_pipe_does_not_hide_a_failed_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["echo hi", "python3 -c 'raise SystemExit(\"hi\")' 2>&1 | tee log"])
-def test_an_end_without_a_training_is_no_success_though_nobody_asks(tmp_path: Path, script: str) -> None:
+def test_an_end_without_a_training_is_no_success(tmp_path: Path, script: str) -> None:
     """No agent has a coordinator yet that could hear of it: the pod's exit code is all that the operator sees."""
     log = tmp_path / "termination-log"
     log.touch()

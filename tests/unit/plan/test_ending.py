@@ -82,7 +82,7 @@ def test_a_loss_waits_for_a_look_at_the_final_checkpoint(kind: FactKind) -> None
     assert (rig.state.restarts_program, rig.state.restarts_infrastructure) == (0, 0)
 
 
-def test_without_a_final_checkpoint_a_loss_restarts_the_job_and_spends_its_budget() -> None:
+def test_a_loss_without_a_final_checkpoint_restarts_the_job() -> None:
     rig = ending()
     rig.exits(5, exit_code=-11, message="SIGSEGV")
     rig.exits(6, exit_code=-11)
@@ -95,7 +95,7 @@ def test_without_a_final_checkpoint_a_loss_restarts_the_job_and_spends_its_budge
     assert [spend.budget for spend in rig.state.spent] == ["Restart"]
 
 
-def test_the_same_loss_at_the_end_again_and_again_fails_the_job() -> None:
+def test_the_same_loss_at_the_end_again_and_again_fails() -> None:
     rig = ending()
     for _ in range(10):
         rig.exits(5, exit_code=-9, step=40)
@@ -118,7 +118,7 @@ def test_a_policy_that_forbids_to_act_holds_the_loss() -> None:
     assert rig.at(JobPhase.RESTARTING)
 
 
-def test_ranks_that_never_end_end_the_job_by_its_final_checkpoint() -> None:
+def test_ranks_that_never_end_are_not_waited_for() -> None:
     rig = ending(saved=True, nodes=(0,))
     rig.deadline("Finish")
     assert rig.at(JobPhase.COMPLETE)
@@ -150,7 +150,7 @@ def test_a_planned_action_ends_with_the_training(begin: e.JobEvent) -> None:
     assert (rig.state.phase, rig.state.incident) == (JobPhase.ENDING, None)
 
 
-def test_a_recovery_under_way_goes_on_until_the_final_checkpoint_is_there() -> None:
+def test_a_recovery_goes_on_until_the_final_checkpoint_is_there() -> None:
     rig = Rig.running()
     rig.exits(5)
     rig.tell(e.LastStepEnded())
@@ -175,7 +175,7 @@ def test_the_time_of_the_job_ends_a_job_that_is_not_saved() -> None:
         assert rig.at(phase)
 
 
-def test_a_lost_coordinator_is_followed_by_one_that_tells_who_ends() -> None:
+def test_a_lost_coordinator_gets_one_that_tells_who_ends() -> None:
     rig = ending()
     before = rig.state.coordinator
     rig.view = replace(rig.view, coordinator_ready=False)

@@ -30,7 +30,7 @@ def fails_to_load(rig: Rig, step: int) -> None:
     assert rig.at(JobPhase.RESTARTING)
 
 
-def test_the_second_failure_passes_the_checkpoint_over_and_each_older_one_fails_once() -> None:
+def test_the_second_failed_load_passes_the_checkpoint_over() -> None:
     rig, passed_over = starting(), []
     for step in (166, 166, 160):
         fails_to_load(rig, step)
@@ -38,7 +38,7 @@ def test_the_second_failure_passes_the_checkpoint_over_and_each_older_one_fails_
     assert passed_over == [(), (166,), (160, 166)], "the first time it may have been the node"
 
 
-def test_another_failure_of_a_start_says_nothing_about_its_checkpoint() -> None:
+def test_another_failure_says_nothing_about_the_checkpoint() -> None:
     rig = starting()
     for _ in range(3):
         rig.exits(3, exit_code=1, message="HCCL timeout")

@@ -872,7 +872,7 @@ def test_an_image_that_cannot_run_it_spends_the_program_budget() -> None:
 
 
 @pytest.mark.parametrize("kind", [FactKind.SCRIPT_ENDED, FactKind.POD_FAILED])
-def test_a_script_that_is_over_before_its_training_is_the_reason_of_the_failure(kind: FactKind) -> None:
+def test_a_script_over_before_its_training_names_the_failure(kind: FactKind) -> None:
     rig = Rig(JobState(), policy=Policy(max_program_failures=1))
     rig.tell(e.Accepted())
     rig.see(kind, node=0, exit_code=65, message="hi")

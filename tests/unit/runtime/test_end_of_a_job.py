@@ -95,7 +95,7 @@ async def test_deaths_after_the_final_checkpoint_restart_nothing(town: Town) -> 
     assert idle == [1, 1, 1, 1], "their start scripts wait for ranks that nobody starts"
 
 
-async def test_a_second_container_that_never_ends_gives_its_chips_back(town: Town) -> None:
+async def test_a_second_container_gives_its_chips_back(town: Town) -> None:
     await town.train()
     await ends(town, finished=(0, 1, 2, 3))
     await town.report(
@@ -115,7 +115,7 @@ async def test_a_second_container_that_never_ends_gives_its_chips_back(town: Tow
     assert ("pods", NAMESPACE, name) in town.kube.objects, "it stays, for its logs"
 
 
-async def test_pods_end_a_job_whose_final_checkpoint_is_there_and_whose_coordinator_is_not(town: Town) -> None:
+async def test_pods_end_a_saved_job_without_a_coordinator(town: Town) -> None:
     await town.train()
     await ends(town, saved=True)
     await end_pods(town, names.ROLE_COORDINATOR, 137)

@@ -119,9 +119,7 @@ def test_a_pod_being_deleted_is_a_loss_in_the_making() -> None:
     ("exit_code", "kind"),
     [(64, FactKind.SCRIPT_ENDED), (65, FactKind.SCRIPT_ENDED), (1, FactKind.POD_FAILED), (137, FactKind.POD_FAILED)],
 )
-def test_a_pod_whose_launcher_says_that_nothing_was_trained_is_the_end_of_its_script(
-    exit_code: int, kind: FactKind
-) -> None:
+def test_a_pod_that_trained_nothing_is_the_end_of_its_script(exit_code: int, kind: FactKind) -> None:
     pod = replace(PODS[0], phase="Failed", exit_code=exit_code, trouble_code="Error", trouble="container trainer: hi")
     (seen,) = observe.of_pod(pod, deleted=False, now_ms=NOW)
     assert isinstance(seen, events.FactSeen)
