@@ -130,6 +130,7 @@ nightly: ## a million damaged objects for every parser, a parser for each proces
 	@HAJOB_LONG_TESTS=1 $(PYTEST) tests/integration/release $(TESTS)
 	@$(MAKE) --no-print-directory strange-machine
 	@HAJOB_LONG_TESTS=1 $(PYTEST) e2e/scenarios/test_moves.py e2e/scenarios/test_demo.py -k 'without_a_cordon or six_faults'
+	@HAJOB_LONG_TESTS=1 $(PYTEST) e2e/scenarios/test_limits_left_alone.py $(TESTS)
 
 .PHONY: strange-machine
 strange-machine: ## demo, unit tests and plugin where every path is long and odd, the user has no name, the locale is C

@@ -123,8 +123,8 @@ class PatientMindio(Mindio):
 class PodAgent(Agent):
     """The agent of a pod that the operator has made."""
 
-    def __init__(self, world: World, pod: PodView) -> None:
-        super().__init__(world, pod.node_rank, pod.incarnation, start_delay=START_SECONDS)
+    def __init__(self, rig: Rig, world: World, pod: PodView) -> None:
+        super().__init__(world, pod.node_rank, pod.incarnation, start_delay=rig.rank_seconds)
         self.pod = pod
 
     @property
@@ -145,7 +145,7 @@ class CoordinatorWorld(World):
         self.mindio = self.patient = PatientMindio(self, float(environment["MINDIO_WAIT_MINDX_TIME"]))
         self.agents, self.listed = {}, []
         self.link: RigLink | None = None
-        self.step_done = 0
+        self.step_done, self.hangs = 0, False
         self.core.controller_hello(self.controller, [], self.now)
 
     def agent(self, node_rank: int) -> Agent:
@@ -178,7 +178,7 @@ class CoordinatorWorld(World):
         self._train()
 
     def _train(self) -> None:
-        if self.heartbeat % STEP_TICKS or not self.patient.trains or not self.core.job.runs:
+        if self.hangs or self.heartbeat % STEP_TICKS or not self.patient.trains or not self.core.job.runs:
             return
         roster = self.core.job.roster
         absent = {rank for rank in range(self.nodes * self.per_node) if roster.phase(rank) != pb.LINKED}
@@ -264,6 +264,7 @@ class Rig(Town):
         raw["spec"] |= spec or {}
         self.caches, self.dialled, self.coordinators = Caches(), [], {}
         self.away = self.is_cut = False
+        self.rank_seconds = START_SECONDS
         self.down: dict[str, float] = {}
         self.bound: dict[str, float] = {}  # uid -> when it was given its node
         self.actions: list[str] = []
@@ -418,7 +419,7 @@ class Rig(Town):
     def _run(self, pod: PodView, body: Json) -> None:
         if pod.is_rank:
             world = next(iter(self.coordinators.values()), None)
-            self.minted[pod.uid] = PodAgent(world, pod)  # type: ignore[arg-type]
+            self.minted[pod.uid] = PodAgent(self, world, pod)  # type: ignore[arg-type]
             for each in self.coordinators.values():
                 each.agents[pod.uid] = self.minted[pod.uid]
         elif pod.role == names.ROLE_COORDINATOR:

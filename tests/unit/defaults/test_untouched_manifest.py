@@ -214,6 +214,49 @@ async def test_a_suspend_waits_for_no_coordinator_for_ever(rig: Rig) -> None:
     assert 15 <= await stands(rig, JobPhase.SUSPENDED) < 120
 
 
+# -- starts, hangs, failures of the program
+
+
+async def test_a_start_waits_for_its_last_node() -> None:
+    """All pods or none, for as long as it takes; then every default of a start is enough."""
+    rig = Rig(nodes=NODES - 1)
+    await rig.operate()
+    await rig.advance(400)
+    assert rig.is_in(JobPhase.PENDING)
+    assert not [pod for pod in rig.pods() if pod.is_rank and pod.node_name]
+    rig.set_node("late")
+    await rig.until(lambda: rig.is_in(JobPhase.RUNNING), 300)
+    await rig.close()
+
+
+async def test_a_start_that_stands_still_is_given_up() -> None:
+    rig = Rig()
+    rig.rank_seconds = 1e6
+    await rig.operate()
+    took = await rig.until(lambda: rig.is_in(JobPhase.FAILED))
+    assert 1800 <= took < 1900
+    await rig.close()
+
+
+async def test_a_hang_is_noticed(rig: Rig) -> None:
+    rig.world.hangs = True
+    took = await rig.until(lambda: not rig.is_in(JobPhase.RUNNING))
+    assert 115 <= took < 130
+    rig.world.hangs = False
+    await trains(rig, "IN_PLACE")
+
+
+async def test_a_program_that_fails_is_given_up(rig: Rig) -> None:
+    """Three failures are one too many for a program, not for the machines."""
+    for _ in range(4):
+        rig.world.die(rank_on(1), 1)
+        await rig.until(lambda: not rig.is_in(JobPhase.RUNNING))
+        await rig.until(lambda: rig.is_in(JobPhase.RUNNING, JobPhase.FAILED) and not rig.is_in(JobPhase.CONFIRMING))
+        if rig.is_in(JobPhase.FAILED):
+            break
+    assert rig.is_in(JobPhase.FAILED)
+
+
 # -- the operator is away
 
 

@@ -619,7 +619,7 @@ async def test_suspended_while_no_operator_looked(town: Town) -> None:
     assert town.controller.state.phase == "Saving"
 
 
-async def test_a_fault_before_a_restarted_coordinator_has_looked_around(town: Town) -> None:
+async def test_a_fault_before_a_coordinator_has_looked_around(town: Town) -> None:
     """Its channel is up again; that it takes over it says when agents have told it of their ranks."""
     await town.train()
     town.controller.observer.coordinator.connected_changed(False, "it hung up")
