@@ -117,11 +117,11 @@ async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, 
         assert name not in quarantines.kept_out()
         faults.stands = False
         quarantines.faults_changed({name})
-        await until(lambda: state_of(control_plane, name) == "Over")
+        await until(lambda: control_plane.api.find(f"{PATH}/{name}") is None)
         faults.stands = True
         quarantines.faults_changed({name})
         await until(lambda: state_of(control_plane, name) == "Active")
-        assert control_plane.api.get(f"{PATH}/{name}")["status"]["offences"] == 2
+        assert control_plane.api.get(f"{PATH}/{name}")["status"]["offences"] == 1
     finally:
         for task in tasks:
             task.cancel()
