@@ -26,7 +26,7 @@ SWITCH_CODE = "[0x00f1ff06,155910,na,na]"
 SETTINGS = {
     "conditions": '{"Slow": SubHealthFault, "Broken": SeparateNPU}',
     "breaker": "{sharePercent: 100}",
-    "quarantine": "{sharePercent: 100, firstSeconds: 0}",
+    "quarantine": "{sharePercent: 100, firstSeconds: 0, idleChips: true}",
 }
 """Of the operator of the table: half of the nodes break at once, on purpose, and are let in once they are well."""
 
