@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from hajob.api.base import Json
 from hajob.plan.placements import CoordinatorPlacement
-from hajob.plan.state import JobPhase
+from hajob.plan.policy import Mode
+from hajob.plan.state import ALL_MADE, JobPhase
 from hajob.runtime.admission import REFUSALS, Admission
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Alarm
