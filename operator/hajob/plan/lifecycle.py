@@ -323,8 +323,9 @@ def hold(context: Context) -> HandlerResult:
     trigger, said = context.held_back, _held_in_words(context)
     incident = going_on(context)
     joins = incident is not None and incident.purpose is Purpose.FAULT
+    closing: tuple[Effect, ...] = ()
     if joins:
-        state, closing = _with_joined_incident(context), ()
+        state = _with_joined_incident(context)
     else:
         closing = _set_aside(context, f"a fault came while recovery.mode is {context.policy.mode}")
         state = with_held_incident(context)

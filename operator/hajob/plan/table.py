@@ -143,6 +143,7 @@ def _row(
     guard: Guard,
     handler: Handler,
     target: JobPhase | None = None,
+    *,
     trigger: Trigger | None = None,
 ) -> TableRow:
     return TableRow(states if isinstance(states, tuple) else (states,), event, guard, handler, target, trigger)
@@ -160,8 +161,8 @@ def _by_action(
     for action in trigger.actions:
         chosen = g.chooses(trigger, action)
         handler, target = _BEGIN[action]
-        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, by(handler), target, trigger))
-    rows.append(_row(states, event, when or g.ALWAYS, _FAIL, P.FAILED, trigger))
+        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, by(handler), target, trigger=trigger))
+    rows.append(_row(states, event, when or g.ALWAYS, _FAIL, P.FAILED, trigger=trigger))
     return tuple(rows)
 
 
