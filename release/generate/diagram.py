@@ -37,6 +37,12 @@ def _head() -> Iterator[str]:
         "do this and go there. The rows of a cell are asked from top to bottom. An event that no row wants is a no-op "
         "that is counted. Deadlines are events like all others."
     )
+    yield ""
+    yield (
+        "While `recovery.mode` is `Observe` or `Hold`, one answer takes the place of every row that decides about a fault "
+        "(those on a trigger, and those that make a pod or processes anew): *hold*: the fault is kept open, nothing is "
+        "started, go to `Held`. [What is done all the same](operations.md#hajob-only-watches)."
+    )
 
 
 def _states() -> Iterator[str]:

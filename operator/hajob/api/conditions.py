@@ -113,6 +113,13 @@ class Reason(Enum):
     TRAINING = (_T.RUNNING, _TRUE, "Training", "The ranks are training.")
     RECOVERING = (_T.RUNNING, _FALSE, "Recovering", "Hajob is recovering the training from a fault.")
     FINISHING = (_T.RUNNING, _TRUE, "Finishing", "The last step has ended; the ranks save and end.")
+    FAULT_HELD = (
+        _T.RUNNING,
+        _FALSE,
+        "Held",
+        "A fault stops the training and waits to be decided; condition Held says for what.",
+        "Set spec.recovery.mode to Enforce, or spec.restartRequestTime to start the job anew by hand.",
+    )
     PAUSED = (_T.RUNNING, _FALSE, "Paused", "Every rank waits at the end of a step, as spec.pause requests.")
     RESTARTING = (_T.RUNNING, _FALSE, "Restarting", "The whole job is restarting from a checkpoint.")
     RUNNING_ENDED = (_T.RUNNING, _FALSE, "Ended", "The training has ended.")

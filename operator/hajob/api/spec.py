@@ -190,7 +190,8 @@ class Recovery(ApiModel):
     """What Hajob may do about a fault, and how often."""
 
     mode: RecoveryMode = RecoveryMode.ENFORCE
-    """Enforce: act. Observe: say, do nothing. Hold: start nothing. Both are about faults of a training in full size."""
+    """Enforce: act. Observe: do nothing, say what would be done. Hold: start nothing. Either keeps a fault open, in
+    every state of the job, until Enforce decides it; what a person asks for is done, an action under way is ended."""
     actions: Annotated[tuple[ActionPolicy, ...], Field(max_length=6, json_schema_extra=keyed_list("name"))] = ()
     """Limits per action; an action that is not listed has its default limits."""
     max_program_failures: Count = 3

@@ -96,6 +96,11 @@ NO_SUCCESSOR: Final = "NoSuccessor"
 CONTAINER_ENDED: Final = "ContainerEnded"
 """Code of the same fact when its container has ended and its pod is about to; another pod's coordinator takes over."""
 
+HARMLESS_SO_FAR: Final = frozenset(
+    {FactKind.CHIP_FAULT, FactKind.CHIP_ERROR, FactKind.LOG_RULE, FactKind.SUB_HEALTH, FactKind.CORDONED}
+)
+"""Kinds during which the training may go on: what they end is told by a fact of its own."""
+
 INFORMATION: Final = frozenset({FactKind.POD_UNSTARTABLE, FactKind.CONTROLLER_LOST})
 """Kinds that lose no rank: a note for people, or the loss of the controller alone."""
 

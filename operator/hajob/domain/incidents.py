@@ -129,7 +129,7 @@ class Incident:
         restart_ranks: of these, processes to be started again in their own pods.
         replaced_nodes: node ranks whose pods are recreated.
         fact_ids: facts that are already in it, newest last, bounded.
-        stopped: MindIO has locked the training.
+        stopped: MindIO has locked the training; of an incident that is held back: a fact in it ends the training.
         ready: every replacement stands at its gate.
         named: MindIO knows the lost ranks; none can be added any more.
         corrupted: a fact reported corrupted data; nothing is saved any more.

@@ -40,9 +40,10 @@ def bucket_of(state: JobState, *, unplaced: int = 0) -> Bucket | None:
         state: of the job.
         unplaced: rank pods that should exist and for which the scheduler finds no node.
     """
-    if state.phase in ENDED:
+    phase = state.going_on
+    if phase in ENDED:
         return None
-    return Bucket.WAITING if unplaced and state.phase in _PLACED else _BUCKET[state.phase]
+    return Bucket.WAITING if unplaced and phase in _PLACED else _BUCKET[phase]
 
 
 def follow(

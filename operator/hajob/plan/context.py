@@ -20,7 +20,7 @@ from hajob.plan.ignored import Ignored
 from hajob.plan.policy import NodePolicy, Policy
 from hajob.plan.relevance import Relevance, joined_by_faults, relevance
 from hajob.plan.repeats import is_repeated, step_of
-from hajob.plan.state import HELD_UP, UNTRAINED, JobPhase, JobState
+from hajob.plan.state import HELD_UP, JobPhase, JobState
 from hajob.plan.view import ClusterView
 
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
@@ -35,6 +35,7 @@ class Context:
 
     Attributes:
         ignored: why the event changes nothing; None when it changes something.
+        held_back: the decision that `recovery.mode` forbids; None when it forbids nothing.
         choice: the evaluator's answer, once a guard has asked for it.
         loss: the loss that `choice` answers.
         evaluator: the evaluator that made `choice`; handlers reuse its results.
@@ -48,6 +49,7 @@ class Context:
     policy: Policy
     now_ms: int
     ignored: Ignored | None = None
+    held_back: Trigger | None = None
     choice: Choice | None = None
     loss: Loss | None = None
     evaluator: Evaluator | None = None
@@ -159,7 +161,7 @@ class Context:
             rank=ranks[0] if ranks else -1,
             step=self._step_of(fact),
             corrupted=fact.kind is FactKind.DATA_CORRUPTED,
-            checks_progress=self.state.phase not in UNTRAINED or self.repeats,
+            checks_progress=not self.state.is_untrained or self.repeats,
             maintenance=fact.code in DISRUPTIONS,
         )
 
@@ -176,6 +178,7 @@ class Context:
             lost = self._lost_its_coordinator
             return Loss(ranks=(), program_failure=program, counted=program or lost, maintenance=lost)
         floor = incident.action if incident.action in ACTION_ORDER else Action.RETRY
+        program = program or (self.state.phase is JobPhase.HELD and incident.origin is Origin.PROGRAM)
         return Loss(
             ranks=incident.lost_ranks if incident.purpose is Purpose.FAULT else (),
             nodes=incident.replaced_nodes,
@@ -186,7 +189,7 @@ class Context:
             maintenance=incident.cause.code in DISRUPTIONS or self._lost_its_coordinator,
             program_failure=program,
             # a start that had all its nodes and its whole deadline and did not train has made no progress
-            checks_progress=self.state.phase not in UNTRAINED or isinstance(self.event, DeadlineReached),
+            checks_progress=not self.state.is_untrained or isinstance(self.event, DeadlineReached),
             counted=program
             or incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR}
             or isinstance(self.event, DeadlineReached),
@@ -259,6 +262,8 @@ class TableRow:
         guard: its condition; the rows of one cell are tested in table order.
         handler: makes the new state and effects.
         target: the next state; None keeps the state.
+        trigger: the decision against a fault that the row carries out, None for any other row. Where `recovery.mode`
+            forbids it, the fault is held back instead (hajob.plan.machine).
     """
 
     states: tuple[JobPhase, ...]
@@ -266,3 +271,4 @@ class TableRow:
     guard: Guard
     handler: Handler
     target: JobPhase | None = None
+    trigger: Trigger | None = None

@@ -9,10 +9,10 @@ from hajob.domain.facts import SICK_NODE as SICK_NODES
 from hajob.domain.incidents import Purpose
 from hajob.plan import events
 from hajob.plan.context import Context, Guard
-from hajob.plan.evaluator import FAULT, NOT_SERVING, Trigger, budget_exhausted, spent
+from hajob.plan.evaluator import NOT_SERVING, Trigger, budget_exhausted, spent
 from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import MAINTENANCE_BACKOFF_SECONDS, MAINTENANCE_WINDOW_SECONDS, CoordinatorLossPolicy, Mode
-from hajob.plan.state import MAINTENANCE_BUDGET, Deadline, JobPhase
+from hajob.plan.state import HELD_UP, MAINTENANCE_BUDGET, UNTRAINED, Deadline, JobPhase
 
 
 def chooses(trigger: Trigger, action: Action) -> Guard:
@@ -65,9 +65,15 @@ def unknown_ranks(context: Context) -> tuple[int, ...]:
     return tuple(sorted(rank for rank in set(event.ranks) - known if 0 <= rank < context.view.layout.world_size))
 
 
-def _observing(context: Context) -> bool:
-    """Whether the mode is Observe; makes the decision all the same, so that it can be announced."""
-    return context.policy.mode is Mode.OBSERVE and context.decide(FAULT) is not None
+def _only_a_start(context: Context) -> bool:
+    """Whether nothing but another start can follow what was held back."""
+    return context.state.phase is JobPhase.HELD and (context.state.is_untrained or context.state.blind)
+
+
+def _goes_on_starting(context: Context) -> bool:
+    """Whether the event is of a start that was under way when its incident was held back, and goes on."""
+    state, number = context.state, context.event.incarnation
+    return state.going_on in UNTRAINED and (not number or number >= state.base)
 
 
 def _strange(context: Context) -> bool:
@@ -134,7 +140,12 @@ def _nodes_for_all(context: Context) -> bool:
 
 
 def _may_expand(context: Context) -> bool:
-    return _enough(context) and not context.state.store_lost and not spent_out(context, Action.EXPAND)
+    return (
+        context.policy.mode is Mode.ENFORCE
+        and _enough(context)
+        and not context.state.store_lost
+        and not spent_out(context, Action.EXPAND)
+    )
 
 
 def why_no_move(context: Context) -> str:
@@ -185,9 +196,15 @@ def why_coordinator_stays(context: Context) -> str:
     return "" if context.view.coordinator_ready else NOT_SERVING
 
 
+_ACTED_UPON: Final = frozenset({*HELD_UP, JobPhase.SAVING})
+"""Phases in which something was done for the incident, which its end does not undo."""
+
+
 def _nothing_left(context: Context) -> bool:
     event, incident = context.event_of(events.FactsWithdrawn), context.incident
-    return incident is not None and bool(incident.fact_ids) and set(incident.fact_ids) <= set(event.ids)
+    if incident is None or context.state.held_from in _ACTED_UPON:
+        return False
+    return bool(incident.fact_ids) and set(incident.fact_ids) <= set(event.ids)
 
 
 def _kept_pod_lost(context: Context) -> bool:
@@ -210,7 +227,7 @@ def _is_waited_for(context: Context) -> bool:
 
 def _another_goes_on(context: Context) -> bool:
     incident, seen = context.incident, context.seen
-    if incident is None or (seen is not None and seen.code != CONTAINER_ENDED):
+    if incident is None or context.state.is_untrained or (seen is not None and seen.code != CONTAINER_ENDED):
         return False
     taken = isinstance(context.event, events.CoordinatorLost) and not context.event.program
     return taken or context.state.coordinator < incident.number
@@ -279,11 +296,30 @@ ANOTHER_GOES_ON: Final = Guard(
     "its pod was taken, or it has ended for the first time since the incident began",
     _another_goes_on,
 )
-OBSERVING: Final = Guard("observe", "mode is Observe", _observing)
-HOLDING: Final = Guard("hold", "mode is Hold", lambda context: context.policy.mode is Mode.HOLD)
 SICK_NODE: Final = about("sick node", "the fact is about a node that still works", SICK_NODES)
 SERVING: Final = Guard("serves again", "the controller serves", lambda context: context.view.coordinator_ready)
 RELEASED: Final = Guard("released", "mode is Enforce again", lambda context: context.policy.mode is Mode.ENFORCE)
+WATCHING: Final = Guard("watching", "mode is Observe or Hold", lambda context: context.policy.mode is not Mode.ENFORCE)
+ONLY_A_START: Final = Guard(
+    "only a start",
+    "no step of this attempt has ended, or MindIO offers nothing but the end",
+    _only_a_start,
+)
+HELD_AT_START: Final = Guard(
+    "held at its start",
+    "it was held back before a step of this attempt had ended",
+    lambda context: context.state.is_untrained,
+)
+GOES_ON_STARTING: Final = Guard(
+    "goes on starting",
+    "what was held back at the start has stopped nothing, and a step of the attempt has ended",
+    _goes_on_starting,
+)
+NAMED_ALREADY: Final = Guard(
+    "named already",
+    "data-parallel ranks are left out, or MindIO has been told the lost ranks",
+    lambda context: context.state.shrunk is not None or (context.incident is not None and context.incident.named),
+)
 MOVE: Final = Guard(
     "move asked",
     "the node still works and the policy wants to move off it",
@@ -291,15 +327,21 @@ MOVE: Final = Guard(
 )
 RESTART_NOW: Final = Guard(
     "immediately",
-    "coordinatorLossPolicy is Immediately, and the last such restart was long enough ago",
+    "mode is Enforce, coordinatorLossPolicy is Immediately, and the last such restart was long enough ago",
     lambda context: (
-        context.policy.coordinator_loss is CoordinatorLossPolicy.IMMEDIATELY and _may_restart_again(context)
+        context.policy.mode is Mode.ENFORCE
+        and context.policy.coordinator_loss is CoordinatorLossPolicy.IMMEDIATELY
+        and _may_restart_again(context)
     ),
 )
 RESTART_AT_CHECKPOINT: Final = Guard(
     "at next checkpoint",
-    "coordinatorLossPolicy is not Never, and the last such restart was long enough ago",
-    lambda context: context.policy.coordinator_loss is not CoordinatorLossPolicy.NEVER and _may_restart_again(context),
+    "mode is Enforce, coordinatorLossPolicy is not Never, and the last such restart was long enough ago",
+    lambda context: (
+        context.policy.mode is Mode.ENFORCE
+        and context.policy.coordinator_loss is not CoordinatorLossPolicy.NEVER
+        and _may_restart_again(context)
+    ),
 )
 SUSPENDING: Final = Guard(
     "suspending",
@@ -407,7 +449,7 @@ RETRYING: Final = Guard(
 ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
 STEADY_CAPACITY: Final = Guard(
     "steady capacity",
-    "there have been nodes for the whole delay, and the budget of Expand is not spent",
+    "mode is Enforce, there have been nodes for the whole delay, and the budget of Expand is not spent",
     lambda context: bool(context.state.shrunk and context.state.shrunk.capacity_ms) and _may_expand(context),
 )
 FRESH_CAPACITY: Final = Guard(

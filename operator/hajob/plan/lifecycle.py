@@ -1,20 +1,20 @@
 """Handlers outside fault recovery: start and end of a job, user requests, held faults and notes."""
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
 from hajob.domain.cause_words import report
-from hajob.domain.facts import FactKind
+from hajob.domain.facts import HARMLESS_SO_FAR, FactKind
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
 from hajob.domain.text import last_lines
 from hajob.plan import effects, events
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.effects import Effect
-from hajob.plan.elastic import set_next_look
-from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss, Trigger
-from hajob.plan.guards import start_due_ms
+from hajob.plan.elastic import set_next_look, unsettle
+from hajob.plan.evaluator import DUMP_OR_EXIT, EXIT_ONLY, FAULT, ActionVerdict, Evaluator, Loss, Trigger
+from hajob.plan.guards import start_due_ms, unknown_ranks
 from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.incident_state import (
     FACT_LIMIT,
@@ -24,6 +24,7 @@ from hajob.plan.incident_state import (
     avoid,
     clear_deadlines,
     close,
+    going_on,
     joined,
     new_incident,
     release,
@@ -33,6 +34,7 @@ from hajob.plan.incident_state import (
 )
 from hajob.plan.policy import (
     RELEASE_SECONDS,
+    Mode,
     Refusal,
 )
 from hajob.plan.recovery import launch, save
@@ -150,7 +152,8 @@ def save_for(purpose: Purpose, context: Context) -> HandlerResult:
     """Save the training before a requested suspend, a requested restart or a growth."""
     incident = context.incident
     if incident is not None and joined_by_faults(context.state) is not None:
-        gone = (*incident.escalated_from, incident.action)
+        begun = context.state.phase is not JobPhase.HELD
+        gone = (*incident.escalated_from, incident.action) if begun else incident.escalated_from
         incident = replace(
             incident,
             purpose=purpose,
@@ -300,38 +303,119 @@ def note(context: Context) -> HandlerResult:
     return replace(context.state, problem=text, fact_ids=ids), (effects.Announce(EventReason(fact.kind.value), text),)
 
 
-def observed(context: Context) -> HandlerResult:
-    """Announce the action that would be taken, and take none."""
-    fact = context.fact
-    action = context.decide(FAULT).action
-    state = replace(context.state, fact_ids=(*context.state.fact_ids, fact.id)[-FACT_LIMIT:])
-    return state, (
-        effects.Announce(EventReason.OBSERVED, f"would take {action or 'no action'} for fact {fact.id} ({fact.kind})"),
-    )
+# ---------------------------------------------------------------------- faults that are held back
+
+_BESIDE: Final = {
+    JobPhase.EXPANDING: JobPhase.SHRUNK,
+    JobPhase.MIGRATING: JobPhase.RUNNING,
+    JobPhase.CONFIRMING: JobPhase.RUNNING,
+    JobPhase.PAUSED: JobPhase.RUNNING,
+}
+"""What goes on when something that was done beside the training, or with it, is set aside."""
 
 
 def hold(context: Context) -> HandlerResult:
-    """Open an incident and start nothing."""
-    said = effects.Announce(EventReason.HELD, f"not acting on fact {context.fact.id}: recovery.mode is Hold")
-    return with_held_incident(context), (said,)
+    """Keep a fault open and start nothing, because `recovery.mode` forbids the decision; say what it would have been.
+
+    An action under way that the fault would change is given up by this operator: what it has begun is begun anew when
+    the fault is decided.
+    """
+    trigger, said = context.held_back, _held_in_words(context)
+    incident = going_on(context)
+    joins = incident is not None and incident.purpose is Purpose.FAULT
+    closing: tuple[Effect, ...] = ()
+    if joins:
+        state = _with_joined_incident(context)
+    else:
+        closing = _set_aside(context, f"a fault came while recovery.mode is {context.policy.mode}")
+        state = with_held_incident(context)
+    held = state.incident
+    assert held is not None
+    named = trigger is DUMP_OR_EXIT and (joins or context.seen is None)
+    state = replace(state, incident=replace(held, named=held.named or named))
+    state = replace(state, blind=state.blind or trigger is EXIT_ONLY)
+    return clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND), (*closing, said)
+
+
+def _held_in_words(context: Context) -> Effect:
+    """Announce the fault that is held back, and in mode Observe the action that would be taken."""
+    fact = context.seen
+    what = f"fact {fact.id} ({fact.kind})" if fact is not None else in_words(context) or type(context.event).__name__
+    if context.policy.mode is Mode.OBSERVE:
+        action = context.choice.action if context.choice is not None else None
+        return effects.Announce(EventReason.OBSERVED, f"would take {action or 'no action'} for {what}")
+    return effects.Announce(EventReason.HELD, f"not acting on {what}: recovery.mode is {context.policy.mode}")
+
+
+def _set_aside(context: Context, why: str) -> tuple[Effect, ...]:
+    """Give up what is done beside the training, and close any other incident; the training is left as it is."""
+    phase, incident = context.state.phase, context.incident
+    if phase in {JobPhase.EXPANDING, JobPhase.MIGRATING}:
+        context.state, closing = unsettle(context, why)
+        return closing
+    context.state, closing = settle(context, why)
+    if phase is JobPhase.PAUSED and incident is not None and not incident.ready:
+        return (effects.SendOrder(OrderCommand.CONTINUE, incident.incarnation, incident.revision + 1), *closing)
+    return closing
 
 
 def with_held_incident(context: Context) -> JobState:
-    """Return the state with an incident of this fact for which no action is started yet."""
-    context.loss = context.loss_of_fact()
-    incident = replace(
-        new_incident(context, context.state, context.first_action(), Purpose.FAULT), lost_ranks=context.fact_ranks()
-    )
-    return replace(context.state, incident=incident, incarnation=incident.number)
+    """Return the state with a new incident of this event for which no action is started yet."""
+    fact, action, state = context.seen, Action.RESTART, context.state
+    if fact is not None:
+        context.loss, action = context.loss_of_fact(), context.first_action()
+    elif context.choice is not None and context.choice.action is not None:
+        action = context.choice.action
+    incident = new_incident(context, state, action, Purpose.FAULT)
+    incident = replace(incident, lost_ranks=context.fact_ranks(), stopped=_ends_the_training(context))
+    held_from = _BESIDE.get(state.phase, state.phase)
+    return replace(state, incident=incident, incarnation=incident.number, held_from=held_from)
+
+
+def _with_joined_incident(context: Context) -> JobState:
+    """Return the state with the event in the open incident, whose action is given up.
+
+    What it has made is of no use to the next decision, and a higher incarnation keeps the two apart.
+    """
+    number, incident = context.state.incarnation + 1, context.open_incident
+    found = tuple(sorted({*incident.lost_ranks, *context.fact_ranks(), *unknown_ranks(context)}))
+    given_up: dict[str, Any] = {
+        "lost_ranks": found,
+        "restart_ranks": (),
+        "replaced_nodes": (),
+        "ready": False,
+        "stopped": True,
+    }
+    action = _larger_action(context, incident) if context.seen is not None else incident.action
+    incident = replace(replace(incident, **joined(context, incident)), action=action, incarnation=number, **given_up)
+    return replace(context.state, incident=incident, incarnation=number, held_from=context.state.phase)
+
+
+def _larger_action(context: Context, incident: Incident) -> Action:
+    return max(incident.action, context.first_action(), key=ACTION_ORDER.__getitem__)
+
+
+def _ends_the_training(context: Context) -> bool:
+    return context.seen is None or context.seen.kind not in HARMLESS_SO_FAR
 
 
 def hold_more(context: Context) -> HandlerResult:
     """Add another fact to the held incident."""
     incident = context.open_incident
+    if context.policy.mode is Mode.OBSERVE:
+        context.decide(EXIT_ONLY if context.state.is_untrained else FAULT)
+    said = () if context.policy.mode is Mode.ENFORCE else (_held_in_words(context),)
     context.loss = context.loss_of_fact()
-    action = max(incident.action, context.first_action(), key=ACTION_ORDER.__getitem__)
-    incident = replace(incident, action=action, **joined(context, incident))
-    return replace(context.state, incident=incident), ()
+    action = _larger_action(context, incident)
+    stopped = incident.stopped or _ends_the_training(context)
+    incident = replace(incident, action=action, stopped=stopped, **joined(context, incident))
+    return replace(context.state, incident=incident), said
+
+
+def trains_now(context: Context) -> HandlerResult:
+    """Note that the attempt trains, although a fault of its start is held back."""
+    state, event = context.state, context.event_of(events.Resumed)
+    return replace(state, held_from=JobPhase.RUNNING, step=max(state.step, event.step), resumed_ms=context.now_ms), ()
 
 
 def withdraw(context: Context) -> HandlerResult:
@@ -348,6 +432,9 @@ def let_go(context: Context) -> HandlerResult:
     state, closing = close(context.state, IncidentOutcome.RECOVERED, "its faults are gone; no action was taken")
     known = tuple(one for one in state.fact_ids if one not in _withdrawn(context))  # they may come again
     state = replace(clear_deadlines(state, Deadline.RECOVERY), fact_ids=known)
+    if state.is_untrained:  # the hold had stopped its clock
+        at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
+        state = set_deadline(state, Deadline.STARTUP, at_ms)
     if state.shrunk is not None:  # the hold had stopped the search for nodes
         state = set_next_look(context, replace(state, shrunk=replace(state.shrunk, capacity_ms=0)), 0)
     return state, closing
@@ -378,7 +465,9 @@ def checkpoint_seen(context: Context) -> HandlerResult:
 
 def may_save(context: Context) -> bool:
     """Whether MindIO could save the running training now."""
-    return not _refusals_to_save(context)
+    state = context.state
+    held = state.phase is JobPhase.HELD and (state.is_untrained or state.blind)
+    return not held and not _refusals_to_save(context)
 
 
 def _refusals_to_save(context: Context) -> tuple[Refusal, ...]:

@@ -7,15 +7,17 @@ a no-op that says why. It never raises for what the outside world may send.
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hajob.domain.incidents import Purpose
 from hajob.plan.clocks import follow
-from hajob.plan.context import Context, TableRow
+from hajob.plan.context import Context, Handler, TableRow
 from hajob.plan.effects import Effect
 from hajob.plan.evaluator import ActionVerdict
-from hajob.plan.events import EVENTS, DeadlineReached, JobEvent, PolicyChanged
+from hajob.plan.events import EVENTS, DeadlineReached, FactSeen, JobEvent, PolicyChanged
 from hajob.plan.guards import ALWAYS
 from hajob.plan.ignored import Ignored
 from hajob.plan.incident_state import explain
-from hajob.plan.policy import Policy
+from hajob.plan.lifecycle import hold
+from hajob.plan.policy import Mode, Policy
 from hajob.plan.repeats import remembered
 from hajob.plan.state import ENDED, JobPhase, JobState
 from hajob.plan.table import TABLE
@@ -32,6 +34,19 @@ def _cell(phase: JobPhase, event: type[JobEvent]) -> tuple[TableRow, ...]:
 
 CELLS: Final = {(phase, event): _cell(phase, event) for phase in JobPhase for event in EVENTS}
 """Rows of each state and kind of event in table order, up to and with the first that always applies."""
+
+
+HOLD: Final = TableRow(
+    tuple(JobPhase), FactSeen, ALWAYS, Handler("hold", "keep the fault open, start nothing", hold), JobPhase.HELD
+)
+"""Answers instead of every row that decides about a fault while `recovery.mode` is not Enforce."""
+
+
+def _may_decide(context: Context) -> bool:
+    """Whether Hajob may carry out a decision of its own: the mode allows it, or a person has asked for this restart."""
+    incident = context.incident
+    asked = incident is not None and incident.purpose is Purpose.REQUEST and context.state.phase is JobPhase.SAVING
+    return context.policy.mode is Mode.ENFORCE or asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +83,16 @@ def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy,
     context = Context(state, event, view, policy, now_ms)
     context.state, explanation = explain(context)
     row = next(row for row in CELLS[state.phase, type(event)] if row.guard.test(context))  # the last is `always`
+    if row.trigger is not None and not _may_decide(context):
+        context.held_back, row = row.trigger, HOLD
     new, effects = row.handler.run(context)
     if row.target is not None and row.target is not new.phase:
         new = replace(new, phase=row.target)
     if context.seen is not None and context.relevance.ignored is None and new.phase not in ENDED:
         failures = remembered(context.seen, context.fact_ranks(), context.state, view, now_ms)
         new = replace(new, failures=failures) if failures != new.failures else new
+    if new.held_from is not None and new.phase is not JobPhase.HELD:
+        new = replace(new, held_from=None)
     if new is not state:
         new = follow(new, policy, now_ms)
     considered = context.choice.considered if context.choice else ()

@@ -25,14 +25,16 @@ from hajob.plan.state import JobState
 def _fits_smaller(context: Context) -> bool:
     """Whether fewer nodes than this start needs are available, and enough to train with."""
     sizes, state = context.policy.sizes, context.state
-    if sizes is None or state.waiting is None or state.attempt < 2:
+    if sizes is None or state.waiting is None or state.attempt < 2 or context.policy.mode is not Mode.ENFORCE:
         return False
     nodes = sizes.fitting(context.view.start_nodes)
     return bool(nodes) and nodes != state.nodes
 
 
 FITS_SMALLER: Final = Guard(
-    "fits smaller", "a smaller start than this one would find its nodes, and the spec allows it", _fits_smaller
+    "fits smaller",
+    "mode is Enforce, a smaller start than this one would find its nodes, and the spec allows it",
+    _fits_smaller,
 )
 
 

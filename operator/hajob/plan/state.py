@@ -82,6 +82,10 @@ STEADY: Final = frozenset(
 """Phases that may last without a deadline: the job trains, or waits for a person."""
 
 
+ALL_MADE: Final = frozenset({JobPhase.RUNNING, JobPhase.UNPROTECTED, JobPhase.SHRUNK, JobPhase.HELD})
+"""Phases in which every rank pod has been made before: one that is missing was lost."""
+
+
 class Deadline(StrEnum):
     """Name of a deadline; a state has at most one of each."""
 
@@ -233,6 +237,8 @@ class JobState:
 
     Attributes:
         phase: state of the table.
+        held_from: the phase in which the open incident was held back, None while it is not: the phase goes on as long
+            as the incident stops nothing, and it tells what is still possible when the incident is decided.
         incarnation: highest number ever used; every new pod, process and order carries one.
         attempt: rises with every start of the whole job; the first is 1.
         base: incarnation of the attempt's start, of every pod and process not named below.
@@ -276,6 +282,7 @@ class JobState:
     """
 
     phase: JobPhase = JobPhase.NEW
+    held_from: JobPhase | None = None
     incarnation: int = 0
     attempt: int = 0
     base: int = 0
@@ -315,6 +322,17 @@ class JobState:
     problem: str = ""
     restarts_infrastructure: int = 0
     restarts_program: int = 0
+
+    @property
+    def going_on(self) -> JobPhase:
+        """The phase as far as the training is concerned: a held incident that stops nothing leaves it as it was."""
+        stands = self.incident is None or self.incident.stopped
+        return self.phase if self.held_from is None or stands else self.held_from
+
+    @property
+    def is_untrained(self) -> bool:
+        """Whether no step of the attempt has ended."""
+        return (self.held_from or self.phase) in UNTRAINED
 
     @property
     def nodes(self) -> int:

@@ -115,6 +115,7 @@ _PROTECTED_SMALL: Final = Handler("protected", "another controller knows who tak
 _HOLD: Final = Handler(
     "wait", "open an incident, decide when a controller protects the job again", c.hold_until_protected
 )
+_NOTE_LOSS: Final = Handler("note", "note whether it is for good", c.stay_unprotected)
 _LET_GO: Final = Handler("let go", "close the incident", life.let_go)
 _BLIND_NOW: Final = g.both(g.BLIND_FACT, g.RESTART_NOW)
 _RELEASED_NOW: Final = g.both(g.RELEASED, g.SERVING)
@@ -137,9 +138,15 @@ _MAY_SAVE: Final = Guard("may save", "MindIO could save now", life.may_save)
 
 
 def _row(
-    states: States, event: type[JobEvent], guard: Guard, handler: Handler, target: JobPhase | None = None
+    states: States,
+    event: type[JobEvent],
+    guard: Guard,
+    handler: Handler,
+    target: JobPhase | None = None,
+    *,
+    trigger: Trigger | None = None,
 ) -> TableRow:
-    return TableRow(states if isinstance(states, tuple) else (states,), event, guard, handler, target)
+    return TableRow(states if isinstance(states, tuple) else (states,), event, guard, handler, target, trigger)
 
 
 def _by_action(
@@ -154,8 +161,8 @@ def _by_action(
     for action in trigger.actions:
         chosen = g.chooses(trigger, action)
         handler, target = _BEGIN[action]
-        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, by(handler), target))
-    rows.append(_row(states, event, when or g.ALWAYS, _FAIL, P.FAILED))
+        rows.append(_row(states, event, g.both(when, chosen) if when else chosen, by(handler), target, trigger=trigger))
+    rows.append(_row(states, event, when or g.ALWAYS, _FAIL, P.FAILED, trigger=trigger))
     return tuple(rows)
 
 
@@ -190,7 +197,14 @@ _LIFE = (
     _row((P.STARTING, P.WARMING), Resumed, g.ALWAYS, Handler("trained", "close what is open", r.recovered), P.RUNNING),
     _row(_STARTING, Unworkable, g.ALWAYS, _UNWORKABLE, P.FAILED),
     _row(_WITH_PODS, AllFinished, g.ALWAYS, _COMPLETE, P.COMPLETE),
+    _row(
+        P.HELD,
+        Resumed,
+        g.GOES_ON_STARTING,
+        Handler("trains", "note that it trains, the incident stays open", life.trains_now),
+    ),
     _ignore((P.PENDING, P.STARTING, P.RESTARTING), PodsFinished, Why.NOT_TRAINED),
+    _ignore(P.HELD, PodsFinished, Why.NOT_TRAINED, g.HELD_AT_START),
     _row(_BEYOND_START, PodsFinished, g.ALWAYS, _COMPLETE, P.COMPLETE),
     _row(LIVE, RanksUnreachable, g.ALWAYS, Handler("note", "no start beside ranks that may live on", fencing.note)),
     _row(LIVE, Deleted, g.ALWAYS, _DELETE, P.DELETED),
@@ -243,7 +257,7 @@ _FACTS = (
         P.UNPROTECTED,
         FactSeen,
         g.CONTROLLER_FACT,
-        Handler("note", "note whether it is for good", c.stay_unprotected),
+        _NOTE_LOSS,
     ),
     _row((*_STARTING, P.HELD, P.UNPROTECTED), FactSeen, g.SICK_NODE, _NO_MOVE),
     _row(
@@ -251,6 +265,7 @@ _FACTS = (
         FactSeen,
         g.TAKEN_BY_CLUSTER,
         Handler("make it anew", "make the pod anew, and nothing else", life.remake),
+        trigger=UNTRAINED,
     ),
     _row(
         _STARTING,
@@ -265,7 +280,6 @@ _FACTS = (
     ),
     *_by_action(_STARTING, FactSeen, UNTRAINED),
     # a move off a node that still works
-    _row(P.RUNNING, FactSeen, g.OBSERVING, Handler("say", "say what would be done", life.observed)),
     _row(
         P.RUNNING,
         FactSeen,
@@ -281,7 +295,6 @@ _FACTS = (
     _row((*_ACTING, P.HELD), FactSeen, g.both(g.CONTROLLER_FACT, g.ANOTHER_GOES_ON), _ANOTHER),
     _row(P.SAVING, FactSeen, g.both(g.CONTROLLER_FACT, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action(_ACTING, FactSeen, EXIT_ONLY, g.CONTROLLER_FACT),
-    _row(P.RUNNING, FactSeen, g.HOLDING, Handler("hold", "open an incident, start nothing", life.hold), P.HELD),
     _row(
         P.EXPANDING,
         FactSeen,
@@ -295,8 +308,8 @@ _FACTS = (
     *_by_action(P.UNPROTECTED, FactSeen, FAULT, _SERVES_ON, _staying),
     _row(P.UNPROTECTED, FactSeen, g.TAKING_OVER, _HOLD, P.HELD),
     *_by_action(P.UNPROTECTED, FactSeen, EXIT_ONLY),
-    *_by_action(P.HELD, FactSeen, EXIT_ONLY, g.both(g.CONTROLLER_FACT, g.BLIND_FACT)),
-    _row(P.HELD, FactSeen, g.CONTROLLER_FACT, Handler("none", "nothing", r.nothing)),
+    *_by_action(P.HELD, FactSeen, EXIT_ONLY, g.both(g.CONTROLLER_FACT, g.both(g.BLIND_FACT, g.RELEASED))),
+    _row(P.HELD, FactSeen, g.CONTROLLER_FACT, _NOTE_LOSS),
     _row(P.HELD, FactSeen, g.ALWAYS, Handler("hold", "the fact joins what is held", life.hold_more)),
     *_by_action((P.GATHERING, P.PAUSED), FactSeen, FAULT),
     *_by_action((P.RESUMING, P.SHRINKING, P.CONFIRMING, P.SHRUNK), FactSeen, DUMP_OR_EXIT),
@@ -304,6 +317,7 @@ _FACTS = (
     *_by_action(P.MIGRATING, FactSeen, FAULT),
     _ignore(P.SAVING, FactSeen, Why.SAVING),
     # no action was taken yet: withdrawn facts need none
+    _row(P.HELD, FactsWithdrawn, g.both(g.NOTHING_LEFT, g.HELD_AT_START), _LET_GO, P.PENDING),
     _row(P.HELD, FactsWithdrawn, g.both(g.NOTHING_LEFT, g.UNSERVED), _LET_GO, P.UNPROTECTED),
     _row(P.HELD, FactsWithdrawn, g.both(g.NOTHING_LEFT, g.SMALL), _LET_GO, P.SHRUNK),
     _row(P.HELD, FactsWithdrawn, g.NOTHING_LEFT, _LET_GO, P.RUNNING),
@@ -336,6 +350,7 @@ _RECOVERY = (
         Stopped,
         g.MORE_RANKS,
         Handler("widen", "restart these as well", r.widen_by_mindio),
+        trigger=FAULT,
     ),
     _row(_ACTING, Stopped, g.ALWAYS, _mark("Stopped", stopped=True)),
     _ignore(P.GATHERING, ReplacementsReady, Why.OLDER_ORDER, g.OLD_REVISION),
@@ -484,6 +499,12 @@ _DEADLINES = (
     _row(P.SAVING, DeadlineReached, g.both(g.DUE_COORDINATOR, g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *_by_action(_ACTING, DeadlineReached, EXIT_ONLY, g.DUE_COORDINATOR),
     *_by_action(P.HELD, DeadlineReached, EXIT_ONLY, g.both(g.DUE_COORDINATOR, g.RELEASED)),
+    _row(
+        P.HELD,
+        DeadlineReached,
+        g.both(g.DUE_COORDINATOR, g.HELD_AT_START),
+        Handler("forget", "no other one can go on with a start", life.forget_deadline),
+    ),
     _row(P.HELD, DeadlineReached, g.DUE_COORDINATOR, _ANOTHER),
     _row(LIVE, DeadlineReached, g.PASSED, Handler("forget", "forget the deadline", life.forget_deadline)),
     _ignore(tuple(P), DeadlineReached, Why.NOT_DUE),
@@ -579,15 +600,15 @@ _REQUESTS = (
         Handler("say why not", "say that the coordinator is not moved now", c.refuse_coordinator_move),
     ),
     _row(P.NEW, SuspendRequested, g.ALWAYS, Handler("none", "nothing has been made yet", r.nothing), P.SUSPENDED),
-    _row((*_STARTING, P.UNPROTECTED, P.HELD), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
+    _row((*_STARTING, P.UNPROTECTED), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
     _row(
-        (*_TRAINING, P.GATHERING, P.RESUMING, P.SHRINKING),
+        (*_TRAINING, P.GATHERING, P.RESUMING, P.SHRINKING, P.HELD),
         SuspendRequested,
         _MAY_SAVE,
         Handler("save for suspend", "save, then delete", partial(life.save_for, Purpose.SUSPEND)),
         P.SAVING,
     ),
-    _row((*_TRAINING, *HELD_UP), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
+    _row((*_TRAINING, *HELD_UP, P.HELD), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),
     _row(
         P.SAVING,
         SuspendRequested,
@@ -602,27 +623,28 @@ _REQUESTS = (
         Handler("restart after", "start anew afterwards", partial(life.repurpose, Purpose.REQUEST)),
     ),
     _row(
-        (*_STARTING, P.UNPROTECTED, P.HELD, P.ENDING),
+        (*_STARTING, P.UNPROTECTED, P.ENDING),
         RestartRequested,
         g.ALWAYS,
         Handler("restart asked", "start anew, no budget is spent", life.relaunch),
         P.RESTARTING,
     ),
     _row(
-        (*_TRAINING, *HELD_UP),
+        (*_TRAINING, *HELD_UP, P.HELD),
         RestartRequested,
         _MAY_SAVE,
         Handler("save for restart", "save, then start anew", partial(life.save_for, Purpose.REQUEST)),
         P.SAVING,
     ),
     _row(
-        (*_TRAINING, *HELD_UP),
+        (*_TRAINING, *HELD_UP, P.HELD),
         RestartRequested,
         g.ALWAYS,
         Handler("restart asked", "start anew, no budget is spent", life.relaunch),
         P.RESTARTING,
     ),
-    *_by_action(P.HELD, PolicyChanged, DUMP_OR_EXIT, g.both(_RELEASED_NOW, g.SMALL)),
+    *_by_action(P.HELD, PolicyChanged, EXIT_ONLY, g.both(g.RELEASED, g.ONLY_A_START)),
+    *_by_action(P.HELD, PolicyChanged, DUMP_OR_EXIT, g.both(_RELEASED_NOW, g.NAMED_ALREADY)),
     *_by_action(P.HELD, PolicyChanged, FAULT, _RELEASED_NOW),
     _row(
         P.HELD,
@@ -651,6 +673,8 @@ _COORDINATOR = (
         Handler("go on", "nothing was lost; what is under way has its own time from here on", c.goes_on),
     ),
     _row((*_ACTING, P.HELD), CoordinatorLost, g.ANOTHER_GOES_ON, _ANOTHER),
+    _ignore(P.HELD, CoordinatorLost, Why.NOTHING_TO_DO, g.both(g.WATCHING, g.HELD_AT_START)),
+    _row(P.HELD, CoordinatorLost, g.WATCHING, Handler("another", "make another one soon", c.await_another)),
     *_by_action((*_STARTING, *HELD_UP, P.HELD), CoordinatorLost, EXIT_ONLY),
     _row(P.SAVING, CoordinatorLost, g.SUSPENDING, _SUSPEND, P.SUSPENDED),
     *_by_action(P.SAVING, CoordinatorLost, EXIT_ONLY),
@@ -664,7 +688,7 @@ _COORDINATOR = (
     ),
     _row(P.UNPROTECTED, CoordinatorReady, g.SMALL, _PROTECTED_SMALL, P.SHRUNK),
     _row(P.UNPROTECTED, CoordinatorReady, g.ALWAYS, _PROTECTED, P.RUNNING),
-    *_by_action(P.HELD, CoordinatorReady, DUMP_OR_EXIT, g.both(g.RELEASED, g.SMALL)),
+    *_by_action(P.HELD, CoordinatorReady, DUMP_OR_EXIT, g.both(g.RELEASED, g.NAMED_ALREADY)),
     *_by_action(P.HELD, CoordinatorReady, FAULT, g.RELEASED),
     _row(P.UNPROTECTED, CheckpointVerified, g.both(g.BLIND, g.RESTART_AT_CHECKPOINT), _RESTART_ALONE, P.RESTARTING),
     _row(P.UNPROTECTED, PolicyChanged, g.both(g.BLIND, g.RESTART_NOW), _RESTART_ALONE, P.RESTARTING),

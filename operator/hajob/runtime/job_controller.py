@@ -211,6 +211,7 @@ class JobController:
     def reported(self, report: wire.Report) -> None:
         """Handle a coordinator's report: milestones, then facts, each advancing the plan at once."""
         self._deadline.heard()
+        self._take_in(self.observer.of_steps())
         if not self.observer.is_news(report):
             self._stepped()
             return

@@ -189,6 +189,10 @@ class JobObserver:
                 self._remember(observed.event)
         return reading.observed
 
+    def of_steps(self) -> Seen:
+        """Return what follows from the newest finished step alone."""
+        return observe.of_steps(self._memory.state, self.coordinator.step)
+
     def of_coordinator(self) -> Seen:
         """Return events of the state in the coordinator's newest report."""
         client, memory = self.coordinator, self._memory

@@ -149,7 +149,7 @@ class JobOutputs:
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
         memory, coordinator, pods = self._memory, self._observer.coordinator, self._observer.pods
         now, journal, record = memory.time.now(), memory.journal, memory.recorder.record
-        trains, view = RUNNING_REASON[memory.state.phase] is Reason.TRAINING, self._observer.view()
+        trains, view = RUNNING_REASON[memory.state.going_on] is Reason.TRAINING, self._observer.view()
         return Snapshot(
             job=memory.job.model_copy(update={"status": before}),
             state=memory.state,

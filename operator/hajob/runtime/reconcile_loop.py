@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from hajob.api.base import Json
 from hajob.plan.placements import CoordinatorPlacement
-from hajob.plan.state import JobPhase
+from hajob.plan.policy import Mode
+from hajob.plan.state import ALL_MADE, JobPhase
 from hajob.runtime.admission import REFUSALS, Admission
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Alarm
@@ -193,7 +194,7 @@ class ReconcileLoop:
         todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
         hanging = tuple(pod for pod in index.all() if self._reconciler.hangs(pod))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
-        todo = self._without_ended(todo)
+        todo = self._without_what_is_lost(todo)
         todo = in_turn(todo, memory.state.base, index.pods, self._leaving.overdue())
         if not todo.missing:
             self._creation.tried(None)
@@ -201,8 +202,7 @@ class ReconcileLoop:
             todo = dataclasses.replace(todo, missing=())
         if todo.missing and (refusal := self._refused.why_not_created()) is not None:
             self._creation.held_back(refusal)
-            coordinators = tuple(one for one in todo.missing if isinstance(one, CoordinatorPlacement))
-            todo = dataclasses.replace(todo, missing=coordinators)
+            todo = dataclasses.replace(todo, missing=_coordinators(todo))
         await self._look_at_certificates(for_pods=bool(todo.missing))
         gated = self._gang.holds_back()
         held_back = [] if gated else [pod for pod in self._gang.held_back() if pod not in outdated]
@@ -229,14 +229,20 @@ class ReconcileLoop:
         if failures:
             raise failures[0]
 
-    def _without_ended(self, todo: Difference) -> Difference:
-        """Leave the pods of a job that ends as they are: they may stay for their logs, and none is replaced."""
-        if self._memory.ended:
+    def _without_what_is_lost(self, todo: Difference) -> Difference:
+        """Leave out pods that are missing because they were lost, and that no decision makes anew.
+
+        The pods of a job that ends are left as they are: they may stay for their logs, and another coordinator still
+        tells who ends. While the mode is not Enforce an operator that has just started cannot tell a lost pod by its
+        absence from one that was never made.
+        """
+        memory = self._memory
+        if memory.ended:
             surplus = tuple(pod for pod in todo.surplus if not pod.ended)
             return dataclasses.replace(todo, missing=(), surplus=surplus)
-        if self._memory.state.phase is JobPhase.ENDING:  # another coordinator still tells who ends
-            missing = tuple(one for one in todo.missing if isinstance(one, CoordinatorPlacement))
-            return dataclasses.replace(todo, missing=missing)
+        watches = memory.policy.mode is not Mode.ENFORCE and memory.state.phase in ALL_MADE
+        if watches or memory.state.phase is JobPhase.ENDING:
+            return dataclasses.replace(todo, missing=_coordinators(todo))
         return todo
 
     async def _end_idle_pods(self, status: StatusPublisher) -> None:
@@ -315,3 +321,7 @@ class ReconcileLoop:
                 self._owner.still_there(pods)
                 said_at += SAY_AGAIN_SECONDS
             await self._clock.sleep(backoff.delay())
+
+
+def _coordinators(todo: Difference) -> tuple[CoordinatorPlacement, ...]:
+    return tuple(one for one in todo.missing if isinstance(one, CoordinatorPlacement))

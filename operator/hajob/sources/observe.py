@@ -288,6 +288,15 @@ def of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.
         yield events.FactsWithdrawn(ids=gone)
 
 
+def of_steps(state: JobState, step: int) -> Iterator[events.FactsWithdrawn]:
+    """A hang that was held back is over, because the training takes steps again; `step`: the newest finished one."""
+    incident = state.incident
+    if incident is None or state.phase is not JobPhase.HELD or incident.cause.kind is not FactKind.HANG:
+        return
+    if len(incident.fact_ids) == 1 and step > incident.cause.step:
+        yield events.FactsWithdrawn(ids=incident.fact_ids)
+
+
 def of_sub_health(
     state: JobState,
     spec: HATrainingJobSpec,
@@ -428,7 +437,7 @@ _PROGRESS: Final = frozenset({"step", "nodes", "sign_age_nanoseconds"})
 def is_news(state: JobState, report: wire.Report, before: Heard) -> bool:
     """Whether a report may tell the planner anything; else it tells at most how far the training has come."""
     told = report.state
-    if report.facts or report.milestones or told.end or state.phase in UNTRAINED or _unworkable(told):
+    if report.facts or report.milestones or told.end or state.going_on in UNTRAINED or _unworkable(told):
         return True
     return told.controller_ready is not before.serving or _told(told) != _told(before.state)
 
@@ -496,7 +505,7 @@ def of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -
         yield events.Unworkable(reason=problem.code, message=problem.message)
     if state.phase is JobPhase.PENDING and told.controller_ready and launchers_ready(told.nodes, num_nodes):
         yield events.PodsReady()
-    if state.phase in {JobPhase.STARTING, JobPhase.WARMING} and told.step > max(state.step, 0):
+    if state.going_on in {JobPhase.STARTING, JobPhase.WARMING} and told.step > max(state.step, 0):
         yield events.Resumed(step=told.step)
     saved, nodes = told.end == wire.FINAL_CHECKPOINT, finished_nodes(told)
     if told.end and state.phase not in ENDED and not _knows(state, saved=saved, nodes=nodes):

@@ -43,7 +43,7 @@ RUNNING_REASON: Final = {
     JobPhase.WARMING: Reason.STARTING,
     JobPhase.RUNNING: Reason.TRAINING,
     JobPhase.UNPROTECTED: Reason.TRAINING,
-    JobPhase.HELD: Reason.RECOVERING,
+    JobPhase.HELD: Reason.FAULT_HELD,
     JobPhase.GATHERING: Reason.RECOVERING,
     JobPhase.RESUMING: Reason.RECOVERING,
     JobPhase.CONFIRMING: Reason.TRAINING,
@@ -247,7 +247,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     return [
         _accepted(snapshot),
         _scheduled(snapshot),
-        (RUNNING_REASON[state.phase], "; ".join(_told(snapshot))),
+        (RUNNING_REASON[state.going_on], "; ".join(_told(snapshot))),
         (recoverable, unmet),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
@@ -312,7 +312,7 @@ def _protection(evaluated: Sequence[api.ActionRecoverability]) -> tuple[Reason, 
 
 def _checkpoints(snapshot: Snapshot) -> str:
     """Return what is loaded instead of a refused checkpoint, or why none can be verified, while the ranks start."""
-    if RUNNING_REASON[snapshot.state.phase] not in {Reason.STARTING, Reason.RESTARTING}:
+    if RUNNING_REASON[snapshot.state.going_on] not in {Reason.STARTING, Reason.RESTARTING}:
         return ""
     if snapshot.coordinator.serving and snapshot.coordinator.problem:
         return snapshot.coordinator.problem
@@ -327,9 +327,12 @@ def _told(snapshot: Snapshot) -> list[str]:
     return [*filter(None, (snapshot.start_waits, _checkpoints(snapshot), _why_not_training(snapshot.state)))]
 
 
+_NOT_TRAINING: Final = frozenset({Reason.STARTING, Reason.RESTARTING, Reason.RECOVERING, Reason.FAULT_HELD})
+
+
 def _why_not_training(state: JobState) -> str:
     """Return what delays the start, or the cause of the recovery; empty while the job trains."""
-    if RUNNING_REASON[state.phase] not in {Reason.STARTING, Reason.RESTARTING, Reason.RECOVERING}:
+    if RUNNING_REASON[state.going_on] not in _NOT_TRAINING:
         return ""
     if state.problem or state.incident is None or not state.incident.cause.message:
         return state.problem
@@ -459,7 +462,8 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
 
 def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
     """Whether the status is written at once: the reason of Running changes, or pods to make or delete wait for it."""
-    turned = RUNNING_REASON[before.phase] is not RUNNING_REASON[after.phase]
+    turned = (before.phase is JobPhase.HELD) is not (after.phase is JobPhase.HELD)
+    turned = turned or RUNNING_REASON[before.going_on] is not RUNNING_REASON[after.going_on]
     return turned or not same_placements(before, after, num_nodes)
 
 

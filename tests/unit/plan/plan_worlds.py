@@ -21,7 +21,7 @@ from hajob.plan.policy import (
     Policy,
     from_spec,
 )
-from hajob.plan.state import JobPhase, JobState
+from hajob.plan.state import UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from tests.unit.plan.plan_specs import spec
 
@@ -177,6 +177,8 @@ def shape(state: JobState) -> tuple[object, ...]:
         confirmed = any(mark.name == "Result" for mark in incident.milestones)
         inner = (incident.purpose, incident.action, bool(incident.replaced_nodes), incident.corrupted, confirmed)
         inner += (incident.revision > 1,)
+        if state.phase is JobPhase.HELD:  # nothing was begun: what would be is decided when it is released
+            inner = (incident.corrupted, incident.named)
     waits = tuple(name in state.deadlines for name in ("Expand", "Coordinator"))
     waits += ("Unplaced" in state.deadlines and state.phase is JobPhase.PENDING,)  # one phase is like the others
     waits += ("Unreachable" in state.deadlines and state.phase in {JobPhase.RUNNING, JobPhase.HELD},)
@@ -186,6 +188,8 @@ def shape(state: JobState) -> tuple[object, ...]:
         waits += (state.coordinator > incident.number,)
     if state.phase is JobPhase.UNPROTECTED:
         waits += (state.blind,)
+    if state.phase is JobPhase.HELD and incident is not None:
+        waits += (state.going_on in UNTRAINED, state.is_untrained or state.blind)
     if state.phase is JobPhase.RUNNING:
         waits += (state.smaller is not None, state.smaller is not None and bool(state.smaller.capacity_ms))
     waits += ("Fit" in state.deadlines and state.phase is JobPhase.RESTARTING,)
@@ -230,6 +234,7 @@ def smaller_jobs() -> Iterator[tuple[JobState, int]]:
 class Walk:
     """Everything reachable from a new job under any policy and view: states by shape, rows that answered."""
 
+    worlds: tuple[tuple[Policy, ClusterView], ...] = WORLDS
     states: dict[tuple[object, ...], tuple[JobState, int]] = field(default_factory=dict)
     rows: dict[int, TableRow] = field(default_factory=dict)
     cells: set[tuple[JobPhase, type[e.JobEvent]]] = field(default_factory=set)
@@ -245,7 +250,7 @@ class Walk:
                 at = due_time(state, event, now)
                 more = SMALLER_WORLDS if state.smaller is not None or "Fit" in state.deadlines else ()
                 alone = len(CELLS[state.phase, type(event)]) == 1  # then no policy and no view can matter
-                for policy, view in WORLDS[:1] if alone else (*WORLDS, *more):
+                for policy, view in self.worlds[:1] if alone else (*self.worlds, *more):
                     transition = advance(state, event, view, policy, at)
                     self.rows[id(transition.row)] = transition.row
                     self.cells.add((state.phase, type(event)))

@@ -12,7 +12,7 @@ from hajob.domain.facts import Fact, FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.context import Context
 from hajob.plan.evaluator import FAULT, UNTRAINED
-from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, Mode, NodePolicy, Policy, read_spec
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, NodePolicy, Policy, read_spec
 from hajob.plan.state import JobPhase, JobState
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
@@ -98,14 +98,6 @@ def test_a_sick_node_that_asks_for_a_save_is_not_said_to_be_lost() -> None:
     assert (rig.state.phase, rig.incident.replaced_nodes) == (JobPhase.SAVING, ())
     assert "PodAlive" not in {name for names in rig.refused.values() for name in names}
     assert rig.refused[Action.REPLACE] == ("Sufficient",)
-
-
-def test_where_no_rank_is_lost_no_rank_is_named() -> None:
-    rig = Rig.running(policy=Policy(mode=Mode.OBSERVE))
-    rig.see(FactKind.CONTROLLER_LOST, source=Source.COORDINATOR)
-    assert rig.transition is not None
-    words = [verdict.message for verdict in rig.transition.considered[:-1]]
-    assert words == ["smaller than the requested action (Restart)"] * 5
 
 
 def test_uses_of_budgets_are_remembered_for_a_day_at_least() -> None:

@@ -666,7 +666,7 @@ def test_whose_fault_an_exit_is(exit_code: int, origin: Origin) -> None:
 def test_observe_says_and_does_nothing() -> None:
     rig = Rig.running(policy=Policy(mode=Mode.OBSERVE))
     done = rig.exits(5)
-    assert rig.at(JobPhase.RUNNING)
+    assert rig.at(JobPhase.HELD)
     assert rig.kinds(done) == ["Announce"]
     assert "would take InPlace" in str(done)
     assert rig.tell(e.FactSeen(fact=rig.last_fact)) == ()
