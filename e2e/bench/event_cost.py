@@ -122,6 +122,8 @@ class ForgetfulApi(MemoryApi):
 
 def _job(number: int, pods: int) -> Json:
     container: Json = {"name": "trainer", "image": "example/trainer:1", "command": ["bash", "train.sh"]}
+    container["volumeMounts"] = [{"name": "shared", "mountPath": "/ckpt"}]
+    volume = {"name": "shared", "hostPath": {"path": "/shared"}}
     container |= {"env": [{"name": f"VARIABLE_{n}", "value": "x" * 60} for n in range(30)]}  # as long as real ones
     return {
         "apiVersion": names.API_VERSION,
@@ -132,7 +134,7 @@ def _job(number: int, pods: int) -> Json:
             "numNodes": pods,
             "parallelism": {"tensor": CHIPS},
             "checkpoint": {"path": "/ckpt"},
-            "template": {"spec": {"containers": [container]}},
+            "template": {"spec": {"containers": [container], "volumes": [volume]}},
         },
     }
 

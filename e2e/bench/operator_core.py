@@ -163,7 +163,9 @@ def _operate(whole: Json, operation: dict[str, Any]) -> None:
 
 def job(uid: str) -> Json:
     """A job of one node with eight chips, which may be recovered as often as the benchmark likes."""
-    container = {"name": "trainer", "image": "example/trainer:1", "command": ["bash", "train.sh"]}
+    container: Json = {"name": "trainer", "image": "example/trainer:1", "command": ["bash", "train.sh"]}
+    container["volumeMounts"] = [{"name": "shared", "mountPath": "/ckpt"}]
+    volume = {"name": "shared", "hostPath": {"path": "/shared"}}
     actions = [{"name": "InPlace", "maxCount": 100_000}]
     return {
         "apiVersion": names.API_VERSION,
@@ -174,7 +176,7 @@ def job(uid: str) -> Json:
             "numNodes": 4,
             "parallelism": {"tensor": 8},
             "checkpoint": {"path": "/ckpt"},
-            "template": {"spec": {"containers": [container]}},
+            "template": {"spec": {"containers": [container], "volumes": [volume]}},
             "recovery": {"actions": actions},
         },
     }

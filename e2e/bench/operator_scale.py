@@ -184,7 +184,6 @@ def job(name: str, pods: int) -> Object:
     body: Object = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())
     body["metadata"] = {"name": name, "namespace": NAMESPACE}
     body["spec"] |= {"accelerator": {"product": "A2"}, "numNodes": pods, "parallelism": {"tensor": CHIPS}}
-    body["spec"]["template"]["spec"]["volumes"] = [{"name": "checkpoints", "emptyDir": {}}]
     return copy.deepcopy(body)
 
 

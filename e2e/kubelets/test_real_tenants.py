@@ -87,6 +87,25 @@ def restricted(cluster: Cluster, name: str) -> Iterator[str]:
         yield namespace
 
 
+@contextmanager
+def claimed(cluster: Cluster, namespace: str, name: str) -> Iterator[str]:
+    """A claim on the checkpoint volume of a job, which belongs to the training's user."""
+    volume = cluster.volume(name)
+    volume.mkdir(parents=True)
+    shutil.chown(volume, USER, USER)
+    shared = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    whole: Object = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+    whole["spec"] = {**shared, "capacity": {"storage": "1Gi"}, "hostPath": {"path": str(volume)}}
+    claim: Object = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    claim["metadata"] = {"name": name, "namespace": namespace}
+    claim["spec"] = {**shared, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+    cluster.plane.apply(whole, claim)
+    try:
+        yield name
+    finally:
+        cluster.plane.kubectl("delete", "persistentvolume", name, "--wait=false")
+
+
 def test_a_restricted_namespace_with_a_quota_trains(hajob: Cluster) -> None:
     """The chart says what Hajob's containers may take, the job what the MindIO controller may."""
     limits = "sidecar.resources.limits.memory=512Mi,sidecar.resources.requests.memory=64Mi"
@@ -100,12 +119,13 @@ def test_a_restricted_namespace_with_a_quota_trains(hajob: Cluster) -> None:
         (container,) = pod["containers"]
         container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         container["resources"] = {"limits": {"memory": "2Gi"}, "requests": {"memory": "128Mi"}}
-        pod["volumes"] = [{"name": "checkpoints", "emptyDir": {}}]  # host paths are not allowed there
-        job = hajob.apply(content)
-        job.wait_condition("Running", seconds=120)
-        hajob.nodes.kill(1, "tight")
-        assert job.wait_incident(2, seconds=120)["action"] == "InPlace"
-        job.delete()
+        with claimed(hajob, namespace, "tight") as claim:  # host paths are not allowed there
+            pod["volumes"] = [{"name": "checkpoints", "persistentVolumeClaim": {"claimName": claim}}]
+            job = hajob.apply(content)
+            job.wait_condition("Running", seconds=120)
+            hajob.nodes.kill(1, "tight")
+            assert job.wait_incident(2, seconds=120)["action"] == "InPlace"
+            job.delete()
 
 
 @pytest.mark.parametrize("host", [f"{BRIDGE}:5000", "registry.invalid"], ids=["refuses", "unknown"])

@@ -7,6 +7,7 @@ Unknown fields are dropped and null means absent, as the server does with what i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,6 +24,28 @@ _QUANTITY: Final = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
 _MICROTIME: Final = frozenset({"renewTime", "acquireTime", "eventTime"})
 _MICRO: Final = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)$")
 _FREE: Final = frozenset({"fieldsV1", "data_object", "raw"})
+
+
+def unknown_fields(resource: Resource, body: Json) -> Iterator[str]:
+    """Paths of the fields that `decoded` drops because their kind has none of that name."""
+    name = "EventsV1Event" if resource.kind == "Event" else f"V1{resource.kind}"
+    return _unknown(name, body, "")
+
+
+def _unknown(kind: str, value: object, path: str) -> Iterator[str]:
+    if kind.startswith("List[") and isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _unknown(kind[5:-1], each, f"{path}[{number}]")
+    elif kind.startswith("Dict[") and isinstance(value, dict):
+        for key, each in value.items():
+            yield from _unknown(kind[5:-1].split(", ", 1)[1], each, f"{path}.{key}")
+    elif isinstance(value, dict) and (fields := _fields(kind)) is not None:
+        for name, each in value.items():
+            where = f"{path}.{name}".lstrip(".")
+            if name not in fields:
+                yield where
+            elif name not in _FREE:
+                yield from _unknown(fields[name], each, where)
 
 
 class _UnreadableError(Exception):

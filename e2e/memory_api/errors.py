@@ -82,6 +82,12 @@ def cannot_be_read(kind: str, version: str, why: str) -> ApiError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
+def unknown_fields(kind: str, version: str, paths: Sequence[str]) -> ApiError:
+    """400: the body has fields that the kind does not know, and was to have none."""
+    told = ", ".join(f'unknown field "{path}"' for path in paths)
+    return cannot_be_read(kind, version, f"strict decoding error: {told}")
+
+
 def patch_rejected() -> ApiError:
     """422 for a JSON patch that does not apply; the real server says no more either."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from e2e.memory_api import pods, schema
-from e2e.memory_api.decoding import decoded
+from e2e.memory_api import decoding, pods, rules, schema
 from e2e.memory_api.errors import Cause, bad_request, invalid_value, required
 from e2e.memory_api.resources import JOBS, NAMESPACES, PODS, QUOTAS, Resource
 from hajob.api.base import Json
@@ -23,13 +22,21 @@ def readable(resource: Resource, body: Json) -> Json:
         ApiError: 400, it is none.
     """
     if not resource.custom:
-        return decoded(resource, body)
+        return decoding.decoded(resource, body)
     if not body.get("kind"):
         why = f"the object provided is unrecognized (must be of type {resource.kind}): Object 'Kind' is missing"
         raise bad_request(why)
     read = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
     whole: Json = schema.completed(schema.schema_of(resource.plural), read)
     return {**whole, "metadata": body.get("metadata") or {}}
+
+
+def unknown_fields(resource: Resource, body: Json) -> list[str]:
+    """Paths of the fields that `readable` drops: `fieldValidation=Strict` refuses them."""
+    if not resource.custom:
+        return list(decoding.unknown_fields(resource, body))
+    written = {key: value for key, value in body.items() if key != "metadata"}
+    return list(schema.unknown_fields(schema.schema_of(resource.plural), written))
 
 
 def completed(resource: Resource, body: Json, now: str) -> Json:
@@ -66,6 +73,11 @@ def forbidden_changes(resource: Resource, old: Json, new: Json) -> list[Cause]:
     if resource is PODS:
         return pods.forbidden_changes(old, new)
     return list(schema.shrunken_fence(old, new)) if resource is JOBS else []
+
+
+def broken_rules(resource: Resource, new: Json, old: Json | None) -> list[Cause]:
+    """What the rules of a custom resource say against an object that passes its schema."""
+    return list(rules.broken_rules(resource.plural, new, old)) if resource.custom else []
 
 
 def _event_problems(body: Json) -> list[Cause]:

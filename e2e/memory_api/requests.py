@@ -34,6 +34,11 @@ class Request:
         return "dryRun" in self.query
 
     @property
+    def strict(self) -> bool:
+        """Whether unknown fields are refused."""
+        return self.query.get("fieldValidation") == "Strict"
+
+    @property
     def is_watch(self) -> bool:
         """Whether the answer is a stream of events."""
         return self.query.get("watch") in {"1", "true"}

@@ -79,6 +79,7 @@ RESOURCES: Final = (
     Resource("serviceaccounts", "ServiceAccount"),
     Resource("nodes", "Node", namespaced=False, status=True, fields=("spec.unschedulable",)),
     Resource("events", "Event", "events.k8s.io", fields=("reason", "type")),
+    Resource("persistentvolumeclaims", "PersistentVolumeClaim", status=True),
     Resource("leases", "Lease", "coordination.k8s.io"),
     Resource("customresourcedefinitions", "CustomResourceDefinition", "apiextensions.k8s.io", namespaced=False),
     Resource("priorityclasses", "PriorityClass", "scheduling.k8s.io", namespaced=False),

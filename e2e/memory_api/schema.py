@@ -1,4 +1,4 @@
-"""A CRD's structural schema: unknown fields are dropped, defaults set, values checked. CEL is left to the real server.
+"""A CRD's structural schema: unknown fields are dropped, defaults set, values checked. `rules` has the rules in CEL.
 
 The one rule in CEL that an operator's life depends on stands here in Python: the fence of a status may only grow.
 """
@@ -60,6 +60,24 @@ def completed(schema: Json, value: Any) -> Any:  # noqa: ANN401 - any JSON
         if key not in found and "default" in below:
             found[key] = completed(below, below["default"])
     return found
+
+
+def unknown_fields(schema: Json, value: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - any JSON
+    """Paths of the fields that `completed` leaves out because the schema does not know them."""
+    if isinstance(value, list) and "items" in schema:
+        for number, each in enumerate(value):
+            yield from unknown_fields(schema["items"], each, f"{path}[{number}]")
+    if not isinstance(value, dict):
+        return
+    known: Json = schema.get("properties") or {}
+    free = schema.get("x-kubernetes-preserve-unknown-fields") or (not known and schema.get("type") != "object")
+    for key, each in value.items():
+        where = f"{path}.{key}".lstrip(".")
+        below = known.get(key) or schema.get("additionalProperties")
+        if isinstance(below, dict):
+            yield from unknown_fields(below, each, where)
+        elif not free:
+            yield where
 
 
 def problems(schema: Json, value: Any, path: str) -> Iterator[Cause]:  # noqa: ANN401 - any JSON

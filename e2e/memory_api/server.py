@@ -13,7 +13,14 @@ from e2e.memory_api.controllers import Controllers
 from e2e.memory_api.eviction import evict
 from e2e.memory_api.faults import Faults
 from e2e.memory_api.history import History
-from e2e.memory_api.kinds import completed, forbidden_changes, problems, readable
+from e2e.memory_api.kinds import (
+    broken_rules,
+    completed,
+    forbidden_changes,
+    problems,
+    readable,
+    unknown_fields,
+)
 from e2e.memory_api.patches import merged, operated
 from e2e.memory_api.pods import grace_seconds
 from e2e.memory_api.quota import admit
@@ -85,6 +92,8 @@ class MemoryServer:
         self.log.append(request)
         where = target(request.path)
         body = orjson.loads(orjson.dumps(request.body)) if request.body is not None else {}
+        if request.strict and (unknown := unknown_fields(where.resource, body)):
+            raise errors.unknown_fields(where.resource.kind, where.resource.version, unknown)
         answer = self._answer(request, where, body)
         return cast("Json", orjson.loads(orjson.dumps(answer)))
 
@@ -230,7 +239,7 @@ class MemoryServer:
         found = [*metadata.problems(meta, (old or {}).get("metadata")), *problems(resource, new)]
         if old is not None:
             found += forbidden_changes(resource, old, new)
-        if found:
+        if found := found or broken_rules(resource, new, old):
             raise errors.invalid(resource.qualified_kind, str(meta.get("name", "")), found)
 
     def _charge(self, resource: Resource, body: Json) -> list[Json]:

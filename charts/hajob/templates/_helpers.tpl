@@ -37,6 +37,8 @@ subjects:
 # a spare's node is kept for the pod that comes onto it (status.nominatedNodeName)
 - {apiGroups: [""], resources: [pods/status], verbs: [patch]}
 - {apiGroups: [""], resources: [resourcequotas], verbs: [list, watch]}
+# whether that of the checkpoints can be mounted by all ranks
+- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [get]}
 - {apiGroups: [""], resources: [secrets], verbs: [get, create, update]}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, create, patch]}
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}

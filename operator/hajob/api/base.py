@@ -5,6 +5,7 @@ Unknown fields are ignored when an object is *read*: after a roll-back an older 
 objects of a newer one. The API server has refused them long before, when they were written.
 """
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -64,7 +65,7 @@ Timestamp = Annotated[
 ]
 
 
-def rule(expression: str, message: str, *, field: str = "") -> Json:
+def rule(expression: str, message: str, *, field: str = "", told: str = "") -> Json:
     """One entry of x-kubernetes-validations.
 
     Args:
@@ -72,8 +73,11 @@ def rule(expression: str, message: str, *, field: str = "") -> Json:
         message: the sentence for the person whose `kubectl apply` is refused; it names the fix. It is fixed text,
             because the server's estimate for a text made of numbers alone exceeds the budget of a whole CRD.
         field: path below the object that carries the rule, such as `.numNodes`.
+        told: CEL for a text of limited length that is shown in front of the message, such as the refused value.
     """
     entry: Json = {"rule": expression, "message": message}
+    if told:
+        entry["messageExpression"] = f"{told} + {json.dumps(f': {message}', ensure_ascii=False)}"
     if field:
         entry["fieldPath"] = field
     return entry

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema
 
+from hajob.api import new_jobs
 from hajob.api.base import ApiModel, Timestamp, rule, rules, unread
 from hajob.api.constants import API_VERSION, JOB_NAME_MAX_LENGTH, KIND, MANAGED_BY
 from hajob.api.spec import HATrainingJobSpec
@@ -31,7 +32,7 @@ class Metadata(ApiModel):
     """Its labels."""
 
 
-_NAME_RULES: Final = rules(
+_RULES: Final = rules(
     rule(
         f"size(self.metadata.name) <= {JOB_NAME_MAX_LENGTH}",
         f"metadata.name must have at most {JOB_NAME_MAX_LENGTH} characters, because node rank and incarnation are "
@@ -42,6 +43,7 @@ _NAME_RULES: Final = rules(
         "metadata.name must be a DNS label, because it becomes a label of the pods: use lower-case letters, digits "
         "and dashes, no dots",
     ),
+    *new_jobs.RULES,
 )
 
 
@@ -63,7 +65,7 @@ class HATrainingJob(ApiModel):
     status: HATrainingJobStatus = HATrainingJobStatus()
     """What the job is."""
 
-    model_config = ConfigDict(json_schema_extra=_NAME_RULES)
+    model_config = ConfigDict(json_schema_extra=_RULES)
 
     _unread: tuple[str, ...] = ()
 

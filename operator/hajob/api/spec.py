@@ -32,7 +32,6 @@ from hajob.api.enums import (
 from hajob.api.template import TEMPLATE_UNCHANGED, HookTemplate, PodTemplate
 from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.layout import RankOrder, Sharding
-from hajob.domain.patience import LONGEST_WAIT_SECONDS, MINDIO_WAIT_SECONDS
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1, le=SECONDS_PER_YEAR)]
@@ -211,18 +210,6 @@ class Recovery(ApiModel):
     """When a training that takes no step counts as hanging."""
     log_rules: Annotated[tuple[LogRule, ...], Field(max_length=32, json_schema_extra=keyed_list("name"))] = ()
     """Lines of output that call for an action."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                f"self.replacementTimeoutSeconds <= {LONGEST_WAIT_SECONDS}",
-                f"MindIO holds the training while a replacement is awaited, for {MINDIO_WAIT_SECONDS} s at most, and "
-                f"the next action needs the last two minutes: set recovery.replacementTimeoutSeconds to "
-                f"{LONGEST_WAIT_SECONDS} or less",
-                field=".replacementTimeoutSeconds",
-            )
-        )
-    )
 
 
 class Elastic(ApiModel):

@@ -13,16 +13,19 @@ from typing import Annotated, Final
 from pydantic import WithJsonSchema
 
 from hajob.api.base import Json, rule
-from hajob.api.constants import TRAINER_CONTAINER
+from hajob.api.constants import HOOK_CONTAINER, TRAINER_CONTAINER
 
 _KEEP: Final[Json] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _WORDS: Final[Json] = {"type": "array", "maxItems": 512, "items": {"type": "string", "maxLength": 65536}}
 _ITEMS: Final[Json] = {"type": "array", "maxItems": 512, "items": _KEEP}
 _AS_IN_A_POD: Final[Json] = {"description": "As in a Pod."}
 _TEXT: Final[Json] = {"type": "string", **_AS_IN_A_POD}
+_PATH: Final[Json] = {"type": "string", "maxLength": 1024, **_AS_IN_A_POD}
+_NAME: Final[Json] = {"type": "string", "maxLength": 253, **_AS_IN_A_POD}
 _TEXTS: Final[Json] = {"type": "object", "additionalProperties": {"type": "string"}, **_AS_IN_A_POD}
 _AMOUNTS: Final[Json] = {
     "type": "object",
+    "maxProperties": 64,
     "additionalProperties": {"x-kubernetes-int-or-string": True},
     **_AS_IN_A_POD,
 }
@@ -39,6 +42,16 @@ def _items(**properties: Json) -> Json:
 
 _TOLERATIONS: Final[Json] = _items(key=_TEXT, operator=_TEXT, value=_TEXT, effect=_TEXT)
 _LIST: Final[Json] = {**_ITEMS, **_AS_IN_A_POD}
+_OBJECT: Final[Json] = {**_KEEP, **_AS_IN_A_POD}
+_METADATA: Final[Json] = {
+    "type": "object",
+    "properties": {
+        "labels": _TEXTS,
+        "annotations": _TEXTS,
+        "creationTimestamp": {"type": "string", "nullable": True, "description": "Of no meaning; tools write null."},
+    },
+}
+"""Nothing else of a template's metadata comes into its pods, so nothing else is known."""
 _TERMS: Final[Json] = _items(matchFields=_LIST, matchExpressions=_LIST)
 _RULES: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY: Final[Json] = _keep(
@@ -70,13 +83,18 @@ _CONTAINER: Final[Json] = {
         },
         "envFrom": {**_ITEMS, "description": "Environment from ConfigMaps and Secrets."},
         "volumeMounts": {
-            **_items(name=_TEXT, mountPath=_TEXT),
+            **_items(name=_TEXT, mountPath=_PATH),
             "description": "Mounts, among them that of checkpoint.path.",
         },
         "resources": {
             **_keep(requests=_AMOUNTS, limits=_AMOUNTS),
             "description": "CPU and memory; the chips are added.",
         },
+        "livenessProbe": {**_OBJECT, "description": "As in a Pod; trainer has none: Hajob finds hangs."},
+        "startupProbe": {**_OBJECT, "description": "As in a Pod; trainer has none."},
+        "restartPolicy": {**_NAME, "description": "As in a Pod; trainer has none: Hajob restarts ranks."},
+        "restartPolicyRules": {**_LIST, "description": "As in a Pod; trainer has none."},
+        "lifecycle": {**_keep(stopSignal=_NAME), "description": "As in a Pod; trainer is ended by SIGTERM."},
         "workingDir": {"type": "string", "maxLength": 4096, "description": "Where the command starts."},
     },
 }
@@ -94,10 +112,7 @@ TEMPLATE_SCHEMA: Final[Json] = {
     "type": "object",
     "required": ["spec"],
     "properties": {
-        "metadata": {
-            **_keep(labels=_TEXTS, annotations=_TEXTS),
-            "description": "Labels and annotations of every rank pod.",
-        },
+        "metadata": {**_METADATA, "description": "Labels and annotations of every rank pod."},
         "spec": {
             **_KEEP,
             "description": (
@@ -111,8 +126,12 @@ TEMPLATE_SCHEMA: Final[Json] = {
                     "items": _CONTAINER,
                     "description": "Containers of a rank pod; exactly one is named trainer.",
                 },
-                "volumes": {**_ITEMS, "description": "Volumes, among them that of checkpoint.path."},
-                "initContainers": {**_ITEMS, "description": "Containers that run before; Hajob's own come first."},
+                "volumes": {**_items(name=_NAME), "description": "Volumes, among them that of checkpoint.path."},
+                "initContainers": {
+                    **_items(name=_NAME, resources=_keep(requests=_AMOUNTS, limits=_AMOUNTS)),
+                    "maxItems": 64,
+                    "description": "Containers that run before; Hajob's own come first.",
+                },
                 "serviceAccountName": {"type": "string", "maxLength": 253, "description": "Service account."},
                 "affinity": {**_AFFINITY, "description": "Placement, which Hajob adds to."},
                 "nodeSelector": {**_TEXTS, "description": "Labels that a node must have."},
@@ -123,8 +142,24 @@ TEMPLATE_SCHEMA: Final[Json] = {
                 "restartPolicy": {
                     "type": "string",
                     "enum": ["Never", "OnFailure", "Always"],
-                    "description": "Hajob's pods have Never, whatever stands here.",
+                    "description": "Never, or left out: Hajob restarts what fails.",
                 },
+                "nodeName": {**_NAME, "description": "Refused: the pods of a job are on several nodes."},
+                "schedulingGates": {**_LIST, "description": "Refused: nobody would open them."},
+                "activeDeadlineSeconds": {
+                    "type": "integer",
+                    "format": "int64",
+                    "description": "Refused: spec.activeDeadlineSeconds is the job's.",
+                },
+                "terminationGracePeriodSeconds": {
+                    "type": "integer",
+                    "format": "int64",
+                    "description": "How long a rank pod may take to end, 1 to 3600; 10 when left out.",
+                },
+                "hostname": {**_NAME, "description": "Refused: all rank pods would have the same."},
+                "hostnameOverride": {**_NAME, "description": "Refused: all rank pods would have the same."},
+                "setHostnameAsFQDN": {"type": "boolean", "description": "Refused: the name is too long for a node."},
+                "os": {**_keep(name=_NAME), "description": "linux, or left out."},
                 "hostNetwork": {"type": "boolean", "description": "Whether the pods use the node's network."},
             },
             "x-kubernetes-validations": [
@@ -176,17 +211,19 @@ _HOOK_SCHEMA: Final[Json] = {
     "type": "object",
     "required": ["spec"],
     "properties": {
-        "metadata": {**_keep(labels=_TEXTS, annotations=_TEXTS), "description": "Labels and annotations of the pods."},
+        "metadata": {**_METADATA, "description": "Labels and annotations of the pods."},
         "spec": {
             **_KEEP,
             "description": "PodSpec; node, tolerations, restartPolicy and activeDeadlineSeconds are set.",
             "required": ["containers"],
             "properties": {
                 "containers": {
-                    **_ITEMS,
+                    **_items(name=_NAME, image=_TEXT),
                     "maxItems": 16,
                     "minItems": 1,
-                    "description": "Containers; the exit code of the first one is the verdict.",
+                    "description": (
+                        f"Containers; the verdict is the exit code of {HOOK_CONTAINER}, else of the first one."
+                    ),
                 },
             },
         },

@@ -9,14 +9,15 @@ import json
 import sys
 from typing import Any, Final
 
-from hajob.api.derived import not_served
-from hajob.api.log_rules import log_rule_notes, log_rule_refusal
+from hajob.api.log_rules import log_rule_notes
+from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import reported
 from hajob.cli.manifests import read_job
 from hajob.cli.options import Commands, add_command, add_output
 from hajob.cli.simulated_writes import Write, writes
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
+from hajob.objects.review import why_not_started
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate
 
 _SHOWN: Final = 16
@@ -70,11 +71,18 @@ def run(arguments: argparse.Namespace) -> int:
 def _answer(arguments: argparse.Namespace) -> None:
     spec = read_job(arguments.filename)
     answer = simulate(spec, question(arguments))
-    if unserved := not_served(spec) or log_rule_refusal(spec):
+    if unserved := _why_not_started(spec):
         print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
     for note in filter(None, (answer.protection, log_rule_notes(spec))):
         print(f"note: {note}", file=sys.stderr)
     print(json.dumps(as_json(answer), indent=2) if arguments.output == "json" else as_text(answer))
+
+
+def _why_not_started(spec: HATrainingJobSpec) -> str:
+    try:
+        return why_not_started(spec)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # a template may hold anything anywhere
+        return f"spec.template is no pod: {error}"
 
 
 def question(arguments: argparse.Namespace) -> SimulationRequest:

@@ -1,6 +1,7 @@
 """Pieces that rank pods and coordinator pods share: Hajob's own containers, variables and volumes."""
 
 import copy
+from collections.abc import Iterable
 from typing import Final
 
 from hajob import log_format
@@ -12,6 +13,7 @@ from hajob.api.spec import HATrainingJobSpec, Resources
 from hajob.objects.naming import tls_secret_name
 from hajob.objects.settings import PodSettings
 
+AGENT_CONTAINER: Final = "agent"
 SHARED_VOLUME: Final = "hajob"
 TLS_VOLUME: Final = "hajob-tls"
 TOKEN_VOLUME: Final = "hajob-token"
@@ -167,14 +169,18 @@ def container_ports(spec: HATrainingJobSpec, ports: dict[str, int]) -> list[Json
     return declared
 
 
+def container_named(name: str, containers: Iterable[Json]) -> Json | None:
+    """The container of that name; None where there is none."""
+    return next((container for container in containers if container.get("name") == name), None)
+
+
 def trainer_of(template_spec: Json) -> Json:
     """The container that trains, in a pod spec.
 
     Raises:
         ValueError: there is none; the CRD refuses such a job.
     """
-    for container in template_spec.get("containers", []):
-        if container.get("name") == TRAINER_CONTAINER:
-            found: Json = container
-            return found
+    found = container_named(TRAINER_CONTAINER, template_spec.get("containers") or [])
+    if found is not None:
+        return found
     raise ValueError(f"spec.template.spec.containers has no container named {TRAINER_CONTAINER}: add one")

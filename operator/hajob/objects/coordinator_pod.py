@@ -22,12 +22,14 @@ from hajob.objects.settings import PodSettings
 
 _INHERITED: Final = (
     "imagePullSecrets",
+    "serviceAccount",
     "serviceAccountName",
     "securityContext",
     "schedulerName",
     "priorityClassName",
     "hostNetwork",
     "dnsPolicy",
+    "dnsConfig",
 )
 _CONTROLLER_RESOURCES: Final[Json] = {"requests": {"cpu": "100m", "memory": "256Mi"}}
 

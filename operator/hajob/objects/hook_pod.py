@@ -9,6 +9,7 @@ import copy
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
+from hajob.objects import containers as parts
 from hajob.objects.naming import hook_pod_name, job_labels, owner_references
 
 
@@ -17,17 +18,17 @@ def hook_pod(job: HATrainingJob, node_rank: int, node_name: str, incarnation: in
 
     Raises:
         ValueError: the job asks for no such work.
+        TypeError, AttributeError, KeyError: the template is no pod.
     """
     asked = job.spec.pause
     if asked is None or asked.template is None:
         raise ValueError(f"{job.metadata.name}: spec.pause has no template")
     template: Json = copy.deepcopy(asked.template)
     metadata, spec = template.get("metadata") or {}, template["spec"]
-    first = spec["containers"][0]
-    given = first.get("env") or []
-    first["name"] = names.HOOK_CONTAINER  # its exit code is the verdict
-    first["env"] = [*given, {"name": "HAJOB_NODE_NAME", "value": node_name}]
-    first["env"].append({"name": "HAJOB_NODE_RANK", "value": str(node_rank)})
+    own = parts.variables({"HAJOB_NODE_NAME": node_name, "HAJOB_NODE_RANK": str(node_rank)})
+    judge = parts.container_named(names.HOOK_CONTAINER, spec["containers"]) or spec["containers"][0]
+    judge["name"] = names.HOOK_CONTAINER  # its exit code is the verdict
+    judge["env"] = [*(judge.get("env") or []), *own]
     spec |= {
         "nodeName": node_name,
         "restartPolicy": "Never",

@@ -19,9 +19,12 @@ from hajob.objects.affinity import rank_affinity, with_node_loss_tolerations
 from hajob.objects.naming import job_labels, owner_references, rank_pod_name
 from hajob.objects.settings import PodSettings
 
+OWN_INIT_CONTAINERS: Final = ("install", parts.AGENT_CONTAINER)
+"""Names of Hajob's init containers, in their order; those of the template follow."""
 _OUTPUT_DIRECTORY: Final = "hajob-output"
 AGENT_RESOURCES: Final[Json] = {"requests": {"cpu": "1", "memory": "64Mi"}}
 """A CPU of its own: beside ranks that use every core, an agent that waits for its turn loses leases and heartbeats."""
+_BIDIRECTIONAL: Final = "Bidirectional"  # for privileged containers only, which the agent is not
 _TERMINATION_LOG: Final = "/dev/termination-log"  # Kubernetes' default of terminationMessagePath
 
 
@@ -100,9 +103,10 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
         parts.mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
     ]
     for volume in _distinct(output_mount, checkpoint_mount):  # to look: what is changed, the launcher changes
-        mounts.append({**volume, "readOnly": True})
+        propagated = {"mountPropagation"} if volume.get("mountPropagation") == _BIDIRECTIONAL else set()
+        mounts.append({name: value for name, value in volume.items() if name not in propagated} | {"readOnly": True})
     container = parts.sidecar_container(
-        "agent",
+        parts.AGENT_CONTAINER,
         ["-m", "trainer_sidecar.agent"],
         job,
         settings,

@@ -24,10 +24,15 @@ _INHERITED: Final = (
     "imagePullSecrets",
     "nodeSelector",
     "priorityClassName",
+    "resourceClaims",
+    "resources",
     "runtimeClassName",
     "schedulerName",
     "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
 )
+"""What decides where a pod may go and whether its image is pulled. Resource claims are what its container names."""
 _WAIT: Final = "import signal as s; s.pthread_sigmask(s.SIG_BLOCK, {s.SIGTERM}); s.sigwait({s.SIGTERM})"
 """Process 1 is only told of signals that it waits for."""
 _GRACE_SECONDS: Final = 5
@@ -80,7 +85,8 @@ def _warm_spare(job: HATrainingJob, number: int, settings: PodSettings, excluded
     spec["affinity"] = spare_affinity(
         job, template.get("affinity") or {}, excluded_nodes, topology=settings.topology_label
     )
-    for container in (spec["initContainers"][1], parts.trainer_of(spec)):
+    agent = parts.container_named(parts.AGENT_CONTAINER, spec["initContainers"])
+    for container in filter(None, (agent, parts.trainer_of(spec))):
         container["env"] = [*parts.variables({"HAJOB_SPARE": "true"}), *container["env"]]
     return pod
 

@@ -225,11 +225,13 @@ class PauseRequested(JobEvent):
         request: tells one request from the next; not empty.
         seconds: longest time that the training may be held.
         reason: a sentence for the incident's cause.
+        refused: why the work cannot be done; empty where it can.
     """
 
     request: str = ""
     seconds: int = 0
     reason: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ from hajob.plan.state import Deadline
 
 
 def _why_never(context: Context) -> str:
-    """Return why this job can never be paused; empty where it can."""
-    policy = context.policy
+    """Return why this job can never be paused, or not for this work; empty where it can."""
+    policy, event = context.policy, context.event
+    if isinstance(event, events.PauseRequested) and event.refused:
+        return event.refused
     if policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {policy.mode}"
     return "" if policy.hot_switch else "FrameworkPyTorch: MindSpore cannot pause a training"
@@ -35,7 +37,9 @@ MAY_PAUSE: Final = Guard(
     "may pause", "mode is Enforce, the framework is PyTorch, a step has ended, MindIO serves", _may_pause
 )
 NEVER_PAUSES: Final = Guard(
-    "never pauses", "mode is not Enforce, or the framework is not PyTorch", lambda context: bool(_why_never(context))
+    "never pauses",
+    "mode is not Enforce, the framework is not PyTorch, or no pod of the work can be made",
+    lambda context: bool(_why_never(context)),
 )
 HELD: Final = Guard(
     "not going on yet",

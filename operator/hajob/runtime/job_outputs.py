@@ -6,7 +6,7 @@ Nothing here waits or decides; each call states the current value, and an unchan
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -15,9 +15,10 @@ from hajob.api.log_rules import log_rule_notes
 from hajob.api.status import HATrainingJobStatus
 from hajob.messages import orders
 from hajob.objects.environment import rank_environment
+from hajob.objects.review import notes
 from hajob.plan import effects
 from hajob.plan.recoverability import protection_in_words, recoverability
-from hajob.plan.state import JobState
+from hajob.plan.state import UNTRAINED, JobState
 from hajob.plan.waits import wait_of
 from hajob.runtime.admission import Admission
 from hajob.runtime.clock import Alarm
@@ -26,6 +27,7 @@ from hajob.runtime.job_observer import JobObserver
 from hajob.runtime.ports import Ports
 from hajob.runtime.start_gate import StartGate
 from hajob.runtime.status_publisher import SOON_SECONDS, StatusPublisher
+from hajob.scheduling.unsatisfiable import why_none_fits
 from hajob.sources.shortage import shortage
 from hajob.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
 
@@ -146,6 +148,16 @@ class JobOutputs:
     def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
         return build_status(self._snapshot(before))
 
+    def _advice(self) -> Iterator[str]:
+        """Yield what works and is worth knowing; why no node will ever do, while the job has none."""
+        job, places = self._memory.job, self._observer.places
+        yield log_rule_notes(job.spec)
+        yield from notes(job)
+        yield self._admission.claim_note
+        placed = any(pod.node_name for pod in places.serving().values())
+        if self._memory.state.phase in UNTRAINED and not placed:
+            yield why_none_fits(job.spec, places.demand(), self._ports.nodes().values())
+
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
         memory, coordinator, pods = self._memory, self._observer.coordinator, self._observer.pods
         now, journal, record = memory.time.now(), memory.journal, memory.recorder.record
@@ -170,7 +182,7 @@ class JobOutputs:
             accepted=self._admission.reason,
             accepted_message=self._admission.message,
             spec_not_read=memory.spec_not_read,
-            warnings="; ".join(filter(None, (protection_in_words(memory.policy), log_rule_notes(memory.job.spec)))),
+            warnings="; ".join(filter(None, (protection_in_words(memory.policy), *self._advice()))),
             crd_is_older=self._ports.crd_is_older(),
             failed_reason=journal.failed_reason,
             failed_message=journal.failed_message,

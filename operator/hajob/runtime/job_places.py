@@ -152,7 +152,7 @@ class JobPlaces:
 
     def _unfit(self) -> tuple[Collection[str], ...]:
         ports = self._ports
-        return ports.quarantined(), ports.kept_out(), ports.sub_healthy()
+        return ports.quarantined(), ports.kept_out(), ports.sub_healthy(), ports.drained_for(self.demand())
 
     def drained(self) -> list[PodView]:
         """Return the serving pods, the coordinator's included, on nodes that are to be emptied; by name."""

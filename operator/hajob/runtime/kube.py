@@ -24,6 +24,7 @@ API_PATHS: Final[Mapping[str, str]] = {
     "leases": "/apis/coordination.k8s.io/v1",
     "namespaces": "/api/v1",
     "nodes": "/api/v1",
+    "persistentvolumeclaims": "/api/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "pods": "/api/v1",
     "resourcequotas": "/api/v1",
@@ -183,10 +184,11 @@ class Kube:
         return self.transport.watch(object_path(resource, namespace), query)
 
     async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
-        """Create an object; a dry run only asks whether it would be accepted."""
+        """Create an object; a dry run only asks whether it would be accepted, with every field that is written."""
         path = object_path(resource, namespace)
         if dry_run:
-            return await self.transport.request("POST", path, query={"dryRun": "All"}, body=body)
+            query = {"dryRun": "All", "fieldValidation": "Strict"}
+            return await self.transport.request("POST", path, query=query, body=body)
         return await self.write("POST", resource, path, body)
 
     async def replace(self, resource: str, namespace: str, body: Json) -> Json:

@@ -12,6 +12,7 @@ from hajob.api.quarantine import BY_HAND
 from hajob.objects.hook_pod import hook_pod
 from hajob.objects.node_quarantine import node_quarantine
 from hajob.plan import events
+from hajob.runtime.admission import pause_refusal
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
 from hajob.runtime.kube import ALREADY_EXISTS, ApiError
@@ -44,6 +45,18 @@ class PauseWork:
     ) -> None:
         self._memory, self._places, self._ports, self._reconciler = memory, places, ports, reconciler
         self._wake, self._refused = wake, ""
+        self._asked: tuple[str, str] = ("", "")
+
+    async def ask(self) -> None:
+        """Ask the server, once for each request, for a pod of the work: no training is held for one that cannot be.
+
+        Raises:
+            ApiError: the server could not be asked; the caller tries again.
+        """
+        job, state = self._memory.job, self._memory.state
+        request = pause.request_of(job.spec.pause)
+        if request and request not in {state.pause_seen, self._asked[0]}:
+            self._asked = (request, await pause_refusal(self._ports.kube, job))
 
     def look(self) -> tuple[events.JobEvent, ...]:
         """Return events of the pause that the spec requests, and of work that has ended."""
@@ -54,8 +67,14 @@ class PauseWork:
         restart = bool(asked) and asked != memory.journal.restart_seen
         serving, hooks, now = self._places.serving(), self._hooks(), memory.time.now()
         return tuple(
-            pause.of_pause(memory.state, spec, serving, hooks, self._refused, restart_asked=restart, now_ms=now)
+            pause.of_pause(memory.state, spec, serving, hooks, self._why_not(), restart_asked=restart, now_ms=now)
         )
+
+    def _why_not(self) -> str:
+        if self._memory.state.holds_still:
+            return self._refused
+        request, refusal = self._asked
+        return refusal if request == pause.request_of(self._memory.job.spec.pause) else ""
 
     async def reconcile(self) -> None:
         """Create the pods of an open pause, delete those of a closed one; pods that have ended stay, for their logs.

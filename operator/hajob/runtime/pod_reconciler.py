@@ -27,6 +27,7 @@ from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.runtime.batches import cautiously, together
 from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube, PatchKind
 from hajob.runtime.pod_index import old_ranks
+from hajob.scheduling.demand import tolerates_drains
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
 
@@ -111,6 +112,7 @@ class PodReconciler:
         silent: whether nothing on a pod's node could end it, by all that is known.
         refused: returns the nodes where none of this many pods may be placed.
         silent_nodes: that may be dead though they look ready.
+        drained: nodes that are to be emptied.
         returned: nodes that need not be avoided any more.
         creations: as many as may be under way for all jobs.
         away: the same as `silent`, according to the API server alone.
@@ -125,6 +127,7 @@ class PodReconciler:
         refused: Callable[[int], Collection[str]],
         *,
         silent_nodes: Callable[[], Collection[str]],
+        drained: Callable[[], Collection[str]],
         returned: Callable[[], Collection[str]],
         creations: asyncio.Semaphore,
         away: Callable[[PodView], bool],
@@ -134,7 +137,7 @@ class PodReconciler:
         self._settings = settings
         self._silent, self._away, self._forced = silent, away, forced
         self._refused, self._silent_nodes, self._returned = refused, silent_nodes, returned
-        self._creations = creations
+        self._creations, self._drained = creations, drained
         self._deleted: dict[str, bool] = {}
         self._opened: set[str] = set()
 
@@ -157,7 +160,9 @@ class PodReconciler:
             gated: whether the pod gets the scheduling gate.
         """
         if isinstance(missing, CoordinatorPlacement):
-            silent, apart = self._silent_nodes(), missing.apart
+            chosen = [one.to_json() for one in job.spec.coordinator.tolerations]
+            silent = {*self._silent_nodes(), *(self._drained() if tolerates_drains(chosen) else ())}
+            apart = missing.apart
             return coordinator_pod(job, missing.incarnation, self._settings, refused, silent=silent, apart=apart)
         placement = () if gated else set(missing.avoid).difference(self._returned())
         avoid = tuple(sorted({*placement, *refused}))

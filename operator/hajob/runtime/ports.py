@@ -163,11 +163,16 @@ class Ports:
 
         Quarantined ones in any case; sub-healthy ones, and those with bad chips, only where there are enough others.
         """
-        refused, weak = set(self.quarantined()), {*self.kept_out(), *self.sub_healthy()}
+        refused = {*self.quarantined(), *self.drained_for(demand)}
+        weak = {*self.kept_out(), *self.sub_healthy()}
         capacity = self.capacity()
         if weak - refused and capacity.pods_on(capacity.free(demand) - weak) >= missing:
             refused |= weak
         return refused
+
+    def drained_for(self, demand: Demand) -> Collection[str]:
+        """Return the nodes that are to be emptied, where only Hajob keeps such pods off them; others nothing has to."""
+        return self.capacity().to_be_emptied if demand.tolerates_drains else ()
 
     def free_names(self, demand: Demand) -> set[str]:
         """Return the names of the nodes that could take a rank pod now, chips included."""

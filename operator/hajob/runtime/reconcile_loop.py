@@ -95,6 +95,7 @@ class ReconcileLoop:
             places.unreachable,
             places.refused,
             silent_nodes=ports.silent_nodes,
+            drained=lambda: ports.capacity().to_be_emptied,
             returned=self._outdated.returned,
             creations=ports.creations,
             away=places.node_is_away,
@@ -156,7 +157,8 @@ class ReconcileLoop:
     async def _round(self, status: StatusPublisher) -> bool:
         """Do each part once; whether all succeeded. What one part is refused keeps no other part."""
         succeeded = True
-        for part in (self._settle, self._end_idle_pods, self._hold_spares, self._expire, self._protect):
+        parts = (self._settle, self._end_idle_pods, self._hold_spares, self._expire, self._protect, self._advise)
+        for part in parts:
             try:
                 await part(status)
             except (ApiError, StatusRefusedError) as error:
@@ -168,6 +170,10 @@ class ReconcileLoop:
                 log.exception("%s: an error of this program; trying again soon", self._memory.title)
                 succeeded = False
         return succeeded
+
+    async def _advise(self, status: StatusPublisher) -> None:
+        if await self._admission.look_at_claim(self._memory.job):
+            status.publish(lazy=True)
 
     async def _pause(self, seconds: float) -> None:
         """Wait; `wake` and a changed quota shorten it."""
@@ -186,6 +192,7 @@ class ReconcileLoop:
             return
         if not self._admission.admitted and not await self._admit():
             return
+        await self.pause.ask()
         self._owner.follow_spec()
         outdated = self._outdated.pods_worth_replacing()
         for pod in outdated:

@@ -7,7 +7,7 @@ place: for a job that depends on those, too many nodes may count as free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,8 @@ import orjson
 
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import Layout
-from hajob.sources.node import NodeView
+from hajob.sources.node import UNSCHEDULABLE, NodeView, Taint
+from hajob.sources.reading import DRAIN_TAINTS
 
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 _NAME_FIELD: Final = "metadata.name"
@@ -52,6 +53,11 @@ class Demand:
         text = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
         return cls(spec.accelerator.resource_name, layout.chips_per_node, text)
 
+    @property
+    def tolerates_drains(self) -> bool:
+        """Whether the scheduler would place such a pod on a node that is cordoned or about to be emptied."""
+        return tolerates_drains(orjson.loads(self.rules)["tolerations"])
+
     def node_filter(self) -> Callable[[NodeView], bool]:
         """Return a test of whether such a pod may run on a node, its chips apart: usable, allowed, taints tolerated."""
         rules = orjson.loads(self.rules)
@@ -61,7 +67,7 @@ class Demand:
         excluded = frozenset(rules["excluded"])
 
         def may_take(node: NodeView) -> bool:
-            if not node.usable or node.name in excluded:
+            if not node.usable or node.is_to_be_emptied or node.name in excluded:
                 return False
             if any(node.labels.get(label) != value for label, value in selector.items()):
                 return False
@@ -71,6 +77,12 @@ class Demand:
             return all(any(taint.is_tolerated(toleration) for toleration in tolerations) for taint in keep_off)
 
         return may_take
+
+
+def tolerates_drains(tolerations: Iterable[Mapping[str, str]]) -> bool:
+    """Whether these tolerations cover one of the taints of a node that is to be emptied."""
+    known = [Taint(key, "NoSchedule") for key in (UNSCHEDULABLE, *DRAIN_TAINTS)]
+    return any(taint.is_tolerated(one) for one in tolerations for taint in known)
 
 
 def _fits(term: Mapping[str, Any], node: NodeView) -> bool:

@@ -26,6 +26,9 @@ TOLD_OTHERWISE: Final = frozenset(
 )
 """Taints by which Kubernetes repeats a condition or a field of the node."""
 
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+"""Taint that keeps pods off a cordoned node, unless they tolerate it."""
+
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """Taint by which an admin says that the machine is off for good: Kubernetes deletes its pods by force."""
 

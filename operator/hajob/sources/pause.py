@@ -60,14 +60,14 @@ def of_pause(
         spec: of the job.
         serving: the rank pods by node rank.
         hooks: pods of the work of the open pause by node rank.
-        refused: why a pod of the work cannot be made; empty while all can.
+        refused: why a pod of the work, of the open pause or else the requested one, cannot be made; empty: all can.
         restart_asked: a restart waits for the end of the pause.
         now_ms: time of the job.
     """
     pause, asked = spec.pause, request_of(spec.pause)
     if state.phase is JobPhase.RUNNING and pause is not None and asked != state.pause_seen and not spec.suspend:
         seconds = pause.timeout_seconds + (ENDING_SECONDS if pause.template is not None else 0)
-        yield events.PauseRequested(request=asked, seconds=seconds, reason=_reason(pause))
+        yield events.PauseRequested(request=asked, seconds=seconds, reason=_reason(pause), refused=refused)
     if not state.holds_still:
         return
     if pause is None or asked != state.pause_seen:

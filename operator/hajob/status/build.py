@@ -107,6 +107,8 @@ RECOVERABLE_REASON: Final = {
 }
 
 MESSAGE_LIMIT: Final = 1024
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""Kubernetes' own; it is there."""
 """Characters of a condition's message that lists things."""
 WITH_RESULT: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED})
 WITH_COORDINATOR_AT_REST: Final = WITH_RESULT | {JobPhase.SUSPENDED}
@@ -353,9 +355,13 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
         since = format_time(time_of(wait.since_ms).replace(microsecond=0))
         return Reason.WAITING_FOR_CAPACITY, f"waiting since {since} for nodes for all rank pods; its chips are released"
     waiting = sum(1 for pod in pods if not pod.node_name)
-    return (
-        (Reason.PODS_PENDING, f"{waiting} of {len(pods)} pods have no node yet") if waiting else (Reason.ALL_PLACED, "")
-    )
+    if not waiting:
+        return Reason.ALL_PLACED, ""
+    told = f"{waiting} of {len(pods)} pods have no node yet"
+    scheduler = snapshot.job.spec.template["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
+    if scheduler != _DEFAULT_SCHEDULER:
+        told += f", and no scheduler has said why: does one named {scheduler} run (spec.template.spec.schedulerName)?"
+    return Reason.PODS_PENDING, told
 
 
 def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:

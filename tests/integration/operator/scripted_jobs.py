@@ -166,7 +166,6 @@ class ScriptedJobs:
         ]
         body["spec"] |= {"numNodes": num_nodes, "recovery": {"actions": actions, **recovery}}
         body["spec"]["template"]["spec"]["nodeSelector"] = {LANE: f"{self.namespace}-{name}"}
-        body["spec"]["template"]["spec"]["volumes"] = [{"name": "checkpoints", "emptyDir": {}}]
         body["spec"]["coordinator"] = {"nodeSelector": {HALL: self.namespace}}
         self.plane.api.create(collection(self.namespace), body)
 

@@ -47,9 +47,12 @@ def test_every_rule_tells_the_fix_in_a_sentence() -> None:
         assert len(rule["message"]) < 400
 
 
+OF_A_POD = ("tolerationSeconds", ".template.spec.activeDeadlineSeconds", ".template.spec.terminationGracePeriodSeconds")
+
+
 def test_numbers_are_negative_only_where_minus_one_means_none() -> None:
     for path, node in _nodes(crd.open_api_schema()["properties"]["spec"]):
-        if node.get("type") == "integer" and not path.endswith("tolerationSeconds"):
+        if node.get("type") == "integer" and not path.endswith(OF_A_POD):
             assert node["minimum"] >= 0, path
 
 
@@ -64,7 +67,8 @@ def test_no_floats_no_free_maps_and_few_booleans() -> None:
             assert path.rsplit(".", 1)[-1] in FREE_MAPS, path
         if node.get("type") == "boolean":
             booleans.append(path)
-    assert booleans == [".spec.template.spec.hostNetwork", ".spec.suspend"]
+    of_a_pod = {".spec.template.spec.setHostnameAsFQDN", ".spec.template.spec.hostNetwork"}
+    assert set(booleans) == {*of_a_pod, ".spec.suspend"}
 
 
 def test_required_is_only_what_cannot_be_derived() -> None:

@@ -37,6 +37,7 @@ JOB: dict[str, Any] = {
                 "containers": [
                     {
                         "name": "trainer",
+                        "volumeMounts": [{"name": "shared", "mountPath": "/ckpt"}],
                         "image": "example/trainer:1",
                         "command": ["torchrun", "train.py"],
                         "args": [

@@ -46,7 +46,7 @@ class Ledger:
         self.found.append(Write("patch", f"{resource}/{more['subresource']}"))
         return await self._patch(resource, namespace, name, body, **more)
 
-    def announce(self, _job: HATrainingJob, reason: str, _message: str, *, warning: bool = False) -> None:
+    def announce(self, _job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
         assert warning in {True, False}
         self.found.append(Write("create", "events", reason=reason))
 

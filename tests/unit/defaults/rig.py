@@ -55,7 +55,17 @@ MINIMAL: Json = {
         "parallelism": {"tensor": CHIPS},
         "checkpoint": {"path": "/ckpt"},
         "template": {
-            "spec": {"containers": [{"name": "trainer", "image": "train:1", "command": ["bash", "train.sh"]}]}
+            "spec": {
+                "containers": [
+                    {
+                        "name": "trainer",
+                        "image": "train:1",
+                        "command": ["bash", "train.sh"],
+                        "volumeMounts": [{"name": "shared", "mountPath": "/ckpt"}],
+                    }
+                ],
+                "volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": "checkpoints"}}],
+            }
         },
     },
 }

@@ -69,14 +69,16 @@ class Link:
 
 
 class Events:
-    """An announcer that remembers the reasons."""
+    """An announcer that remembers the reasons and what it said."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
+        self.messages: list[str] = []
 
-    def announce(self, _job: HATrainingJob, reason: str, _message: str, *, warning: bool = False) -> None:
+    def announce(self, _job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
         assert warning in {True, False}
         self.reasons.append(reason)
+        self.messages.append(message)
 
 
 class Town:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.scheduling.demand import tolerates_drains
 from tests.unit.runtime.test_job_controller import Town, settled
 
 
@@ -58,3 +59,33 @@ async def test_a_move_that_works_leaves_nothing_to_tell(town: Town) -> None:
     await town.clock.advance(5.0)
     assert town.controller.state.phase == "Running"
     assert degraded(town)[0] != "MoveFailed"
+
+
+async def test_a_move_leads_to_no_cordoned_node_whatever_the_pods_tolerate(town: Town) -> None:
+    """The scheduler would put pods that tolerate every taint there, and they would have to move again."""
+    await town.controller.close()
+    town.stored()["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    town.open()
+    await settled(town)
+    await town.train()
+    node = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
+    other = next(name for name in sorted(town.nodes) if name not in {pod.node_name for pod in town.pods()})
+    town.nodes[other] = replace(town.nodes[other], unschedulable=True)
+    await cordon(town, node)
+    (second,) = [pod for pod in town.pods() if pod.node_rank == 1 and not pod.node_name]
+    assert {node, other} <= second.excluded
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covers"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}, True),
+        ({"key": "karpenter.sh/disrupted", "operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "gpu", "operator": "Exists"}, False),
+    ],
+)
+def test_which_pods_only_hajob_keeps_off_cordoned_nodes(toleration: dict[str, str], covers: bool) -> None:
+    assert tolerates_drains([toleration]) is covers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.memory_api.requests import requests
+from e2e.memory_api.requests import Request, requests
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.plan.state import JobPhase
@@ -116,10 +116,33 @@ async def test_work_is_done_on_chosen_nodes_only(town: Town) -> None:
 async def test_work_that_the_server_refuses_ends_the_pause(town: Town) -> None:
     await town.train()
     refusal = ApiError(403, "Forbidden", "no pods for you")
-    town.kube.server.faults.refuse(refusal, matching=requests("pods", "POST"), times=None)
+
+    def made(request: Request) -> bool:
+        return requests("pods", "POST")(request) and not request.dry_run
+
+    town.kube.server.faults.refuse(refusal, matching=made, times=None)
     await asks(town, template=TEMPLATE)
     await still(town)
     assert orders(town)[-1] == wire.CONTINUE
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ({"spec": {"containers": [{"name": "test", "image": "t", "comand": []}]}}, "pause.template.spec.containers[0]"),
+        ({"spec": {"containers": [{"name": "test"}]}}, "spec.pause.template.spec.containers[0].image: Required value"),
+        ({"spec": {"containers": [{"name": "a", "image": "t", "env": 5}]}}, "spec.pause.template"),
+    ],
+)
+async def test_no_training_is_held_for_work_that_is_no_pod(town: Town, template: Any, told: str) -> None:
+    await town.train()
+    before = orders(town)
+    await asks(town, template=template)
+    assert (orders(town), town.controller.state.phase) == (before, JobPhase.RUNNING)
+    assert town.events.reasons[-1] == "PauseRefused"
+    assert told in town.events.messages[-1]
+    await asks(town, template=TEMPLATE, requestTime="2026-11-22T11:00:00Z")
+    assert orders(town)[-1] == wire.PAUSE, "the next request is another one"
 
 
 async def test_without_work_the_pause_lasts_until_it_is_taken_back(town: Town) -> None:

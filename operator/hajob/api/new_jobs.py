@@ -1,0 +1,227 @@
+"""What new jobs and edits are refused for, in CEL: what cannot be served, and what ends or binds pods behind our back.
+
+Each of these is two rules on the whole object. One holds until the operator has written a status, so for a new job. The
+other holds for an update, and refuses only what the update brings in. So a job that was stored before the rule keeps
+working, on servers that do not ratchet (before 1.30) as well.
+
+What CEL cannot say within its budget is in hajob.objects.review.
+"""
+
+import re
+from typing import Final
+
+from hajob.api.base import Json, rule
+from hajob.api.constants import (
+    HOOK_CONTAINER,
+    TRAINER_CONTAINER,
+)
+from hajob.domain.patience import LONGEST_WAIT_SECONDS, MINDIO_WAIT_SECONDS
+
+LONGEST_GRACE_SECONDS: Final = 3600
+"""A pod that does not end holds its node, and a restart of its job, for so long."""
+
+_POD: Final = "self.spec.template.spec"
+_PATH: Final = "spec.template.spec"
+_TAKEN: Final = ("agent", "install", "controller", HOOK_CONTAINER)
+"""Container names of Hajob's: by them it knows whose end is the end of a pod's work."""
+_TAKEN_VOLUMES: Final = ("hajob", "hajob-tls")
+
+
+def _refused(served: str, message: str, *, field: str, told: str = "", fixed: bool = False) -> tuple[Json, ...]:
+    """The two rules; the first alone where no update can bring it in.
+
+    Args:
+        served: CEL over the object: that it may be so.
+        message: names the field, and says what to do.
+        field: path of the field, as in `rule`.
+        told: as in `rule`.
+        fixed: all fields of it are immutable.
+    """
+    new = rule(f"has(self.status) || {served}", message, field=field, told=told)
+    before = re.sub(r"\bself\b", "oldSelf", served)
+    return (new,) if fixed else (new, rule(f"{served} || !{before}", message, field=field, told=told))
+
+
+def _absent(name: str, message: str, *, told: str = "") -> tuple[Json, ...]:
+    """A field of the pod's spec that may not be set."""
+    return _refused(f"(!has({_POD}.{name}))", f"{_PATH}.{name} {message}", field=f".{_PATH}.{name}", told=told)
+
+
+def _trainer_lacks(name: str, message: str) -> tuple[Json, ...]:
+    return _refused(
+        f"(!has({_POD}.containers) || {_POD}.containers.all(c, c.name != '{TRAINER_CONTAINER}' || !has(c.{name})))",
+        f"container {TRAINER_CONTAINER} has {name}: {message}",
+        field=f".{_PATH}.containers",
+    )
+
+
+def _names_free(part: str, taken: tuple[str, ...]) -> tuple[Json, ...]:
+    listed = ", ".join(f"'{name}'" for name in taken)
+    return _refused(
+        f"(!has({_POD}.{part}) || {_POD}.{part}.all(c, !has(c.name) || !(c.name in [{listed}])))",
+        f"{_PATH}.{part} has a name that Hajob's own have ({', '.join(taken)}): choose another name",
+        field=f".{_PATH}.{part}",
+    )
+
+
+_CHIPS: Final = "self.spec.accelerator.resourceName"
+
+
+def _asks_for_chips(container: str) -> str:
+    return " || ".join(
+        f"(has({container}.resources) && has({container}.resources.{side}) && {_CHIPS} in {container}.resources.{side})"
+        for side in ("limits", "requests")
+    )
+
+
+_MOUNTED: Final = (
+    "has(c.volumeMounts) && "
+    "c.volumeMounts.exists(m, has(m.mountPath) && self.spec.checkpoint.path.startsWith(m.mountPath))"
+)
+"""That `/ck` is not above `/ckpt` is left to hajob.objects.review: putting a slash behind each exceeds the budget."""
+
+_UNSERVED: Final = "is not supported by this version of Hajob yet: leave it out"
+
+RULES: Final[tuple[Json, ...]] = (
+    *_absent(
+        "nodeName",
+        "binds every pod to one node, past the scheduler: leave it out, and choose nodes by nodeSelector or affinity",
+        told=f"{_POD}.nodeName",
+    ),
+    *_refused(
+        f"(!has({_POD}.schedulingGates) || size({_POD}.schedulingGates) == 0)",
+        f"{_PATH}.schedulingGates keeps every pod from being placed, and nobody opens the gates of the pods that Hajob "
+        "makes later: leave it out, and hold the job with spec.suspend",
+        field=f".{_PATH}.schedulingGates",
+    ),
+    *_refused(
+        f"(!has({_POD}.restartPolicy) || {_POD}.restartPolicy == 'Never')",
+        f"{_PATH}.restartPolicy must be Never, or left out: Hajob restarts what fails, and nobody behind its back",
+        field=f".{_PATH}.restartPolicy",
+        told=f"{_POD}.restartPolicy",
+    ),
+    *_absent(
+        "activeDeadlineSeconds",
+        "would end each pod by itself, which counts as a fault of its node: leave it out, and limit the job with "
+        "spec.activeDeadlineSeconds",
+    ),
+    *_refused(
+        f"(!has({_POD}.terminationGracePeriodSeconds) || ({_POD}.terminationGracePeriodSeconds >= 1 && "
+        f"{_POD}.terminationGracePeriodSeconds <= {LONGEST_GRACE_SECONDS}))",
+        f"{_PATH}.terminationGracePeriodSeconds must be 1 to {LONGEST_GRACE_SECONDS}: with 0 a pod is forgotten while "
+        "its processes run, and a pod that does not end holds its node and the job's restart for so long",
+        field=f".{_PATH}.terminationGracePeriodSeconds",
+    ),
+    *_absent("hostname", "would give all rank pods one name: leave it out; a pod's name is its host name"),
+    *_absent("hostnameOverride", "would give all rank pods one name: leave it out; a pod's name is its host name"),
+    *_refused(
+        f"(!has({_POD}.setHostnameAsFQDN) || !{_POD}.setHostnameAsFQDN)",
+        f"{_PATH}.setHostnameAsFQDN makes host names longer than the 64 characters of a node, where the pods would not "
+        "start: leave it out",
+        field=f".{_PATH}.setHostnameAsFQDN",
+    ),
+    *_refused(
+        f"(!has({_POD}.os) || !has({_POD}.os.name) || {_POD}.os.name == 'linux')",
+        f"{_PATH}.os.name must be linux, or left out: Hajob's containers run on Linux",
+        field=f".{_PATH}.os",
+    ),
+    *_trainer_lacks(
+        "livenessProbe", "it would end a training that Hajob looks after; leave it out, spec.recovery.hang finds hangs"
+    ),
+    *_trainer_lacks(
+        "startupProbe", "it would end a training that loads for long; leave it out, see spec.startupDeadlineSeconds"
+    ),
+    *_trainer_lacks("restartPolicy", "the kubelet would restart it behind Hajob's back; leave it out"),
+    *_trainer_lacks("restartPolicyRules", "the kubelet would restart it behind Hajob's back; leave it out"),
+    *_refused(
+        f"(!has({_POD}.containers) || {_POD}.containers.all(c, c.name != '{TRAINER_CONTAINER}' || !has(c.lifecycle) || "
+        "!has(c.lifecycle.stopSignal) || c.lifecycle.stopSignal == 'SIGTERM'))",
+        f"container {TRAINER_CONTAINER} has lifecycle.stopSignal: Hajob's launcher ends the ranks at SIGTERM; leave it "
+        "out",
+        field=f".{_PATH}.containers",
+    ),
+    *_names_free("containers", _TAKEN),
+    *_names_free("initContainers", _TAKEN),
+    *_names_free("volumes", _TAKEN_VOLUMES),
+    *_refused(
+        f"(!has({_POD}.containers) || {_POD}.containers.all(c, c.name == '{TRAINER_CONTAINER}' || "
+        f"!({_asks_for_chips('c')})))",
+        f"another container than {TRAINER_CONTAINER} asks for accelerator.resourceName: all chips of a node are the "
+        f"ranks', which run in {TRAINER_CONTAINER}; take the chips out of its resources",
+        field=f".{_PATH}.containers",
+        fixed=True,
+    ),
+    *_refused(
+        f"(!has({_POD}.initContainers) || {_POD}.initContainers.all(c, !({_asks_for_chips('c')})))",
+        f"an init container asks for accelerator.resourceName: all chips of a node are the ranks', which run in "
+        f"{TRAINER_CONTAINER}; take the chips out of its resources",
+        field=f".{_PATH}.initContainers",
+        fixed=True,
+    ),
+    *_refused(
+        f"(!self.spec.checkpoint.path.startsWith('/') || !has({_POD}.containers) || "
+        f"{_POD}.containers.all(c, c.name != '{TRAINER_CONTAINER}' || ({_MOUNTED})))",
+        f"spec.checkpoint.path lies on no volume, and every checkpoint would be lost with its pod: mount a volume that "
+        f"all ranks share into container {TRAINER_CONTAINER}, at this path or above it (volumeMounts, mountPath)",
+        field=".spec.checkpoint.path",
+        told="self.spec.checkpoint.path",
+        fixed=True,
+    ),
+    *_refused(
+        f"(self.spec.recovery.replacementTimeoutSeconds <= {LONGEST_WAIT_SECONDS})",
+        f"MindIO holds the training while a replacement is awaited, for {MINDIO_WAIT_SECONDS} s at most, and the next "
+        f"action needs the last two minutes: set recovery.replacementTimeoutSeconds to {LONGEST_WAIT_SECONDS} or less",
+        field=".spec.recovery.replacementTimeoutSeconds",
+    ),
+    *_refused(
+        "(self.spec.launcher == 'Hajob')", f"spec.launcher: TaskD {_UNSERVED}", field=".spec.launcher", fixed=True
+    ),
+    *_refused(
+        "(self.spec.scheduling.gangPolicy != 'Volcano')",
+        f"spec.scheduling.gangPolicy: Volcano {_UNSERVED}; SchedulingGates, the default, works with any scheduler",
+        field=".spec.scheduling.gangPolicy",
+    ),
+    *_refused(
+        "(!has(self.spec.scheduling.queueName) || self.spec.scheduling.queueName == '')",
+        f"spec.scheduling.queueName {_UNSERVED}",
+        field=".spec.scheduling.queueName",
+        told="self.spec.scheduling.queueName",
+    ),
+    *_refused(
+        "(!has(self.spec.output) || !has(self.spec.output.path) || self.spec.output.path == '' || "
+        "self.spec.output.path.startsWith('/'))",
+        "spec.output.path must be absolute: write the path where the container trainer mounts the volume",
+        field=".spec.output.path",
+        told="self.spec.output.path",
+    ),
+    *_refused(
+        "(!has(self.spec.network.interface) || "
+        "self.spec.network.interface.matches('^[=^]?[A-Za-z0-9_.@-]+(,[A-Za-z0-9_.@-]+)*$'))",
+        "spec.network.interface must be the name of a network interface, as `ip link` shows it (eth0), without blanks: "
+        "HCCL and Gloo take it as it is",
+        field=".spec.network.interface",
+        told="self.spec.network.interface",
+    ),
+    *_refused(
+        "(self.spec.network.mindIOTLSPolicy == 'Disabled')",
+        f"spec.network.mindIOTLSPolicy: Enabled {_UNSERVED}",
+        field=".spec.network.mindIOTLSPolicy",
+    ),
+    *_refused(
+        "(self.spec.framework != 'MindSpore' || self.spec.elastic.restartSize == 'Original')",
+        f"spec.elastic.restartSize: Available with framework: MindSpore {_UNSERVED}",
+        field=".spec.elastic.restartSize",
+    ),
+    *_refused(
+        "(self.spec.accelerator.product != 'A3' || !has(self.spec.accelerator.superPodChips))",
+        f"spec.accelerator.superPodChips {_UNSERVED}",
+        field=".spec.accelerator.superPodChips",
+        fixed=True,
+    ),
+    *_refused(
+        "(self.spec.checkpoint.savedLimit == 2)",
+        f"spec.checkpoint.savedLimit {_UNSERVED}",
+        field=".spec.checkpoint.savedLimit",
+        fixed=True,
+    ),
+)

@@ -1,0 +1,209 @@
+"""Jobs that cannot be served, each by one edit of the quickstart, with a part of the sentence that refuses it.
+
+The edits are what people bring from other operators, or write by mistake. The same table is held against the server in
+memory and a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hajob.api.base import Json
+
+QUICKSTART: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text(encoding="utf-8"))
+CHIP = "huawei.com/Ascend910"
+Edit = Callable[[Json], object]
+
+
+def pod(job: Json) -> Json:
+    """The spec of the template."""
+    found: Json = job["spec"]["template"]["spec"]
+    return found
+
+
+def trainer(job: Json) -> Json:
+    """The container that trains."""
+    return next(one for one in pod(job)["containers"] if one["name"] == "trainer")
+
+
+def in_pod(**fields: Any) -> Edit:
+    """An edit of the template's spec."""
+    return lambda job: pod(job).update(fields)
+
+
+def in_trainer(**fields: Any) -> Edit:
+    """An edit of the trainer."""
+    return lambda job: trainer(job).update(fields)
+
+
+def in_spec(part: str, **fields: Any) -> Edit:
+    """An edit of a part of the spec."""
+    return lambda job: job["spec"].setdefault(part, {}).update(fields)
+
+
+def beside(where: str = "containers", first: bool = False, **fields: Any) -> Edit:
+    """Another container, with these fields."""
+
+    def edit(job: Json) -> None:
+        listed = pod(job).setdefault(where, [])
+        listed.insert(0 if first else len(listed), {"name": "more", "image": "i", **fields})
+
+    return edit
+
+
+BY_A_RULE: dict[str, tuple[Edit, str]] = {
+    "nodeName": (in_pod(nodeName="node-7"), "node-7: spec.template.spec.nodeName binds every pod to one node"),
+    "schedulingGates": (in_pod(schedulingGates=[{"name": "a/b"}]), "hold the job with spec.suspend"),
+    "restartPolicy": (in_pod(restartPolicy="OnFailure"), "OnFailure: spec.template.spec.restartPolicy must be Never"),
+    "activeDeadlineSeconds": (in_pod(activeDeadlineSeconds=60), "limit the job with spec.activeDeadlineSeconds"),
+    "a grace of a day": (in_pod(terminationGracePeriodSeconds=86400), "must be 1 to 3600"),
+    "no grace": (in_pod(terminationGracePeriodSeconds=0), "must be 1 to 3600"),
+    "hostname": (in_pod(hostname="one"), "would give all rank pods one name"),
+    "hostnameOverride": (in_pod(hostnameOverride="one"), "would give all rank pods one name"),
+    "setHostnameAsFQDN": (in_pod(setHostnameAsFQDN=True), "longer than the 64 characters"),
+    "os": (in_pod(os={"name": "windows"}), "os.name must be linux"),
+    "livenessProbe": (in_trainer(livenessProbe={"exec": {"command": ["true"]}}), "spec.recovery.hang finds hangs"),
+    "startupProbe": (in_trainer(startupProbe={"exec": {"command": ["true"]}}), "spec.startupDeadlineSeconds"),
+    "restartPolicy of trainer": (in_trainer(restartPolicy="Always"), "container trainer has restartPolicy"),
+    "restartPolicyRules of trainer": (
+        in_trainer(restartPolicyRules=[{"action": "Restart"}]),
+        "trainer has restartPolicyR",
+    ),
+    "stopSignal": (in_trainer(lifecycle={"stopSignal": "SIGUSR1"}), "ends the ranks at SIGTERM"),
+    "a container named agent": (beside(name="agent"), "spec.template.spec.containers has a name that Hajob's own have"),
+    "a container named controller": (beside(name="controller"), "containers has a name that Hajob's own have"),
+    "an init container named install": (
+        beside("initContainers", name="install"),
+        "initContainers has a name that Hajob's own have",
+    ),
+    "a volume named hajob": (
+        lambda job: pod(job)["volumes"].append({"name": "hajob", "emptyDir": {}}),
+        "volumes has a name that Hajob's own have (hajob, hajob-tls)",
+    ),
+    "another container with chips": (
+        beside(first=True, resources={"limits": {CHIP: 1}}),
+        "another container than trainer asks for accelerator.resourceName",
+    ),
+    "an init container with chips": (
+        beside("initContainers", resources={"requests": {CHIP: 1}, "limits": {CHIP: 1}}),
+        "an init container asks for accelerator.resourceName",
+    ),
+    "checkpoints on no volume": (in_trainer(volumeMounts=[]), "/ckpt: spec.checkpoint.path lies on no volume"),
+    "checkpoints beside the volume": (in_spec("checkpoint", path="/other"), "/other: spec.checkpoint.path lies on no"),
+    "a misspelled volumeMounts": (
+        lambda job: trainer(job).update(volumeMount=trainer(job).pop("volumeMounts")),
+        "spec.checkpoint.path lies on no volume",
+    ),
+    "a replacement timeout beyond MindIO's": (
+        in_spec("recovery", replacementTimeoutSeconds=7200),
+        "set recovery.replacementTimeoutSeconds to 3480 or less",
+    ),
+    "launcher": (lambda job: job["spec"].update(launcher="TaskD"), "launcher: TaskD is not supported"),
+    "gangPolicy": (in_spec("scheduling", gangPolicy="Volcano"), "gangPolicy: Volcano is not supported"),
+    "queueName": (in_spec("scheduling", queueName="q"), "q: spec.scheduling.queueName is not supported"),
+    "mindIOTLSPolicy": (in_spec("network", mindIOTLSPolicy="Enabled"), "mindIOTLSPolicy: Enabled is not supported"),
+    "superPodChips": (
+        lambda job: job["spec"]["accelerator"].update(product="A3", superPodChips=16),
+        "spec.accelerator.superPodChips is not supported",
+    ),
+    "savedLimit": (in_spec("checkpoint", savedLimit=3), "spec.checkpoint.savedLimit is not supported"),
+    "restartSize of MindSpore": (
+        lambda job: job["spec"].update(framework="MindSpore", elastic={"restartSize": "Available"}),
+        "restartSize: Available with framework: MindSpore is not supported",
+    ),
+    "an interface with blanks": (
+        in_spec("network", interface="eth0 ; rm -rf"),
+        "eth0 ; rm -rf: spec.network.interface must be the name of a network interface",
+    ),
+    "a relative output path": (in_spec("output", path="out"), "out: spec.output.path must be absolute"),
+}
+"""Refused when they are applied."""
+
+MUTABLE = (
+    *("nodeName", "a replacement timeout beyond MindIO's", "gangPolicy", "queueName", "mindIOTLSPolicy"),
+    *("an interface with blanks", "a relative output path"),
+)
+"""Those that an edit of a stored job, if it is suspended, could bring in."""
+
+
+def _volume(**source: Any) -> Edit:
+    return lambda job: pod(job).update(volumes=[{"name": "checkpoints", **source}])
+
+
+def _mount(**fields: Any) -> Edit:
+    return lambda job: trainer(job)["volumeMounts"][0].update(fields)
+
+
+def _inner_mount(job: Json) -> None:
+    trainer(job)["volumeMounts"].insert(0, {"name": "scratch", "mountPath": "/ckpt/run"})
+    pod(job)["volumes"].append({"name": "scratch", "emptyDir": {}})
+    job["spec"]["checkpoint"] = {"path": "/ckpt/run/1"}
+
+
+BY_THE_OPERATOR: dict[str, tuple[Edit, str]] = {
+    "a mount whose name begins alike": (_mount(mountPath="/ck"), "(mounted are: /ck)"),
+    "emptyDir": (_volume(emptyDir={}), "of kind emptyDir, which is empty in each new pod"),
+    "a volume for each pod": (
+        _volume(ephemeral={"volumeClaimTemplate": {"spec": {}}}),
+        "of kind ephemeral, which is made for each pod",
+    ),
+    "a ConfigMap": (_volume(configMap={"name": "c"}), "of kind configMap, which cannot be written to"),
+    "an emptyDir within the volume": (_inner_mount, "scratch holds spec.checkpoint.path: /ckpt/run/1"),
+    "a mount that cannot be written": (_mount(readOnly=True), "is readOnly: no checkpoint could be saved"),
+    "a directory for each pod": (_mount(subPathExpr="$(POD_NAME)"), "has subPathExpr: $(POD_NAME)"),
+    "a path that goes up": (in_spec("checkpoint", path="/ckpt/../tmp"), "spec.checkpoint.path: /ckpt/../tmp: has `..`"),
+    "another number of chips": (
+        in_trainer(resources={"limits": {CHIP: 8}}),
+        f"container trainer has {CHIP}: 8 in its resources: leave it out; Hajob gives all 2 {CHIP}",
+    ),
+    "another chip of the same vendor": (
+        in_trainer(resources={"limits": {"huawei.com/Ascend910B": 2}}),
+        "container trainer has huawei.com/Ascend910B: 2 in its resources",
+    ),
+    "another chip beside": (
+        beside(resources={"limits": {"huawei.com/Ascend310P": 1}}),
+        "container more has huawei.com/Ascend310P: 1 in its resources",
+    ),
+    "an amount with words": (
+        in_trainer(resources={"requests": {"cpu": "96 cores"}}),
+        "container trainer has cpu: 96 cores in its resources.requests, which is no quantity",
+    ),
+    "a container that restarts all": (
+        beside(restartPolicy="Never", restartPolicyRules=[{"action": "RestartAllContainers"}]),
+        "container more has a restartPolicyRule RestartAllContainers",
+    ),
+    "a misspelled field of the pod": (
+        in_pod(nodeSelectors={"a": "b"}),
+        'unknown field "spec.template.spec.nodeSelectors"',
+    ),
+    "a misspelled field of a container": (
+        in_trainer(imagePullPolice="Always"),
+        'unknown field "spec.template.spec.containers[0].imagePullPolice"',
+    ),
+    "a misspelled field of an init container": (
+        beside("initContainers", comand=["true"]),
+        'unknown field "spec.template.spec.initContainers[0].comand"',
+    ),
+    "a pause that is no pod": (
+        in_spec(
+            "pause",
+            requestTime="2026-11-22T22:00:00Z",
+            template={"spec": {"containers": [{"name": "x", "image": "i", "comand": []}]}},
+        ),
+        'unknown field "spec.pause.template.spec.containers[0].comand"',
+    ),
+}
+"""Stored, and then told in the condition Accepted."""
+
+
+def edited(edit: Edit, name: str = "job") -> Json:
+    """The quickstart with an edit."""
+    job = deepcopy(QUICKSTART)
+    job["metadata"] = {"name": name, "namespace": "default"}
+    edit(job)
+    return job
