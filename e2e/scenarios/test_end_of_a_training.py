@@ -20,7 +20,7 @@ def test_crashes_after_the_final_checkpoint_restart_nothing(rig: Rig) -> None:
         nodes=2,
         chips=1,
         iterations=20,
-        arguments=["--fault", "at=end do=crash"],
+        arguments=["--save-interval", "7", "--fault", "at=end do=crash"],
         node_selector={RIG_LABEL: rig.name},
     )
     content["spec"]["template"]["spec"]["containers"].append(SIDECAR)

@@ -193,6 +193,8 @@ def shape(state: JobState) -> tuple[object, ...]:
     if state.phase is JobPhase.RUNNING:
         waits += (state.smaller is not None, state.smaller is not None and bool(state.smaller.capacity_ms))
     waits += ("Fit" in state.deadlines and state.phase is JobPhase.RESTARTING,)
+    if state.phase is JobPhase.ENDING and state.ending is not None:
+        waits += (state.ending.saved,)
     gone = state.shrunk
     if gone is not None and state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK}:
         waits += (set(gone.nodes) <= {*gone.lost_nodes},)
