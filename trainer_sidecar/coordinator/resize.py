@@ -27,8 +27,15 @@ def hold(job: Job) -> None:
 
 
 def find(job: Job) -> None:
-    """This coordinator knows nobody's word but the operator's: who does not live was left out."""
+    """This coordinator knows nobody's word but the operator's: who does not live was left out.
+
+    An order to save may be about ranks that were lost just now: of the others, who has not even a pod was left out.
+    """
     order, roster = job.order, job.roster
+    if order is not None and order.action == pb.CHECKPOINT:
+        with_pods = roster.ranks_of_nodes({pod.node_rank for pod in roster.pods.values() if pod.listed})
+        _leave_out(job, set(range(roster.world_size)) - with_pods - set(order.lost_ranks))
+        return
     if order is None or order.action not in SIZES:
         return
     gone = {rank for rank in range(roster.world_size) if roster.phase(rank) not in (*ALIVE, pb.FINISHED)}

@@ -217,3 +217,28 @@ def test_what_is_left_out_again_may_fail(world: World) -> None:
     world.pump()
     assert world.state.conversation == "FailedOpen"
     assert [mark.result_code for mark in world.marks(pb.RESULT)] == [406]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("saving", [True, False])
+@BY
+def test_a_save_of_a_small_job_goes_on(world: World, by: str, kept: bool, saving: bool) -> None:
+    """The order to save names nobody; who was left out has ended processes, or no pod."""
+    if not kept:
+        world.listed.remove("pod-1-1")
+        world.agent(1).powered = False
+        world.assign()
+        world.advance(8.0)
+    world.mindio.strategies = ["exit", "dump"]
+    world.order(pb.CHECKPOINT, incarnation=3, revision=1)
+    if saving:
+        world.advance(0.5)
+        assert world.state.conversation == "Saving"
+    lose(world, by)
+    world.mindio.strategies = ["exit", "dump"]
+    world.advance(6.0)
+    assert world.state.conversation == "Saving"
+    assert world.called("on_global_rank")[-1]["ranks"] == [[2, 1], [3, 1]]
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert world.marks(pb.RESULT)[-1].result_code == 0
