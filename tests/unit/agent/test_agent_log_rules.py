@@ -74,7 +74,7 @@ def test_a_pattern_that_would_run_away_elsewhere_costs_nothing() -> None:
     assert rig.rules.switched_off == {}
 
 
-def test_rules_that_cost_too_much_leave_lines_out_and_say_which_is_the_costliest() -> None:
+def test_costly_rules_leave_lines_out_and_name_the_costliest() -> None:
     rig = Rig(Rule("slow", "nan"), line_costs=BURST_SECONDS)
     assert rig.say("nan") == [1]
     assert rig.say("nan") == []

@@ -29,7 +29,7 @@ def step_of(piece: Piece) -> int:
     return int(frames.STEP.unpack_from(piece.data, STEP_AT)[0])
 
 
-def test_a_rank_is_said_to_be_further_and_nothing_else_is_changed() -> None:
+def test_a_rank_is_said_to_be_further() -> None:
     before = collected(100)
     after = StepMargin(3).outward(before, 10)
     assert step_of(after) == 110
@@ -46,7 +46,7 @@ def test_no_other_answer_is_changed(run_status: int, ahead: int) -> None:
     assert margin.refusal(action(frames.LOCK)) == b""
 
 
-def test_a_lock_at_the_step_that_was_told_is_refused_once_with_the_truth() -> None:
+def test_a_lock_at_the_told_step_is_refused_once() -> None:
     """A fault has come before the move: nobody would reach that step, and MindIO would wait 30 s for it."""
     margin = StepMargin(3)
     margin.outward(collected(100), 10)

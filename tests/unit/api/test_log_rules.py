@@ -1,4 +1,4 @@
-"""Log rules are judged before a line is printed: patterns that RE2 refuses, and those that a healthy training meets."""
+"""Log rules are checked before a line is printed: patterns that RE2 refuses, and those that a healthy training meets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_rule_that_cannot_be_served_is_named_with_the_reason() -> None:
         ("overflow", "MindSpore", "overflow cond: False"),
     ],
 )
-def test_a_rule_that_a_healthy_training_meets_is_told_with_the_line(pattern: str, framework: str, words: str) -> None:
+def test_a_rule_that_a_healthy_training_meets_is_told(pattern: str, framework: str, words: str) -> None:
     assert words in log_rule_notes(ruled(pattern, framework))
 
 
@@ -64,7 +64,7 @@ def test_a_line_of_the_start_is_kept_off_by_the_start_delay() -> None:
     assert "with its steps" in log_rule_notes(ruled("nan", startDelaySeconds=300))
 
 
-def test_without_the_engine_nothing_is_refused_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_engine_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "re2", None)
     assert log_rule_refusal(ruled("loss: (nan one")) == ""
     assert "log rule mine is not evaluated: 'loss: (nan one' cannot" in log_rule_notes(ruled("loss: (nan one"))

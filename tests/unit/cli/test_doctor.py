@@ -176,7 +176,7 @@ def test_without_an_operator_the_objects_are_read_all_the_same() -> None:
     assert about(found, "breaker")["message"] == "open: about Held"
 
 
-def test_what_may_not_be_read_is_unknown_in_one_line_and_nothing_is_fine_of_it() -> None:
+def test_what_may_not_be_read_is_unknown_in_one_line() -> None:
     """As a user with `view` in a namespace meets it."""
     paths = [LEASE, NODES, JOBS, QUARANTINES, MAPS, *(path for path in Cluster().found if path.startswith(CRDS))]
     code, found = ask(Cluster(**{path: ForbiddenError(f"{path} is forbidden: User cannot") for path in paths}))
@@ -197,7 +197,7 @@ def test_what_may_be_read_is_looked_at_all_the_same() -> None:
     assert code == 0
 
 
-def test_without_the_leaders_report_a_job_says_whether_the_breaker_is_open() -> None:
+def test_without_the_leaders_report_the_breaker_is_told() -> None:
     away = {FAULTS: ForbiddenError("no")}
     assert not [one for one in ask(Cluster(**away))[1] if one["about"] == "breaker"]
     held = {JOBS: {"items": [job(Held="False/NotHeld")]}}
@@ -342,7 +342,7 @@ def test_absence_and_standing_still_are_no_health(
     assert bool([one for one in found if one["about"] == "conditions"]) == (not wrong and not noted)
 
 
-def test_a_status_that_was_never_written_is_a_problem_once_the_job_is_not_new() -> None:
+def test_a_status_never_written_is_a_problem_in_time() -> None:
     raw = {"metadata": {"name": "qwen", "namespace": "team", "creationTimestamp": since(5)}}
     assert about(ask(Cluster(**{JOB: raw}), "qwen", "-n", "team")[1], "status")["grade"] == "note"
     raw["metadata"]["creationTimestamp"] = since(600)

@@ -24,7 +24,7 @@ def test_new_log_rules_reach_every_agent() -> None:
     assert not any(agent.ended for agent in world.agents.values())
 
 
-def test_new_log_rules_reach_agents_that_no_order_may_be_given_to_yet() -> None:
+def test_new_log_rules_reach_agents_without_an_order() -> None:
     world = World()
     world.train(2)
     world.agent(1).frozen = True
@@ -48,7 +48,7 @@ def test_a_hang_rule_counts_from_the_assignment_on() -> None:
     assert [fact for fact in world.facts if fact.kind == pb.HANG]
 
 
-def test_a_rank_that_is_started_again_has_the_environment_of_the_others() -> None:
+def test_a_rank_started_again_has_the_others_environment() -> None:
     world = World()
     world.environment = {"HIGH_AVAILABILITY": "dump,recover"}
     world.train(2)

@@ -110,7 +110,7 @@ def test_a_move_that_fails_can_not_be_saved_and_is_over_at_once(world: World) ->
 
 
 @pytest.mark.parametrize(("step_seconds", "ahead"), [(0.1, 10), (0.4, 3), (30.0, 1)])
-def test_mindio_is_told_steps_more_from_its_preparation_to_its_offer(step_seconds: float, ahead: int) -> None:
+def test_mindio_is_told_more_steps_until_its_offer(step_seconds: float, ahead: int) -> None:
     """It stops ranks one step after the one they are at when it asks: that step would be over before it says so."""
     world = World()
     world.train(4, seconds=step_seconds)
@@ -133,7 +133,7 @@ def told_ahead(world: World) -> set[int]:
     return {agent.order.steps_ahead for agent in world.agents.values() if agent.order is not None}
 
 
-def test_a_memory_fault_after_a_move_that_was_given_up_is_retried(world: World) -> None:
+def test_a_memory_fault_after_a_given_up_move_is_retried(world: World) -> None:
     """The call that takes a move back leaves a word behind, which ends MindIO at the next fault: another one comes."""
     world.gates_know = True
     world.mindio.silent = True

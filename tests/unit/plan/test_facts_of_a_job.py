@@ -119,7 +119,7 @@ def fact(**more: object) -> e.FactSeen:
 
 
 @pytest.mark.parametrize("kind", sorted(set(KIND.values()) - TAKES_THE_NODE - INFORMATION))
-def test_what_is_noted_of_a_node_without_ranks_is_no_fault_of_them(kind: FactKind) -> None:
+def test_a_note_about_a_node_is_no_fault_of_its_ranks(kind: FactKind) -> None:
     """Agents of 0.2.0 say so that a log rule is off: all ranks of the node would be restarted for a note."""
     rig = Rig.running()
     before = rig.state

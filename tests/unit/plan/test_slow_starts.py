@@ -52,7 +52,7 @@ def test_without_signs_the_deadline_counts_from_the_start() -> None:
     assert Policy().startup_deadline_seconds == 1800
 
 
-def test_a_deadline_that_is_edited_counts_for_the_start_that_is_under_way() -> None:
+def test_an_edited_deadline_counts_for_the_start_under_way() -> None:
     rig = starting(startup_deadline_seconds=600)
     due = rig.state.deadlines[Deadline.STARTUP]
     rig.policy = replace(rig.policy, startup_deadline_seconds=3600)
@@ -63,7 +63,7 @@ def test_a_deadline_that_is_edited_counts_for_the_start_that_is_under_way() -> N
     assert rig.state.deadlines[Deadline.STARTUP] == due - 9 * MINUTE
 
 
-def test_a_deadline_that_is_edited_counts_for_a_start_that_waits_for_nodes() -> None:
+def test_an_edited_deadline_counts_for_a_start_that_waits() -> None:
     rig = starting(startup_deadline_seconds=600)
     due = rig.state.deadlines[Deadline.STARTUP]
     rig.tell(e.PlacesMissing(message="no node"))

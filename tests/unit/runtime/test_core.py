@@ -535,7 +535,7 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
 
 
 @pytest.mark.usefixtures("newer_crd")
-async def test_of_a_job_that_a_newer_operator_wrote_only_the_condition_changes() -> None:
+async def test_of_a_newer_operators_job_only_the_condition_changes() -> None:
     town = Town()
     await town.train()
     await town.controller.close()
@@ -580,7 +580,7 @@ async def test_a_running_job_is_served_by_its_last_spec_and_says_so(hall: Hall) 
     assert hall.town.status()["observedGeneration"] == 3
 
 
-async def test_a_job_of_another_operator_is_left_even_if_it_cannot_be_read() -> None:
+async def test_another_operators_unreadable_job_is_left() -> None:
     town = Town()
     await town.controller.close()
     writes = len(town.kube.writes)

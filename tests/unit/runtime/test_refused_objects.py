@@ -116,7 +116,7 @@ async def refuse_pods_of(town: Town, node_rank: int, seconds: int) -> int:
     return len(made - before)
 
 
-async def test_a_node_that_refuses_every_pod_is_named_and_asked_ever_later(town: Town) -> None:
+async def test_a_node_that_refuses_every_pod_is_asked_ever_later(town: Town) -> None:
     await settled(town)
     made = await refuse_pods_of(town, 1, 60)
     assert 3 <= made <= 9  # 2 at once, then 1, 2, 4, 8, 16, 30 s apart, each at least half of that
