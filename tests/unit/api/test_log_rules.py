@@ -1,4 +1,4 @@
-"""Log rules are checked before a line is printed: patterns that RE2 refuses, and those that a healthy training meets."""
+"""Log rules are checked before a line is printed: RE2 refuses some patterns, a healthy training meets others."""
 
 from __future__ import annotations
 

@@ -657,9 +657,7 @@ def test_without_mindio_the_field_for_a_python_is_named(host: Callable[..., Clie
 
 
 @pytest.mark.parametrize("forgets", [0.002, 0.03])
-def test_a_controller_that_forgets_calls_is_wound_on(
-    host: Callable[..., Client], forgets: float
-) -> None:
+def test_a_controller_that_forgets_calls_is_wound_on(host: Callable[..., Client], forgets: float) -> None:
     """MindIO accepts them until it is at rest again, and nothing follows."""
     client = host(FORGETFUL % {"forgets": forgets})
     client.event("hello")
