@@ -178,6 +178,7 @@ NOT_OF_FAULTS = {
     "new coordinator": "Hajob's own part: a coordinator",
     "share": "Hajob's own part: a coordinator",
     "complete": "the training has ended",
+    "let end": "the training has ended",
     "moved": "an action under way comes to its end",
     "shrunk": "an action under way comes to its end",
     "restart from saved": "an action under way comes to its end",
