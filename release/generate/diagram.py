@@ -40,8 +40,8 @@ def _head() -> Iterator[str]:
     yield ""
     yield (
         "While `recovery.mode` is `Observe` or `Hold`, one answer takes the place of every row that decides about a "
-        "fault (those on a trigger, and those that make a pod or processes anew): *hold*: the fault is kept open, nothing is "
-        "started, go to `Held`. [What is done all the same](operations.md#hajob-only-watches)."
+        "fault (those on a trigger, and those that make a pod or processes anew): *hold*: the fault is kept open, "
+        "nothing is started, go to `Held`. [What is done all the same](operations.md#hajob-only-watches)."
     )
 
 

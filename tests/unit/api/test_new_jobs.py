@@ -79,7 +79,7 @@ async def test_an_edit_may_take_it_out(kube: MemoryKube) -> None:
     await patched(kube, {"spec": {"scheduling": {"gangPolicy": "None"}}})
 
 
-async def test_a_field_that_nobody_knows_is_refused_as_kubectl_asks_for_it(kube: MemoryKube) -> None:
+async def test_a_field_that_nobody_knows_is_refused(kube: MemoryKube) -> None:
     path = f"/apis/{names.API_VERSION}/namespaces/default/{names.PLURAL}"
     body = edited(good)
     body["spec"]["template"]["metadata"] = {"name": "x", "labels": {"a": "b"}, "creationTimestamp": None}

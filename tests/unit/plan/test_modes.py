@@ -272,7 +272,7 @@ def test_a_person_may_restart(mode: Mode, code: int) -> None:
 
 
 @MODES
-def test_a_lost_coordinator_is_made_again_and_the_training_is_left_alone(mode: Mode) -> None:
+def test_a_lost_coordinator_is_made_again(mode: Mode) -> None:
     rig = Rig.running(policy=Policy(mode=mode, coordinator_loss=CoordinatorLossPolicy.IMMEDIATELY))
     rig.lose_for_good()
     assert (rig.state.phase, rig.served) == (JobPhase.UNPROTECTED, dict.fromkeys(range(4), 1))
@@ -284,7 +284,7 @@ def test_a_lost_coordinator_is_made_again_and_the_training_is_left_alone(mode: M
 
 
 @MODES
-def test_a_coordinator_that_is_lost_while_a_fault_is_held_gets_a_successor(mode: Mode) -> None:
+def test_a_coordinator_lost_while_a_fault_is_held(mode: Mode) -> None:
     rig = Rig.running(policy=Policy(mode=mode))
     rig.exits(5)
     rig.tell(e.CoordinatorLost())

@@ -207,7 +207,7 @@ def kinds(states: Iterable[tuple[JobState, int]]) -> Iterator[tuple[JobState, in
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.HOLD])
-def test_while_the_mode_is_not_enforce_nothing_is_started_and_no_fact_is_lost(walk: Walk, mode: Mode) -> None:
+def test_outside_enforce_nothing_is_started_or_lost(walk: Walk, mode: Mode) -> None:
     policy, answered = small_policy(mode=mode), set()
     for state, now in kinds(walk.states.values()):
         for event in every_event(state):

@@ -91,7 +91,7 @@ async def test_what_no_rule_can_say_is_told_in_words(case: str) -> None:
     assert sentence in message
 
 
-async def test_the_pods_that_are_asked_about_are_those_that_will_be_made() -> None:
+async def test_the_pods_asked_about_are_those_to_be_made() -> None:
     work = {"requestTime": "2026-11-22T22:00:00Z", "template": {"spec": {"containers": [{"name": "t", "image": "i"}]}}}
     asked, reason, _ = await evaluated(pause=work, scheduling={"numSpareNodes": 1, "spareMode": "Warm"})
     assert reason is Reason.VALID

@@ -61,7 +61,7 @@ async def test_a_move_that_works_leaves_nothing_to_tell(town: Town) -> None:
     assert degraded(town)[0] != "MoveFailed"
 
 
-async def test_a_move_leads_to_no_cordoned_node_whatever_the_pods_tolerate(town: Town) -> None:
+async def test_a_move_leads_to_no_cordoned_node(town: Town) -> None:
     """The scheduler would put pods that tolerate every taint there, and they would have to move again."""
     await town.controller.close()
     town.stored()["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]

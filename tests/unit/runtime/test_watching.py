@@ -93,9 +93,7 @@ async def test_another_operator_makes_no_pod_either(town: Town, mode: str) -> No
 
 
 @MODES
-async def test_a_pod_that_was_deleted_while_no_operator_ran_is_a_fault_and_not_a_pod_to_make(
-    town: Town, mode: str
-) -> None:
+async def test_a_pod_deleted_while_no_operator_ran_is_a_fault(town: Town, mode: str) -> None:
     await town.train()
     await switch(town, mode)
     await town.controller.close()
