@@ -62,6 +62,7 @@ class JobOutputs:
         job = memory.job
         self._assigning = Alarm(ports.clock)
         self._assigned = -math.inf
+        self._noted: tuple[int | None, tuple[str, ...]] = (None, ())
         self.status = StatusPublisher(
             ports.clock,
             ports.status_writer(job),
@@ -151,11 +152,11 @@ class JobOutputs:
     def _advice(self) -> Iterator[str]:
         """Yield what works and is worth knowing; why no node will ever do, while the job has none."""
         job, places = self._memory.job, self._observer.places
-        yield log_rule_notes(job.spec)
-        yield from notes(job)
+        if job.metadata.generation != self._noted[0]:
+            self._noted = job.metadata.generation, (log_rule_notes(job.spec), *notes(job))
+        yield from self._noted[1]
         yield self._admission.claim_note
-        placed = any(pod.node_name for pod in places.serving().values())
-        if self._memory.state.phase in UNTRAINED and not placed:
+        if self._memory.state.phase in UNTRAINED and not any(pod.node_name for pod in places.serving().values()):
             yield why_none_fits(job.spec, places.demand(), self._ports.nodes().values())
 
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:

@@ -44,20 +44,20 @@ class JobUnread:
     async def _write(self, raw: Json) -> None:
         """Say it once, whatever becomes of the status meanwhile; the server's refusals are repeated for ever."""
         kube, metadata, backoff = self._ports.kube, raw["metadata"], Backoff()
-        where = (names.PLURAL, metadata["namespace"], metadata["name"])
+        namespace = metadata["namespace"]
         while raw["metadata"]["uid"] == metadata["uid"]:
             patch = operations(raw, self._why, self._ports.fence(), self._ports.clock.now_milliseconds())
             if not patch:
                 return
             try:
-                await kube.patch(*where, patch, kind=PatchKind.JSON, subresource="status")
+                await kube.patch(names.PLURAL, namespace, self.name, patch, kind=PatchKind.JSON, subresource="status")
             except ApiError as error:
                 log.warning("the status of %s cannot be written yet: %s", self.name, error)
             else:
                 return
             await self._ports.clock.sleep(backoff.delay())
             try:
-                raw = await kube.get(*where)
+                raw = await kube.get(names.PLURAL, namespace, self.name)
             except ApiError as error:
                 if error.status == 404:
                     return

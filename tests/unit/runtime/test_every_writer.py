@@ -35,7 +35,9 @@ WITHOUT_ASKING = {
 BY_THE_PORTS = {
     "hajob.runtime.disruption_budgets",
     "hajob.runtime.expiry",
+    "hajob.runtime.finished_pods",
     "hajob.runtime.job_certificates",
+    "hajob.runtime.job_unread",
     "hajob.runtime.pause_work",
     "hajob.runtime.pod_reconciler",
     "hajob.runtime.spare_pods",
