@@ -26,9 +26,9 @@ def hook_pod(job: HATrainingJob, node_rank: int, node_name: str, incarnation: in
     template: Json = copy.deepcopy(asked.template)
     metadata, spec = template.get("metadata") or {}, template["spec"]
     own = parts.variables({"HAJOB_NODE_NAME": node_name, "HAJOB_NODE_RANK": str(node_rank)})
-    judge = parts.container_named(names.HOOK_CONTAINER, spec["containers"]) or spec["containers"][0]
-    judge["name"] = names.HOOK_CONTAINER  # its exit code is the verdict
-    judge["env"] = [*(judge.get("env") or []), *own]
+    main = parts.container_named(names.HOOK_CONTAINER, spec["containers"]) or spec["containers"][0]
+    main["name"] = names.HOOK_CONTAINER  # its exit code is the verdict
+    main["env"] = [*(main.get("env") or []), *own]
     spec |= {
         "nodeName": node_name,
         "restartPolicy": "Never",

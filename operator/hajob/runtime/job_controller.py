@@ -334,7 +334,8 @@ class JobController:
         self._advance(events.PolicyChanged())  # the spec may have changed while no operator ran
         self._look_for_places()
         self._deadline.arm(self._memory.deadlines)
-        self._outputs.status.publish()
+        if self.job.status.observed_generation != self.job.metadata.generation:
+            self._outputs.status.publish()
 
     def refused(self) -> None:
         """Handle that its pods cannot be created."""

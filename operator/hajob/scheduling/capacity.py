@@ -187,8 +187,11 @@ class Capacity:
             own_nodes: names of the nodes of its pods.
             closed: names of nodes that do not count.
         """
-        own = {name for name in own_nodes if self._has(name, job_uid)}
-        return self.pods_on(self.free(demand) - closed, own)
+        free = self.free(demand)
+        if closed:
+            free = free - closed
+        near = own_nodes if self.shares_domains else free & own_nodes  # else the others keep no pod off a free node
+        return self.pods_on(free, {name for name in near if self._has(name, job_uid)})
 
     def soon_free(self, demand: Demand, job_uid: str) -> set[str]:
         """Return the names of nodes with room for one such pod once this job's pods have left; not to be changed."""
