@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
+
 from e2e.harness.job import Job, Object
 from e2e.harness.preflight import LISTENING
 from e2e.harness.rig import Rig
@@ -28,7 +30,10 @@ def _newest(job: Job) -> Object:
 def kill_mindio(rig: Rig, job: Job) -> int:
     """End the process that serves the ranks; host, store and coordinator beside it live on. When it was."""
     pids = [process.pid for process in rig.nodes.control.processes(pod=coordinator(job), container="controller")]
-    (serving,) = (pid for pid in pids if MINDIO_PORT in _ports(pid))
+    listening = [pid for pid in pids if MINDIO_PORT in _ports(pid)]
+    (serving,) = (
+        pid for pid in listening if psutil.Process(pid).ppid() not in listening
+    )  # its child plays its backlog
     return int(rig.nodes.control.kill(pid=serving)["time"])
 
 

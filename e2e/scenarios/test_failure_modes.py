@@ -96,12 +96,12 @@ BAD_JOBS = {
         spec={"recovery": {"maxProgramFailures": 0}},
         most_starts=1,
     ),
-    "entry-point-wrong": BadJob("ProgramFailed", "no-such-program", {"command": ["no-such-program"]}, spec=TWICE),
+    "entry-point-wrong": BadJob("ScriptEnded", "no-such-program", {"command": ["no-such-program"]}, spec=TWICE),
     "script-missing": BadJob(
-        "ProgramFailed", "no-such.sh: No such file", {"command": ["bash", "no-such.sh"]}, spec=TWICE
+        "ScriptEnded", "no-such.sh: No such file", {"command": ["bash", "no-such.sh"]}, spec=TWICE
     ),
     "script-exits-1": BadJob(
-        "ProgramFailed", "what a pity", {"command": ["bash", "-c", "echo what a pity; exit 1"]}, spec=TWICE
+        "ScriptEnded", "what a pity", {"command": ["bash", "-c", "echo what a pity; exit 1"]}, spec=TWICE
     ),
     "rank-exits-1-at-once": BadJob(
         "ProgramFailed",

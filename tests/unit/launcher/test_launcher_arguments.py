@@ -55,6 +55,7 @@ def test_the_second_start_of_an_unchanged_script_resumes(tmp_path: Path) -> None
     saved.mkdir()
     script = f"torchrun echo.py --finetune --no-load-optim --load /pretrained --save {saved}"
     with running(tmp_path, script, ranks=1) as pod:
+        pod.answers = False
         pod.launched()
         pod.register()
         pod.start_ranks(HAJOB_RESUME_POLICY="Arguments")

@@ -12,6 +12,7 @@ from trainer_sidecar.launcher import endings, progress
 
 def trained(pod: Container, problem: str = "") -> int:
     """Bring the training to its end and return its verdict."""
+    pod.answers = False
     pod.launched()
     pod.register()
     pod.start_ranks()
@@ -61,6 +62,7 @@ def test_an_end_without_a_training_is_no_success(tmp_path: Path, script: str) ->
 
 def test_a_script_waits_while_its_training_is_not_finished(tmp_path: Path) -> None:
     with running(tmp_path, "torchrun echo.py; echo went on", ranks=1) as pod:
+        pod.answers = False
         pod.launched()
         pod.register()
         pod.start_ranks()
@@ -79,6 +81,7 @@ def test_a_script_waits_while_its_training_is_not_finished(tmp_path: Path) -> No
 def test_no_end_is_a_finish_before_an_agent_says_so(tmp_path: Path) -> None:
     """The pod's 0 is believed when nobody else can be heard; so an agent that is away is waited for."""
     with running(tmp_path, "torchrun echo.py", ranks=1) as pod:
+        pod.answers = False
         pod.launched()
         pod.register()
         pod.start_ranks()
