@@ -31,9 +31,8 @@ def kill_mindio(rig: Rig, job: Job) -> int:
     """End the process that serves the ranks; host, store and coordinator beside it live on. When it was."""
     pids = [process.pid for process in rig.nodes.control.processes(pod=coordinator(job), container="controller")]
     listening = [pid for pid in pids if MINDIO_PORT in _ports(pid)]
-    (serving,) = (
-        pid for pid in listening if psutil.Process(pid).ppid() not in listening
-    )  # its child plays its backlog
+    # A child of the simulated controller plays the backlog of one that dies: it listens, and serves nobody.
+    (serving,) = (pid for pid in listening if psutil.Process(pid).ppid() not in listening)
     return int(rig.nodes.control.kill(pid=serving)["time"])
 
 

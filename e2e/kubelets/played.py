@@ -53,6 +53,8 @@ PLAYED: Final[Tests] = {
 
 LEFT_OUT: Final[Mapping[str, Tests]] = {
     "it was never tried there; it uses nothing that real nodes lack, as far as is known": {
+        "test_end_of_a_training": ("test_crashes_after_the_final_checkpoint_restart_nothing",),
+        "test_limits_left_alone": ("test_a_node_is_lost_with_every_limit_left_alone",),
         "test_checkpoints": ("test_without_a_copy_the_periodic_checkpoint_repairs",),
         "test_failure_modes": ("test_an_end_without_a_coordinator_is_complete",),
         "test_hardware_faults": ("test_a_chip_error_of_no_consequence_does_nothing",),

@@ -72,14 +72,17 @@ def test_msrun_without_join_returns_and_its_ranks_go_on(tmp_path: Path) -> None:
         "msrun --worker_num=2 --log_dir=logs echo.py; echo saw $?; until grep 'rank 1' logs/worker_1.log; do :; done"
     )
     with running(tmp_path, script) as pod:
+        pod.answers = False
         pod.launched()
         pod.until(lambda: "saw 0" in pod.log(), "the return of msrun")
         pod.register()
         pod.start_ranks(MS_ROLE="MS_WORKER")
+        pod.until(lambda: "its ranks go on" in pod.log(), "the end of the script")
+        pod.until(lambda: pod.heard("all_ended"), "the end of the ranks")
+        pod.send({"kind": "verdict", "launch": 1, "problem": ""})
         assert pod.ended() == 0
         assert pod.script()["finished"]
         assert "rank 1 args" in pod.log()
-        assert "its ranks go on" in pod.log()
 
 
 def test_a_script_that_leaves_its_launch_behind_is_waited_out(tmp_path: Path) -> None:
