@@ -88,7 +88,8 @@ def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy,
     new, effects = row.handler.run(context)
     if row.target is not None and row.target is not new.phase:
         new = replace(new, phase=row.target)
-    if context.seen is not None and context.relevance.ignored is None and new.phase not in ENDED:
+    counts = context.ignored is None and context.relevance.ignored is None
+    if context.seen is not None and counts and new.phase not in ENDED:
         failures = remembered(context.seen, context.fact_ranks(), context.state, view, now_ms)
         new = replace(new, failures=failures) if failures != new.failures else new
     if new.held_from is not None and new.phase is not JobPhase.HELD:

@@ -91,6 +91,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     yield fact(FactKind.DATA_CORRUPTED, state, rank=3, source=Source.MINDIO)
     yield fact(FactKind.LOG_RULE, state, code="nan")
     yield fact(FactKind.PROCESS_EXITED, state, rank=2)
+    yield fact(FactKind.POD_FAILED, state, node=1, exit_code=127)
     yield e.FactSeen(fact=Fact(f"gone {state.incarnation}", FactKind.CONTROLLER_LOST))
     yield e.FactSeen(fact=Fact(f"blind {state.incarnation}", FactKind.CONTROLLER_LOST, code=NO_SUCCESSOR))
     yield e.FactSeen(fact=Fact(f"going {state.incarnation}", FactKind.CONTROLLER_LOST, code=CONTAINER_ENDED))
