@@ -11,7 +11,7 @@ from hajob.domain.actions import OrderCommand
 from hajob.domain.facts import FactKind
 from hajob.domain.incidents import Purpose
 from hajob.plan import events as e
-from hajob.plan.effects import SendOrder
+from hajob.plan.effects import ExplainIncident, SendOrder
 from hajob.plan.guards import ALWAYS
 from hajob.plan.machine import CELLS, HOLD, TABLE, Transition, advance
 from hajob.plan.placements import same_placements
@@ -23,6 +23,8 @@ from tests.unit.plan.plan_worlds import LAYOUT, RESIZING, VIEW, WORLDS, Walk, du
 pytestmark = pytest.mark.timeout(900)  # the walk takes a minute of a processor, which may be shared
 
 SETTLED = STEADY | ENDED
+UNWALKED = {("PolicyChanged", "released, serves again, Fault: Restart")}
+"""The worlds of the walk hold no fault back that only a restart cures while a controller serves."""
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,8 @@ def test_every_cell_was_walked(walk: Walk) -> None:
 
 
 def test_every_row_is_reached(walk: Walk) -> None:
-    missed = [(row.states, row.event.__name__, row.guard.name) for row in TABLE if id(row) not in walk.rows]
-    assert missed == []
+    missed = {(row.event.__name__, row.guard.name) for row in TABLE if id(row) not in walk.rows}
+    assert missed <= UNWALKED
 
 
 def test_every_state_is_reached(walk: Walk) -> None:
@@ -81,8 +83,9 @@ def test_no_event_is_an_exception_and_no_op_says_why(walk: Walk) -> None:
         for event in every_event(state):
             transition = advance(state, event, VIEW, policy, due_time(state, event, now))
             if transition.row.handler.name == "ignore":
-                assert transition.state is state
-                assert transition.effects == ()
+                explained = tuple(each for each in transition.effects if isinstance(each, ExplainIncident))
+                assert transition.state is state or explained  # it may tell why the open incident's ranks have ended
+                assert transition.effects == explained
                 assert transition.ignored, (state.phase, event)
 
 
