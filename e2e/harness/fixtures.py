@@ -34,8 +34,10 @@ def a_namespace(plane: ControlPlane, name: str) -> Iterator[str]:
     plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
     plane.wait(f"service account of namespace {name}", lambda: plane.api.find(account))
-    yield name
-    plane.api.delete(f"/api/v1/namespaces/{name}")
+    try:
+        yield name
+    finally:
+        plane.api.delete(f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ The table for all namespaces is the one of deploy/, too. HAJOB_UPDATE_GOLDEN=1 w
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,8 +42,8 @@ def test_the_charts_rights_are_those_of_the_table(control_plane: ControlPlane, n
 
 def test_with_a_list_the_rights_to_jobs_end_with_it(control_plane: ControlPlane, namespace: str) -> None:
     with (
-        a_namespace(control_plane, "jobs") as jobs,
-        a_namespace(control_plane, "more-jobs") as more,
+        a_namespace(control_plane, f"jobs-{secrets.token_hex(3)}") as jobs,
+        a_namespace(control_plane, f"more-jobs-{secrets.token_hex(3)}") as more,
         installed(control_plane, namespace, EVERYWHERE, f"watchNamespaces={{{jobs},{more}}}"),
     ):
         listed = {"in the list": jobs, "there as well": more}
