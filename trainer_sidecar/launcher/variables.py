@@ -6,11 +6,11 @@ user who does has a reason. docs/protocols/launcher.md#environment
 
 from __future__ import annotations
 
-import os
 from typing import Dict, List, NamedTuple
 
-NETWORK = ("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HCCL_IF_IP")
-INTERFACES = "/sys/class/net"
+from trainer_sidecar.launcher import interfaces
+
+CHOOSE_INTERFACE = ("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 FAULT_PROCESS = "RESTART_FAULT_PROCESS_TYPE"
 TOKEN = "HAJOB_PROCESS"
 
@@ -29,21 +29,27 @@ def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool) -> 
     for ranks of its node that were not restarted (`--no-shared-storage`).
     """
     environment = {**call, **order}
-    notes: List[str] = []
-    for name in NETWORK:
-        if call.get(name):
-            environment[name] = call[name]
-        elif name != "HCCL_IF_IP" and not _exists(environment.get(name, "")):
-            text = "{} is left out: this pod has no network interface {} (spec.network.interface)"
-            notes.append(text.format(name, environment.pop(name)))
-    if call.get("HCCL_SOCKET_IFNAME") and environment.get("HCCL_IF_IP") == environment.get("POD_IP"):
-        environment.pop("HCCL_IF_IP", None)  # it is Hajob's, and would win over the user's interface
+    if call.get("HCCL_IF_IP"):
+        environment["HCCL_IF_IP"] = call["HCCL_IF_IP"]
+    notes = _choose_interfaces(environment, call)
     if not environment.get("TTP_LOG_PATH"):  # else its log, with the traceback of what it catches, goes with the pod
         environment.setdefault("TTP_LOG_STDOUT", "1")
     environment[FAULT_PROCESS] = "worker" if is_restart else "pod"
     return Variables(environment, notes)
 
 
-def _exists(interface: str) -> bool:
-    """Whether an interface exists, or it can't be told."""
-    return not interface or not os.path.isdir(INTERFACES) or os.path.isdir(os.path.join(INTERFACES, interface))
+def _choose_interfaces(environment: Dict[str, str], call: Dict[str, str]) -> List[str]:
+    """Set the interfaces: the call's, else the order's where the pod has it, else the one with its address."""
+    address, notes = environment.get("POD_IP", ""), []
+    own = interfaces.with_address(address)
+    for name in CHOOSE_INTERFACE:
+        wanted = environment.pop(name, "")
+        chosen = call.get(name) or interfaces.usable(name, wanted)
+        if wanted and not chosen:
+            text = "this pod has no network interface {} (spec.network.interface) for {}: {}"
+            notes.append(text.format(wanted, name, "{} is taken".format(own) if own else "it is left out"))
+        if chosen or own:
+            environment[name] = chosen or own
+    if environment.get("HCCL_IF_IP") == address and environment.get("HCCL_SOCKET_IFNAME", own) != own:
+        environment.pop("HCCL_IF_IP", None)  # it is Hajob's, and would win over the interface that was chosen
+    return notes

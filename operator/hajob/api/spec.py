@@ -296,8 +296,8 @@ _HIGHEST_COORDINATOR_PORT: Final = 65530
 class Network(ApiModel):
     """Interfaces and ports."""
 
-    interface: Annotated[str, StringConstraints(min_length=1, max_length=15)] = "eth0"
-    """Interface of the pods' network."""
+    interface: Annotated[str, StringConstraints(min_length=1, max_length=15)] | None = None
+    """Interface for HCCL and Gloo; none: the one with the pod's address."""
     agent_port: Port = 7071
     """Port of the agent in every rank pod, for the coordinator. Immutable."""
     coordinator_port: Annotated[int, Field(ge=1, le=_HIGHEST_COORDINATOR_PORT)] = COORDINATOR_PORT

@@ -88,12 +88,17 @@ def rank_environment(job: HATrainingJob) -> dict[str, str]:
         "MASTER_PORT": str(spec.network.rendezvous_port),
         "MINDX_TASK_ID": job.metadata.uid,
         "MINDIO_WAIT_MINDX_TIME": str(MINDIO_WAIT_SECONDS),
-        "HCCL_SOCKET_IFNAME": spec.network.interface,
-        "GLOO_SOCKET_IFNAME": spec.network.interface,
+        **_network_environment(spec),
         **recovery_environment(spec),
         **_framework_environment(job),
         **({"HAJOB_RESUME_POLICY": spec.checkpoint.resume_policy.value} if _is_mended(spec) else {}),
     }
+
+
+def _network_environment(spec: HATrainingJobSpec) -> dict[str, str]:
+    """What the job chooses; else the launcher finds the interface with the pod's address."""
+    interface = spec.network.interface
+    return dict.fromkeys(("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), interface) if interface else {}
 
 
 def _is_mended(spec: HATrainingJobSpec) -> bool:

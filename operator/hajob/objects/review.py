@@ -34,6 +34,8 @@ _LOST_WITH_THE_POD: Final = {
 """Kinds of volumes that keep no checkpoint, and why."""
 _SET_FOR_RANKS: Final = frozenset({"MASTER_ADDR", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"})
 """Variables that people write by hand, and that coordinator or agent set (docs/pods.md)."""
+_USERS_FIRST: Final = frozenset({"HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"})
+"""Of these the launcher takes what the user has written."""
 _NAMES_SHOWN: Final = 8
 
 
@@ -143,7 +145,7 @@ def notes(job: HATrainingJob) -> Iterator[str]:
         yield "the template tolerates every taint (operator: Exists, no key); cordoned nodes are avoided all the same"
     trainer = next((one for part, one in _containers(pod) if part == "containers" and one.get("name") == "trainer"), {})
     written = {text(mapping(entry).get("name")) for entry in items(trainer.get("env"))}
-    if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job).keys())):
+    if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job).keys() - _USERS_FIRST)):
         shown = ", ".join(ours[:_NAMES_SHOWN])
         yield f"what env of container trainer says of {shown} does not count for the ranks: Hajob sets it"
     if spec.output.path and mount_for(dict(trainer), spec.output.path) is None:

@@ -54,7 +54,7 @@ PLAYED_ELSEWHERE = {
     "recovery.coordinatorLossPolicy": "tests/unit/runtime/test_coordinators_node_lost.py",
     "checkpoint.savedLimit": "e2e/scenarios/test_checkpoints.py",
     "checkpoint.resumePolicy": "e2e/scenarios/test_checkpoints.py",
-    "network.interface": "e2e/scenarios/test_one_fault.py",
+    "network.interface": "tests/unit/launcher/test_launcher_variables.py",
     "network.mindIOTLSPolicy": "e2e/scenarios/test_one_fault.py",
     "output.path": "e2e/scenarios/test_start_scripts.py",
     "output.attemptLimit": "e2e/scenarios/test_start_scripts.py",

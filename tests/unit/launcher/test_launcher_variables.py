@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.launcher.pod import Container, running
+from trainer_sidecar.launcher.interfaces import INET6
 from trainer_sidecar.launcher.variables import merged
 
 SHOW = """
@@ -39,6 +40,7 @@ def started(pod: Container, start: int = 0, **environment: str) -> None:
     pod.start_ranks(start, **environment)
 
 
+without_inet6 = pytest.mark.skipif(not Path(INET6).exists(), reason="a kernel without IPv6")
 ORDER = {"HCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "POD_IP": "10.0.0.7"}
 
 
@@ -47,7 +49,7 @@ ORDER = {"HCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "POD_IP": "10.0
     [
         ({}, {"HCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}),
         ({"GLOO_SOCKET_IFNAME": "ib0"}, {"HCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "ib0"}),
-        ({"HCCL_IF_IP": "10.0.0.7"}, {"HCCL_IF_IP": "10.0.0.7", "HCCL_SOCKET_IFNAME": "lo"}),
+        ({"HCCL_IF_IP": "10.0.0.7"}, {"HCCL_IF_IP": None, "HCCL_SOCKET_IFNAME": "lo"}),
         ({"HCCL_SOCKET_IFNAME": "ib0", "HCCL_IF_IP": "10.0.0.7"}, {"HCCL_SOCKET_IFNAME": "ib0", "HCCL_IF_IP": None}),
         ({"HCCL_SOCKET_IFNAME": "ib0", "HCCL_IF_IP": "10.9.9.9"}, {"HCCL_IF_IP": "10.9.9.9"}),
     ],
@@ -58,10 +60,40 @@ def test_the_network_is_the_users_where_chosen(call: dict[str, str], expected: d
     assert made.notes == []
 
 
-def test_an_interface_that_is_not_there_is_left_out() -> None:
-    made = merged({}, {"GLOO_SOCKET_IFNAME": "eth77"}, is_restart=False)
-    assert "GLOO_SOCKET_IFNAME" not in made.environment
-    assert "no network interface eth77" in made.notes[0]
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [("127.0.0.1", "lo"), ("10.0.0.7", None), pytest.param("::1", "lo", marks=without_inet6), ("no address", None)],
+)
+def test_unchosen_it_is_the_interface_of_the_pods_address(address: str, found: str | None) -> None:
+    made = merged({"HCCL_IF_IP": address}, {"POD_IP": address}, is_restart=False)
+    assert {made.environment.get(f"{library}_SOCKET_IFNAME") for library in ("HCCL", "GLOO")} == {found}
+    assert made.environment["HCCL_IF_IP"] == address
+    assert made.notes == []
+
+
+@pytest.mark.parametrize(("address", "taken"), [("127.0.0.1", "lo"), ("10.0.0.7", None)])
+def test_a_missing_interface_counts_as_none_and_is_told(address: str, taken: str | None) -> None:
+    made = merged({}, {"GLOO_SOCKET_IFNAME": "eth77", "POD_IP": address}, is_restart=False)
+    assert made.environment.get("GLOO_SOCKET_IFNAME") == taken
+    (note,) = made.notes
+    assert "no network interface eth77 (spec.network.interface) for GLOO_SOCKET_IFNAME" in note
+    assert (f"{taken} is taken" if taken else "it is left out") in note
+
+
+@pytest.mark.parametrize(
+    ("choice", "hccl", "gloo"),
+    [
+        ("=lo", "=lo", "lo"),
+        ("=l", None, None),
+        ("l,eth77", "l,eth77", None),
+        ("eth77,lo", "eth77,lo", "lo"),
+        ("^docker", "^docker", None),
+    ],
+)
+def test_a_choice_is_read_as_hccl_and_gloo_read_it(choice: str, hccl: str | None, gloo: str | None) -> None:
+    order = {"HCCL_SOCKET_IFNAME": choice, "GLOO_SOCKET_IFNAME": choice, "POD_IP": "10.0.0.7"}
+    made = merged({}, order, is_restart=False).environment
+    assert (made.get("HCCL_SOCKET_IFNAME"), made.get("GLOO_SOCKET_IFNAME")) == (hccl, gloo)
 
 
 def test_a_restarted_rank_waits_for_no_mates(tmp_path: Path) -> None:

@@ -23,6 +23,12 @@ NOTED: dict[str, tuple[Edit, str]] = {
 }
 
 
+def chooses_twice(body: Json) -> None:
+    """The ranks have what its own environment says."""
+    in_spec("network", interface="bond0")(body)
+    in_trainer(env=[{"name": "GLOO_SOCKET_IFNAME", "value": "ib0"}])(body)
+
+
 def job(edit: Edit) -> HATrainingJob:
     return HATrainingJob.from_object(edited(edit))
 
@@ -41,6 +47,7 @@ def test_what_works_and_is_worth_knowing_is_told(case: str) -> None:
         in_pod(tolerations=[{"key": "a", "operator": "Exists"}]),
         in_spec("recovery", actions=ALL_OFF[:-1]),
         in_spec("output", path="/ckpt/out"),
+        chooses_twice,
     ],
 )
 def test_a_usual_job_has_no_note(edit: Edit) -> None:
