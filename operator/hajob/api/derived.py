@@ -100,6 +100,14 @@ def is_on_the_host(spec: HATrainingJobSpec) -> bool:
     return bool(spec.template["spec"].get("hostNetwork"))
 
 
+def rank_host_ports(spec: HATrainingJobSpec) -> dict[str, int]:
+    """Ports of its node on which Hajob serves in a rank pod, by their names in it; none in a network of its own."""
+    network = spec.network
+    if not is_on_the_host(spec):
+        return {}
+    return {"agent": network.agent_port, "mindio": network.mindio_port, "rendezvous": network.rendezvous_port}
+
+
 def coordinator_ports(spec: HATrainingJobSpec) -> CoordinatorPorts:
     """Ports of the coordinator pod; on the host none that a rank pod of the job has, for it may share a node with one.
 
@@ -108,7 +116,7 @@ def coordinator_ports(spec: HATrainingJobSpec) -> CoordinatorPorts:
     network = spec.network
     if not is_on_the_host(spec):
         return CoordinatorPorts(network.coordinator_port, network.mindio_port, network.rendezvous_port)
-    ranks = {network.agent_port, network.mindio_port, network.rendezvous_port}
+    ranks = rank_host_ports(spec).values()
     free = (port for port in itertools.count(network.coordinator_port + 1) if port not in ranks)
     return CoordinatorPorts(network.coordinator_port, next(free), next(free))
 

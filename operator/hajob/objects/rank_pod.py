@@ -11,7 +11,7 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.derived import chips_per_node, is_on_the_host, world_size
+from hajob.api.derived import chips_per_node, rank_host_ports, world_size
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.objects import containers as parts
@@ -77,9 +77,7 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
         *(result.get("volumeMounts") or []),
         parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
     ]
-    network = job.spec.network
-    if is_on_the_host(job.spec):  # elsewhere the names are the user's
-        ports = {"agent": network.agent_port, "mindio": network.mindio_port, "rendezvous": network.rendezvous_port}
+    if ports := rank_host_ports(job.spec):  # elsewhere the names are the user's
         result["ports"] = [*(result.get("ports") or []), *parts.container_ports(job.spec, ports)]
     result.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     return result

@@ -251,7 +251,7 @@ class OperatorCore:
             self._capacity_changed()
 
     def foreign_pod_changed(self, pod: ForeignPod | None, before: ForeignPod | None) -> None:
-        """Handle a pod of another tenant: one with chips came, went, or ended (None)."""
+        """Handle a pod of another tenant: one with chips or host ports came, went, or ended (None)."""
         capacity = self._caches.capacity
         gone = before is not None and pod is None and capacity.pod_gone(before.key)
         if gone or (pod is not None and capacity.pod_seen(pod)):

@@ -1,8 +1,8 @@
 """The nodes that could take a rank pod of a job now: updated event by event, never counted anew.
 
-Every pod on a node occupies its chips there, whatever its owner, until it is gone or has ended. `Capacity` caches
-the set of nodes that satisfy each queried demand, and the nodes that each querying job would leave free. An event
-adds one entry to a log; a query checks again only the nodes that the log names since the query before.
+Every pod on a node occupies its chips and host ports there, whatever its owner, until it is gone or has ended.
+`Capacity` caches the set of nodes that satisfy each queried demand, and the nodes that each querying job would leave
+free. An event adds one entry to a log; a query checks again only the nodes that the log names since the query before.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from hajob.api.constants import LABEL_HOSTNAME
 from hajob.scheduling.demand import Demand
+from hajob.sources.host_ports import HostPorts, meet
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView, Requests
 
@@ -26,11 +27,12 @@ KEPT_LIMIT: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A pod on a node: its job, its chips there by resource name, and its priority."""
+    """A pod on a node: its job, its chips there by resource name, its priority, and its ports of the node."""
 
     job_uid: str
     chips: Requests
     priority: int = 0
+    ports: HostPorts = ()
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class _Kept:
 
 
 class Capacity:
-    """Nodes, and the pods that occupy their chips.
+    """Nodes, and the pods that occupy their chips and ports.
 
     Args:
         topology: the label of nodes by which pods of one job keep apart: nodes with one value take one of them. A node
@@ -66,7 +68,7 @@ class Capacity:
         self._kept_out: frozenset[str] = frozenset()
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._places: dict[str, str] = {}
-        self._foreign: dict[tuple[Requests, int], Occupant] = {}
+        self._foreign: dict[tuple[Requests, int, HostPorts], Occupant] = {}
         self._priorities: Counter[int] = Counter()
         self._log: list[str] = []
         self._forgotten = 0
@@ -134,7 +136,7 @@ class Capacity:
 
     def pod_seen(self, pod: PodView | ForeignPod) -> bool:
         """Record any owner's pod as it is now; return whether that changes what is occupied."""
-        if not pod.node_name or pod.ended or not (pod.requests or pod.job_uid):
+        if not pod.node_name or pod.ended or not (pod.requests or pod.ports or pod.job_uid):
             return self.pod_gone(pod.key)
         now, key = self._occupant(pod), pod.key
         there = self._occupants.setdefault(pod.node_name, {})
@@ -150,8 +152,8 @@ class Capacity:
     def _occupant(self, pod: PodView | ForeignPod) -> Occupant:
         """Return the pod's occupant; foreign pods with equal requests share one: there may be ten thousand."""
         if pod.job_uid:
-            return Occupant(pod.job_uid, pod.requests, pod.priority)
-        alike = pod.requests, pod.priority
+            return Occupant(pod.job_uid, pod.requests, pod.priority, pod.ports)
+        alike = pod.requests, pod.priority, pod.ports
         return self._foreign.get(alike) or self._foreign.setdefault(alike, Occupant("", *alike))
 
     def pod_gone(self, key: str) -> bool:
@@ -232,7 +234,7 @@ class Capacity:
 
     def has_other_tenants(self, name: str) -> bool:
         """Whether a pod that is none of Hajob's has chips of the node."""
-        return any(not one.job_uid for one in self._occupants.get(name, {}).values())
+        return any(not one.job_uid and one.chips for one in self._occupants.get(name, {}).values())
 
     def _has(self, name: str, job_uid: str) -> bool:
         return any(one.job_uid == job_uid for one in self._occupants.get(name, {}).values())
@@ -245,6 +247,8 @@ class Capacity:
         room = (node.chips or {}).get(demand.resource, 0)
         for one in self._occupants.get(name, {}).values():
             if stays is None or stays(one):
+                if meet(one.ports, demand.ports):
+                    return False
                 room -= sum(count for resource, count in one.chips if resource == demand.resource)
         return room >= demand.chips
 

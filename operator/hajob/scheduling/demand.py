@@ -1,8 +1,8 @@
 """The requirements of a rank pod on its node, and whether a node meets them, as the scheduler would see it.
 
-Considered are the chips, node selector, required node affinity, tolerations and excluded nodes. Not considered are
-processor and memory requests, affinity between pods other than Hajob's own, topology spread and volumes bound to a
-place: for a job that depends on those, too many nodes may count as free.
+Considered are the chips, host ports, node selector, required node affinity, tolerations and excluded nodes. Not
+considered are processor and memory requests, affinity between pods other than Hajob's own, topology spread and volumes
+bound to a place: for a job that depends on those, too many nodes may count as free.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import orjson
 
+from hajob.api.derived import rank_host_ports
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import Layout
+from hajob.sources.host_ports import HostPort, HostPorts, host_ports
 from hajob.sources.node import UNSCHEDULABLE, NodeView, Taint
 from hajob.sources.reading import DRAIN_TAINTS
 
@@ -32,11 +34,13 @@ class Demand:
         resource: name of the chips.
         chips: how many.
         rules: node selector, terms of the node affinity, tolerations and excluded names as JSON, to compare demands by.
+        ports: of the node, that it takes.
     """
 
     resource: str
     chips: int
     rules: bytes
+    ports: HostPorts = ()
 
     @classmethod
     def of(cls, spec: HATrainingJobSpec, layout: Layout) -> Demand:
@@ -51,7 +55,8 @@ class Demand:
             "excluded": sorted(spec.scheduling.excluded_node_names),
         }
         text = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
-        return cls(spec.accelerator.resource_name, layout.chips_per_node, text)
+        ports = (*host_ports(pod), *map(HostPort, rank_host_ports(spec).values()))
+        return cls(spec.accelerator.resource_name, layout.chips_per_node, text, ports)
 
     @property
     def tolerates_drains(self) -> bool:

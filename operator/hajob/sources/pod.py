@@ -26,6 +26,7 @@ from hajob.domain.facts import (
     origin_of_exit,
 )
 from hajob.sources.chips import chip_numbers
+from hajob.sources.host_ports import HostPorts, host_ports
 from hajob.sources.quota import Use, use_of
 from hajob.sources.reading import is_integer, items, mapping, milliseconds_of, text, whole
 
@@ -93,6 +94,7 @@ class PodView:
         priority: as its priority class says.
         preempts: its priority class lets it take the nodes of pods of a lower priority.
         use: of a rank pod, what it uses of quotas.
+        ports: of its node, that it takes.
         key: namespace and name; made once, for it is asked for at each step of an event.
     """
 
@@ -128,6 +130,7 @@ class PodView:
     priority: int = 0
     preempts: bool = True
     use: Use = ()
+    ports: HostPorts = ()
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -216,6 +219,7 @@ def view(pod: Mapping[str, Any]) -> PodView:
         priority=_priority(spec),
         preempts=spec.get("preemptionPolicy") != _NEVER,
         use=use_of(spec) if labels.get(names.LABEL_ROLE) == names.ROLE_RANK else (),
+        ports=host_ports(spec),
     )
 
 
@@ -244,7 +248,7 @@ def _named(spec: Mapping[str, Any], operator: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class ForeignPod:
-    """The little that is kept of a pod that is none of ours and has chips of a node: there may be ten thousand.
+    """The little that is kept of a pod that is none of ours and has chips or ports of a node: there may be thousands.
 
     Attributes:
         key: namespace and name.
@@ -254,6 +258,7 @@ class ForeignPod:
     node_name: str
     requests: Requests
     priority: int = 0
+    ports: HostPorts = ()
 
     @property
     def job_uid(self) -> str:
@@ -267,16 +272,16 @@ class ForeignPod:
 
 
 def foreign_pod(pod: Mapping[str, Any]) -> ForeignPod | None:
-    """What is kept of a pod that is none of ours: nothing, unless it has chips of a node."""
+    """What is kept of a pod that is none of ours: nothing, unless it has chips or ports of a node."""
     status, spec = mapping(pod.get("status")), mapping(pod.get("spec"))
     if not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
         return None
-    requests = _requests(spec)
-    if not requests:
+    requests, ports = _requests(spec), host_ports(spec)
+    if not requests and not ports:
         return None
     metadata = pod["metadata"]
     key = f"{metadata.get('namespace', '')}/{metadata['name']}"
-    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _priority(spec))
+    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _priority(spec), ports)
 
 
 def _requests(spec: Mapping[str, Any]) -> Requests:

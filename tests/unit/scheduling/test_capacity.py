@@ -11,7 +11,11 @@ import pytest
 import yaml
 
 from hajob.api import constants as names
+from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
+from hajob.objects.coordinator_pod import coordinator_pod
+from hajob.objects.rank_pod import rank_pod
+from hajob.objects.settings import PodSettings
 from hajob.plan.policy import layout_of
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.demand import Demand
@@ -83,6 +87,59 @@ def test_chips_of_other_tenants_are_taken() -> None:
 )
 def test_pods_that_occupy_nothing_are_not_kept(pod: PodView | None) -> None:
     assert pod is None
+
+
+def listens(*ports: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": "main", "ports": list(ports)}]
+
+
+ON_THE_HOST = spec(hostNetwork=True)
+OF_THE_TEMPLATE = spec(
+    containers=[{"name": "trainer", "ports": [{"containerPort": 5000, "hostPort": 9100, "hostIP": "10.0.0.1"}]}]
+)
+PORT_CASES = [
+    (ON_THE_HOST, {"containers": listens({"containerPort": 80, "hostPort": 8000})}, False),
+    (ON_THE_HOST, {"containers": listens({"containerPort": 80, "hostPort": 8001})}, True),
+    (ON_THE_HOST, {"containers": listens({"containerPort": 80, "hostPort": 8000, "protocol": "UDP"})}, True),
+    (ON_THE_HOST, {"containers": listens({"containerPort": 80, "hostPort": 8000, "hostIP": "10.0.0.1"})}, False),
+    (ON_THE_HOST, {"containers": listens({"containerPort": 8000})}, True),
+    (ON_THE_HOST, {"containers": listens({"containerPort": 8000}), "hostNetwork": True}, False),
+    (ON_THE_HOST, {"initContainers": listens({"containerPort": 80, "hostPort": 8000})}, True),
+    (spec(), {"containers": listens({"containerPort": 80, "hostPort": 8000})}, True),
+    (OF_THE_TEMPLATE, {"containers": listens({"containerPort": 80, "hostPort": 9100})}, False),
+    (OF_THE_TEMPLATE, {"containers": listens({"containerPort": 80, "hostPort": 9100, "hostIP": "10.0.0.2"})}, True),
+    (OF_THE_TEMPLATE, {"containers": listens({"containerPort": 80, "hostPort": 9100, "hostIP": "0.0.0.0"})}, False),
+]
+
+
+@pytest.mark.parametrize(("job", "theirs", "free"), PORT_CASES)
+def test_ports_of_the_node_are_taken_by_whoever_has_them(
+    job: HATrainingJobSpec, theirs: dict[str, Any], *, free: bool
+) -> None:
+    pod = somebodys(**{"containers": [], **theirs})
+    assert is_free(NODE, job, *([pod] if pod is not None else [])) is free
+
+
+def test_a_port_is_free_again_when_its_pod_is_gone() -> None:
+    pod = somebodys(containers=listens({"containerPort": 80, "hostPort": 8000}))
+    assert pod is not None
+    capacity = Capacity.of([NODE], [pod])
+    assert not capacity.has_other_tenants("node")
+    assert set(capacity.free(demand(ON_THE_HOST))) == set()
+    capacity.pod_gone(pod.key)
+    assert set(capacity.free(demand(ON_THE_HOST))) == {"node"}
+
+
+def test_each_pod_of_a_job_on_the_host_has_the_ports_of_its_demand() -> None:
+    raw = yaml.safe_load(EXAMPLE.read_text())
+    raw["metadata"] |= {"namespace": "default", "uid": "uid-1"}
+    raw["spec"]["template"]["spec"]["hostNetwork"] = True
+    job = HATrainingJob.from_object(raw)
+    pod = pod_view(rank_pod(job, 0, 1, PodSettings("hajob/sidecar:dev")))
+    assert set(pod.ports) == set(demand(ON_THE_HOST).ports)
+    assert len(pod.ports) == 3
+    coordinator = pod_view(coordinator_pod(job, 1, PodSettings("hajob/sidecar:dev")))
+    assert len(coordinator.ports) == 3
 
 
 def test_a_finished_rank_pod_occupies_nothing() -> None:
