@@ -172,7 +172,7 @@ class ChartValues(Values):
     watch_namespaces: list[Namespace] = []
     """Namespaces whose jobs are served, which must exist; empty: all. With a list the rights to jobs, pods, Secrets,
     budgets and Events end there; cluster-wide the operator still lists all pods, for the chips that they take, and
-    nodes, and writes NodeQuarantines."""
+    nodes, writes NodeQuarantines, and may patch jobs, to let go those of a namespace that is deleted."""
     watch_namespace: Namespace | Literal[""] = ""
     """As in 0.1: one more of these."""
     fault_namespaces: list[str] = ["kube-system"]

@@ -199,6 +199,25 @@ def test_a_namespace_without_rights_is_served_once_it_has_them(listed: Listed) -
     assert {each.namespace for each in listed.requests() if each.status == 403} <= {listed.two}
 
 
+def test_a_namespace_of_the_list_goes_with_its_job(listed: Listed) -> None:
+    """The rights there go first, as they may when the cluster deletes everything in it; the other one stays served."""
+    listed.plane.apply(*listed.rights)
+    listed.start()
+    for namespace in (listed.one, listed.two):
+        listed.apply(namespace)
+        listed.wait_served(namespace)
+    before = listed.rank_pods(listed.one)
+    bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{listed.two}/rolebindings"
+    for binding in listed.plane.api.items(bindings):
+        listed.plane.api.delete(f"{bindings}/{binding['metadata']['name']}")
+    path = f"/api/v1/namespaces/{listed.two}"
+    listed.plane.api.delete(path)
+    listed.plane.wait("the namespace to be gone", lambda: listed.plane.api.find(path) is None)
+    assert listed.rank_pods(listed.one) == before
+    patched = [each for each in listed.requests() if each.verb == "patch" and each.namespace == listed.two]
+    assert 403 not in {each.status for each in patched if each.resource == names.PLURAL}
+
+
 def test_a_name_may_be_in_the_list_before_its_namespace(listed: Listed) -> None:
     """Where the rights are cluster-wide, as in deploy/: the chart's Roles need the namespace."""
     later = f"later-{secrets.token_hex(4)}"

@@ -130,7 +130,7 @@ def test_a_port_is_free_again_when_its_pod_is_gone() -> None:
     assert set(capacity.free(demand(ON_THE_HOST))) == {"node"}
 
 
-def test_each_pod_of_a_job_on_the_host_has_the_ports_of_its_demand() -> None:
+def test_pods_on_the_host_have_the_ports_of_the_demand() -> None:
     raw = yaml.safe_load(EXAMPLE.read_text())
     raw["metadata"] |= {"namespace": "default", "uid": "uid-1"}
     raw["spec"]["template"]["spec"]["hostNetwork"] = True
