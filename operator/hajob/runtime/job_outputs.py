@@ -13,6 +13,7 @@ from typing import Final
 from hajob.api.conditions import Reason
 from hajob.api.log_rules import log_rule_notes
 from hajob.api.status import HATrainingJobStatus
+from hajob.domain.actions import OrderCommand
 from hajob.messages import orders
 from hajob.objects.environment import rank_environment
 from hajob.objects.review import notes
@@ -62,6 +63,7 @@ class JobOutputs:
         job = memory.job
         self._assigning = Alarm(ports.clock)
         self._assigned = -math.inf
+        self._recorded = memory.journal.order  # the newest that the server has
         self._noted: tuple[int | None, tuple[str, ...]] = (None, ())
         self.status = StatusPublisher(
             ports.clock,
@@ -95,10 +97,18 @@ class JobOutputs:
 
     def _send_order(self) -> None:
         wanted = self._memory.journal.order
-        if wanted is not None and self._gate.passes(wanted):
+        if wanted is not None and self._gate.passes(wanted) and self._may_be_repeated(wanted):
             incident = self._memory.state.incident
             of_this = incident is not None and incident.incarnation == wanted.incarnation
             self._observer.coordinator.order(orders.order(wanted, incident.number if incident and of_this else 0))
+
+    def _may_be_repeated(self, order: effects.SendOrder) -> bool:
+        """Whether a leader that knows only what is recorded would decide the same again, and no harm done.
+
+        A size that has changed is not changed again: the next leader would take the answers for those to the order
+        before, and wait in vain for others.
+        """
+        return order.command is not OrderCommand.SHRINK or order == self._recorded
 
     def assign_soon(self) -> None:
         """Send the coordinator the changed pods in a moment, several changes in one message.
@@ -141,7 +151,15 @@ class JobOutputs:
     def _then_acknowledge(self) -> Callable[[], None]:
         """Return a call that acknowledges reports once their effects are written; a new leader hears others again."""
         coordinator = self._observer.coordinator
-        return partial(coordinator.acknowledge, coordinator.sequence)
+        return partial(
+            self._written, self._memory.journal.order, partial(coordinator.acknowledge, coordinator.sequence)
+        )
+
+    def _written(self, order: effects.SendOrder | None, acknowledge: Callable[[], None]) -> None:
+        acknowledge()
+        if order != self._recorded:
+            self._recorded = order
+            self._send_order()
 
     def _cut_off(self) -> str:
         return self._ports.cut_off() if self._observer.cut_off else ""

@@ -363,3 +363,82 @@ async def test_save_outlasts_the_operator(rig: Rig) -> None:
     await rig.advance(300)
     await rig.operate()
     await stands(rig, JobPhase.SUSPENDED, "CHECKPOINT")
+
+
+async def test_shrink_outlasts_who_has_just_decided_it(rig: Rig) -> None:
+    """The decision is not on record: the next one takes it once more, and nobody has shrunk meanwhile."""
+    rig.lose_node(rig.node_of(2))
+    await rig.until(lambda: rig.is_in(JobPhase.SHRINKING))
+    assert rig.actions[-1] == "REPLACE"
+    await absent(rig, 20)
+    await trains(rig, "REPLACE", "SHRINK", phase=JobPhase.SHRUNK)
+
+
+@pytest.mark.parametrize("away", [20, 400])
+async def test_shrink_outlasts_the_operator(rig: Rig, away: int) -> None:
+    rig.lose_node(rig.node_of(2))
+    await rig.until(lambda: rig.actions[-1] == "SHRINK")
+    await absent(rig, away)
+    await trains(rig, "REPLACE", "SHRINK", phase=JobPhase.SHRUNK)
+
+
+@pytest.mark.parametrize("away", [20, 400])
+@pytest.mark.parametrize("phase", [JobPhase.SAVING, JobPhase.RESTARTING])
+async def test_restart_outlasts_the_operator(rig: Rig, phase: JobPhase, away: int) -> None:
+    rig.edit(restartRequestTime=ASKED)
+    await rig.until(lambda: rig.is_in(phase))
+    await absent(rig, away)
+    await trains(rig, "CHECKPOINT", "START")
+
+
+@pytest.mark.parametrize("away", [20, 400])
+@pytest.mark.parametrize("phase", [JobPhase.PENDING, JobPhase.STARTING])
+async def test_resume_outlasts_the_operator(rig: Rig, phase: JobPhase, away: int) -> None:
+    await suspended(rig)
+    rig.edit(suspend=False)
+    await rig.until(lambda: rig.is_in(phase))
+    await absent(rig, away)
+    await trains(rig, "CHECKPOINT", "STOP", "START")
+
+
+async def test_resume_that_is_asked_while_the_operator_is_away(rig: Rig) -> None:
+    await suspended(rig)
+    await rig.leave()
+    rig.edit(suspend=False)
+    await rig.advance(400)
+    await rig.operate()
+    await trains(rig, "CHECKPOINT", "STOP", "START")
+
+
+async def suspended(rig: Rig) -> None:
+    """The job is suspended, and nothing of it is left."""
+    rig.edit(suspend=True)
+    await stands(rig, JobPhase.SUSPENDED, "CHECKPOINT")
+    await rig.until(lambda: not rig.pods())
+
+
+async def absent(rig: Rig, seconds: float) -> None:
+    """The operator is away for so long."""
+    await rig.leave()
+    await rig.advance(seconds)
+    await rig.operate()
+
+
+@pytest.mark.parametrize("away", [20, 400])
+async def test_save_instead_of_shrink_outlasts_the_operator(rig: Rig, away: int) -> None:
+    lost = rig.node_of(0)
+    rig.lose_node(lost)
+    await rig.until(lambda: rig.is_in(JobPhase.SAVING))
+    await absent(rig, away)
+    await stands(rig, JobPhase.RESTARTING, "REPLACE", "CHECKPOINT")
+    rig.return_node(lost)
+    await trains(rig, "REPLACE", "CHECKPOINT", "START")
+
+
+@pytest.mark.parametrize("away", [20, 400])
+async def test_save_after_a_failed_repair_outlasts_the_operator(rig: Rig, away: int) -> None:
+    rig.world.patient.fails = {"recover"}
+    rig.world.die(rank_on(2))
+    await rig.until(lambda: rig.is_in(JobPhase.SAVING))
+    await absent(rig, away)
+    await trains(rig, "IN_PLACE", "CHECKPOINT", "START")
