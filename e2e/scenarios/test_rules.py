@@ -8,7 +8,7 @@ from typing import Any
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
-from e2e.trainer import proof
+from e2e.trainer import faults, proof
 from e2e.trainer.manners import VARIABLE
 
 STEPS = 300
@@ -34,15 +34,45 @@ ALONE, FIRST, SECOND = 100, 160, 161
 def test_a_rank_that_hangs_and_a_line_that_a_rule_looks_for(rig: Rig, hajob_logs: Logs) -> None:
     stuck = ["--fault", f"rank=1 step={STUCK_STEP} at=update do=hang"]
     hanging = rig.submit("hanging", **SMALL, arguments=stuck, spec={"recovery": {"hang": HANG}})
-    lines = ["rank=1 at=startup do=nan", *(f"rank=1 step={step} at=updated do=nan" for step in (ALONE, FIRST, SECOND))]
-    faults = [word for line in lines for word in ("--fault", line)]
+    wanted = ["rank=1 at=startup do=nan", *(f"rank=1 step={step} at=updated do=nan" for step in (ALONE, FIRST, SECOND))]
+    lines = [word for line in wanted for word in ("--fault", line)]
     rules = {"recovery": {"logRules": [RULE]}}
     prints = {VARIABLE: "-quiet"}  # the message ends with the rank's own step
     talking = rig.submit(
-        "talking", **SMALL, arguments=faults, spec=rules, step_milliseconds=TALKING_MILLISECONDS, environment=prints
+        "talking", **SMALL, arguments=lines, spec=rules, step_milliseconds=TALKING_MILLISECONDS, environment=prints
     )
     assert_stood_still(hanging, hajob_logs)
     assert_met_the_rule(talking)
+
+
+def test_what_is_edited_reaches_a_job_that_trains(rig: Rig) -> None:
+    """No order goes out between an edit and what it changes: the next one would tell the agents anyway."""
+    endless: dict[str, Any] = {"recovery": {"hang": {"minTimeoutSeconds": 3600}}}
+    job = rig.submit("edited", **SMALL, spec=endless, environment={VARIABLE: "-quiet"})
+    job.wait_step(3)
+    edit(job, hang=HANG)
+    faults.order(job.logs, "rank=1 at=update do=hang")
+    hung = job.wait_incident(2)
+    assert (hung["action"], hung["cause"]["code"]) == ("InPlace", "Hang")
+
+    rule = {"name": "edited-rule", "pattern": "loss: nan$", "action": "Restart"}
+    edit(job, hang=endless["recovery"]["hang"], logRules=[rule], mode="Observe")
+    faults.order(job.logs, "rank=1 at=updated do=nan always=1")
+    held = job.wait_incident(3, "Open")
+    assert held["cause"]["code"] == rule["name"]
+    assert job.condition("Held")["reason"] == "ModeObserve"
+    assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}
+
+    edit(job, logRules=[], mode="Enforce")
+    done = job.wait_incident(3)
+    assert (done["action"], done["cause"]["code"]) == ("Restart", rule["name"])
+    assert_weights_equal(job, STEPS)
+
+
+def edit(job: Job, **recovery: object) -> None:
+    """Patch these fields of spec.recovery, and wait until the status speaks of them."""
+    generation = job.patch({"spec": {"recovery": recovery}})["metadata"]["generation"]
+    job.plane.wait("the edit to be observed", lambda: job.status()["observedGeneration"] == generation)
 
 
 def assert_stood_still(job: Job, hajob_logs: Logs) -> None:
