@@ -39,8 +39,14 @@ FITS_SMALLER: Final = Guard(
 
 
 def start_smaller(context: Context) -> HandlerResult:
-    """Start anew with the available nodes: those for this start do not come."""
-    return launch(context, context.state, context.incident, [])
+    """Start anew with the available nodes: those for this start do not come.
+
+    The order to stop what waits is above the one that started it: a coordinator takes only what is above.
+    """
+    incident = context.incident
+    if incident is not None:
+        incident = replace(incident, revision=incident.revision + 1)
+    return launch(context, context.state, incident, [])
 
 
 # ---------------------------------------------------------------------- the way back

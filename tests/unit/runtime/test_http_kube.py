@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
+from hajob.runtime import http_kube
 from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.http_kube import CONNECTIONS, HttpKube
 
@@ -32,7 +33,8 @@ class SlowServer:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[tuple[SlowServer, HttpKube]]:
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[SlowServer, HttpKube]]:
+    monkeypatch.setattr(http_kube, "CONNECT_SECONDS", 90.0)  # a busy machine may not run this process for seconds
     made, app = SlowServer(), web.Application()
     app.router.add_route("*", "/{path:.*}", made.serve)
     runner = web.AppRunner(app)
