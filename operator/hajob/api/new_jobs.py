@@ -80,6 +80,24 @@ _MOUNTED: Final = (
 )
 """That `/ck` is not above `/ckpt` is left to hajob.objects.review: putting a slash behind each exceeds the budget."""
 
+
+def _log_rules() -> tuple[Json, ...]:
+    """Patterns that are none: the comparison of `_refused` would end in an error where the stored one is none, too."""
+    listed = "self.spec.recovery.logRules"
+    before = listed.replace("self", "oldSelf")
+    served = f"(!has({listed}) || {listed}.all(r, !''.matches(r.pattern)))"
+    same = f"(has({listed}) && has({before}) && {listed} == {before})"
+    message = (
+        "a log rule needs a regular expression of RE2 that does not match the empty string, which every line would "
+        "meet (docs/training-images.md, Log rules): write what only a fault prints"
+    )
+    field = ".spec.recovery.logRules"
+    return (
+        rule(f"has(self.status) || {served}", message, field=field),
+        rule(f"{same} || {served}", message, field=field),
+    )
+
+
 _UNSERVED: Final = "is not supported by this version of Hajob yet: leave it out"
 
 RULES: Final[tuple[Json, ...]] = (
@@ -173,6 +191,7 @@ RULES: Final[tuple[Json, ...]] = (
         f"action needs the last two minutes: set recovery.replacementTimeoutSeconds to {LONGEST_WAIT_SECONDS} or less",
         field=".spec.recovery.replacementTimeoutSeconds",
     ),
+    *_log_rules(),
     *_refused(
         "(self.spec.launcher == 'Hajob')", f"spec.launcher: TaskD {_UNSERVED}", field=".spec.launcher", fixed=True
     ),

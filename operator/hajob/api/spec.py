@@ -160,12 +160,6 @@ class Hang(ApiModel):
     """Shortest time without a step, whatever the step time."""
 
 
-_NO_PATTERN: Final = (
-    "a log rule needs a regular expression of RE2 that does not match the empty string, which every line would meet "
-    "(docs/training-images.md, Log rules): write what only a fault prints"
-)
-
-
 class LogRule(ApiModel):
     """A line of the ranks' output that calls for an action."""
 
@@ -181,8 +175,6 @@ class LogRule(ApiModel):
     """Time after a start in which the rule is not applied."""
     window_seconds: Seconds = 60
     """Window in which the lines are counted."""
-
-    model_config = ConfigDict(json_schema_extra=rules(rule("!''.matches(self.pattern)", _NO_PATTERN, field=".pattern")))
 
 
 class Recovery(ApiModel):

@@ -128,7 +128,15 @@ def test_a_job_from_before_the_rules_stays_manageable(earlier: Earlier) -> None:
     earlier.apply(with_rules=False)
     worst = deepcopy(QUICKSTART)
     worst["metadata"] = {"name": "job"}
-    for case in ("nodeName", "restartPolicy", "launcher", "queueName", "checkpoints on no volume", "savedLimit"):
+    for case in (
+        "nodeName",
+        "restartPolicy",
+        "launcher",
+        "queueName",
+        "checkpoints on no volume",
+        "savedLimit",
+        "a log rule that is no pattern",
+    ):
         BY_A_RULE[case][0](worst)
     worst["spec"]["suspend"] = True
     earlier.create(worst)

@@ -121,12 +121,16 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
         "eth0 ; rm -rf: spec.network.interface must be the name of a network interface",
     ),
     "a relative output path": (in_spec("output", path="out"), "out: spec.output.path must be absolute"),
+    "a log rule that is no pattern": (
+        in_spec("recovery", logRules=[{"name": "nan", "pattern": "loss: (nan"}]),
+        "a log rule needs a regular expression of RE2",
+    ),
 }
 """Refused when they are applied."""
 
 MUTABLE = (
     *("nodeName", "a replacement timeout beyond MindIO's", "gangPolicy", "queueName", "mindIOTLSPolicy"),
-    *("an interface with blanks", "a relative output path"),
+    *("an interface with blanks", "a relative output path", "a log rule that is no pattern"),
 )
 """Those that an edit of a stored job, if it is suspended, could bring in."""
 
