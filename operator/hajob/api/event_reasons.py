@@ -28,6 +28,11 @@ class EventReason(StrEnum):
 
     INVALID = ("Invalid", _WARNING, "The spec is invalid.")
     POD_REFUSED = ("PodRefused", _WARNING, "The API server refuses the pods of a new job.")
+    SPEC_NOT_READ = (
+        "SpecNotRead",
+        _WARNING,
+        "The operator cannot read the newest spec; it serves the one before, or leaves the job untouched.",
+    )
     JOURNAL_NEWER = ("JournalNewer", _WARNING, "A newer operator wrote the journal; this one leaves the job untouched.")
     JOURNAL_UNREADABLE = (
         "JournalUnreadable",

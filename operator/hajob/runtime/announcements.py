@@ -14,7 +14,7 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.job import HATrainingJob
+from hajob.api.job import Metadata
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import Clock, timestamp
 from hajob.runtime.kube import ApiError, Kube
@@ -34,16 +34,14 @@ class EventType(StrEnum):
     WARNING = "Warning"
 
 
-def event(
-    job: HATrainingJob, now_milliseconds: int, reason: str, note: str, *, type_: EventType, instance: str
-) -> Json:
+def event(job: Metadata, now_milliseconds: int, reason: str, note: str, *, type_: EventType, instance: str) -> Json:
     """Build an Event about a job; the same words in the same millisecond make the same name."""
-    key = f"{job.metadata.uid}/{now_milliseconds}/{reason}/{note}"
+    key = f"{job.uid}/{now_milliseconds}/{reason}/{note}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{job.metadata.name}.{digest}", "namespace": job.metadata.namespace},
+        "metadata": {"name": f"{job.name}.{digest}", "namespace": job.namespace},
         "eventTime": timestamp(now_milliseconds),
         "type": str(type_),
         "reason": reason,
@@ -54,9 +52,9 @@ def event(
         "regarding": {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
-            "name": job.metadata.name,
-            "namespace": job.metadata.namespace,
-            "uid": job.metadata.uid,
+            "name": job.name,
+            "namespace": job.namespace,
+            "uid": job.uid,
         },
     }
 
@@ -77,11 +75,11 @@ class Announcer:
         self._instance = instance[:128]
         self._queue: asyncio.Queue[Json] = asyncio.Queue(_QUEUE_LENGTH)
 
-    def announce(self, job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
+    def announce(self, job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
         """Queue an Event; never wait, never fail.
 
         Args:
-            job: the object of the Event.
+            job: metadata of the object of the Event.
             reason: one CamelCase word.
             message: the sentence.
             warning: an admin may have to look at it.
@@ -91,7 +89,7 @@ class Announcer:
         try:
             self._queue.put_nowait(event(job, now, reason, message, type_=type_, instance=self._instance))
         except asyncio.QueueFull:
-            log.warning("%s: Event %s is dropped, too many wait", job.metadata.name, reason)
+            log.warning("%s: Event %s is dropped, too many wait", job.name, reason)
 
     async def run(self) -> None:
         """Post until cancelled."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from hajob.api.conditions import Reason
 from hajob.api.event_reasons import EventReason
 from hajob.api.job import HATrainingJob
 from hajob.plan import events
@@ -144,6 +145,8 @@ class JobController:
 
     def spec_not_read(self, why: str) -> None:
         """Say that the newest spec cannot be read: the one before it goes on being served."""
+        if why != self._memory.spec_not_read:
+            self._announce(Announcement(EventReason.SPEC_NOT_READ, f"{Reason.SPEC_NOT_READ.sentence} {why}"))
         self._memory.spec_not_read = why
         self._outputs.status.publish()
 
@@ -398,4 +401,4 @@ class JobController:
 
     def _announce(self, told: Announcement | None) -> None:
         if told is not None:
-            self._ports.announcer.announce(self._memory.job, told.reason, told.message, warning=told.warning)
+            self._ports.announcer.announce(self._memory.job.metadata, told.reason, told.message, warning=told.warning)

@@ -27,7 +27,7 @@ class JobOnHold:
         self._count.inc()
         log.error("%s/%s is left as it is: %s", job.metadata.namespace, job.metadata.name, why)
         message = f"{reason.sentence} {why}"
-        ports.announcer.announce(job, reason.word, message, warning=True)
+        ports.announcer.announce(job.metadata, reason.word, message, warning=True)
         writer = ports.status_writer(job)
         writer.write(build_on_hold(job, reason, message, ports.fence(), ports.clock.now_milliseconds()))
         self._writing = asyncio.create_task(writer.run(), name=f"status of {job.metadata.name}")

@@ -11,6 +11,8 @@ import logging
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
+from hajob.api.event_reasons import EventReason
+from hajob.api.job import Metadata
 from hajob.runtime import metrics
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.kube import ApiError, PatchKind
@@ -29,6 +31,8 @@ class JobUnread:
         self._count = metrics.JOBS_ON_HOLD.labels(Reason.SPEC_NOT_READ.word)
         self._count.inc()
         log.error("%s/%s is left as it is: %s", raw["metadata"].get("namespace"), self.name, why)
+        told, metadata = f"{Reason.SPEC_NOT_READ.sentence} {why}", Metadata.model_validate(raw["metadata"])
+        ports.announcer.announce(metadata, EventReason.SPEC_NOT_READ, told, warning=True)
         self._writing = asyncio.create_task(self._write(raw), name=f"unread status of {self.name}")
 
     def is_about(self, raw: Json, why: str) -> bool:

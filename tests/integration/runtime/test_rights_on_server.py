@@ -86,7 +86,7 @@ async def test_the_rights_are_enough(
         await DisruptionBudgets(limited, SystemClock(), lambda: None).follow(made, Budgets(least, least))
         budget = await kube.get("poddisruptionbudgets", where, budget_name(made, names.ROLE_RANK))
         assert budget["spec"]["minAvailable"] == least
-    told = event(made, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
+    told = event(made.metadata, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
     await limited.create("events", where, told)
     assert difference(await limited.get("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()
     assert await limited.pod_of_token("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hajob.api.job import HATrainingJob
+from hajob.api.job import Metadata
 from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.simulated_writes import STATUS, Write, writes
 from hajob.plan import events
@@ -46,7 +46,7 @@ class Ledger:
         self.found.append(Write("patch", f"{resource}/{more['subresource']}"))
         return await self._patch(resource, namespace, name, body, **more)
 
-    def announce(self, _job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
+    def announce(self, _job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
         assert warning in {True, False}
         self.found.append(Write("create", "events", reason=reason))
 

@@ -31,7 +31,7 @@ async def test_an_event_is_posted_once_the_server_is_back() -> None:
     announcer = Announcer(kube, clock, "operator-1")
     task = asyncio.create_task(announcer.run())
     kube.fail(unreachable(), unreachable())
-    announcer.announce(JOB, "Replaced", "x" * 3000, warning=True)
+    announcer.announce(JOB.metadata, "Replaced", "x" * 3000, warning=True)
     await clock.advance(10)
     (posted,) = [body for verb, resource, body in kube.writes if resource == "events"]
     assert (posted["type"], posted["reason"], posted["regarding"]["uid"]) == ("Warning", "Replaced", "u")
@@ -45,10 +45,10 @@ async def test_a_refused_event_is_dropped_and_the_next_one_passes() -> None:
     announcer = Announcer(kube, clock, "operator-1")
     task = asyncio.create_task(announcer.run())
     kube.fail(ApiError(403, "Forbidden", "no"))
-    announcer.announce(JOB, "One", "refused")
-    announcer.announce(JOB, "Two", "accepted")
+    announcer.announce(JOB.metadata, "One", "refused")
+    announcer.announce(JOB.metadata, "Two", "accepted")
     for _ in range(2000):
-        announcer.announce(JOB, "Many", "too many")
+        announcer.announce(JOB.metadata, "Many", "too many")
     await clock.advance(10)
     reasons = [body["reason"] for _, _, body in kube.writes]
     assert "One" not in reasons
@@ -68,9 +68,9 @@ async def test_an_error_of_this_program_costs_one_event(monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(kube, "create", fail)
-        announcer.announce(JOB, "One", "lost")
+        announcer.announce(JOB.metadata, "One", "lost")
         await clock.advance(1)
-    announcer.announce(JOB, "Two", "posted")
+    announcer.announce(JOB.metadata, "Two", "posted")
     await clock.advance(1)
     assert [body["reason"] for _, _, body in kube.writes] == ["Two"]
     task.cancel()

@@ -524,6 +524,7 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
     core.job_seen(town.stored())
     await settled(town)
     assert len(town.kube.writes) == writes + 1, "what it has said is not said again"
+    assert town.events.reasons.count("SpecNotRead") == 1
     town.stored()["spec"]["framework"] = "PyTorch"
     town.stored()["metadata"]["generation"] = 3
     core.job_seen(town.stored())
@@ -567,8 +568,10 @@ async def test_of_a_newer_operators_job_only_the_condition_changes() -> None:
 async def test_a_running_job_is_served_by_its_last_spec_and_says_so(hall: Hall) -> None:
     await hall.show_pods()
     controller = hall.controller
-    hall.core.job_seen(newer(hall.town))
-    await settled(hall.town)
+    for _ in range(2):
+        hall.core.job_seen(newer(hall.town))
+        await settled(hall.town)
+    assert hall.town.events.reasons.count("SpecNotRead") == 1
     assert hall.controller is controller
     assert accepted(hall.town) == ("Unknown", "SpecNotRead")
     assert hall.town.status()["observedGeneration"] == 1

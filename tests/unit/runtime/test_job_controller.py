@@ -15,7 +15,7 @@ import yaml
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import ConditionType
-from hajob.api.job import HATrainingJob
+from hajob.api.job import HATrainingJob, Metadata
 from hajob.domain.hardware import ClusterFact
 from hajob.objects.settings import PodSettings
 from hajob.plan import events
@@ -75,7 +75,7 @@ class Events:
         self.reasons: list[str] = []
         self.messages: list[str] = []
 
-    def announce(self, _job: HATrainingJob, reason: str, message: str, *, warning: bool = False) -> None:
+    def announce(self, _job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
         assert warning in {True, False}
         self.reasons.append(reason)
         self.messages.append(message)
