@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from e2e.harness.job import Job
@@ -73,6 +75,32 @@ def test_a_truncated_checkpoint_is_refused_the_older_loaded(rig: Rig) -> None:
     assert_weights_equal(job, STEPS)
     assert loaded(job) == {INTERVAL}
     assert incident["lostSteps"] == stood_at(job, INTERVAL, [3]) - INTERVAL
+
+
+def test_a_checkpoint_that_no_rank_can_load_is_passed_over(rig: Rig) -> None:
+    """It looks whole, and an array is missing in it: two starts end at it, the third goes on from the one before."""
+    standing = Fault.parse("rank=0 step=24 do=hang")
+    arguments = ["--save-interval", "10", "--fault", standing.line]
+    spec = {"recovery": {"actions": RESTART_ONLY}}
+    job = rig.submit(arguments=arguments, spec=spec, tensor=1, nodes=2, chips=1, iterations=40)
+    rig.plane.wait("the training to stand still", standing.mark(job.logs, rank=0).exists)
+    leave_out_an_array(job.volume / "iter_0000020" / "mp_rank_00" / "distrib_optim.pt")
+    rig.nodes.control.kill(namespace=rig.namespace, rank=1)
+    job.wait_condition("Complete", seconds=240)
+    incident = job.incidents()[0]
+    assert (incident["loadedStep"], incident["outcome"]) == (10, "Recovered")
+    (refused,) = incident["refusedCheckpoints"]
+    assert (refused["name"], refused["reason"]) == ("iter_0000020", "LoadFailed")
+    opened = proof.of(job.events(), "load_checkpoint")
+    assert {(event["attempt"], event["step"]) for event in opened} == {(2, 20), (3, 20), (4, 10)}
+
+
+def leave_out_an_array(path: Path) -> None:
+    """Write the file anew without its last array; an archive that is whole."""
+    with np.load(path) as archive:
+        kept = {name: archive[name] for name in archive.files[:-1]}
+    with path.open("wb") as file:
+        np.savez(file, **kept)
 
 
 @pytest.mark.parametrize(
