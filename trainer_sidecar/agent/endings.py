@@ -19,6 +19,9 @@ from trainer_sidecar.launcher.protocol import ProcessName
 HEARTBEATS = 3 * SECOND
 """What may have been trained since the newest heartbeat that told a step: one interval, and the way here."""
 
+LOG_INTERVAL = 100
+"""Megatron's default."""
+
 _REASONS = (endings.NOT_LOADED, endings.LAYOUT)
 
 
@@ -39,17 +42,26 @@ class ProcessSteps:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What the arguments of the training say about its end."""
+    """What the arguments of the training say about its end, and how often it prints a step."""
 
     last_step: int | None = None
     exit_interval: int | None = None
+    log_interval: int = 1
+    ends: bool = False
     may_stop_early: bool = False  # by time or by signal, which only one rank tells
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Training:
         """Read Megatron's options, by name without dashes."""
+        ends = "train-iters" in options or "train-samples" in options
         early = "exit-duration-in-mins" in options or "exit-signal-handler" in options
-        return cls(_number(options, "train-iters"), _number(options, "exit-interval"), early)
+        return cls(
+            _number(options, "train-iters"),
+            _number(options, "exit-interval"),
+            _number(options, "log-interval") or (LOG_INTERVAL if ends else 1),
+            ends,
+            early,
+        )
 
     def is_early_end(self, progress: ProcessSteps) -> bool:
         """Whether the arguments ask for an end after these steps."""
@@ -90,7 +102,13 @@ class Endings:
         return (rank, name) not in self._progress and not any(kind in notices for kind in _REASONS)
 
     def verdict(
-        self, rank: int, name: ProcessName, notices: Mapping[str, str], target: int | None, loads: int | None = None
+        self,
+        rank: int,
+        name: ProcessName,
+        notices: Mapping[str, str],
+        target: int | None,
+        loads: int | None = None,
+        untold: float = 0,
     ) -> str:
         """Return why an end with 0 is no finish, as a sentence; empty when it is one.
 
@@ -100,13 +118,18 @@ class Endings:
             notices: lines that it printed, by kind.
             target: the last step, as printed.
             loads: step of the checkpoint that this attempt was given to load; only one rank prints it.
+            untold: so many steps more than is known it may have trained without a word.
         """
         progress, last = self._progress.get((rank, name)), self.training.last_step or target
+        loaded = max(_loaded(notices) or 0, loads or 0)
         for kind in _REASONS:
             if kind in notices:
                 return f"rank {rank} ended with 0 and did not train: {notices[kind]}"
+        known = progress.newest if progress is not None else loaded
+        if untold and self._may_have_finished(known, last, untold):
+            return ""
         if progress is None:
-            if last is not None and max(_loaded(notices) or 0, loads or 0) >= last:
+            if last is not None and loaded >= last:
                 return ""  # it was told to train to a step that its checkpoint has
             return f"rank {rank} ended with 0 and has trained no step"
         if last is None or progress.reached() >= last or endings.EARLY_END in notices:
@@ -114,6 +137,11 @@ class Endings:
         if self.training.is_early_end(progress):
             return ""
         return f"rank {rank} ended with 0 at step {progress.newest} of {last}"
+
+    def _may_have_finished(self, known: int, last: int | None, untold: float) -> bool:
+        """Whether the end lies within the steps of which no line tells."""
+        early = self.training.may_stop_early or (self.training.exit_interval or untold + 1) <= untold
+        return last is None or known + untold >= last or early
 
 
 def _loaded(notices: Mapping[str, str]) -> int | None:

@@ -6,6 +6,7 @@ The exit code does not tell (endings.py); a rank that nobody here explains is he
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 from hajob.protocol import sidecar_pb2 as pb
@@ -42,6 +43,11 @@ class Finish:
         """What the newest launch was called with."""
         self._arguments = arguments
         self._endings.training = Training.of(options(arguments))
+
+    @property
+    def has_an_end(self) -> bool:
+        """Whether the arguments say when the training ends."""
+        return self._endings.training.ends
 
     def known(self, process: RankProcess, step: int, time: int) -> None:
         """A step that the launcher knows of a process, told before its end is looked at."""
@@ -80,10 +86,16 @@ class Finish:
         if self._tell(fact, None):
             log.error("%s", fact.message)
 
-    def ended_with_zero(self, process: RankProcess, wanted: Wanted | None, step: int | None) -> None:
-        """A process of the training has ended with 0: it has finished it, or this is a fault of the program."""
+    def ended_with_zero(
+        self, process: RankProcess, wanted: Wanted | None, step: int | None, *, only_prints: bool = False
+    ) -> None:
+        """A process of the training has ended with 0: it has finished it, or this is a fault of the program.
+
+        `only_prints`: no heartbeat tells its steps.
+        """
         rank, name, loads = process.rank, process.name, self._load_step(wanted)
-        problem = self._endings.verdict(rank, name, process.notices, process.last_step or None, loads)
+        untold = self._untold_steps(rank, name) if only_prints else 0
+        problem = self._endings.verdict(rank, name, process.notices, process.last_step or None, loads, untold)
         if not problem:
             return
         log.error("%s", problem)
@@ -95,6 +107,11 @@ class Finish:
             self._held.hold(fact, process.changed, self._clock.now())
         else:
             self._tell(fact, process.changed)
+
+    def _untold_steps(self, rank: int, name: ProcessName) -> float:
+        """Steps that may have followed the newest printed one; of Megatron's ranks the last one alone prints any."""
+        prints = rank == self._settings.world_size - 1 or self._endings.has_stepped(rank, name)
+        return self._endings.training.log_interval - 1 if prints else math.inf
 
     def script_ended(self, script: Script, *, finished: bool) -> None:
         """An end that only follows those of its ranks waits with them, and the launcher with it."""

@@ -25,7 +25,8 @@ class Script:
     tool: str = ""
     stopped: bool = False  # the launcher was told to end, with its pod
     launch: int = 0  # number of the newest launch
-    training: bool = False  # it is the training: one of its ranks has registered with MindIO
+    training: bool = False  # it is the training: one of its ranks has registered with MindIO, or trains without it
+    without_mindio: bool = False  # its ranks were started to train without MindIO
     entry: str = ""  # the script or module of the newest launch
     arguments: tuple[str, ...] = ()  # and what it was called with
     lost_log: str = ""  # what `tee` said when it could not write its file
@@ -65,6 +66,7 @@ def read_script(message: Mapping[str, Any]) -> Script:
         stopped=bool(message["stopped"]),
         launch=int(message["launch"]),
         training=bool(message["training"]),
+        without_mindio=bool(message["without_mindio"]),
         entry=str(message["entry"]),
         arguments=tuple(str(argument) for argument in message["arguments"]),
         lost_log=str(message["lost_log"]),

@@ -91,6 +91,7 @@ class Node:
     def _take_order(self, order: pb.NodeOrder) -> None:
         if not self._orders.take(order):
             return
+        self._look_for_training()
         self._logs.set_rules(order.log_rules)
         self.ports.look_at_checkpoints(order.checkpoint if order.HasField("checkpoint") and not order.over else None)
         self._carry_out()
@@ -119,8 +120,9 @@ class Node:
             self._logs.launcher_connected()
             self._carry_out()
         elif kind == "all_ended":
-            problem = self._finish.verdict(self._processes.newest.values())
-            self.ports.send_launcher({"kind": "verdict", "launch": int(message["launch"]), "problem": problem})
+            problem, training = self._finish.verdict(self._processes.newest.values()), self._script.training
+            answer = {"launch": int(message["launch"]), "problem": problem, "training": training}
+            self.ports.send_launcher({"kind": "verdict", **answer})
         else:
             self._take_other(kind, message)
 
@@ -151,6 +153,7 @@ class Node:
         step, time = int(message["step"]), int(message["step_time"])
         if step >= 0:
             self._finish.known(process, step, time)
+            self._look_for_training(has_trained=True)
         self._set_process(process)
         self._finish.look_for_tracker(process, self._orders.wanted.get(process.rank))
         if step >= 0 and not self._processes.has_printed(process.rank):
@@ -174,7 +177,8 @@ class Node:
         self._protection.ended(process.rank)
         step = self._processes.step(process.rank)
         if process.exit_code == 0 and not process.ordered and self._script.training:
-            self._finish.ended_with_zero(process, self._orders.wanted.get(process.rank), step)
+            wanted, alone = self._orders.wanted.get(process.rank), self._is_without_mindio
+            self._finish.ended_with_zero(process, wanted, step, only_prints=alone)
         fenced = self._fence.has_ended(process)
         if process.exit_code != 0 and (fenced or not process.ordered):
             log.warning("rank %d (process %d) ended: %s", process.rank, process.pid, facts.exit_name(process.exit_code))
@@ -190,6 +194,7 @@ class Node:
 
     def _take_step(self, rank: int, step: int, time: int) -> None:
         self._processes.print(rank, step)
+        self._look_for_training()
         self._stepped(rank, step, time)
         self._fence.sign(time)
         self.outbox.add_step(rank, step, time, self._clock.now())
@@ -213,6 +218,7 @@ class Node:
             for part in (self._processes, self._logs, self._protection, self._finish):
                 part.begin_launch()
         self._finish.called_with(script.arguments)
+        self._look_for_training()
         self._ends_with = CONTAINER_STOPPED if script.stopped else ""
         if script.lost_log and not before.lost_log:
             log.warning("output of the training is not kept where its start script wants it: %s", script.lost_log)
@@ -333,11 +339,27 @@ class Node:
         log.info("rank %d: link %s", rank, phase.value)
         if phase is LinkPhase.LINKED:
             self._protection.linked(rank)
-        if phase is not LinkPhase.NONE and not self._script.training:
-            # the launch whose ranks reach the gate is the training; the launcher can't see that
+        if phase is not LinkPhase.NONE:
+            self._is_the_training()
+        self._report_soon()
+
+    def _look_for_training(self, *, has_trained: bool = False) -> None:
+        """Without MindIO the launch is the training that has ended a step, or says at which one it ends."""
+        if not self._script.launch or not self._is_without_mindio:
+            return
+        if has_trained or self._processes.has_trained() or self._finish.has_an_end:
+            self._is_the_training()
+
+    @property
+    def _is_without_mindio(self) -> bool:
+        """Whether the ranks register with nobody; the launcher knows it, too, for an agent that has no order yet."""
+        return self._orders.without_mindio or self._script.without_mindio
+
+    def _is_the_training(self) -> None:
+        """Tell the launcher, which can see neither links nor orders, that the newest launch is the training."""
+        if not self._script.training:
             self._script = replace(self._script, training=True)
             self.ports.send_launcher({"kind": "registered", "launch": self._script.launch})
-        self._report_soon()
 
     def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
         """Take a heartbeat; its step is the only one known if the rank prints none."""
@@ -447,6 +469,17 @@ class Node:
             error_line=self._processes.error_line(rank),
         )
 
+    def _phase_after_other_launches(self) -> pb.RankPhase:
+        """Return the phase of ranks that ended with 0 in a launch that nothing shows to be the training.
+
+        Without MindIO the last launch of a script that ends with 0 was it.
+        """
+        script = self._script
+        if not script.ended:
+            return pb.STARTING
+        last = self._is_without_mindio and script.exit_code == 0 and not (script.stopped or script.problem)
+        return pb.FINISHED if last else pb.DEAD
+
     def _process_phase(self, process: RankProcess | None) -> pb.RankPhase:
         if process is None:
             return pb.ABSENT
@@ -454,7 +487,7 @@ class Node:
             if process.exit_code != 0 or process.ordered:
                 return pb.DEAD
             if not self._script.training:  # the script may come to its training yet
-                return pb.DEAD if self._script.ended else pb.STARTING
+                return self._phase_after_other_launches()
             return pb.DEAD if self._finish.is_unfinished(process) else pb.FINISHED
         phases = {LinkPhase.NONE: pb.STARTING, LinkPhase.AT_GATE: pb.AT_GATE, LinkPhase.LINKED: pb.LINKED}
         return phases[self.ports.link_phase(process.rank)]

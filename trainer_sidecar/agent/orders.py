@@ -7,6 +7,7 @@ import logging
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.ranks import Wanted
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class Orders:
         store_kept: it was filled with what the one before it held.
         store_wanted: another word than before asks for all that was written into the store here.
         over: this pod's incarnation is over, for good.
+        without_mindio: no rank of the job registers with MindIO.
     """
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -39,7 +41,7 @@ class Orders:
         self.controller_address = self.store_address = self.controller = ""
         self.stand_ins: frozenset[int] = frozenset()
         self.word, self.word_for = b"", frozenset[int]()
-        self.over = self.repaired = self.store_held = self.store_kept = False
+        self.over = self.repaired = self.store_held = self.store_kept = self.without_mindio = False
         self.steps_ahead = 0
         self.store = self.store_wanted = ""
 
@@ -71,6 +73,8 @@ class Orders:
                 continue
             name, environment = ProcessName(entry.incarnation, entry.start), dict(entry.environment)
             self.wanted[entry.rank] = Wanted(entry.rank, name, entry.run, entry.admitted, environment, entry.stacks)
+        if running := [one for one in self.wanted.values() if one.run]:
+            self.without_mindio = all(WITHOUT_MINDIO in one.environment for one in running)
         if order.over and not self.over:
             log.warning("the incarnation of this pod is over, its ranks are ended")
             self.over = True

@@ -116,7 +116,7 @@ class CoordinatorCore:
         job, incident = self.job, self.job.incidents.current
         told = not job.runs or (incident is not None and incident.strategy_sent is not None)
         of = None if told else incident or job.attempt
-        job.ending.end(job.steps, job.now, job.roster.num_training, of)
+        job.ending.end(job.steps, job.now, job.num_telling, of)
 
     def acknowledge(self, sequence: int) -> None:
         """Take in that the operator has every report up to `sequence`."""

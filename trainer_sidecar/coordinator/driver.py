@@ -259,7 +259,7 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
         if job.steps.is_repeated(step):
             return
         job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
-    job.steps.finished(rank, step, at, job.roster.num_training)
+    job.steps.finished(rank, step, at, job.num_telling)
     first_step.follow(job)
     _end_outage(job, rank, step, at)
 
@@ -272,7 +272,7 @@ def heartbeat_told(job: Job, rank: int, step: int, at: float) -> None:
     if _is_being_repaired(job, at) and before is not None and step < before:
         job.steps.go_back(step)  # every rank has loaded a checkpoint
     is_new = step > job.steps.reached or (_is_awaited(job, rank) and before is not None and step > before)
-    job.steps.heartbeat(rank, step, at, job.roster.num_training)
+    job.steps.heartbeat(rank, step, at, job.num_telling)
     first_step.follow(job)
     if is_new:
         _end_outage(job, rank, step, at)

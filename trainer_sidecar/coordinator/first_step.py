@@ -33,7 +33,7 @@ def follow(job: Job, lost: Collection[int] = ()) -> None:
         return
     held_since = job.effects.held_since
     missing = lost if held_since is None else job.conversation.memory.lost.keys() | lost
-    begun = job.steps.begun(missing, job.roster.num_training)
+    begun = job.steps.begun(missing, job.num_telling)
     if begun is None:
         return
     attempt.has_stepped()

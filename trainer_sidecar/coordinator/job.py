@@ -36,6 +36,7 @@ from trainer_sidecar.coordinator.roster import RankPod, Roster
 from trainer_sidecar.coordinator.steps import Steps
 from trainer_sidecar.coordinator.store_keeping import StoreKeeping
 from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
+from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +112,23 @@ class Job:
         """Take in pods and settings as they are now; return whether agents have to know of the settings.
 
         The environment of an attempt is fixed once its ranks are ordered: MindIO's controller and all ranks need the
-        same switches, also a rank that is started anew after the spec was edited.
+        same switches, also a rank that is started anew after the spec was edited. Only that MindIO is left out may be
+        known from what was launched, after that; it is true for ranks of which none has registered.
         """
-        before, taken = self.assignment, assignment
+        before, taken, alone = self.assignment, assignment, False
         if before is not None and self.runs and before.attempt == assignment.attempt:
             taken = pb.Assignment()
             taken.CopyFrom(assignment)
             taken.environment.clear()
             taken.environment.update(before.environment)
+            if WITHOUT_MINDIO in assignment.environment and not self.roster.registered:
+                alone = WITHOUT_MINDIO not in before.environment
+                taken.environment[WITHOUT_MINDIO] = assignment.environment[WITHOUT_MINDIO]
         self.assignment = taken
         self.roster.assign(taken)
         for pod in self.roster.pods.values():
             self.incidents.know(pod.incarnation)
-        return before is not None and list(before.log_rules) != list(taken.log_rules)
+        return alone or (before is not None and list(before.log_rules) != list(taken.log_rules))
 
     def take_order(self, order: pb.Order) -> None:
         """The step that is desired now."""
@@ -155,6 +160,26 @@ class Job:
     def runs(self) -> bool:
         """Whether ranks of the attempt have been ordered."""
         return self.attempt.phase is AttemptPhase.RUNNING
+
+    @property
+    def without_mindio(self) -> bool:
+        """Whether the ranks register with no controller, because no action through MindIO is possible or allowed.
+
+        A start script that switches it on all the same gets one: its ranks would end without.
+        """
+        left_out = self.assignment is not None and WITHOUT_MINDIO in self.assignment.environment
+        return left_out and not self.roster.switches_mindio_on
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everything is up that the ranks of the attempt need: the store, and MindIO's controller."""
+        number, controller = self.attempt.number, self.controller
+        return controller.has_store(number) if self.without_mindio else controller.ready(number)
+
+    @property
+    def num_telling(self) -> int:
+        """Ranks that tell of their steps: without MindIO's heartbeats those that print, of which one is enough."""
+        return 1 if self.without_mindio else self.roster.num_training
 
     @property
     def store(self) -> str:

@@ -11,6 +11,7 @@ from trainer_sidecar.coordinator.controller_change import LAST_SERIAL
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.problems import problems
 from trainer_sidecar.coordinator.roster import RankPod
+from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 WORN_SERIAL = 12_500
 """An incident takes about a dozen serials: some 600 more are possible (controller_change.LAST_SERIAL)."""
@@ -24,7 +25,10 @@ WORN_TEXT = (
 def rank_environment(job: Job) -> dict[str, str]:
     """Variables of every rank of this attempt; those of the pod are the agent's to add."""
     assert job.assignment is not None
-    return {**job.assignment.environment, **of_attempt(job)}
+    environment = {**job.assignment.environment, **of_attempt(job)}
+    if not job.without_mindio:
+        environment.pop(WITHOUT_MINDIO, None)
+    return environment
 
 
 def of_attempt(job: Job) -> dict[str, str]:
@@ -106,8 +110,13 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
 
 
 def controller_protects(job: Job) -> bool:
-    """Whether the controller serves this attempt, and its ranks are or will be registered with it and no other."""
+    """Whether the controller serves this attempt, and its ranks are or will be registered with it and no other.
+
+    Where the ranks register with none: whether their store is there.
+    """
     attempt = job.attempt
+    if job.without_mindio:
+        return attempt.phase is not AttemptPhase.IDLE and job.is_open and not job.keeping.holds
     if job.controller.kind == HUNG:
         return False
     if attempt.phase is AttemptPhase.OPENING:

@@ -236,7 +236,7 @@ def stands(job: Job, rank: int) -> bool:
 def desired(job: Job) -> Desired | None:
     """What is desired of MindIO now; None when nothing is, or nothing may be yet."""
     order = job.order
-    if order is None or not is_open(job):
+    if order is None or not is_open(job) or job.without_mindio:
         return None
     if (again := resize.left_out_again(job)) is not None:
         return again

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.launcher.arguments import HIGH_AVAILABILITY, options
 
 ALIVE = frozenset({pb.STARTING, pb.AT_GATE, pb.LINKED})
 ARRIVED = frozenset({pb.LINKED, pb.FINISHED})
+STARTED = ALIVE | ARRIVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ class Roster:
         self.seeing: set[str] = set()  # UIDs of pods whose agents see the checkpoints
         self.answering: set[str] = set()  # UIDs of pods that are over and not told so: MindIO asks their ranks to stop
         self.strangers = 0  # connections from outside that agents have held
+        self.launched: tuple[str, ...] = ()  # by the start script: script or module, its arguments
+        self.switches_mindio_on = False  # by these arguments, whatever the job's environment says
         self.registered: set[int] = set()
         self.dropped: set[int] = set()  # left out since a shrink
 
@@ -262,6 +266,9 @@ class Roster:
         self.strangers += max(0, report.strangers - pod.strangers)
         first, changed = pod.report(report)
         pod.launched = tuple(report.launched)
+        if pod.launched and pod.launched != self.launched:  # all launch the same, and only node rank 0 tells of it
+            self.launched = pod.launched
+            self.switches_mindio_on = HIGH_AVAILABILITY in options(pod.launched)
         (self.seeing.add if report.sees_checkpoints else self.seeing.discard)(pod.uid)
         return first, changed
 
@@ -376,6 +383,10 @@ class Roster:
     def all_linked(self) -> bool:
         """Whether every rank has reached MindIO."""
         return self._all("linked", self.world_size, lambda rank: self.phase(rank) in ARRIVED)
+
+    def all_run(self) -> bool:
+        """Whether every rank has a process that runs, or has ended in order."""
+        return self._all("run", self.world_size, lambda rank: self.phase(rank) in STARTED)
 
     def all_there(self) -> bool:
         """Whether every node rank has a pod whose agent has said how its ranks are."""

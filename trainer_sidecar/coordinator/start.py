@@ -95,7 +95,7 @@ def _open(job: Job) -> None:
     if _stale_ranks(job):
         return
     _ask_for_controller(job)
-    if all_there and checkpoints.are_verified(job) and job.controller.ready(job.attempt.number):
+    if all_there and checkpoints.are_verified(job) and job.is_open:
         there = job.roster.there()
         if all(pod.launcher_ready for pod in there):
             _start_ranks(job, there)
@@ -116,18 +116,23 @@ def _stale_ranks(job: Job) -> bool:
 
 
 def _ask_for_controller(job: Job) -> None:
+    """Ask for what the ranks need, and again when that is another thing than was asked for, or has failed."""
     controller, number = job.controller, job.attempt.number
     if not controller.connected:
         return
-    failed = controller.has_failed
-    if controller.attempt == number and controller.controller in ("starting", "serving") and not failed:
-        return
-    once = failed and controller.attempt == number and controller.starts == 1
-    patience = job.setup.limits.controller_again_seconds if once else job.setup.limits.controller_retry_seconds
-    if controller.requested == number and job.now - controller.requested_at < patience:
-        return
-    controller.asked_for(number, job.now)
-    job.effects.request("start", controller_arguments(job))
+    call, arguments = "store" if job.without_mindio else "start", controller_arguments(job)
+    asked = controller.requested == number
+    if not asked or controller.wanted == (call, arguments):
+        failed = controller.has_failed
+        part = controller.store if job.without_mindio else controller.controller
+        if controller.attempt == number and part in ("starting", "serving", "listening") and not failed:
+            return
+        once = failed and controller.attempt == number and controller.starts == 1
+        patience = job.setup.limits.controller_again_seconds if once else job.setup.limits.controller_retry_seconds
+        if asked and job.now - controller.requested_at < patience:
+            return
+    controller.asked_for(number, call, arguments, job.now)
+    job.effects.request(call, arguments)
 
 
 def _start_ranks(job: Job, pods: list[RankPod]) -> None:
@@ -145,7 +150,11 @@ def _start_ranks(job: Job, pods: list[RankPod]) -> None:
 
 def _watch_running(job: Job) -> None:
     attempt, roster = job.attempt, job.roster
-    if not attempt.linked and roster.all_linked():
+    if job.without_mindio and not job.is_open and job.controller.store != "lost":
+        _ask_for_controller(job)
+    if job.controller.unfilled and job.is_open and not (job.change.is_under_way or job.keeping.holds):
+        job.effects.request("known", {})  # the ranks have lost nothing of a store that was opened alone
+    if not attempt.linked and (roster.all_run() if job.without_mindio else roster.all_linked()):
         attempt.has_linked()
         job.mark(pb.STARTED, job.now)
     follow_the_end(job)

@@ -79,16 +79,21 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
         job.change.begin(job.controller.instance, job.now, adopted=adopted)
         job.effects.hold(job.now, HELD_SECONDS)
         resize.hold(job)
-        number, controller = job.attempt.number, job.controller
-        is_empty = controller.requested == number or controller.unfilled or not controller.has_store(number)
-        if adopted and is_empty:
-            job.keeping.begin(job.store, job.now)
+        if adopted:
+            keep_store(job)
     if job.controller.kind == HUNG:  # it may wake up, and would find all links gone
         job.effects.request("end", {})
     log.warning("the MindIO controller is lost: another one takes over")
     job.touch_all()
     job.effects.note(urgent=True)
     return True
+
+
+def keep_store(job: Job) -> None:
+    """Begin to ask for what was in the store of ranks that an earlier coordinator started, unless it is there still."""
+    number, controller = job.attempt.number, job.controller
+    if controller.requested == number or controller.unfilled or not controller.has_store(number):
+        job.keeping.begin(job.store, job.now)
 
 
 def impossible(job: Job) -> str:
@@ -105,7 +110,7 @@ def impossible(job: Job) -> str:
 
 def lose(job: Job, text: str, *, for_good: bool = False) -> None:
     """The controller is gone; that is told when no other one can take its place in this pod (`for_good`)."""
-    if not job.runs:
+    if not job.runs or (job.without_mindio and not for_good):
         return
     before, again = job.conversation.state, job.change.is_under_way
     feed(job, MindIOEvent(EventKind.GONE), job.now)
@@ -160,6 +165,8 @@ def advance(job: Job) -> None:
     """Go on as far as what is there allows."""
     change = job.change
     if not change.is_under_way:
+        if job.without_mindio and job.keeping.holds:
+            _keep_store(job)
         return
     if job.attempt.over_since is not None:
         change.end()  # nothing is recovered from here on
@@ -370,9 +377,10 @@ def _open(job: Job) -> None:
     if change.asked and job.now - controller.requested_at < job.setup.limits.controller_again_seconds:
         return
     change.ask()
-    controller.asked_for(number, job.now)
     wind = {"serials": change.serial + SPARE_SERIALS, "counter": change.counter + 1}
-    job.effects.request("start", {**controller_arguments(job), "wind": wind})
+    arguments = {**controller_arguments(job), "wind": wind}
+    controller.asked_for(number, "start", arguments, job.now)
+    job.effects.request("start", arguments)
 
 
 def _register(job: Job) -> None:

@@ -47,15 +47,20 @@ def take_over(job: Job, pods: list[RankPod]) -> None:
     attempt, roster = job.attempt, job.roster
     is_blind = job.controller.requested == attempt.number  # this coordinator's own, the ranks never saw it
     replayed = None
-    if job.controller.serves(attempt.number) and not is_blind and not job.controller.takes_over:
+    if job.without_mindio:
+        feed(job, MindIOEvent(EventKind.SERVES), job.now)  # nobody: nothing is asked of it
+    elif job.controller.serves(attempt.number) and not is_blind and not job.controller.takes_over:
         replayed = replay(job)
     else:
         feed(job, MindIOEvent(EventKind.SERVES), job.now)  # somewhere, until now
         feed(job, MindIOEvent(EventKind.GONE, text=LOST_TEXT), job.now)
-    roster.register_only(set(range(roster.world_size)) - _never_linked(job, pods))
+    linked = set() if job.without_mindio else set(range(roster.world_size)) - _never_linked(job, pods)
+    roster.register_only(linked)
     _take_processes(job, pods, moved=replayed is not None and replayed.moved)
     attempt.take_up(job.now)
-    if replayed is None:
+    if job.without_mindio:
+        successor.keep_store(job)
+    elif replayed is None:
         resize.find(job)
         _controller_was_lost(job)
     _end_dropped(job)

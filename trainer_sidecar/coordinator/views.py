@@ -30,6 +30,7 @@ class ControllerView:
     unfilled: bool = False  # the store took the place of another one since then
     refusal: str = ""  # why the host's socket may not be opened
     requested: int = -1  # the attempt a start was asked for
+    wanted: tuple[str, Mapping[str, object]] | None = None  # the call, and its arguments
     requested_at: float = 0.0
     starts: int = 0  # so often for this attempt
     log: list[Mapping[str, Any]] = field(default_factory=list)  # since MindIO last was at rest
@@ -76,10 +77,10 @@ class ControllerView:
         """What is said before the conversation was taken up belongs to the log."""
         self.log.append(entry)
 
-    def asked_for(self, attempt: int, now: float) -> None:
+    def asked_for(self, attempt: int, call: str, arguments: Mapping[str, object], now: float) -> None:
         """A start was asked for."""
         self.starts = self.starts + 1 if self.requested == attempt else 1
-        self.requested, self.requested_at = attempt, now
+        self.requested, self.requested_at, self.wanted = attempt, now, (call, arguments)
 
     def forget_request(self) -> None:
         """What was asked for has been ended."""

@@ -14,6 +14,10 @@ LOAD_STEP = "HAJOB_LOAD_STEP"
 """Variable of a rank: the step of the verified checkpoint that this start of the job loads."""
 RESUME_POLICY = "HAJOB_RESUME_POLICY"
 ARGUMENTS = "Arguments"
+WITHOUT_MINDIO = "HAJOB_WITHOUT_MINDIO"
+"""Variable of a rank: the job trains without MindIO, so that no rank will register."""
+HIGH_AVAILABILITY = "enable-high-availability"
+"""Option with which a start script switches MindIO on by itself."""
 AGAINST_RESUMING = ("finetune", "no-load-optim", "no-load-rng", "ckpt-step")
 
 

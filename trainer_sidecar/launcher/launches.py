@@ -28,6 +28,7 @@ class Launch:
         self.passed: List[output.Descriptor] = []
         self.target = ranks.Target(output.Descriptor(1).write, output.Descriptor(2).write)
         self.is_training = False
+        self.without_mindio = False  # none of its ranks will register
         self.concluded = False
         self.finished = False  # the training has ended
         self.waits_for_verdict = False
@@ -73,11 +74,17 @@ class Launches:
         self._changed, self._goes_on = changed, goes_on
         self.current: Launch | None = None  # also when the newest was not the training
         self.number = 0  # number of launches so far
+        self.was_last_in_order = False  # the newest has ended with 0, and without MindIO it may have been the training
 
     @property
     def is_training(self) -> bool:
         """Whether ranks of the newest launch have registered with MindIO."""
         return self.current is not None and self.current.is_training
+
+    @property
+    def without_mindio(self) -> bool:
+        """Whether the ranks of the newest launch were started to train without MindIO."""
+        return self.current.without_mindio if self.current is not None else self.was_last_in_order
 
     @property
     def finished(self) -> bool:
@@ -100,6 +107,7 @@ class Launches:
     ) -> None:
         """Take a shim's launch of the ranks; `is_ours`: whether a descriptor is the script's own output."""
         self.number += 1
+        self.was_last_in_order = False
         launch = self.current = Launch(self.number, call, what, shim)
         launch.print_to(shim.take_descriptors(), is_ours)
         for note in what.notes:
@@ -109,7 +117,7 @@ class Launches:
             self._release(launch)
 
     def registered(self, number: int) -> None:
-        """Note that a rank has registered with MindIO: this launch is the training."""
+        """Note that a rank has registered with MindIO, or trains without it: this launch is the training."""
         if self.current is not None and self.current.number == number and not self.is_training:
             self.current.is_training = True
             self._changed()
@@ -159,11 +167,15 @@ class Launches:
         launch = self.current
         if launch is None or launch.concluded:
             return
-        if launch.is_training:
+        if launch.is_training or launch.without_mindio:
             self._ask_for_verdict(launch)
-            return
-        text = "{} has ended with 0 and its ranks never registered with MindIO: it was not the training"
-        self._terminal.say(text.format(launch.program.script))
+        else:
+            self._forget(launch, "its ranks never registered with MindIO: it was not the training")
+
+    def _forget(self, launch: Launch, why: str) -> None:
+        """Go on to the next launch: nothing shows that this one was the training."""
+        self._terminal.say("{} has ended with 0 and {}".format(launch.program.script, why))
+        self.was_last_in_order = launch.without_mindio
         self._ranks.forget()
         self.current = None
         self._changed()
@@ -183,16 +195,21 @@ class Launches:
         if self.current is not None and self.current.waits_for_verdict:
             self._clients.tell({"kind": "all_ended", "launch": self.current.number})
 
-    def take_verdict(self, number: int, problem: str) -> None:
-        """Take the agent's verdict on ranks that all ended with 0; `problem`: why the training is not at its end."""
+    def take_verdict(self, number: int, problem: str, *, training: bool) -> None:
+        """Take the agent's verdict on ranks that all ended with 0; `problem`: why the training is not at its end.
+
+        `training`: this launch is the training.
+        """
         launch = self.current
         if launch is None or launch.number != number or not launch.waits_for_verdict:
             return
         launch.waits_for_verdict = False
         if problem:  # the ranks will be started again, or the pod is deleted
             self._terminal.say("the training has not finished: {}".format(problem))
-        elif not self._ranks.running():
+        elif not self._ranks.running() and training:
             self._finish(launch)
+        elif not training:
+            self._forget(launch, "printed no step: it was the training if no other launch follows")
 
     def _finish(self, launch: Launch) -> None:
         launch.concluded = launch.finished = True

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, NamedTuple
 from trainer_sidecar import prctl, signals
 
 from . import (
+    arguments,
     clients,
     foreign_launchers,
     launches,
@@ -116,6 +117,8 @@ class Supervisor:
             return REFUSED
         code = self._script.exit_code or 0
         code = code if code >= 0 else 128 - code
+        if self._launches.was_last_in_order and not code:
+            return 0
         if self._launches.finished:
             if code:
                 self._last_word("the training has finished; the start script ended with {} after it".format(code))
@@ -261,6 +264,7 @@ class Supervisor:
                 "launch": self._launches.number,
                 "training": self._launches.is_training,
                 "finished": self._launches.finished,
+                "without_mindio": self._launches.without_mindio,
                 "entry": launch.program.script if launch is not None else "",
                 "arguments": launch.program.arguments if launch is not None else [],
                 "lost_log": self._script.lost_log,
@@ -284,7 +288,8 @@ class Supervisor:
         elif kind == "registered":
             self._launches.registered(int(message["launch"]))
         elif kind == "verdict":
-            self._launches.take_verdict(int(message["launch"]), str(message["problem"]))
+            training = bool(message.get("training", True))
+            self._launches.take_verdict(int(message["launch"]), str(message["problem"]), training=training)
         elif kind == "over":
             self._over = True
             self._ranks.end_all(gently=False, ordered=True)
@@ -309,6 +314,7 @@ class Supervisor:
         reason, launch = self._refusal(), self._launches.current
         if reason is None and launch is not None:
             ordered = {str(key): str(value) for key, value in message["environment"].items()}
+            launch.without_mindio = arguments.WITHOUT_MINDIO in ordered
             what, environment = self._starts.of_rank(launch, rank, name, ordered, self._ranks.has_run(rank))
             reason = self._ranks.start(rank, name, what, environment, launch.target)
             if reason is None and what.log_directory is not None:

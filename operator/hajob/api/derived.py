@@ -147,23 +147,6 @@ def allowed_actions(spec: HATrainingJobSpec) -> tuple[Action, ...]:
     return tuple(action for action in FAULT_ACTIONS if action_limits(spec, action).is_allowed)
 
 
-def layout_can_shrink(spec: HATrainingJobSpec) -> bool:
-    """Whether the training frameworks can train this layout with fewer data-parallel ranks at all.
-
-    They know it for PyTorch, the default rank order, no context or expert parallelism, and a sharded optimizer
-    whose copies lie in the two halves of an even number of data-parallel ranks (docs/protocols/mindio.md).
-    """
-    sizes = spec.parallelism
-    return (
-        spec.framework is Framework.PYTORCH
-        and sizes.rank_order is RankOrder.TENSOR_DATA_PIPELINE
-        and sizes.context == sizes.expert == 1
-        and spec.optimizer.sharding is Sharding.DISTRIBUTED
-        and spec.optimizer.copies > 1
-        and data_parallel_size(spec) % 2 == 0
-    )
-
-
 def extra_bytes_per_chip(spec: HATrainingJobSpec) -> int:
     """Memory that the second optimizer copy costs on each chip; 0 where nothing is known or there is none."""
     if spec.model is None or spec.optimizer.copies < 2 or spec.optimizer.sharding is Sharding.NONE:

@@ -33,6 +33,9 @@ FAULT_ACTIONS: Final = (
 )
 """The answers to a fault, smallest first."""
 
+MINDIO_ACTIONS: Final = FAULT_ACTIONS[:-1]
+"""The answers that MindIO carries out; a Restart needs nobody."""
+
 ACTION_ORDER: Final = {action: place for place, action in enumerate(FAULT_ACTIONS)}
 """Index of an action in `FAULT_ACTIONS`; 0 is the smallest."""
 

@@ -16,7 +16,6 @@ from hajob.api.job import HATrainingJob
 from hajob.domain.patience import MINDIO_WAIT_SECONDS
 from hajob.objects import containers as parts
 from hajob.objects.affinity import coordinator_affinity, with_node_loss_tolerations
-from hajob.objects.environment import recovery_environment
 from hajob.objects.naming import coordinator_pod_name, job_labels, owner_references
 from hajob.objects.settings import PodSettings
 
@@ -86,14 +85,13 @@ def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) ->
 def _controller(job: HATrainingJob, settings: PodSettings, incarnation: int) -> Json:
     """The training image with Hajob's controller host as its only process."""
     trainer = parts.trainer_of(job.spec.template["spec"])
-    ours = [*_variables(job, settings, incarnation), *parts.variables(recovery_environment(job.spec))]
     ports = coordinator_ports(job.spec)
     declared = {names.COORDINATOR_PORT_NAME: ports.coordinator, "controller": ports.controller, "store": ports.store}
     container: Json = {
         "name": "controller",
         "image": trainer.get("image", ""),
         "command": [job.spec.coordinator.python_path or "python3", "$(HAJOB_DIR)/controller_host.pyz"],
-        "env": parts.with_user_variables(ours, trainer.get("env") or []),
+        "env": parts.with_user_variables(_variables(job, settings, incarnation), trainer.get("env") or []),
         "ports": parts.container_ports(job.spec, declared),
         "volumeMounts": [parts.mount(parts.SHARED_VOLUME, settings.shared_directory)],
         "resources": parts.resources_or(job.spec.coordinator.resources, _CONTROLLER_RESOURCES),

@@ -5,14 +5,16 @@ same for all ranks goes to the coordinator as `Assignment.environment`; the coor
 know, because pod environment cannot change while a pod lives. docs/pods.md says of every variable who sets it.
 """
 
+from collections.abc import Collection
 from typing import Final
 
-from hajob.api.derived import allowed_actions, chips_per_node, layout_can_shrink, world_size
-from hajob.api.enums import ElasticPolicy, Framework, ResumePolicy
+from hajob.api.derived import chips_per_node, world_size
+from hajob.api.enums import Framework, ResumePolicy
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import Action
 from hajob.domain.patience import MINDIO_WAIT_SECONDS
+from hajob.plan.policy import Policy
 
 # The words of HIGH_AVAILABILITY; they only switch features of the training framework on, never off.
 _HIGH_AVAILABILITY: Final = {
@@ -29,31 +31,28 @@ _MINDSPORE_FEATURES: Final = {
     Action.REPLACE: ("ARF",),
 }
 _UNLIMITED_RESTARTS: Final = "1000000"
+_WITHOUT_MINDIO: Final = "HAJOB_WITHOUT_MINDIO"
+"""For coordinator, agents and launcher: no rank registers with MindIO (trainer_sidecar.launcher.protocol)."""
 
 
-def _usable_actions(spec: HATrainingJobSpec) -> tuple[Action, ...]:
-    """Actions that are allowed and that the framework can take part in with this layout."""
-    elastic = spec.elastic.policy is ElasticPolicy.ENABLED and layout_can_shrink(spec)
-    return tuple(action for action in allowed_actions(spec) if action is not Action.SHRINK or elastic)
+def _recovery_environment(spec: HATrainingJobSpec, actions: Collection[Action]) -> dict[str, str]:
+    """Switches of framework and MindIO for these actions; controller and ranks share them.
 
-
-def high_availability(spec: HATrainingJobSpec) -> str:
-    """Value of HIGH_AVAILABILITY: a sorted comma list."""
-    words = {_HIGH_AVAILABILITY[action] for action in _usable_actions(spec) if action in _HIGH_AVAILABILITY}
-    return ",".join(sorted(words))
-
-
-def recovery_environment(spec: HATrainingJobSpec) -> dict[str, str]:
-    """Switches of framework and MindIO that follow from the allowed actions; controller and ranks share them."""
-    actions = _usable_actions(spec)
-    environment = {"HIGH_AVAILABILITY": high_availability(spec), "TTP_STOP_CLEAN_BEFORE_DUMP": "1"}
+    A framework ends at its start where one is on that it cannot work with, so none is set that is of no use.
+    MindSpore's is set to nothing: its start scripts set it themselves.
+    """
+    if not actions:
+        return {_WITHOUT_MINDIO: "1"} | ({"MS_ENABLE_TFT": "{}"} if spec.framework is Framework.MINDSPORE else {})
+    words = {_HIGH_AVAILABILITY[action] for action in actions}
+    environment = {"HIGH_AVAILABILITY": ",".join(sorted(words)), "TTP_STOP_CLEAN_BEFORE_DUMP": "1"}
     if {Action.IN_PLACE, Action.REPLACE} & set(actions):
         environment["PROCESS_RECOVER"] = "on"
     if spec.framework is Framework.MINDSPORE:
-        features = [name for action, names in _MINDSPORE_FEATURES.items() if action in actions for name in names]
-        environment["MINDIO_FOR_MINDSPORE"] = "1"
+        features = [name for action in actions for name in _MINDSPORE_FEATURES.get(action, ())]
         environment["MS_ENABLE_TFT"] = "{" + ",".join(f"{name}:1" for name in dict.fromkeys(features)) + "}"
         environment["MS_ENABLE_THM"] = "{HCCL_WATCHDOG:0}"
+    else:
+        environment["HCCL_ASYNC_ERROR_HANDLING"] = "0"
     return environment
 
 
@@ -63,6 +62,7 @@ def _framework_environment(job: HATrainingJob) -> dict[str, str]:
     world = str(world_size(spec))
     if spec.framework is Framework.MINDSPORE:
         return {
+            "MINDIO_FOR_MINDSPORE": "1",
             "MS_WORKER_NUM": world,
             "MS_LOCAL_WORKER": str(chips_per_node(spec)),
             "MS_SERVER_NUM": "0",
@@ -76,11 +76,10 @@ def _framework_environment(job: HATrainingJob) -> dict[str, str]:
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCHELASTIC_MAX_RESTARTS": _UNLIMITED_RESTARTS,
         "TORCHELASTIC_RUN_ID": job.metadata.uid,
-        "HCCL_ASYNC_ERROR_HANDLING": "0",
     }
 
 
-def rank_environment(job: HATrainingJob) -> dict[str, str]:
+def rank_environment(job: HATrainingJob, policy: Policy) -> dict[str, str]:
     """Environment of every rank of the job, as far as it is the same for all of them (`Assignment.environment`)."""
     spec = job.spec
     return {
@@ -89,7 +88,7 @@ def rank_environment(job: HATrainingJob) -> dict[str, str]:
         "MINDX_TASK_ID": job.metadata.uid,
         "MINDIO_WAIT_MINDX_TIME": str(MINDIO_WAIT_SECONDS),
         **_network_environment(spec),
-        **recovery_environment(spec),
+        **_recovery_environment(spec, policy.through_mindio),
         **_framework_environment(job),
         **({"HAJOB_RESUME_POLICY": spec.checkpoint.resume_policy.value} if _is_mended(spec) else {}),
     }

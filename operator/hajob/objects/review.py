@@ -17,6 +17,7 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.objects.containers import trainer_of
 from hajob.objects.environment import rank_environment
 from hajob.objects.rank_pod import mount_for
+from hajob.plan.policy import from_spec
 from hajob.sources.quota import milli
 from hajob.sources.reading import items, mapping, text
 
@@ -145,7 +146,7 @@ def notes(job: HATrainingJob) -> Iterator[str]:
         yield "the template tolerates every taint (operator: Exists, no key); cordoned nodes are avoided all the same"
     trainer = next((one for part, one in _containers(pod) if part == "containers" and one.get("name") == "trainer"), {})
     written = {text(mapping(entry).get("name")) for entry in items(trainer.get("env"))}
-    if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job).keys() - _USERS_FIRST)):
+    if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job, from_spec(spec)).keys() - _USERS_FIRST)):
         shown = ", ".join(ours[:_NAMES_SHOWN])
         yield f"what env of container trainer says of {shown} does not count for the ranks: Hajob sets it"
     if spec.output.path and mount_for(dict(trainer), spec.output.path) is None:

@@ -11,7 +11,13 @@ from hajob.plan import events
 from hajob.plan.context import Context, Guard
 from hajob.plan.evaluator import NOT_SERVING, Trigger, budget_exhausted, spent
 from hajob.plan.ignored import Ignored, IgnoreReason
-from hajob.plan.policy import MAINTENANCE_BACKOFF_SECONDS, MAINTENANCE_WINDOW_SECONDS, CoordinatorLossPolicy, Mode
+from hajob.plan.policy import (
+    MAINTENANCE_BACKOFF_SECONDS,
+    MAINTENANCE_WINDOW_SECONDS,
+    WITHOUT_MINDIO,
+    CoordinatorLossPolicy,
+    Mode,
+)
 from hajob.plan.state import HELD_UP, MAINTENANCE_BUDGET, UNTRAINED, Deadline, JobPhase
 
 
@@ -157,6 +163,8 @@ def why_no_move(context: Context) -> str:
         return f"recovery.mode is {policy.mode}"
     if not policy.hot_switch:
         return "FrameworkPyTorch: MindSpore cannot move a rank to a second process"
+    if not policy.through_mindio:
+        return WITHOUT_MINDIO
     if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, view.layout.num_nodes):
         return f"node ranks are 0 to {view.layout.num_nodes - 1}"
     if view.step < 1:
@@ -269,7 +277,7 @@ BLIND: Final = Guard(
 TAKING_OVER: Final = Guard(
     "another controller comes",
     "another controller is about to take the place of the lost one",
-    lambda context: not context.state.blind,
+    lambda context: not context.state.blind and bool(context.policy.through_mindio),
 )
 AWAITED: Final = Guard(
     "coordinator awaited",
@@ -284,7 +292,11 @@ RELIEVED_HEARD: Final = Guard(
 MISSED: Final = Guard(
     "coordinator missed",
     "the coordinator has not been heard for a moment; it comes back, or another one takes its place",
-    lambda context: not context.view.coordinator_ready and (context.view.coordinator_silent or _is_waited_for(context)),
+    lambda context: (
+        not context.view.coordinator_ready
+        and (context.view.coordinator_silent or _is_waited_for(context))
+        and bool(context.policy.through_mindio)
+    ),
 )
 UNSERVED: Final = Guard(
     "unserved",

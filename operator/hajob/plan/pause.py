@@ -13,7 +13,7 @@ from hajob.domain.incidents import IncidentOutcome, Purpose
 from hajob.plan import effects, events
 from hajob.plan.context import Context, Guard, HandlerResult
 from hajob.plan.incident_state import abandon, clear_deadlines, close, new_incident, set_deadline
-from hajob.plan.policy import CONTINUE_SECONDS, HELD_SECONDS, Mode
+from hajob.plan.policy import CONTINUE_SECONDS, HELD_SECONDS, WITHOUT_MINDIO, Mode
 from hajob.plan.recovery import finished, order
 from hajob.plan.state import Deadline
 
@@ -25,7 +25,9 @@ def _why_never(context: Context) -> str:
         return event.refused
     if policy.mode is not Mode.ENFORCE:
         return f"recovery.mode is {policy.mode}"
-    return "" if policy.hot_switch else "FrameworkPyTorch: MindSpore cannot pause a training"
+    if not policy.hot_switch:
+        return "FrameworkPyTorch: MindSpore cannot pause a training"
+    return "" if policy.through_mindio else WITHOUT_MINDIO
 
 
 def _may_pause(context: Context) -> bool:
@@ -38,7 +40,7 @@ MAY_PAUSE: Final = Guard(
 )
 NEVER_PAUSES: Final = Guard(
     "never pauses",
-    "mode is not Enforce, the framework is not PyTorch, or no pod of the work can be made",
+    "mode is not Enforce, the framework is not PyTorch, MindIO is left out, or no pod of the work can be made",
     lambda context: bool(_why_never(context)),
 )
 HELD: Final = Guard(

@@ -18,7 +18,7 @@ from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, Shr
 from hajob.api.enums import RecoveryMode as Mode
 from hajob.api.enums import SubHealthPolicy as NodePolicy
 from hajob.api.spec import HATrainingJobSpec
-from hajob.domain.actions import FAULT_ACTIONS, Action
+from hajob.domain.actions import FAULT_ACTIONS, MINDIO_ACTIONS, Action
 from hajob.domain.batch import Batch
 from hajob.domain.errors import HajobInputError
 from hajob.domain.layout import Layout
@@ -98,6 +98,9 @@ ANOTHER_COORDINATOR_SECONDS: Final = 10
 CONTINUE_SECONDS: Final = 60
 """Extra time that MindIO waits beyond a pause, and the wait for its answer to the order to continue."""
 
+WITHOUT_MINDIO: Final = "no action through MindIO is possible or allowed, so the job trains without it"
+"""Why nothing that MindIO would do is tried."""
+
 CONFIRM_SECONDS: Final = 60
 """MindIO's result comes about 2 s after the first step; after this long it will not come any more."""
 
@@ -115,9 +118,10 @@ class Policy:
     """The recovery policy of one job.
 
     Attributes:
-        refusals: per action, the unmet preconditions that follow from the spec alone; such an action is never tried.
-        advice: per action, preconditions that the trainer's visible arguments contradict; reported beforehand, but
-            MindIO's own offer decides.
+        refusals: per action, the unmet preconditions that follow from the spec alone, or with which the framework does
+            not work; such an action is never tried.
+        advice: per action, other preconditions that the trainer's visible arguments contradict; reported beforehand,
+            but MindIO's own offer decides.
         unknowns: per action, preconditions that the spec leaves unknown; they neither refuse nor guarantee it.
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
         hot_switch: the framework lets a second process take over a rank, as every move needs (PyTorch only).
@@ -165,6 +169,11 @@ class Policy:
     def allowed(self) -> tuple[Action, ...]:
         """The actions on a fault that the spec allows at all, smallest first."""
         return tuple(action for action in FAULT_ACTIONS if self.allows(action))
+
+    @property
+    def through_mindio(self) -> tuple[Action, ...]:
+        """The allowed actions that MindIO may carry out; none: the job trains without MindIO."""
+        return tuple(action for action in MINDIO_ACTIONS if self.allows(action) and not self.refusals.get(action))
 
 
 def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[str] = (), nodes: int = 0) -> Policy:
@@ -243,8 +252,9 @@ def check_spec(
 ) -> tuple[RefusalsByAction, RefusalsByAction, RefusalsByAction]:
     """Return each action's preconditions that are unmet (binding), contradicted (advice) or unknown.
 
-    What follows from the sizes binds. What the visible arguments say binds only where elastic training itself refuses
-    it; elsewhere it is advice, as the trainer may know better and a Restart is better than none.
+    What follows from the sizes binds. What the visible arguments say binds only where the framework itself refuses
+    elastic training or high availability; elsewhere it is advice, as the trainer may know better and a Restart is
+    better than none.
     """
     setting = JobSetting.of(spec, launched)
     hidden = dataclasses.replace(setting, flags=TrainerFlags())
@@ -255,7 +265,7 @@ def check_spec(
             continue
         refusal = Refusal(one.name, one.message(setting))
         for action in one.actions:
-            refused = one.actions == (Action.SHRINK,) or one.met(hidden) is False
+            refused = one.excludes or one.actions == (Action.SHRINK,) or one.met(hidden) is False
             binds = refused and action is not Action.RESTART
             kind = 2 if met is None else (0 if binds else 1)
             found[kind][action].append(refusal)

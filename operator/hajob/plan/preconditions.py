@@ -6,10 +6,10 @@ hajob.plan.checks evaluates what follows from the spec and the visible arguments
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from hajob.domain.actions import Action
+from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.domain.layout import CopyKind, RankOrder, Sharding
 from hajob.plan.checks import (
     JobSetting,
@@ -50,6 +50,8 @@ class Precondition:
         met: True, False, or None when it cannot be known.
         found: the actual value, in words.
         wanted: the wanted value, in words.
+        excludes: where it is visibly not met, the training ends at its start if high availability is switched on, or
+            never speaks to MindIO.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Precondition:
     met: Callable[[JobSetting], bool | None]
     found: Callable[[JobSetting], str]
     wanted: str
+    excludes: bool = False
 
     def message(self, setting: JobSetting) -> str:
         """Return the sentence for the status, with the actual and the wanted value."""
@@ -65,8 +68,6 @@ class Precondition:
 
 
 MINDIO_PORT: Final = 8000
-_PROCESS: Final = (Action.RETRY, Action.IN_PLACE, Action.REPLACE)
-_MINDIO: Final = (*_PROCESS, Action.SHRINK, Action.CHECKPOINT)
 _SHRINK: Final = (Action.SHRINK,)
 _SAVE: Final = (Action.CHECKPOINT,)
 _RESUME: Final = (Action.CHECKPOINT, Action.RESTART)
@@ -76,10 +77,14 @@ def _unset(flag: str, name: str, actions: tuple[Action, ...], sentence: str) -> 
     return Precondition(name, actions, sentence, absent(flag), shown(flag), f"without --{flag}")
 
 
+def _excluded(flag: str, name: str, sentence: str) -> Precondition:
+    return replace(_unset(flag, name, MINDIO_ACTIONS, sentence), excludes=True)
+
+
 PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     Precondition(
         "DataParallelAboveOne",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "every shard needs a second rank that could hold it",
         lambda s: above_one(s, CopyKind.DENSE),
         sizes,
@@ -87,7 +92,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "DataParallelEven",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "the two optimizer copies live in the two halves of data x context",
         lambda s: not copied(s) or s.layout.sharding is Sharding.NONE or s.layout.dense_group_size % 2 == 0,
         sizes,
@@ -95,7 +100,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "CopiesDivideDataParallel",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "every copy takes an equal part of data x context",
         lambda s: copies_divide(s, CopyKind.DENSE),
         sizes,
@@ -103,7 +108,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "ExpertDataParallelAboveOne",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "the experts' shards need a second rank, too",
         lambda s: not s.layout.has_expert_grid or above_one(s, CopyKind.EXPERT),
         expert_sizes,
@@ -111,7 +116,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "CopiesDivideExpertDataParallel",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "every copy takes an equal part of the experts' data-parallel ranks",
         lambda s: not s.layout.has_expert_grid or copies_divide(s, CopyKind.EXPERT),
         expert_sizes,
@@ -127,7 +132,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "ReplicaFlagAgrees",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "the trainer and the spec must mean the same number of optimizer copies",
         replica_flag_agrees,
         shown("distributed-optimizer-no-replica"),
@@ -199,7 +204,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "ZeroOne",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "the copies are those of ZeRO-1; parameters and gradients may not be sharded",
         zero_one,
         shown("data-parallel-sharding-strategy", "use-torch-fsdp2"),
@@ -207,14 +212,14 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     _unset("use-custom-fsdp", "NoCustomFsdp", _SHRINK, "elastic training cannot rebuild FSDP's groups"),
     _unset("reuse-fp32-param", "NoReuseFp32Param", _SHRINK, "elastic training needs both parameter sets"),
-    _unset("use-dist-ckpt", "NoDistributedCheckpoint", _MINDIO, "high availability refuses distributed checkpoints"),
-    _unset("swap-attention", "NoSwapAttention", _MINDIO, "high availability refuses swapped attention"),
-    _unset("swap-optimizer", "NoSwapOptimizer", _MINDIO, "high availability refuses a swapped optimizer"),
-    _unset("disable-gloo-group", "GlooGroups", _MINDIO, "high availability needs Gloo groups"),
-    _unset("lora-target-modules", "NoLora", _MINDIO, "high availability refuses LoRA"),
+    _excluded("use-dist-ckpt", "NoDistributedCheckpoint", "high availability refuses distributed checkpoints"),
+    _excluded("swap-attention", "NoSwapAttention", "high availability refuses swapped attention"),
+    _excluded("swap-optimizer", "NoSwapOptimizer", "high availability refuses a swapped optimizer"),
+    _excluded("disable-gloo-group", "GlooGroups", "high availability needs Gloo groups"),
+    _excluded("lora-target-modules", "NoLora", "high availability refuses LoRA"),
     Precondition(
         "LayoutAgrees",
-        (*_MINDIO, Action.RESTART),
+        (*MINDIO_ACTIONS, Action.RESTART),
         "the trainer's sizes must be those of spec.parallelism",
         sizes_agree,
         shown(
@@ -228,7 +233,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "Bf16",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "the optimizer copies are made for bf16 training",
         lambda s: s.flags.has("bf16") if on_pytorch(s) else True,
         shown("bf16"),
@@ -300,7 +305,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "HandlersRegistered",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "the posttrain entry has heartbeats, but registers no handlers and no copies with MindIO",
         not_by("posttrain"),
         entry,
@@ -308,15 +313,16 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "NoFsdp2",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "the fsdp2 entry knows nothing of high availability",
         not_by("train_fsdp2"),
         entry,
         "a pretrain entry",
+        excludes=True,
     ),
     Precondition(
         "MindIOPort",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "MindSpeed-LLM's ranks dial port 8000 and no other; another trainer may take the port from TTP_PORT",
         lambda s: True if s.spec.network.mindio_port == MINDIO_PORT or not on_pytorch(s) else None,
         lambda s: f"network.mindIOPort {s.spec.network.mindio_port}",
@@ -332,7 +338,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "MindSporeGraphMode",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "MindSpore offers high availability in graph mode only",
         unknown_on_mindspore,
         lambda _s: "not visible in the template",
@@ -340,7 +346,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "MindSporeSinkSizeOne",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "MindSpore repairs steps only with a sink size of 1",
         unknown_on_mindspore,
         lambda _s: "not visible in the template",
@@ -348,7 +354,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
     ),
     Precondition(
         "MindSporeOptimizerCopies",
-        _MINDIO,
+        MINDIO_ACTIONS,
         "MindSpore needs at least two optimizer copies: data parallel / optimizer_weight_shard_size of 2 or more",
         lambda s: True if on_pytorch(s) else (None if copied(s) else False),
         lambda s: f"optimizer.copies {s.spec.optimizer.copies}, the shard size is not visible",

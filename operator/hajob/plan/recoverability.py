@@ -8,15 +8,14 @@ from typing import Final
 
 from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, UnmetPrecondition
-from hajob.domain.actions import Action
+from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.domain.layout import CopyKind
 from hajob.plan.evaluator import FAULT, Evaluator, Loss, budget_exhausted, spent
-from hajob.plan.policy import Policy, Refusal
+from hajob.plan.policy import WITHOUT_MINDIO, Policy, Refusal
 from hajob.plan.state import JobState
 from hajob.plan.view import ClusterView
 
 _SENTENCE_LIMIT: Final = 1024
-NEEDS_HANDLERS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT})
 _REPAIRS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE})
 
 
@@ -45,16 +44,17 @@ def missing_protection(policy: Policy) -> dict[Action, tuple[str, ...]]:
 
 
 def protection_in_words(policy: Policy) -> str:
-    """Say which actions are left before anything has run; empty where none is missing."""
+    """Say which actions are left before anything has run, and whether without MindIO; empty where none is missing."""
+    left_out = "" if policy.through_mindio else f"{WITHOUT_MINDIO} (HIGH_AVAILABILITY is not set for its ranks)"
     missing = missing_protection(policy)
     if not missing:
-        return ""
+        return left_out
     by_names: dict[tuple[str, ...], list[Action]] = {}
     for action, names in missing.items():
         by_names.setdefault(names, []).append(action)
     lost = "; ".join(f"{', '.join(actions)} ({', '.join(names)})" for names, actions in by_names.items())
     left = ", ".join(action for action in policy.allowed if action not in missing) or "none"
-    return f"actions left: {left}; preconditions not met: {lost}"
+    return "; ".join(filter(None, (f"actions left: {left}; preconditions not met: {lost}", left_out)))
 
 
 def recoverable(evaluated: list[ActionRecoverability]) -> ConditionStatus:
@@ -91,7 +91,7 @@ def _unique(found: list[Refusal]) -> list[Refusal]:
 def _standing(action: Action, view: ClusterView) -> list[Refusal]:
     """Check needs beyond those of a decision at fault time: a node to go to, a coordinator that survives."""
     found = []
-    if action in NEEDS_HANDLERS and view.copies_told is False:
+    if action in MINDIO_ACTIONS and view.copies_told is False:
         message = (
             "the trainer sends heartbeats, but has registered neither handlers nor optimizer copies with MindIO "
             "(the posttrain entry does that): every fault costs a restart"

@@ -221,7 +221,8 @@ class JobController:
         begin, recorder = self._ports.clock.monotonic(), self._memory.recorder
         told = self.observer.of_report(report)
         recorder.new_report()
-        self._memory.launch_seen(tuple(report.state.launched))
+        if self._memory.launch_seen(tuple(report.state.launched)):
+            self._outputs.assign()
         if (loaded := self.observer.coordinator.newly_loaded(report, self.state.attempt)) is not None:
             recorder.checkpoint_loaded(loaded)
         for observed in told:

@@ -111,11 +111,16 @@ class JobMemory:
         self._apply_spec()
         return True
 
-    def launch_seen(self, launched: tuple[str, ...]) -> None:
-        """Store the arguments of the start script's launch: they tell more of the preconditions than the spec."""
-        if launched and launched != self._launched:
-            self._launched = launched
-            self._apply_spec()
+    def launch_seen(self, launched: tuple[str, ...]) -> bool:
+        """Store the arguments of the start script's launch; return whether MindIO can do another thing by them.
+
+        They tell more of the preconditions than the spec.
+        """
+        if not launched or launched == self._launched:
+            return False
+        self._launched, before = launched, self.policy.through_mindio
+        self._apply_spec()
+        return self.policy.through_mindio != before
 
     def follow_restart(self, asked: str) -> str:
         """Store the restart that the spec requests; return the one stored before."""

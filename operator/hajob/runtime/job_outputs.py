@@ -139,7 +139,7 @@ class JobOutputs:
                 world_size=layout.world_size,
                 ranks_per_node=layout.chips_per_node,
                 attempt=journal.state.attempt,
-                environment=rank_environment(job),
+                environment=rank_environment(job, self._memory.policy),
                 pods=pods,
                 standing=orders.standing_orders(self._memory.policy),
                 recovery=job.spec.recovery,

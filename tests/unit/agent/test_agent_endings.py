@@ -96,7 +96,12 @@ def test_an_unfinished_end_is_a_fault_that_names_the_line() -> None:
     rig.commands.clear()
     rig.node.take_launcher({"kind": "all_ended", "launch": 1})
     assert rig.commands == [
-        {"kind": "verdict", "launch": 1, "problem": f"rank 2 ended with 0 and did not train: {MISSING}"}
+        {
+            "kind": "verdict",
+            "launch": 1,
+            "problem": f"rank 2 ended with 0 and did not train: {MISSING}",
+            "training": True,
+        }
     ]
 
 

@@ -30,7 +30,7 @@ class Rig:
         script = {
             "kind": "script", "ready": True, "finished": False, "ended": False, "exit_code": 0, "last_lines": [],
             "tool": "torchrun", "stopped": False, "launch": 1, "training": True, "problem": "",
-            "entry": "train.py", "arguments": [], "lost_log": "",
+            "entry": "train.py", "arguments": [], "lost_log": "", "without_mindio": False,
         }  # fmt: skip
         self.node.take_launcher({**script, **changes})
 

@@ -12,7 +12,6 @@ from hajob.api.derived import (
     coordinator_ports,
     data_parallel_size,
     effective,
-    layout_can_shrink,
     not_served,
     world_size,
 )
@@ -69,22 +68,6 @@ def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
     assert Action.REPLACE not in allowed_actions(written)
     assert action_limits(written, Action.RETRY).window_seconds == 5
     assert action_limits(written, Action.RETRY).max_count == action_limits(spec(), Action.RETRY).max_count
-
-
-@pytest.mark.parametrize(
-    ("fields", "can"),
-    [
-        ({}, True),
-        ({"framework": "MindSpore"}, False),
-        ({"optimizer": {"copies": 1}}, False),
-        ({"optimizer": {"sharding": "None"}}, False),
-        ({"parallelism": {"tensor": 8, "rankOrder": "TensorPipelineData"}}, False),
-        ({"parallelism": {"tensor": 8, "expert": 2}}, False),
-        ({"numNodes": 3}, False),
-    ],
-)
-def test_which_layouts_can_shrink(fields: dict[str, Any], can: bool) -> None:
-    assert layout_can_shrink(spec(**fields)) is can
 
 
 def test_a_request_that_cannot_be_met_is_named() -> None:

@@ -149,6 +149,7 @@ class Agent:
             sees_checkpoints=self.sees_checkpoints,
             last_step=self.world.last_step,
             checkpoint=self.checkpoint,
+            launched=self.world.launched if self.node_rank == 0 else [],
             gate=self.gate() if self.world.gates_know else None,
         )
 
@@ -344,6 +345,7 @@ class World:
         self.log: list[dict[str, object]] = []
         self.heartbeat = 0
         self.last_step = 0  # that the training is to reach, as agents know it
+        self.launched: list[str] = []  # by the start script
         self.gates_know = False  # agents that can make ranks known to another controller
         self.controllers = 0
         self.serial = 8
@@ -514,7 +516,8 @@ class World:
         for agent in self.agents.values():
             if not agent.answers:
                 continue
-            live = [r for r, p in agent.processes.items() if p.phase == pb.LINKED and (ranks is None or r in ranks)]
+            trains = (pb.AT_GATE if self.core.job.without_mindio else pb.LINKED,)
+            live = [r for r, p in agent.processes.items() if p.phase in trains and (ranks is None or r in ranks)]
             steps = [pb.StepFinished(rank=rank, step=step) for rank in live]
             for rank in live:
                 agent.processes[rank].step = step

@@ -117,7 +117,8 @@ def test_every_job_has_the_same_wait() -> None:
     waits = set()
     for seconds in (1, 270, LONGEST_WAIT_SECONDS, 100_000):
         raw["spec"] = {**MINIMAL["spec"], "recovery": {"replacementTimeoutSeconds": seconds}}
-        waits.add(rank_environment(HATrainingJob.from_object(raw))["MINDIO_WAIT_MINDX_TIME"])
+        job = HATrainingJob.from_object(raw)
+        waits.add(rank_environment(job, from_spec(job.spec))["MINDIO_WAIT_MINDX_TIME"])
     assert waits == {str(MINDIO_WAIT_SECONDS)}
 
 

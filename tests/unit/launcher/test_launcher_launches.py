@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.launcher.pod import fake_tool, running
+from tests.unit.launcher.pod import Container, fake_tool, running
 
 
 def test_a_launch_that_never_registers_is_not_the_training(tmp_path: Path) -> None:
@@ -101,3 +101,44 @@ def test_a_script_that_fails_takes_its_launch_along(tmp_path: Path) -> None:
         pod.register()
         assert pod.ended() == 3
         assert not pod.script()["finished"]
+
+
+ALONE = {"HAJOB_WITHOUT_MINDIO": "1"}
+
+
+def answer(pod: Container, *, training: bool) -> None:
+    """The agent's word on ranks that have all ended with 0."""
+    pod.until(lambda: pod.heard("all_ended"), "the end of the ranks")
+    pod.send({"kind": "verdict", "launch": 1, "problem": "", "training": training})
+
+
+def test_without_mindio_the_agent_is_asked_which_launch_is_the_training(tmp_path: Path) -> None:
+    with running(tmp_path, "torchrun echo.py; echo trained $?") as pod:
+        pod.answers = False
+        pod.launched()
+        pod.start_ranks(**ALONE)
+        answer(pod, training=True)
+        assert pod.ended() == 0
+        assert pod.script()["finished"]
+        assert pod.script()["without_mindio"]
+        assert "trained 0" in pod.log()
+
+
+def test_without_mindio_the_last_launch_of_a_script_is_the_training(tmp_path: Path) -> None:
+    with running(tmp_path, "torchrun echo.py") as pod:
+        pod.answers = False
+        pod.launched()
+        pod.start_ranks(**ALONE)
+        answer(pod, training=False)
+        assert pod.ended() == 0
+        assert pod.script()["without_mindio"]
+        assert "it was the training if no other launch follows" in pod.log()
+
+
+def test_without_mindio_a_script_that_fails_after_its_last_launch_fails(tmp_path: Path) -> None:
+    with running(tmp_path, "torchrun echo.py; exit 3") as pod:
+        pod.answers = False
+        pod.launched()
+        pod.start_ranks(**ALONE)
+        answer(pod, training=False)
+        assert pod.ended() == 3

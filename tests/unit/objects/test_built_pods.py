@@ -25,6 +25,7 @@ from hajob.objects.rank_pod import mount_for, output_directory, rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.objects.spare_pod import spare_pod
 from hajob.objects.tls_secret import KEYS, read_tls_secret, tls_secret
+from hajob.plan.policy import from_spec
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = Path(__file__).parent / "golden"
@@ -46,16 +47,22 @@ def in_the_nodes_network(name: str, **spec: Any) -> HATrainingJob:
     return job
 
 
+def ranks_of(job: HATrainingJob) -> Object:
+    return rank_environment(job, from_spec(job.spec))
+
+
 BUILT: dict[str, Callable[[], Object]] = {
     "quickstart-rank-pod": lambda: rank_pod(example("quickstart"), 3, 17, SETTINGS, ["node-b", "node-a"]),
     "quickstart-coordinator-pod": lambda: coordinator_pod(example("quickstart"), 17, SETTINGS),
-    "quickstart-rank-environment": lambda: rank_environment(example("quickstart")),
+    "quickstart-rank-environment": lambda: ranks_of(example("quickstart")),
+    "one-node-rank-environment": lambda: ranks_of(example("quickstart", numNodes=1)),
+    "one-node-mindspore-rank-environment": lambda: ranks_of(example("quickstart", numNodes=1, framework="MindSpore")),
     "full-rank-pod": lambda: rank_pod(example("full"), 0, 1, SETTINGS),
     "full-coordinator-pod": lambda: coordinator_pod(example("full"), 1, SETTINGS, apart=False),
-    "full-rank-environment": lambda: rank_environment(example("full")),
+    "full-rank-environment": lambda: ranks_of(example("full")),
     "mindspore-rank-pod": lambda: rank_pod(example("full", framework="MindSpore"), 0, 1, SETTINGS),
     "mindspore-coordinator-pod": lambda: coordinator_pod(example("full", framework="MindSpore"), 1, SETTINGS),
-    "mindspore-rank-environment": lambda: rank_environment(example("full", framework="MindSpore")),
+    "mindspore-rank-environment": lambda: ranks_of(example("full", framework="MindSpore")),
     "host-network-rank-pod": lambda: rank_pod(in_the_nodes_network("quickstart"), 0, 1, SETTINGS),
     "host-network-coordinator-pod": lambda: coordinator_pod(in_the_nodes_network("quickstart"), 1, SETTINGS),
     "tls-secret": lambda: tls_secret(example("quickstart"), {name: name.encode() for name in KEYS}),

@@ -134,7 +134,7 @@ LAUNCHED = [
 @pytest.mark.parametrize(("words", "names"), LAUNCHED)
 def test_what_a_script_has_launched_is_checked(words: str, names: set[str]) -> None:
     policy = from_spec(spec(None), words.split())
-    told = {one.name for found in policy.advice.values() for one in found}
+    told = {one.name for kind in (policy.advice, policy.refusals) for found in kind.values() for one in found}
     assert told - {"RandomStateLoaded"} == names
 
 
