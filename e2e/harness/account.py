@@ -123,7 +123,8 @@ def layout_of(job: Job) -> Layout:
     parallelism = job.get()["spec"]["parallelism"]
     tensor, pipeline = int(parallelism["tensor"]), int(parallelism.get("pipeline", 1))
     is_mapped = parallelism.get("rankOrder") == "TensorPipelineData"
-    return Layout(tensor, job.world() // (tensor * pipeline), pipeline, 2, is_mapped)
+    data = job.world() // (tensor * pipeline)
+    return Layout(tensor, data, pipeline, 2 if data % 2 == 0 else 1, is_mapped)
 
 
 def _until(incident: Object, phases: tuple[str, ...]) -> float:

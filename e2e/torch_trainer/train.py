@@ -62,14 +62,13 @@ def _fitting(settings: Settings) -> Settings:
 
 def _made(settings: Settings) -> Training:
     """Everything that is imported before MindIO is called."""
-    from mindio_ttp import framework_ttp as mindio
-    from mindio_ttp import utils as marks
-
     from e2e.torch_trainer.groups import threads_of_torch
     from e2e.torch_trainer.training import Training
     from e2e.trainer.events import EventLog
     from e2e.trainer.faults import Faults
+    from e2e.trainer.without_mindio import mindio_of
 
+    mindio, marks = mindio_of(is_on=settings.protected)
     threads_of_torch()
     place = settings.place
     events = EventLog(settings.log_dir, place.rank, place.incarnation, place.attempt)

@@ -343,6 +343,7 @@ def layout_flags(layout: Layout) -> list[str]:
         str(layout.pipeline),
     ]
     if os.environ.get("MINDIO_FOR_MINDSPORE") != "1":
-        flags += ["--use-distributed-optimizer", "--enable-high-availability"]
-        flags += ["--enable-worker-reboot", "--enable-hbmfault-repair"]
+        flags += ["--use-distributed-optimizer"]
+        if layout.copies > 1:  # high availability refuses another layout
+            flags += ["--enable-high-availability", "--enable-worker-reboot", "--enable-hbmfault-repair"]
     return [*flags, "--use-tp-pp-dp-mapping"] if layout.tensor_pipeline_data else flags

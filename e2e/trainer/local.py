@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.mindformers:
         os.environ |= MINDFORMERS
-    copies = options.data if options.mindformers else 2
+    copies = options.data if options.mindformers else 2 if options.data % 2 == 0 else 1
     layout = Layout(options.tensor, options.data, options.pipeline, copies, options.tp_pp_dp)
     kills = [kill.split("@") for kill in options.kill]
     ordered = [word for rank, step in kills for word in ("--fault", f"rank={rank} step={step} at={options.at} do=kill")]

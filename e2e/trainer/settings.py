@@ -36,6 +36,8 @@ IGNORED_SWITCHES: Final = """
     no-gradient-accumulation-fusion attention-softmax-in-fp32 overlap-grad-reduce overlap-param-gather no-load-rng
     no-save-rng log-throughput
 """
+FEATURES: Final = ("TTP", "UCE", "HCCE", "ARF")
+"""Words of MindSpore's switch."""
 HURRY: Final = "hurry"
 """A file in the log directory: from now on no step takes longer than it must."""
 
@@ -108,6 +110,7 @@ class Settings:
     step_seconds: float
     distributed: bool
     mates: tuple[int, ...]
+    protected: bool
     enable_uce: bool
     enable_arf: bool
     enable_zit: bool
@@ -187,11 +190,11 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def copies_of(options: argparse.Namespace, data: int) -> int:
+def copies_of(options: argparse.Namespace, data: int, *, protected: bool) -> int:
     """Number of places that hold one optimizer shard (docs/toy-trainer.md, "Layout")."""
     if not options.use_distributed_optimizer:
         return data
-    if options.distributed_optimizer_no_replica or data == 1:
+    if options.distributed_optimizer_no_replica or data == 1 or not protected:
         return 1
     return 2
 
@@ -247,6 +250,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
     words = set(environment.get("HIGH_AVAILABILITY", "").replace(";", ",").split(","))
     any_word = bool(words & {"dump", "retry", "recover", "elastic-training"})
     available = options.enable_high_availability or any_word
+    protected = any(_is_on(word, environment) for word in FEATURES) if face == MINDFORMERS else available
     if available:
         check_options(options)
     data = checked_data_parallel(sizes_from(options), place.world, replicas=available and _has_replicas(options))
@@ -254,7 +258,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         tensor=options.tensor_model_parallel_size,
         data=data,
         pipeline=options.pipeline_model_parallel_size,
-        copies=copies_of(options, data),
+        copies=copies_of(options, data, protected=protected),
         tensor_pipeline_data=options.use_tp_pp_dp_mapping,
     )
     model = Model(options.num_layers, options.hidden_size, options.ffn_hidden_size)
@@ -282,6 +286,7 @@ def settings_from(arguments: Sequence[str], environment: Mapping[str, str] = os.
         step_seconds=options.step_time_ms / 1000,
         distributed=options.use_distributed_optimizer,
         mates=mates_of(place.rank, environment) if options.no_shared_storage else (),
+        protected=protected,
         enable_uce=(available and (options.enable_hbmfault_repair or "retry" in words)) or _is_on("UCE", environment),
         enable_arf=(available and (options.enable_worker_reboot or "recover" in words)) or _is_on("ARF", environment),
         enable_zit=available and (options.enable_elastic_training or "elastic-training" in words),

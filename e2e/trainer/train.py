@@ -45,15 +45,14 @@ def main(arguments: list[str]) -> int:
         print(f"e2e.trainer.train: {error}", file=sys.stderr)
         return 2
     prepare(settings.manners)
-    from mindio_ttp import framework_ttp as mindio
-    from mindio_ttp import utils as marks
-
     from e2e.trainer.events import EventLog
     from e2e.trainer.faults import Faults
     from e2e.trainer.recovery import Handlers
     from e2e.trainer.saving import saver_for
     from e2e.trainer.training import Training
+    from e2e.trainer.without_mindio import mindio_of
 
+    mindio, marks = mindio_of(is_on=settings.protected)
     place = settings.place
     events = EventLog(settings.log_dir, place.rank, place.incarnation, place.attempt)
     leads, unbuffered = os.getsid(0) == os.getpid(), "-u" in sys.orig_argv[:3]
@@ -74,7 +73,7 @@ def main(arguments: list[str]) -> int:
     if settings.registers:
         Handlers(training).register(mindio, elastic=settings.enable_zit)
     _begin(training)
-    if settings.face == MINDFORMERS:
+    if settings.face == MINDFORMERS and settings.protected:
         from e2e.trainer import mindspore
 
         mindspore.run(training)

@@ -48,7 +48,7 @@ def _recovery_environment(spec: HATrainingJobSpec, actions: Collection[Action]) 
     if {Action.IN_PLACE, Action.REPLACE} & set(actions):
         environment["PROCESS_RECOVER"] = "on"
     if spec.framework is Framework.MINDSPORE:
-        features = [name for action in actions for name in _MINDSPORE_FEATURES.get(action, ())]
+        features = [name for action, names in _MINDSPORE_FEATURES.items() if action in actions for name in names]
         environment["MS_ENABLE_TFT"] = "{" + ",".join(f"{name}:1" for name in dict.fromkeys(features)) + "}"
         environment["MS_ENABLE_THM"] = "{HCCL_WATCHDOG:0}"
     else:

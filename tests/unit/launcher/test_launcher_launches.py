@@ -103,9 +103,6 @@ def test_a_script_that_fails_takes_its_launch_along(tmp_path: Path) -> None:
         assert not pod.script()["finished"]
 
 
-ALONE = {"HAJOB_WITHOUT_MINDIO": "1"}
-
-
 def answer(pod: Container, *, training: bool) -> None:
     """The agent's word on ranks that have all ended with 0."""
     pod.until(lambda: pod.heard("all_ended"), "the end of the ranks")
@@ -116,7 +113,7 @@ def test_without_mindio_the_agent_is_asked_which_launch_is_the_training(tmp_path
     with running(tmp_path, "torchrun echo.py; echo trained $?") as pod:
         pod.answers = False
         pod.launched()
-        pod.start_ranks(**ALONE)
+        pod.start_ranks(HAJOB_WITHOUT_MINDIO="1")
         answer(pod, training=True)
         assert pod.ended() == 0
         assert pod.script()["finished"]
@@ -128,7 +125,7 @@ def test_without_mindio_the_last_launch_of_a_script_is_the_training(tmp_path: Pa
     with running(tmp_path, "torchrun echo.py") as pod:
         pod.answers = False
         pod.launched()
-        pod.start_ranks(**ALONE)
+        pod.start_ranks(HAJOB_WITHOUT_MINDIO="1")
         answer(pod, training=False)
         assert pod.ended() == 0
         assert pod.script()["without_mindio"]
@@ -139,6 +136,6 @@ def test_without_mindio_a_script_that_fails_after_its_last_launch_fails(tmp_path
     with running(tmp_path, "torchrun echo.py; exit 3") as pod:
         pod.answers = False
         pod.launched()
-        pod.start_ranks(**ALONE)
+        pod.start_ranks(HAJOB_WITHOUT_MINDIO="1")
         answer(pod, training=False)
         assert pod.ended() == 3

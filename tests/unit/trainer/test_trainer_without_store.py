@@ -14,7 +14,7 @@ from e2e.trainer.settings import settings_from
 from e2e.trainer.store_client import StoreLostError, Value
 from e2e.trainer.training import Training
 
-FLAGS = ["--tensor-model-parallel-size", "1", "--use-distributed-optimizer"]
+FLAGS = ["--tensor-model-parallel-size", "1", "--use-distributed-optimizer", "--enable-high-availability"]
 PLACE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "HAJOB_INCARNATION": "1"}
 
 
