@@ -154,6 +154,10 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_what_a_script_would_not_resume_is_told_by_name",
             "test_what_high_availability_refuses_is_told_by_name",
         ),
+        "test_one_node": (
+            "test_it_trains_starts_from_its_checkpoint_and_completes",
+            "test_a_lost_coordinator_costs_it_nothing",
+        ),
     },
     "it calls MindIO as a wrong program does, which no node sees": {
         "test_failure_modes": ("test_misuse_of_mindio_is_named_and_the_training_ends_well",),

@@ -116,7 +116,9 @@ _BEFORE: Final = (
     "Evaluated before any fault, from the spec and, where the template shows them, the trainer's arguments; "
     "`status.recoverability` lists what is not met, or cannot be known, by these names. What follows from the sizes "
     "in the spec binds: such an action is never tried. What only the arguments say binds where it concerns Shrink "
-    "alone; everywhere else it is advice, and what MindIO offers at the moment of the fault decides."
+    "alone, and where the framework itself excludes it (marked *); everywhere else it is advice, and what MindIO offers "
+    "at the moment of the fault decides. Where no action through MindIO is left, the job trains without MindIO "
+    "([training-images.md](training-images.md))."
 )
 
 
@@ -131,7 +133,10 @@ def preconditions() -> str:
         "",
         "| name | actions | what is needed | should be |",
         "| --- | --- | --- | --- |",
-        *(f"| {one.name} | {', '.join(one.actions)} | {one.sentence} | {one.wanted} |" for one in PRECONDITIONS),
+        *(
+            f"| {one.name}{' *' if one.excludes else ''} | {', '.join(one.actions)} | {one.sentence} | {one.wanted} |"
+            for one in PRECONDITIONS
+        ),
         "",
         "Evaluated when a decision is made:",
         "",

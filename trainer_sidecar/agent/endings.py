@@ -107,6 +107,7 @@ class Endings:
         name: ProcessName,
         notices: Mapping[str, str],
         target: int | None,
+        *,
         loads: int | None = None,
         untold: float = 0,
     ) -> str:

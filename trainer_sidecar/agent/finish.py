@@ -95,7 +95,8 @@ class Finish:
         """
         rank, name, loads = process.rank, process.name, self._load_step(wanted)
         untold = self._untold_steps(rank, name) if only_prints else 0
-        problem = self._endings.verdict(rank, name, process.notices, process.last_step or None, loads, untold)
+        target = process.last_step or None
+        problem = self._endings.verdict(rank, name, process.notices, target, loads=loads, untold=untold)
         if not problem:
             return
         log.error("%s", problem)

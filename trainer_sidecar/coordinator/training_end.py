@@ -47,9 +47,10 @@ def dead(job: Job) -> set[int]:
 
 def are_at_the_last_step(job: Job) -> bool:
     """Whether every rank has ended the last step; without MindIO those count that print theirs."""
-    last, steps = job.attempt.last_step, _steps(job)
-    told = [step for step in steps if step is not None] if job.without_mindio else list(steps)
-    return bool(last and told) and all(step == last for step in told)
+    last, common = job.attempt.last_step, job.steps.common
+    if job.without_mindio:
+        return bool(last) and common is not None and common[0] == last
+    return bool(last and job.roster.world_size) and all(step == last for step in _steps(job))
 
 
 def _steps(job: Job) -> Iterator[int | None]:

@@ -13,7 +13,7 @@ from hajob.api.enums import Framework, GangPolicy, Launcher, MindIOTLSPolicy, Pr
 from hajob.api.spec import ActionPolicy, HATrainingJobSpec
 from hajob.api.status import CopyGroup, Effective
 from hajob.domain.actions import FAULT_ACTIONS, Action
-from hajob.domain.layout import Layout, RankOrder, Sharding
+from hajob.domain.layout import Layout, Sharding
 
 CHIPS_PER_NODE: Final = {Product.A2: 8, Product.A3: 16}
 

@@ -109,7 +109,7 @@ def answer(pod: Container, *, training: bool) -> None:
     pod.send({"kind": "verdict", "launch": 1, "problem": "", "training": training})
 
 
-def test_without_mindio_the_agent_is_asked_which_launch_is_the_training(tmp_path: Path) -> None:
+def test_without_mindio_the_agent_tells_the_training(tmp_path: Path) -> None:
     with running(tmp_path, "torchrun echo.py; echo trained $?") as pod:
         pod.answers = False
         pod.launched()
@@ -121,7 +121,7 @@ def test_without_mindio_the_agent_is_asked_which_launch_is_the_training(tmp_path
         assert "trained 0" in pod.log()
 
 
-def test_without_mindio_the_last_launch_of_a_script_is_the_training(tmp_path: Path) -> None:
+def test_without_mindio_the_last_launch_may_be_the_training(tmp_path: Path) -> None:
     with running(tmp_path, "torchrun echo.py") as pod:
         pod.answers = False
         pod.launched()
@@ -132,7 +132,7 @@ def test_without_mindio_the_last_launch_of_a_script_is_the_training(tmp_path: Pa
         assert "it was the training if no other launch follows" in pod.log()
 
 
-def test_without_mindio_a_script_that_fails_after_its_last_launch_fails(tmp_path: Path) -> None:
+def test_without_mindio_a_failing_script_is_no_training(tmp_path: Path) -> None:
     with running(tmp_path, "torchrun echo.py; exit 3") as pod:
         pod.answers = False
         pod.launched()

@@ -19,7 +19,7 @@ ONE_NODE: dict[str, Any] = {"tensor": 2, "nodes": 1, "chips": 2, "iterations": I
 SAVING = ["--save-interval", "5"]
 
 
-def test_one_node_trains_starts_again_from_its_checkpoint_and_completes(rig: Rig) -> None:
+def test_it_trains_starts_from_its_checkpoint_and_completes(rig: Rig) -> None:
     job = submit(rig, TRAINING, head=PLAIN, arguments=SAVING, **ONE_NODE)
     told = job.wait_condition("Accepted")["message"]
     assert "DataParallelAboveOne" in told
@@ -41,7 +41,7 @@ def test_one_node_trains_starts_again_from_its_checkpoint_and_completes(rig: Rig
     assert {step % 5 for step in loaded} == {0}
 
 
-def test_a_lost_coordinator_costs_such_a_job_nothing(rig: Rig) -> None:
+def test_a_lost_coordinator_costs_it_nothing(rig: Rig) -> None:
     job = submit(rig, TRAINING, head=PLAIN, arguments=SAVING, **ONE_NODE, spec=IMPATIENT)
     wait_trains(job)
     (lost,) = job.pods("coordinator")

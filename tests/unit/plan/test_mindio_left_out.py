@@ -1,4 +1,4 @@
-"""A job for which MindIO can do nothing is planned without it: a fault restarts it at once, nothing waits for MindIO."""
+"""A job for which MindIO can do nothing: a fault restarts it at once, and nothing waits for MindIO."""
 
 from __future__ import annotations
 

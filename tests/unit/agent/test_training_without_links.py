@@ -114,7 +114,7 @@ def test_a_silent_rank_that_says_why_it_did_not_train_is_heard() -> None:
         ({"exit_code": 0, "problem": "it runs a launcher of its own"}, pb.DEAD, [pb.SCRIPT_ENDED]),
     ],
 )
-def test_the_last_launch_of_a_script_that_prints_no_steps_is_the_training(
+def test_the_last_launch_that_prints_no_steps_is_the_training(
     ended: dict[str, Any], phase: pb.RankPhase, facts: list[pb.FactKind]
 ) -> None:
     rig = alone([])
@@ -127,7 +127,7 @@ def test_the_last_launch_of_a_script_that_prints_no_steps_is_the_training(
     assert [fact.kind for fact in report.facts] == facts
 
 
-def test_an_agent_that_is_started_again_learns_it_from_the_launcher() -> None:
+def test_an_agent_started_again_learns_it_from_the_launcher() -> None:
     rig = Rig()
     rig.script(without_mindio=True, arguments=MEGATRON)
     ends(rig, 50)

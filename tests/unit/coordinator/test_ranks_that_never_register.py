@@ -1,4 +1,4 @@
-"""A job for which MindIO can do nothing: its ranks register with nobody, and train, end and start again all the same."""
+"""A job for which MindIO can do nothing: its ranks register with nobody, and train, end and start again."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def test_a_death_is_told_and_no_step_of_mindio_is_tried() -> None:
         (pb.RETRY, {"lost_ranks": [0]}),
     ],
 )
-def test_an_order_that_only_mindio_could_carry_out_asks_it_for_nothing(
-    action: pb.Action, fields: dict[str, Any]
-) -> None:
+def test_an_order_for_mindio_asks_nobody_for_anything(action: pb.Action, fields: dict[str, Any]) -> None:
     world = trained()
     world.order(action, incarnation=2, **fields)
     world.advance(1)
@@ -121,7 +119,7 @@ def test_a_standstill_is_found_by_the_lines_of_who_prints() -> None:
 
 
 @pytest.mark.parametrize("launched", [["--enable-high-availability"], ["--enable_high_availability"]])
-def test_a_script_that_switches_mindio_on_by_itself_has_a_controller(launched: list[str]) -> None:
+def test_a_script_that_switches_mindio_on_has_a_controller(launched: list[str]) -> None:
     world = unprotected(launched=[*LAUNCHED, *launched])
     world.start()
     assert world.controller["controller"] == "serving"
