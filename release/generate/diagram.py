@@ -116,7 +116,7 @@ _BEFORE: Final = (
     "Evaluated before any fault, from the spec and, where the template shows them, the trainer's arguments; "
     "`status.recoverability` lists what is not met, or cannot be known, by these names. What follows from the sizes "
     "in the spec binds: such an action is never tried. What only the arguments say binds where it concerns Shrink "
-    "alone, and where the framework itself excludes it (marked *); everywhere else it is advice, and what MindIO offers "
+    "alone, and where the framework excludes it (marked *); everywhere else it is advice, and what MindIO offers "
     "at the moment of the fault decides. Where no action through MindIO is left, the job trains without MindIO "
     "([training-images.md](training-images.md))."
 )

@@ -59,7 +59,7 @@ EDITS: Final[dict[str, tuple[Any, set[str]]]] = {
     "recovery.mode": ("Observe", {PLANNER, COORDINATOR, STATUS}),
     "recovery.actions": (
         [{"name": "InPlace", "maxCount": 0}, {"name": "Retry", "maxCount": 0}],
-        {PLANNER, COORDINATOR, RANKS, COORDINATOR_POD},
+        {PLANNER, COORDINATOR, RANKS},
     ),
     "recovery.maxProgramFailures": (7, {PLANNER}),
     "recovery.replacementTimeoutSeconds": (600, {PLANNER, COORDINATOR}),
@@ -70,7 +70,7 @@ EDITS: Final[dict[str, tuple[Any, set[str]]]] = {
     "recovery.hang.stepTimeMultiple": (7, {COORDINATOR}),
     "recovery.hang.minTimeoutSeconds": (77, {COORDINATOR}),
     "recovery.logRules": ([{"name": "nan", "pattern": "loss: nan"}], {PLANNER, AGENTS}),
-    "elastic.policy": ("Disabled", {PLANNER, RANKS, COORDINATOR_POD}),
+    "elastic.policy": ("Disabled", {PLANNER, RANKS}),
     "elastic.minDataParallel": (2, {PLANNER}),
     "elastic.shrunkPodPolicy": ("Release", {PLANNER}),
     "elastic.expandDelaySeconds": (7, {PLANNER}),
