@@ -433,7 +433,7 @@ class Node:
 
     def _state(self) -> pb.AgentReport:
         script = self._script
-        tells_launch = script.entry and self._settings.node_rank == 0  # all launch the same, and that is long
+        tells_all = self._settings.node_rank == 0  # what is the same for all, and long
         return pb.AgentReport(
             launcher_ready=script.ready,
             ranks=[self._rank_state(rank) for rank in self._settings.local_ranks],
@@ -442,7 +442,8 @@ class Node:
             checkpoint=self._checkpoint,
             problems=[*self._protection.problems(), *self._foreign.problems(), *self._logs.problems()],
             strangers=self._foreign.number,
-            launched=[script.entry, *map(self._by_variable, script.arguments)] if tells_launch else [],
+            launched=[script.entry, *map(self._by_variable, script.arguments)] if tells_all and script.entry else [],
+            environment=self._orders.environment if tells_all else {},
             sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,
             last_step=self._finish.last_step(self._processes.newest.values()) if script.training else 0,
             gate=self.ports.gate_state(),

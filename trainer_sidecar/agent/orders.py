@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.ranks import Wanted
@@ -48,6 +49,11 @@ class Orders:
     def begin_stream(self) -> None:
         """Another coordinator, or the same on another stream, counts its orders anew."""
         self._revision = 0
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables with which the ranks were ordered; empty: none are to run, or nothing is known."""
+        return next((one.environment for one in self.wanted.values() if one.run), {})
 
     def take(self, order: pb.NodeOrder) -> bool:
         """Take an order over; False: it is older than the present one."""

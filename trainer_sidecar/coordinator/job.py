@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -129,6 +129,12 @@ class Job:
         for pod in self.roster.pods.values():
             self.incidents.know(pod.incarnation)
         return alone or (before is not None and list(before.log_rules) != list(taken.log_rules))
+
+    def keep_environment(self, environment: Mapping[str, str]) -> None:
+        """Go by what the ranks were started with, where the spec was edited since; empty: nobody could tell."""
+        if self.assignment is not None and environment:
+            self.assignment.environment.clear()
+            self.assignment.environment.update(environment)
 
     def take_order(self, order: pb.Order) -> None:
         """The step that is desired now."""

@@ -10,8 +10,8 @@ from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.controller_change import LAST_SERIAL
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.problems import problems
+from trainer_sidecar.coordinator.rank_variables import rank_environment
 from trainer_sidecar.coordinator.roster import RankPod
-from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 WORN_SERIAL = 12_500
 """An incident takes about a dozen serials: some 600 more are possible (controller_change.LAST_SERIAL)."""
@@ -20,28 +20,6 @@ WORN_TEXT = (
     f"more than {WORN_SERIAL} of the {LAST_SERIAL} actions that MindIO can number are used up, after which every one "
     "fails; restart the job at a convenient time (spec.restartRequestTime)"
 )
-
-
-def rank_environment(job: Job) -> dict[str, str]:
-    """Variables of every rank of this attempt; those of the pod are the agent's to add."""
-    assert job.assignment is not None
-    environment = {**job.assignment.environment, **of_attempt(job)}
-    if not job.without_mindio:
-        environment.pop(WITHOUT_MINDIO, None)
-    return environment
-
-
-def of_attempt(job: Job) -> dict[str, str]:
-    """What this coordinator knows: where the rendezvous is, which start this is, what is loaded."""
-    endpoint, attempt = job.setup.endpoint, str(job.attempt.number)
-    return {
-        "MASTER_ADDR": endpoint.address,
-        "MS_SCHED_HOST": endpoint.address,
-        "MS_SCHED_PORT": str(endpoint.rendezvous_port),  # dialled here; what MASTER_PORT names is at every rank pod
-        "TORCHELASTIC_RESTART_COUNT": attempt,
-        "HAJOB_ATTEMPT": attempt,
-        **checkpoints.environment(job),
-    }
 
 
 def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:

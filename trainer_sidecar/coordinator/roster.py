@@ -10,7 +10,7 @@ of every rank remembers the one that it failed on last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -98,6 +98,9 @@ class RankPod:
     strangers: int = 0  # connections from outside that its agent has held
     gate: pb.GateState | None = None  # None: it cannot make ranks known to another controller
     launched: tuple[str, ...] = ()  # what node rank 0's script has launched: script or module, its arguments
+    environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # that its ranks were ordered with; of node rank 0 only
     views: dict[int, RankView] = field(default_factory=dict)
     oldest_alive: int | None = None  # the lowest incarnation of a process that runs
     newest_started: int | None = None  # the highest incarnation of a process that was started
@@ -266,6 +269,7 @@ class Roster:
         self.strangers += max(0, report.strangers - pod.strangers)
         first, changed = pod.report(report)
         pod.launched = tuple(report.launched)
+        pod.environment = report.environment
         if pod.launched and pod.launched != self.launched:  # all launch the same, and only node rank 0 tells of it
             self.launched = pod.launched
             self.switches_mindio_on = HIGH_AVAILABILITY in options(pod.launched)

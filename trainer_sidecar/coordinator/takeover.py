@@ -13,6 +13,7 @@ from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation_states import AT_REST, TRAINING, UNNAMED, State
 from trainer_sidecar.coordinator.driver import feed, lose, rank_finished
 from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.rank_variables import keep_those_of
 from trainer_sidecar.coordinator.replay import Replayed, replay
 from trainer_sidecar.coordinator.roster import RankPod, RankTarget, RankView
 
@@ -45,6 +46,7 @@ def adopt(job: Job, number: int, incarnation: int) -> None:
 def take_over(job: Job, pods: list[RankPod]) -> None:
     """These pods' agents have said how their ranks are."""
     attempt, roster = job.attempt, job.roster
+    keep_those_of(job, pods)
     is_blind = job.controller.requested == attempt.number  # this coordinator's own, the ranks never saw it
     replayed = None
     if job.without_mindio:

@@ -617,7 +617,14 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class AgentReport(_message.Message):
-    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "sees_checkpoints", "checkpoint", "problems", "heartbeat", "launched", "sign_age_nanoseconds", "strangers", "last_step", "gate")
+    __slots__ = ("sequence", "launcher_ready", "ranks", "facts", "steps", "script_ended", "sees_checkpoints", "checkpoint", "problems", "heartbeat", "launched", "sign_age_nanoseconds", "strangers", "last_step", "environment", "gate")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAUNCHER_READY_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
@@ -632,6 +639,7 @@ class AgentReport(_message.Message):
     SIGN_AGE_NANOSECONDS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
     LAST_STEP_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     GATE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     launcher_ready: bool
@@ -647,8 +655,9 @@ class AgentReport(_message.Message):
     sign_age_nanoseconds: int
     strangers: int
     last_step: int
+    environment: _containers.ScalarMap[str, str]
     gate: GateState
-    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., last_step: _Optional[int] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., last_step: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
 
 class GateState(_message.Message):
     __slots__ = ("controller", "registered", "serial", "counter", "told", "keeps_store", "action", "word")

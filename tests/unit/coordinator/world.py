@@ -150,8 +150,14 @@ class Agent:
             last_step=self.world.last_step,
             checkpoint=self.checkpoint,
             launched=self.world.launched if self.node_rank == 0 else [],
+            environment=self.environment() if self.node_rank == 0 else {},
             gate=self.gate() if self.world.gates_know else None,
         )
+
+    def environment(self) -> dict[str, str]:
+        """The variables that its ranks were ordered with."""
+        ordered = self.order.ranks if self.order is not None else ()
+        return next((dict(entry.environment) for entry in ordered if entry.run), {})
 
     def gate(self) -> pb.GateState:
         """What its gate tells."""

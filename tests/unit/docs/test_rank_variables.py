@@ -16,7 +16,7 @@ from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.plan.policy import from_spec
 from trainer_sidecar.agent import environment as agent
-from trainer_sidecar.coordinator import node_orders
+from trainer_sidecar.coordinator import rank_variables
 from trainer_sidecar.coordinator.job import Endpoint, Setup
 from trainer_sidecar.launcher.program import mindspore_environment
 
@@ -52,7 +52,7 @@ def test_the_coordinator_sets_what_is_told() -> None:
     checkpoint = SimpleNamespace(attempt=3, loaded_step=40)
     setup, found = Setup(Endpoint("10.0.0.1", 8000, 29500)), SimpleNamespace(found=checkpoint)
     known = SimpleNamespace(attempt=attempt, checkpoints=found, setup=setup)
-    assert set(node_orders.of_attempt(cast("Any", known))) == told("coordinator") | told(BOTH)
+    assert set(rank_variables.of_attempt(cast("Any", known))) == told("coordinator") | told(BOTH)
 
 
 def test_the_agent_sets_what_is_told() -> None:

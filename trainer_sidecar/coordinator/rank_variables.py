@@ -1,0 +1,42 @@
+"""The variables of every rank of an attempt: those of the assignment, and what only this coordinator knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trainer_sidecar.coordinator import checkpoints
+from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.roster import RankPod
+from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
+
+
+def rank_environment(job: Job) -> dict[str, str]:
+    """Variables of every rank of this attempt; those of the pod are the agent's to add."""
+    assert job.assignment is not None
+    environment = {**job.assignment.environment, **of_attempt(job)}
+    if not job.without_mindio:
+        environment.pop(WITHOUT_MINDIO, None)
+    return environment
+
+
+def of_attempt(job: Job) -> dict[str, str]:
+    """What this coordinator knows: where the rendezvous is, which start this is, what is loaded."""
+    endpoint, attempt = job.setup.endpoint, str(job.attempt.number)
+    return {
+        "MASTER_ADDR": endpoint.address,
+        "MS_SCHED_HOST": endpoint.address,
+        "MS_SCHED_PORT": str(endpoint.rendezvous_port),  # dialled here; what MASTER_PORT names is at every rank pod
+        "TORCHELASTIC_RESTART_COUNT": attempt,
+        "HAJOB_ATTEMPT": attempt,
+        **checkpoints.environment(job),
+    }
+
+
+def keep_those_of(job: Job, pods: Iterable[RankPod]) -> None:
+    """Go by what the ranks of these pods were started with: the spec may have been edited since.
+
+    Where no pod tells of it, because that of node rank 0 is gone, the assignment counts as it is.
+    """
+    started = next((pod.environment for pod in pods if pod.environment), {})
+    own = of_attempt(job)
+    job.keep_environment({name: value for name, value in started.items() if name not in own})
