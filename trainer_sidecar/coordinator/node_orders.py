@@ -35,7 +35,8 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
     if not mine and not pod.over and looks is None:
         return None
     order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules, checkpoint=looks)
-    if job.runs and job.controller.serves(job.attempt.number) and job.change.may_connect:
+    serves = job.controller.serves(job.attempt.number) and not job.without_mindio
+    if job.runs and serves and job.change.may_connect:
         order.controller_address = job.setup.endpoint.controller
         order.controller = job.controller.instance
         order.stand_ins.extend(job.change.stand_ins_at(pod.uid))
