@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import SECOND
+from trainer_sidecar.known_ids import KnownIds
 
 REPEAT_AFTER = 2 * SECOND
 KEPT_STEPS = 512
 RIDES_EVERY = SECOND
-KNOWN_IDS = 4096
-"""As many as the coordinator remembers: an observation is repeated soon or not at all."""
 
 
 @dataclass
@@ -40,18 +39,15 @@ class Outbox:
         self._steps: deque[_Kept] = deque(maxlen=KEPT_STEPS)
         self._beats: dict[int, _Kept] = {}  # by rank
         self._rode = 0
-        self._known_ids: dict[str, None] = {}  # a set in the order of arrival
+        self._known = KnownIds()
         self._sequence = 0
         self._due: int | None = None
         self._acknowledged = asyncio.Event()
 
     def add_fact(self, fact: pb.Fact, time: int, now: int) -> bool:
         """Report a fact at once; False: this observation was reported before."""
-        if fact.id in self._known_ids:
+        if not self._known.is_new(fact.id):
             return False
-        self._known_ids[fact.id] = None
-        if len(self._known_ids) > KNOWN_IDS:
-            del self._known_ids[next(iter(self._known_ids))]
         self._facts.append(_Kept(fact, time))
         self.touch(now)
         return True

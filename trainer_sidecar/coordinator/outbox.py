@@ -7,15 +7,14 @@ compared. An observation, known by its id, is taken in once.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.clock import NANOSECONDS
+from trainer_sidecar.known_ids import KnownIds
 
 log = logging.getLogger(__name__)
 
-REMEMBERED_IDS = 4096
 KEPT_ITEMS = 8192
 
 
@@ -32,16 +31,13 @@ class ReportOutbox:
     def __init__(self) -> None:
         self._items: list[_Item] = []
         self._held: list[_Item] | None = None  # what goes out only when it is released
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._known = KnownIds()
         self._sequence = 0
 
     def add_fact(self, fact: pb.Fact, at: float) -> bool:
         """Queue a fact; False when it is known already."""
-        if fact.id in self._seen:
+        if not self._known.is_new(fact.id):
             return False
-        self._seen[fact.id] = None
-        if len(self._seen) > REMEMBERED_IDS:
-            self._seen.popitem(last=False)
         self._append(_Item(fact, at))
         return True
 

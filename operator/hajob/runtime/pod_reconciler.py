@@ -38,13 +38,14 @@ log = logging.getLogger(__name__)
 class Difference:
     """The creations and deletions that lead to the desired pods."""
 
-    missing: tuple[Placement | CoordinatorPlacement, ...]
+    rank_pods: tuple[Placement, ...]
+    coordinators: tuple[CoordinatorPlacement, ...]
     surplus: tuple[PodView, ...]
 
     @property
-    def empty(self) -> bool:
-        """Whether nothing has to be done."""
-        return not self.missing and not self.surplus
+    def lacks_pods(self) -> bool:
+        """Whether pods have to be created."""
+        return bool(self.rank_pods or self.coordinators)
 
 
 def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodView], gone: Iterable[str]) -> Difference:
@@ -59,8 +60,10 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
     placed = {_name(job, placement): placement for placement in desired}
     relieved = desired.coordinator.relieves if desired.coordinator is not None else 0
     known = {*pods, *gone, *(_rank_name(job, pod) for pod in pods.values() if pod.warm)}
+    missing = [placement for name, placement in placed.items() if name not in known]
     return Difference(
-        missing=tuple(placement for name, placement in placed.items() if name not in known),
+        rank_pods=tuple(one for one in missing if isinstance(one, Placement)),
+        coordinators=tuple(one for one in missing if isinstance(one, CoordinatorPlacement)),
         surplus=tuple(
             pod
             for name, pod in pods.items()
@@ -92,9 +95,9 @@ def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_ove
         passed_over: UIDs of old pods that new ones no longer wait for.
     """
     old = sum(pod.uid not in passed_over for pod in old_ranks(base, pods))
-    new = [one for one in todo.missing if isinstance(one, Placement) and one.incarnation == base]
+    new = [one for one in todo.rank_pods if one.incarnation == base]
     held_back = set(new[max(len(new) - old, 0) :])
-    return replace(todo, missing=tuple(one for one in todo.missing if one not in held_back)) if held_back else todo
+    return replace(todo, rank_pods=tuple(one for one in todo.rank_pods if one not in held_back)) if held_back else todo
 
 
 def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> str:
@@ -176,17 +179,17 @@ class PodReconciler:
     async def create_missing(
         self,
         job: HATrainingJob,
-        wanted: Sequence[Placement | CoordinatorPlacement],
+        todo: Difference,
         made: Callable[[Json], None],
         goes_on: Callable[[], bool] = lambda: True,
         *,
         gated: bool = False,
     ) -> NotCreated | None:
-        """Create these, many at a time (hajob.runtime.batches); the coordinator is not kept by what keeps rank pods.
+        """Create many at a time (hajob.runtime.batches); the coordinator is not kept by what keeps rank pods.
 
         Args:
             job: the job.
-            wanted: which pods.
+            todo: with the missing pods.
             made: called with each created pod, as the server answered.
             goes_on: called before each creation; False ends the creations.
             gated: whether rank pods get the scheduling gate.
@@ -197,9 +200,8 @@ class PodReconciler:
         Raises:
             ApiError: the server cannot be reached; the caller tries again.
         """
-        ranks = [one for one in wanted if not isinstance(one, CoordinatorPlacement)]
-        others = [one for one in wanted if isinstance(one, CoordinatorPlacement)]
-        refused = [await self._create_row(job, row, made, goes_on, gated=gated) for row in (ranks, others)]
+        rows = todo.rank_pods, todo.coordinators
+        refused = [await self._create_row(job, row, made, goes_on, gated=gated) for row in rows]
         return next(filter(None, refused), None)
 
     async def _try_delete(self, pod: PodView) -> ApiError | None:

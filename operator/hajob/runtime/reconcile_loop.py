@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from hajob.api.base import Json
-from hajob.plan.placements import CoordinatorPlacement
 from hajob.plan.policy import Mode
 from hajob.plan.state import ALL_MADE, JobPhase
 from hajob.runtime.admission import REFUSALS, Admission
@@ -32,7 +31,6 @@ from hajob.runtime.pause_work import PauseWork
 from hajob.runtime.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
 from hajob.runtime.pod_reconciler import Difference, PodReconciler, difference, in_turn
 from hajob.runtime.ports import Ports
-from hajob.runtime.refused_pods import RefusedPods
 from hajob.runtime.spare_pods import SparePods
 from hajob.runtime.status_publisher import StatusPublisher
 from hajob.runtime.status_writer import StatusRefusedError
@@ -106,7 +104,6 @@ class ReconcileLoop:
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
         self._creation = PodCreation(places.pods, ports.clock, self.wake, owner)
-        self._refused = RefusedPods(ports.clock, self.wake)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._gang = GangStart(memory, places, ports, self.wake)
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
@@ -122,7 +119,7 @@ class ReconcileLoop:
 
     def pod_refused(self, pod: PodView) -> None:
         """Note a rank pod that its node has refused."""
-        self._refused.pod_seen(pod)
+        self._creation.pod_refused(pod)
 
     def capacity_changed(self) -> None:
         """Reconcile pods that are gated, or exclude a node, because nodes came or went."""
@@ -139,8 +136,7 @@ class ReconcileLoop:
         self._gang.close()
         self._spares.close()
         self._expiry.close()
-        self._creation.cancel()
-        self._refused.cancel()
+        self._creation.close()
         self._admission.certificates.close()
 
     async def run(self, status: StatusPublisher) -> None:
@@ -203,23 +199,16 @@ class ReconcileLoop:
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
         todo = self._without_what_is_lost(todo)
         todo = in_turn(todo, memory.state.base, index.pods, self._leaving.overdue())
-        if not todo.missing:
-            self._creation.tried(None)
-        elif not self._creation.due:
-            todo = dataclasses.replace(todo, missing=())
-        if todo.missing and (refusal := self._refused.why_not_created()) is not None:
-            self._creation.held_back(refusal)
-            todo = dataclasses.replace(todo, missing=_coordinators(todo))
-        await self._look_at_certificates(for_pods=bool(todo.missing))
+        todo = self._creation.now(todo)
+        await self._look_at_certificates(for_pods=todo.lacks_pods)
         gated = self._gang.holds_back()
         held_back = [] if gated else [pod for pod in self._gang.held_back() if pod not in outdated]
-        if todo.empty and not held_back:
+        if not (todo.lacks_pods or todo.surplus or held_back):
             return
         await status.acknowledged()
         if memory.still_desires(state, layout) and not self._ended:
-            await self._apply(
-                dataclasses.replace(todo, missing=await self._spares.adopt(todo.missing)), held_back, gated
-            )
+            todo = dataclasses.replace(todo, rank_pods=await self._spares.adopt(todo.rank_pods))
+            await self._apply(todo, held_back, gated)
 
     async def _apply(self, todo: Difference, held_back: Sequence[PodView], gated: bool) -> None:
         """Delete first, because surplus pods may hold the quota and the nodes that the missing pods need; then create.
@@ -228,9 +217,9 @@ class ReconcileLoop:
             ApiError: one object at least was refused. All the others have been dealt with.
         """
         failures = await self._reconciler.delete_surplus(todo.surplus)
-        if todo.missing:
+        if todo.lacks_pods:
             started, made, goes_on = self._memory.started, self._pod_made, self._goes_on
-            refused = await self._reconciler.create_missing(started, todo.missing, made, goes_on, gated=gated)
+            refused = await self._reconciler.create_missing(started, todo, made, goes_on, gated=gated)
             self._creation.tried(refused)
         failures += await self._reconciler.open_gates(held_back)
         if failures:
@@ -246,10 +235,10 @@ class ReconcileLoop:
         memory = self._memory
         if memory.ended:
             surplus = tuple(pod for pod in todo.surplus if not pod.ended)
-            return dataclasses.replace(todo, missing=(), surplus=surplus)
+            return dataclasses.replace(todo, rank_pods=(), coordinators=(), surplus=surplus)
         watches = memory.policy.mode is not Mode.ENFORCE and memory.state.phase in ALL_MADE
         if watches or memory.state.phase is JobPhase.ENDING:
-            return dataclasses.replace(todo, missing=_coordinators(todo))
+            return dataclasses.replace(todo, rank_pods=())
         return todo
 
     async def _end_idle_pods(self, status: StatusPublisher) -> None:
@@ -328,7 +317,3 @@ class ReconcileLoop:
                 self._owner.still_there(pods)
                 said_at += SAY_AGAIN_SECONDS
             await self._clock.sleep(backoff.delay())
-
-
-def _coordinators(todo: Difference) -> tuple[CoordinatorPlacement, ...]:
-    return tuple(one for one in todo.missing if isinstance(one, CoordinatorPlacement))

@@ -11,7 +11,7 @@ from hajob.api import constants as names
 from hajob.api.enums import SpareMode
 from hajob.objects.naming import rank_pod_name, spare_pod_name
 from hajob.objects.spare_pod import spare_pod
-from hajob.plan.placements import CoordinatorPlacement, Placement
+from hajob.plan.placements import Placement
 from hajob.runtime.backoff import Retry
 from hajob.runtime.job_memory import JobMemory
 from hajob.runtime.job_places import JobPlaces
@@ -24,8 +24,6 @@ from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
-
-Missing = Placement | CoordinatorPlacement
 
 RETRY_SECONDS: Final = 5.0
 LONGEST_RETRY_SECONDS: Final = 300.0
@@ -93,7 +91,7 @@ class SparePods:
         free = ((name, number) for name, number in numbered if name not in pods or pods[name].is_spare)
         return dict(islice(free, job.spec.scheduling.num_spare_nodes))
 
-    async def adopt(self, missing: Sequence[Missing]) -> tuple[Missing, ...]:
+    async def adopt(self, missing: Sequence[Placement]) -> tuple[Placement, ...]:
         """Turn warm spares into the missing pods of their nodes; return those that are still to be created.
 
         Raises:
@@ -102,8 +100,8 @@ class SparePods:
         ready = {pod.node_name: pod for pod in self._places.spares() if pod.warm}
         return tuple([one for one in missing if not await self._adopts(one, ready)])
 
-    async def _adopts(self, placement: Missing, ready: Mapping[str, PodView]) -> bool:
-        if isinstance(placement, CoordinatorPlacement) or (pod := ready.get(placement.place)) is None:
+    async def _adopts(self, placement: Placement, ready: Mapping[str, PodView]) -> bool:
+        if (pod := ready.get(placement.place)) is None:
             return False
         labels = {
             names.LABEL_ROLE: names.ROLE_RANK,

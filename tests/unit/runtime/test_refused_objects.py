@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from e2e.memory_api.requests import Request
 from hajob.api import constants as names
+from hajob.plan.placements import CoordinatorPlacement, Placement
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.avoided_nodes import AvoidedNodes
 from hajob.runtime.kube import ApiError
+from hajob.runtime.pod_creation import PodCreation
+from hajob.runtime.pod_index import PodIndex
+from hajob.runtime.pod_reconciler import Difference
 from hajob.sources.pod import PodView, view
+from hajob.status.announcements import Announcement
+from tests.unit.runtime.runtime_fakes import FakeClock
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 WEBHOOK = ApiError(500, "InternalError", "failed calling webhook: no endpoints available")
 FOREIGN = "quota.example.com/hold"
+REFUSED = PodView("default", "job-1", "uid", "uid-1", names.ROLE_RANK, 1, 1, phase="Failed", node_name="node-1")
+
+
+class Told:
+    """Counts how often creation has begun to fail, or to succeed."""
+
+    turns = 0
+
+    def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
+        assert told is None or news
+        self.turns += turned
 
 
 @pytest.fixture
@@ -126,6 +144,25 @@ async def test_a_node_that_refuses_every_pod_is_asked_ever_later(town: Town) -> 
     assert "no healthy devices" in scheduled["message"]
     assert town.events.reasons.count("PodsNotCreated") <= made
     assert town.controller.state.restarts_infrastructure == 0
+
+
+async def test_nodes_that_refuse_rank_pods_keep_no_coordinator() -> None:
+    """What they refuse is told while a rank pod is missing, a coordinator that is made beside it or not."""
+    index, told = PodIndex(), Told()
+    creation = PodCreation(index, FakeClock(), lambda: None, told)
+    for number in range(3):
+        creation.pod_refused(replace(REFUSED, uid=f"uid-{number}"))
+    rank_pod, coordinator = Placement(node_rank=1, incarnation=1), CoordinatorPlacement(1)
+    alone = Difference((), (coordinator,), ())
+    assert creation.now(alone) == alone
+    creation.tried(None)
+    assert index.not_created is None
+    assert creation.now(Difference((rank_pod,), (coordinator,), ())) == alone
+    creation.tried(None)
+    assert index.not_created is not None
+    assert index.not_created.code == "NodeRefuses"
+    assert told.turns == 1
+    creation.close()
 
 
 def test_a_node_in_trouble_again_and_again_is_avoided_for_longer() -> None:
