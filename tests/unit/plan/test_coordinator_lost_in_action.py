@@ -19,29 +19,16 @@ from hajob.plan.policy import (
     Policy,
 )
 from hajob.plan.state import JobPhase
+from tests.unit.plan.plan_moments import confirming, expanding, gathering, migrating, pausing, shrinking
 from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
 
 Make = Callable[[], Rig]
-
-
-def gathering() -> Rig:
-    rig = Rig.running()
-    rig.exits(5)
-    return rig
 
 
 def replacing() -> Rig:
     """A pod is being made anew."""
     rig = Rig.running()
     rig.silent(2)
-    return rig
-
-
-def shrinking() -> Rig:
-    rig = Rig.running(view=replace(VIEW, free_nodes=0))
-    rig.silent(2)
-    rig.deadline("Recovery")
     return rig
 
 
@@ -63,32 +50,7 @@ def suspending() -> Rig:
     return rig
 
 
-def paused() -> Rig:
-    rig = Rig.running()
-    rig.tell(e.PauseRequested(request="2026-01-01T00:00:00Z", seconds=300))
-    return rig
-
-
-def confirming() -> Rig:
-    rig = Rig.naming()
-    rig.tell(e.Resumed(rig.incident.incarnation, 6))
-    return rig
-
-
-def migrating() -> Rig:
-    rig = Rig.running()
-    rig.tell(e.MigrateRequested(nodes=(1,)))
-    return rig
-
-
-def expanding() -> Rig:
-    rig = Rig.shrunk()
-    rig.view = replace(rig.view, free_nodes=4)
-    rig.grow()
-    return rig
-
-
-ACTIONS = (gathering, replacing, Rig.naming, shrinking, saving, suspending, paused)
+ACTIONS = (gathering, replacing, Rig.naming, shrinking, saving, suspending, pausing)
 """Every rank stands, or is about to: a successor goes on with it."""
 BESIDE = (confirming, migrating, expanding)
 """The training goes on beside it: it is given up, and begun anew later."""
@@ -214,13 +176,13 @@ def test_a_successor_that_never_comes_ends_it(make: Make) -> None:
     if rig.at(JobPhase.PAUSED):
         rig.deadline("Recovery")
     rig.deadline("Recovery")
-    ends = {suspending: JobPhase.SUSPENDED, paused: JobPhase.RUNNING}
+    ends = {suspending: JobPhase.SUSPENDED, pausing: JobPhase.RUNNING}
     assert rig.at(ends.get(make, JobPhase.RESTARTING))
 
 
 def test_a_pause_ends_in_time_though_nobody_is_heard() -> None:
     """Whoever comes is told to have them go on."""
-    rig = paused()
+    rig = pausing()
     end = rig.state.deadlines["Recovery"]
     out_of_earshot(rig)
     rig.tell(e.CoordinatorUnreachable())

@@ -22,6 +22,7 @@ from hajob.plan.placements import same_placements
 from hajob.plan.policy import CoordinatorLossPolicy, Mode, Policy
 from hajob.plan.state import Deadline, JobPhase
 from hajob.sources import observe
+from tests.unit.plan.plan_moments import confirming, expanding, gathering, migrating, pausing, shrinking
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import LAYOUT, VIEW
 from tests.unit.plan.test_waiting import starting
@@ -58,52 +59,14 @@ def unprotected() -> Rig:
     return rig
 
 
-def acting() -> Rig:
-    """A process is being started again."""
-    rig = Rig.running()
-    rig.exits(5)
-    return rig
-
-
 def resuming() -> Rig:
     """MindIO has been told of the lost rank."""
     return Rig.naming()
 
 
-def confirming() -> Rig:
-    """The first step after a repair has ended."""
-    rig = Rig.naming()
-    rig.tell(e.Resumed(rig.incident.incarnation, 6))
-    return rig
-
-
-def shrinking() -> Rig:
-    """A data-parallel rank is being dropped."""
-    rig = Rig.running(view=replace(VIEW, free_nodes=0))
-    rig.silent(2)
-    rig.deadline("Recovery")
-    return rig
-
-
-def expanding() -> Rig:
-    """The dropped ranks come back."""
-    rig = Rig.shrunk()
-    rig.view = VIEW
-    rig.grow()
-    return rig
-
-
-def migrating() -> Rig:
-    """A pod is being moved."""
-    rig = Rig.running()
-    rig.tell(e.MigrateRequested(nodes=(3,)))
-    return rig
-
-
 def paused() -> Rig:
     """Every rank waits at the end of a step."""
-    rig = Rig.running()
-    rig.tell(e.PauseRequested(request="2026-01-01T00:00:00Z", seconds=60))
+    rig = pausing()
     rig.tell(e.Stopped(rig.incident.incarnation))
     return rig
 
@@ -114,7 +77,7 @@ RIGS: Final[dict[JobPhase, Callable[[], Rig]]] = {
     JobPhase.RESTARTING: restarting,
     JobPhase.RUNNING: Rig.running,
     JobPhase.UNPROTECTED: unprotected,
-    JobPhase.GATHERING: acting,
+    JobPhase.GATHERING: gathering,
     JobPhase.RESUMING: resuming,
     JobPhase.CONFIRMING: confirming,
     JobPhase.SHRINKING: shrinking,
@@ -163,7 +126,7 @@ def test_a_lost_pod_is_held_and_decided_later(phase: JobPhase, mode: Mode) -> No
 
 @MODES
 def test_an_action_under_way_is_carried_to_its_end(mode: Mode) -> None:
-    rig = acting()
+    rig = gathering()
     rig.policy = replace(rig.policy, mode=mode)
     rig.tell(e.PolicyChanged())
     rig.recover()
@@ -172,7 +135,7 @@ def test_an_action_under_way_is_carried_to_its_end(mode: Mode) -> None:
 
 @MODES
 def test_what_would_follow_a_failed_action_is_held(mode: Mode) -> None:
-    rig = acting()
+    rig = gathering()
     number = rig.incident.number
     rig.policy = replace(rig.policy, mode=mode)
     rig.deadline("Recovery")

@@ -1,0 +1,53 @@
+"""A job in the middle of each action, for tests that let something else happen to it then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hajob.plan import events as e
+from tests.unit.plan.plan_rig import Rig
+from tests.unit.plan.plan_worlds import VIEW
+
+
+def gathering() -> Rig:
+    """A process is being started again."""
+    rig = Rig.running()
+    rig.exits(5)
+    return rig
+
+
+def confirming() -> Rig:
+    """The first step after a repair has ended."""
+    rig = Rig.naming()
+    rig.tell(e.Resumed(rig.incident.incarnation, 6))
+    return rig
+
+
+def shrinking() -> Rig:
+    """A data-parallel rank is being dropped."""
+    rig = Rig.running(view=replace(VIEW, free_nodes=0))
+    rig.silent(2)
+    rig.deadline("Recovery")
+    return rig
+
+
+def expanding() -> Rig:
+    """The dropped ranks come back."""
+    rig = Rig.shrunk()
+    rig.view = VIEW
+    rig.grow()
+    return rig
+
+
+def migrating() -> Rig:
+    """A pod is being moved."""
+    rig = Rig.running()
+    rig.tell(e.MigrateRequested(nodes=(3,)))
+    return rig
+
+
+def pausing() -> Rig:
+    """Every rank is asked to wait at the end of its step."""
+    rig = Rig.running()
+    rig.tell(e.PauseRequested(request="2026-01-01T00:00:00Z", seconds=300))
+    return rig
