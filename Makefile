@@ -37,7 +37,7 @@ demo: ## a training on a local cluster survives six faults, before your eyes; AR
 .PHONY: test
 test: lint ## decide whether a change is good: lint and all tests
 # Three at once on two cores: half of the time a test waits for processes and servers.
-	@$(PYTEST) -n 3 --dist worksteal $(TESTS)
+	@$(PYTEST) -n 3 --dist worksteal --durations=15 $(TESTS)
 
 .PHONY: lint
 lint: ## format, lint, strict types, import contract, generated files

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+TRIES = 10
+"""As many as client-go makes."""
 Object = dict[str, Any]
 Query = Mapping[str, str | int | bool]
 
@@ -59,16 +62,24 @@ class ApiClient:
     ) -> Object:
         """One request; returns the JSON answer (text answers under "text").
 
+        A server that asks to come again later is asked again, as client-go does: a kind whose definition has just
+        changed is not served for a moment.
+
         Raises:
             ApiError: The server answered with a status of 400 or more.
             OSError: It could not be reached.
         """
-        connection = self._connect(timeout)
-        try:
-            response = self._send(connection, method, _target(path, query), body, content_type)
-            content = response.read()
-        finally:
-            connection.close()
+        for _ in range(TRIES):
+            connection = self._connect(timeout)
+            try:
+                response = self._send(connection, method, _target(path, query), body, content_type)
+                content = response.read()
+            finally:
+                connection.close()
+            later = response.getheader("Retry-After")
+            if response.status != 429 or later is None:
+                break
+            time.sleep(float(later))
         if response.getheader("Content-Type", "").startswith(JSON):
             answer: Object = json.loads(content)
         else:

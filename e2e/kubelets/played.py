@@ -55,7 +55,10 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
     "it was never tried there; it uses nothing that real nodes lack, as far as is known": {
         "test_end_of_a_training": ("test_crashes_after_the_final_checkpoint_restart_nothing",),
         "test_limits_left_alone": ("test_a_node_is_lost_with_every_limit_left_alone",),
-        "test_checkpoints": ("test_without_a_copy_the_periodic_checkpoint_repairs",),
+        "test_checkpoints": (
+            "test_without_a_copy_the_periodic_checkpoint_repairs",
+            "test_a_checkpoint_that_no_rank_can_load_is_passed_over",
+        ),
         "test_failure_modes": ("test_an_end_without_a_coordinator_is_complete",),
         "test_hardware_faults": ("test_a_chip_error_of_no_consequence_does_nothing",),
         "test_moves": ("test_an_excluded_node_is_left_without_losing_a_step",),
@@ -69,7 +72,10 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
         ),
         "test_one_rank_prints": ("test_a_rank_that_hangs_without_printing_is_blamed",),
         "test_pauses": ("test_a_node_that_fails_a_test_in_a_pause_is_left",),
-        "test_rules": ("test_a_rank_that_hangs_and_a_line_that_a_rule_looks_for",),
+        "test_rules": (
+            "test_a_rank_that_hangs_and_a_line_that_a_rule_looks_for",
+            "test_what_is_edited_reaches_a_job_that_trains",
+        ),
         "test_several_faults": (
             "test_both_copies_lost_before_a_checkpoint_restart_the_job",
             "test_gates_without_a_lease_hold_and_nothing_is_lost",

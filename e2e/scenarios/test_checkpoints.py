@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer import proof
@@ -77,6 +78,7 @@ def test_a_truncated_checkpoint_is_refused_the_older_loaded(rig: Rig) -> None:
     assert incident["lostSteps"] == stood_at(job, INTERVAL, [3]) - INTERVAL
 
 
+@only_e2e
 def test_a_checkpoint_that_no_rank_can_load_is_passed_over(rig: Rig) -> None:
     """It looks whole, and an array is missing in it: two starts end at it, the third goes on from the one before."""
     standing = Fault.parse("rank=0 step=24 do=hang")
@@ -107,7 +109,11 @@ def leave_out_an_array(path: Path) -> None:
     ("flags", "spec", "killed"),
     [
         pytest.param(
-            ["--distributed-optimizer-no-replica"], {"optimizer": {"copies": 1}}, [2], id="one copy by choice"
+            ["--distributed-optimizer-no-replica"],
+            {"optimizer": {"copies": 1}},
+            [2],
+            id="one copy by choice",
+            marks=only_e2e,
         ),
         pytest.param([], {}, [0, 2], id="both partners lost"),
     ],

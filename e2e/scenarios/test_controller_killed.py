@@ -14,6 +14,7 @@ import pytest
 
 from e2e.harness.controllers import coordinator, kill_mindio
 from e2e.harness.job import Job
+from e2e.harness.marks import EVERY_POINT, only_e2e
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer import faults
@@ -30,7 +31,7 @@ HANDLERS = {
 }
 POINTS = [(action, at) for action, handlers in HANDLERS.items() for at in handlers]
 WITH_THE_POD = [("InPlace", "stop"), ("InPlace", "rebuild"), ("InPlace", "repair")]
-if "HAJOB_EVERY_POINT" not in os.environ:
+if not EVERY_POINT:
     POINTS = [("InPlace", "rebuild")]
     WITH_THE_POD = POINTS
 
@@ -106,6 +107,7 @@ def test_a_repair_whose_store_is_lost_is_saved(rig: Rig, action: str, handler: s
 
 
 @pytest.mark.timeout(3600)
+@only_e2e
 def test_lost_at_random_moments_of_a_training_with_faults(rig: Rig) -> None:
     chance = random.Random(os.environ.get("HAJOB_SEED", "1"))
     steps = STEPS + 40 * RANDOM_LOSSES

@@ -5,13 +5,13 @@ The repairs in place are in `test_controller_killed`; what each stage allows sta
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 
 import pytest
 
 from e2e.harness.controllers import kill_mindio
 from e2e.harness.job import IMPATIENT, Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.scenarios.test_controller_killed import PATIENCE
@@ -23,7 +23,7 @@ STEP_MILLISECONDS = 200.0
 PATCH = ("patch", "hajob", "--type=merge", "--namespace")
 NOW = "2026-11-23T10:00:00Z"
 pytestmark = [
-    pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="some minutes; make e2e takes them"),
+    only_e2e,
     pytest.mark.timeout(1200),
 ]
 

@@ -7,13 +7,13 @@ HAJOB_EVERY_POINT=1 (`make e2e`) plays every handler of a repair.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
 
 from e2e.harness.controllers import coordinator_node
 from e2e.harness.job import IMPATIENT, Job
+from e2e.harness.marks import EVERY_POINT, only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios import test_controller_killed as controllers
 from e2e.scenarios import test_controller_killed_in_actions as actions
@@ -22,10 +22,8 @@ from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 ITERATIONS = 400
 STEP_MILLISECONDS = 200.0
 TAKEOVER_SECONDS = 120.0
-EVERY_POINT = "HAJOB_EVERY_POINT" in os.environ
 HANDLERS = controllers.HANDLERS["InPlace"] if EVERY_POINT else ["rebuild"]
 LAYOUT = RigLayout(plain_nodes=2, operators=2)
-in_actions = pytest.mark.skipif(not EVERY_POINT, reason="some minutes; make e2e takes them")
 
 
 def power_off_its_node(rig: Rig, job: Job) -> None:
@@ -64,6 +62,7 @@ def test_its_node_is_lost_and_the_next_fault_is_in_place(start_rig: Callable[[Ri
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("handler", HANDLERS)
+@only_e2e
 def test_its_pod_is_lost_in_a_repair_that_goes_on(rig: Rig, handler: str) -> None:
     """Ranks that stand in a handler, or wait for the store, go on where they were: nothing is lost or saved."""
     job = controllers.training(rig)
@@ -72,7 +71,7 @@ def test_its_pod_is_lost_in_a_repair_that_goes_on(rig: Rig, handler: str) -> Non
     assert_repair_went_on(job)
 
 
-@in_actions
+@only_e2e
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("handler", controllers.HANDLERS["InPlace"])
 def test_its_node_is_lost_in_a_repair_that_goes_on(start_rig: Callable[[RigLayout], Rig], handler: str) -> None:
@@ -84,7 +83,7 @@ def test_its_node_is_lost_in_a_repair_that_goes_on(start_rig: Callable[[RigLayou
     assert_repair_went_on(job)
 
 
-@in_actions
+@only_e2e
 @pytest.mark.timeout(1200)
 def test_its_node_is_lost_while_it_is_saved(start_rig: Callable[[RigLayout], Rig]) -> None:
     """The step is saved with the successor, and nothing of it is lost."""
@@ -102,7 +101,7 @@ def test_its_node_is_lost_while_it_is_saved(start_rig: Callable[[RigLayout], Rig
     assert_weights_equal(job, actions.STEPS)
 
 
-@in_actions
+@only_e2e
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("stage", ["shrinking", "small", "growing"])
 def test_its_node_is_lost_while_it_is_small(start_rig: Callable[[RigLayout], Rig], stage: str) -> None:

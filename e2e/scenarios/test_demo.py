@@ -13,6 +13,7 @@ import pytest
 
 from e2e.bootstrap.paths import CHECKOUT, runs_directory
 from e2e.cluster.processes import MARKER
+from e2e.harness.marks import only_e2e
 
 STEPS = 400
 FEW = ("--faults", "2", "--steps", "160")
@@ -66,6 +67,7 @@ def test_six_faults_are_recovered_and_the_weights_equal() -> None:
 
 
 @pytest.mark.timeout(900)
+@only_e2e
 def test_one_flipped_byte_of_a_restored_shard_is_found() -> None:
     demo = start(*FEW, TOY_FLIP_RESTORED_BYTE="1")
     said, _ = demo.communicate(timeout=SECONDS)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
-import pytest
-
 from e2e.harness.job import IMPATIENT
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
 from e2e.scenarios.nodes_taken import take
@@ -48,7 +46,7 @@ def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLay
     assert differences == []
 
 
-@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")
+@only_e2e
 def test_a_fault_while_shrunk_restarts_with_what_is_left(start_rig: Callable[[RigLayout], Rig]) -> None:
     rig = start_rig(RigLayout(chip_nodes=4))
     elastic = {**IMPATIENT["elastic"], "restartSize": "Available"}

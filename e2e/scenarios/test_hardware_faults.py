@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered
 
@@ -64,6 +65,7 @@ def test_a_sub_healthy_chip_is_left_while_the_training_goes_on(rig: Rig) -> None
     assert_recovered(job, [0, 1], ITERATIONS)
 
 
+@only_e2e
 def test_hardware_of_the_node_that_breaks_moves_its_ranks(rig: Rig) -> None:
     job = rig.submit(iterations=ITERATIONS)
     job.wait_step(10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from e2e.harness.controllers import coordinator_node
 from e2e.harness.job import Job, manifest
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
@@ -74,7 +74,7 @@ def test_jobs_with_ports_of_their_own_share_a_node(start_rig: Callable[[RigLayou
     assert_recovered(other, [0, 1, 3], ITERATIONS)
 
 
-@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="a minute; make e2e takes it")
+@only_e2e
 def test_a_coordinator_beside_its_own_ranks_serves_them(start_rig: Callable[[RigLayout], Rig]) -> None:
     """No other node is free."""
     rig = start_rig(RigLayout(chip_nodes=NODES))

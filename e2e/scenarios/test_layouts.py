@@ -6,7 +6,6 @@ Six layouts in both orders of ranks: one and two pods to a data-parallel rank, o
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import NamedTuple
@@ -15,13 +14,14 @@ import pytest
 
 from e2e.harness.account import hajob_writes, layout_of
 from e2e.harness.job import IMPATIENT, Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.nodes_taken import pods_by_node_rank
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer.layout import Layout
 
 pytestmark = [
-    pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="nine minutes; make e2e takes it"),
+    only_e2e,
     pytest.mark.timeout(900),
 ]
 STEPS = 400

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig
 from e2e.harness.undisturbed import undisturbed
 from e2e.trainer import proof
@@ -55,6 +56,7 @@ def test_workers_of_msrun_are_repaired_in_place(rig: Rig) -> None:
     assert proof.checkpoints_opened(job.events()) == []
 
 
+@only_e2e
 def test_the_node_of_the_first_worker_is_replaced(rig: Rig) -> None:
     """MindFormers' own launcher script, which does not join; the scheduler is in the coordinator, not on this node."""
     job = submit(rig, "pretrain_mindformers.sh")

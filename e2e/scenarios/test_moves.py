@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from e2e.cluster.rest import ApiError
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from hajob.api import constants as names
@@ -75,6 +76,7 @@ def test_an_eviction_without_a_cordon_gets_its_turn(rig: Rig) -> None:
     assert_recovered(job, [2, 3], ITERATIONS)
 
 
+@only_e2e
 def test_an_excluded_node_is_left_without_losing_a_step(rig: Rig) -> None:
     job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
     job.wait_step(10)

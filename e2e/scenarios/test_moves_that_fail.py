@@ -5,12 +5,12 @@ Where MindIO allows nothing but the end, the steps since the last checkpoint are
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
 
 from e2e.harness.job import Job, Object
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.proof.setup import SHORT_TIMERS
 from e2e.scenarios.nodes_taken import ITERATIONS, STEP_MILLISECONDS
@@ -18,7 +18,7 @@ from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer.faults import order
 
 pytestmark = [
-    pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="a minute and more each; make e2e takes them"),
+    only_e2e,
     pytest.mark.timeout(900),
 ]
 

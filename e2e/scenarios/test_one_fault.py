@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from e2e.harness.account import Recovery, recovery
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig
 from e2e.harness.undisturbed import undisturbed
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
@@ -66,7 +66,10 @@ def starts(job: Job, rank: int) -> list[str]:
     return [str(event["variables"]["RESTART_FAULT_PROCESS_TYPE"]) for event in events]
 
 
-@pytest.mark.parametrize(("pipeline", "data", "rank"), [(1, 4, 3), (1, 4, 0), (2, 2, 5)])
+@pytest.mark.parametrize(
+    ("pipeline", "data", "rank"),
+    [pytest.param(1, 4, 3, marks=only_e2e), (1, 4, 0), pytest.param(2, 2, 5, marks=only_e2e)],
+)
 def test_a_killed_process_is_restarted_in_place(rig: Rig, pipeline: int, data: int, rank: int) -> None:
     """It comes back alone, though its script says that nodes share no storage."""
     job = rig.submit(iterations=ITERATIONS, pipeline=pipeline, **NODE_STORAGE)
@@ -94,6 +97,7 @@ def test_the_node_of_rank_zero_is_replaced(rig: Rig) -> None:
     assert starts(job, 0) == starts(job, 1) == ["pod", "pod"]
 
 
+@only_e2e
 def test_a_container_that_is_killed_is_replaced_at_once(rig: Rig) -> None:
     """As by its memory limit: no process is tried in it again."""
     job = rig.submit(iterations=ITERATIONS)
@@ -128,7 +132,7 @@ def hit(rig: Rig, job: Job, action: str) -> None:
         rig.nodes.control.kill(namespace=rig.namespace, rank=3)
 
 
-@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="a minute and more each; make e2e takes them")
+@only_e2e
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("action", "by_way_of"), [("Retry", []), ("Replace", []), ("Restart", ["Checkpoint"])])
 def test_an_operator_away_for_a_minute_changes_nothing(rig: Rig, action: str, by_way_of: Sequence[str]) -> None:
@@ -150,7 +154,7 @@ def test_an_operator_away_for_a_minute_changes_nothing(rig: Rig, action: str, by
     assert_weights_equal(job, ITERATIONS)
 
 
-@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")
+@only_e2e
 def test_a_link_fault_is_retried_then_gets_more_each_time(rig: Rig) -> None:
     """The step done again; where that cannot be, a new process; and when both were tried enough, another node."""
     limits = [{"name": "Retry", "maxCount": 2}, {"name": "InPlace", "maxCount": 1}]

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_weights_equal
 
@@ -116,7 +117,7 @@ def points(stride: int) -> Iterator[int]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("action", FAULTS)
+@pytest.mark.parametrize("action", ["InPlace", pytest.param("Replace", marks=only_e2e)])
 def test_killed_after_each_act_every_recovery_ends(killing_rig: tuple[Rig, Fuses], action: str) -> None:
     rig, fuses = killing_rig
     numbers = points(STRIDE)

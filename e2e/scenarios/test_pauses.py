@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
-import pytest
-
 from e2e.harness.images import TRAINER_IMAGE
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered
 from e2e.trainer import proof
@@ -28,7 +26,7 @@ def have_nodes_tested(job: Job, hour: int, verdict: str) -> dict[str, Any]:
     return job.patch({"spec": {"pause": pause}})
 
 
-@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")
+@only_e2e
 def test_a_node_that_fails_a_test_in_a_pause_is_left(rig: Rig) -> None:
     job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)
     job.wait_step(10)
@@ -48,7 +46,7 @@ def test_a_node_that_fails_a_test_in_a_pause_is_left(rig: Rig) -> None:
     assert_recovered(job, [2, 3], ITERATIONS)
 
 
-@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")
+@only_e2e
 def test_a_pause_by_hand_holds_until_it_is_taken_back(rig: Rig) -> None:
     """As for network rails that are switched by hand, and back again: no work, no pods, no process ends."""
     job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
 
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.nodes_taken import ITERATIONS, newest, pod_of, shrunk_job, take
 from e2e.scenarios.proofs import assert_weights_equal
@@ -15,7 +15,7 @@ from e2e.trainer import proof
 from e2e.trainer.faults import order
 
 pytestmark = [
-    pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="a minute and more each; make e2e takes them"),
+    only_e2e,
     pytest.mark.timeout(900),
 ]
 StartRig = Callable[[RigLayout], Rig]

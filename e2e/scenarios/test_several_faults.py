@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
@@ -44,6 +45,7 @@ def test_a_rank_dies_while_mindio_waits_for_its_answer(rig: Rig) -> None:
     assert_recovered(job, [2, 5], STEPS)
 
 
+@only_e2e
 def test_both_copies_lost_before_a_checkpoint_restart_the_job(rig: Rig, hajob_logs: Logs) -> None:
     job = rig.submit(iterations=STEPS)  # still trains when its output is read
     finished = job.wait_step(5)
@@ -87,6 +89,7 @@ def test_two_nodes_at_once(start_rig: Callable[[RigLayout], Rig]) -> None:
     assert_recovered(job, [0, 1, 2, 3], STEPS)
 
 
+@only_e2e
 def test_a_node_that_comes_back_to_life_disturbs_nothing(rig: Rig) -> None:
     job = rig.submit(iterations=STEPS)
     job.wait_step(5)
@@ -99,6 +102,7 @@ def test_a_node_that_comes_back_to_life_disturbs_nothing(rig: Rig) -> None:
     assert_recovered(job, [0, 1, 4], STEPS)
 
 
+@only_e2e
 def test_gates_without_a_lease_hold_and_nothing_is_lost(rig: Rig) -> None:
     """The coordinator says nothing for 50 steps and more: every gate loses its lease and gets it back."""
     job = rig.submit(iterations=STEPS)

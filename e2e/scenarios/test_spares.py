@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from e2e.harness.images import TRAINER_IMAGE
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered
 
@@ -32,6 +33,7 @@ def wait_in_line(rig: Rig) -> str:
     return path
 
 
+@only_e2e
 def test_a_lost_node_is_replaced_on_the_spare_before_others(start_rig: Callable[[RigLayout], Rig]) -> None:
     rig = start_rig(RigLayout(chip_nodes=5))
     job = rig.submit(iterations=ITERATIONS, step_milliseconds=200.0, spec={"scheduling": {"numSpareNodes": 1}})

@@ -16,6 +16,7 @@ from typing import Any
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.images import mindio_directory
 from e2e.harness.job import CHECKPOINT_MOUNT, Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import RIG_LABEL, Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
@@ -134,6 +135,7 @@ def test_a_script_that_ends_with_0_hides_no_failed_training(rig: Rig) -> None:
     assert_never_complete(job, "rank 1: ends with code 1, as ordered")
 
 
+@only_e2e
 def test_torch_distributed_launch_trains_like_torchrun(rig: Rig) -> None:
     job = submit(rig, TRAINING.replace("torchrun", "python3 -m torch.distributed.launch"))
     wait_trains(job)
@@ -142,6 +144,7 @@ def test_torch_distributed_launch_trains_like_torchrun(rig: Rig) -> None:
     assert_recovered(job, [0], ITERATIONS)
 
 
+@only_e2e
 def test_a_login_shell_with_a_torchrun_of_its_own_is_reached(rig: Rig) -> None:
     """Only that environment has MindIO, and its torch wants a chip's driver, which the coordinator's pod has not."""
     make_environment(rig.trainer_image / "venv")
@@ -173,6 +176,7 @@ def make_environment(directory: Path) -> None:
     own.chmod(0o755)
 
 
+@only_e2e
 def test_a_conversion_before_the_training_is_not_the_training(rig: Rig) -> None:
     (rig.trainer_image / "convert.py").write_text(CONVERSION)
     body = "torchrun $DISTRIBUTED_ARGS convert.py --load-model-type hf | tee logs/convert.log\n" + TRAINING

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
 
 from e2e.harness.job import Job
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.nodes_taken import ITERATIONS, STEP_MILLISECONDS, newest, pod_of, shrunk_job
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 
 pytestmark = [
-    pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="a minute and more each; make e2e takes them"),
+    only_e2e,
     pytest.mark.timeout(900),
 ]
 ORPHANED_SECONDS = 240.0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from e2e.harness.job import Job, manifest
+from e2e.harness.marks import only_e2e
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.harness.undisturbed import undisturbed
 from e2e.scenarios.nodes_taken import take
@@ -26,6 +24,7 @@ IMPATIENT = {
 }
 
 
+@only_e2e
 def test_a_higher_job_takes_a_node_and_the_lower_shrinks(start_rig: Callable[[RigLayout], Rig]) -> None:
     """It stands behind its gates no longer than until it is known that the scheduler would make room for all of it."""
     rig = start_rig(RigLayout(chip_nodes=5))
@@ -51,7 +50,7 @@ def test_a_higher_job_takes_a_node_and_the_lower_shrinks(start_rig: Callable[[Ri
     assert high.weights_differ(undisturbed(rig.plane.run, tensor=2, pipeline=1, data=2, iterations=SHORT)) == []
 
 
-@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="most of a minute; make e2e takes it")
+@only_e2e
 def test_two_shrunk_jobs_grow_one_after_the_other(start_rig: Callable[[RigLayout], Rig]) -> None:
     """One node for two of them: the older one has it, the other says why it waits, and has the next one."""
     rig = start_rig(RigLayout(chip_nodes=4))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import struct
 
 DIRECTORY = "/sys/class/net"
 INET6 = "/proc/net/if_inet6"
@@ -31,7 +30,7 @@ def _with_inet(address: bytes) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
         for _, name in socket.if_nameindex():
             try:
-                request = fcntl.ioctl(asks.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()))
+                request = fcntl.ioctl(asks.fileno(), SIOCGIFADDR, name.encode().ljust(256, b"\0"))
             except OSError:  # it has no IPv4 address
                 continue
             if request[20:24] == address:

@@ -250,14 +250,26 @@ class Operator:
             *self._tenants.informers,
             *self._faults.informers,
         )
-        watches = [asyncio.create_task(informer.run(), name=f"watch of {informer.resource}") for informer in informers]
+        self._look_after(
+            asyncio.create_task(informer.run(), name=f"watch of {informer.resource}") for informer in informers
+        )
+        beginning = asyncio.create_task(self._begin(), name="beginning")
+        ended = asyncio.create_task(self._stop.wait(), name="signal")
+        await asyncio.wait({beginning, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if beginning.done():
+            beginning.result()
+            await ended
+        beginning.cancel()  # whoever ends this process need not wait for a server that does not answer
+        await self._shut_down(runner)
+
+    async def _begin(self) -> None:
+        """Once everything is listed, stand for leader and do what a process does besides."""
         await asyncio.gather(self._pods.synced(), self._nodes.synced.wait(), self._tenants.synced())
         await self._crd.look()
         self._fence_floor, self._jobs_are_listed = await self._highest_fence(), True
         gc.freeze()  # the filled caches need not be walked by every collection
         self._look_after(
             [
-                *watches,
                 asyncio.create_task(self._announcer.run(), name="announcer"),
                 asyncio.create_task(self._lease.run(), name="lease"),
                 asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
@@ -266,14 +278,12 @@ class Operator:
                 asyncio.create_task(memory_tuning.trim_now_and_then(self._clock), name="memory"),
             ]
         )
-        await self._stop.wait()
-        await self._shut_down(runner)
 
     def _look_after(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         """Watch over tasks that must run as long as the process: one that ends makes the process unhealthy."""
-        self._tasks = list(tasks)
-        for task in self._tasks:
+        for task in tasks:
             task.add_done_callback(_say_why)
+            self._tasks.append(task)
 
     async def _highest_fence(self) -> int:
         """Return the highest fence in any job's status, so that a leader is not refused after its Lease was deleted.

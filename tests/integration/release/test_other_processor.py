@@ -26,6 +26,7 @@ from tests.unit.agent.rig import ADDRESS, JOB, Pod
 from tests.unit.runtime.test_operator_ends_in_words import KUBECONFIG
 from trainer_sidecar.install import install
 
+QUICKSTART: Final = CHECKOUT / "examples" / "quickstart.yaml"
 ARM: Final = PLATFORMS["linux/arm64"]
 EMULATOR: Final = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 PATIENCE: Final = 300.0
@@ -96,7 +97,7 @@ def test_every_module_imports(machine: Machine) -> None:
 
 
 def test_a_manifest_is_simulated(machine: Machine) -> None:
-    ended = machine.run("-m", "hajob.cli.main", "simulate", "-f", str(CHECKOUT / "examples" / "quickstart.yaml"))
+    ended = machine.run("-m", "hajob.cli.main", "simulate", "--lose", "node=1", "-f", str(QUICKSTART))
     assert ended.returncode == 0, ended.stderr
     assert "Replace" in ended.stdout
 

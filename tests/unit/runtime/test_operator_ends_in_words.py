@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from e2e.cluster.loopback import own_address, own_port
 
 KUBECONFIG = """
 apiVersion: v1
@@ -42,3 +47,26 @@ def test_at_an_address_that_cannot_be_had(tmp_path: Path, pod_ip: str) -> None:
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
     assert f"cannot be served at {pod_ip}" in ended.stderr.splitlines()[-1]
+
+
+def test_told_to_end_before_the_server_has_answered(tmp_path: Path) -> None:
+    """Whoever ends it need not wait for a server that does not answer."""
+    (tmp_path / "config").write_text(KUBECONFIG)
+    address, port = own_address(), own_port()
+    environment = {"HAJOB_KUBECONFIG": str(tmp_path / "config"), "HAJOB_POD_IP": address}
+    environment["HAJOB_METRICS_PORT"] = str(port)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HAJOB_", "KUBERNETES_"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hajob.runtime.app"], env={**inherited, **environment}, stderr=subprocess.DEVNULL
+    )
+    try:
+        while True:
+            assert process.poll() is None
+            with suppress(OSError), socket.create_connection((address, port), timeout=1):
+                break
+            time.sleep(0.1)
+        process.terminate()
+        assert process.wait(timeout=120) == 0
+    finally:
+        process.kill()
+        process.wait()
