@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.harness.job import IMPATIENT
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.scenarios.test_start_scripts import HEAD, TRAINING, submit, wait_trains
@@ -42,7 +41,7 @@ def test_it_trains_starts_from_its_checkpoint_and_completes(rig: Rig) -> None:
 
 
 def test_a_lost_coordinator_costs_it_nothing(rig: Rig) -> None:
-    job = submit(rig, TRAINING, head=PLAIN, arguments=SAVING, **ONE_NODE, spec=IMPATIENT)
+    job = submit(rig, TRAINING, head=PLAIN, arguments=SAVING, **ONE_NODE)
     wait_trains(job)
     (lost,) = job.pods("coordinator")
     job.plane.api.delete(f"/api/v1/namespaces/{job.namespace}/pods/{lost['metadata']['name']}")
