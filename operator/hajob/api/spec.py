@@ -285,11 +285,15 @@ _HIGHEST_COORDINATOR_PORT: Final = 65530
 """Above it are two for the controller and the store, whichever three the rank pods have."""
 
 
+_INTERFACES_LENGTH: Final = 127
+"""Eight names of the longest that Linux has, 15 letters, and what stands between them."""
+
+
 class Network(ApiModel):
     """Interfaces and ports."""
 
-    interface: Annotated[str, StringConstraints(min_length=1, max_length=15)] | None = None
-    """Interface for HCCL and Gloo; none: the one with the pod's address."""
+    interface: Annotated[str, StringConstraints(min_length=1, max_length=_INTERFACES_LENGTH)] | None = None
+    """Interface for HCCL and Gloo, or several with commas between; none: the one with the pod's address."""
     agent_port: Port = 7071
     """Port of the agent in every rank pod, for the coordinator. Immutable."""
     coordinator_port: Annotated[int, Field(ge=1, le=_HIGHEST_COORDINATOR_PORT)] = COORDINATOR_PORT
