@@ -84,10 +84,22 @@ def execution_environment() -> dict[str, str]:
         "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "HAJOB_CACHE": str(cache_directory()),
         "TMPDIR": str(temporary),
+        **_readable_paths(),
     }
     dropped = {"PYTHONHOME", "PYTHONPATH", "KUBECONFIG"}
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | EXECUTION | own
+
+
+def _readable_paths() -> dict[str, str]:
+    """A locale by which Python can read the checkout's path, whatever letters it has.
+
+    In that of C it reads the path that an editable installation names as ASCII, also in its UTF-8 mode, and does not
+    start (`site.addpackage`).
+    """
+    set_ones = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    locale = next((each for each in set_ones if each), "C")
+    return {"LC_ALL": "C.UTF-8"} if locale in {"C", "POSIX"} else {}
 
 
 @contextmanager
