@@ -26,8 +26,11 @@ from e2e.bootstrap.paths import CHECKOUT, binaries_directory, cache_directory
 TARGETS: Final = ("help", "demo", "unit", "plugin")
 USER: Final = "54321"
 """A user id that no machine has a name for."""
-NAME: Final = "Zoë's place, which has a really long name, as homes of automounters and build servers do; " * 2
-"""Longer than an address of a Unix socket may be (107 bytes), shorter than the name of a file may be (255)."""
+NAME: Final = "Zoë's place that has a really long name as homes of automounters and build servers do - " * 2
+"""Longer than an address of a Unix socket may be (107 bytes), shorter than the name of a file may be (255).
+
+No comma stands in it: kubectl takes what follows one in `-f` for another file.
+"""
 KEPT: Final = (
     *("PIP_CERT", "PIP_INDEX_URL", "PIP_DEFAULT_TIMEOUT", "GOPROXY", "GOSUMDB", "GONOSUMDB"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy"),
