@@ -42,18 +42,19 @@ GPT_ARGS="
     --enable-worker-reboot
 "
 
-OUTPUT_ARGS="
-    --log-interval 1 \
-    --eval-interval 100 \
-    --eval-iters 2 \
-    --save $CKPT_DIR \
-    --load $CKPT_DIR \
-    --log-dir $CKPT_DIR/log
-"
+# An array: a process node puts this machine's directory in the place of /ckpt, and that may have blanks.
+OUTPUT_ARGS=(
+    --log-interval 1
+    --eval-interval 100
+    --eval-iters 2
+    --save "$CKPT_DIR"
+    --load "$CKPT_DIR"
+    --log-dir "$CKPT_DIR/log"
+)
 
 torchrun $DISTRIBUTED_ARGS pretrain_gpt.py \
     $GPT_ARGS \
-    $OUTPUT_ARGS \
+    "${OUTPUT_ARGS[@]}" \
     --distributed-backend nccl \
     "$@" \
     | tee logs/train_toy_gpt_4K_ptd.log
