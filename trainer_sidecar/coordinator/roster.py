@@ -98,9 +98,7 @@ class RankPod:
     strangers: int = 0  # connections from outside that its agent has held
     gate: pb.GateState | None = None  # None: it cannot make ranks known to another controller
     launched: tuple[str, ...] = ()  # what node rank 0's script has launched: script or module, its arguments
-    environment: Mapping[str, str] = field(
-        default_factory=dict
-    )  # that its ranks were ordered with; of node rank 0 only
+    environment: Mapping[str, str] = field(default_factory=dict)  # of node rank 0: what its ranks were ordered with
     views: dict[int, RankView] = field(default_factory=dict)
     oldest_alive: int | None = None  # the lowest incarnation of a process that runs
     newest_started: int | None = None  # the highest incarnation of a process that was started

@@ -32,7 +32,7 @@ _MINDSPORE_FEATURES: Final = {
 }
 _UNLIMITED_RESTARTS: Final = "1000000"
 _WITHOUT_MINDIO: Final = "HAJOB_WITHOUT_MINDIO"
-"""For coordinator, agents and launcher: no rank registers with MindIO (trainer_sidecar.launcher.protocol)."""
+"""For coordinator, agents and launcher: no rank registers with MindIO (trainer_sidecar.launcher.arguments)."""
 
 
 def _recovery_environment(spec: HATrainingJobSpec, actions: Collection[Action]) -> dict[str, str]:

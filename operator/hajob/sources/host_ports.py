@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import product
 from typing import Any, Final, NamedTuple
 
 from hajob.sources.reading import is_integer, items, mapping, text
 
+_KNOWN_LIMIT: Final = 1_000
+"""Combinations that are kept once; a cluster has a few, unless its pods draw their ports by lot."""
 _ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -36,11 +39,13 @@ def meet(some: HostPorts, others: HostPorts) -> bool:
 def host_ports(spec: Mapping[str, Any]) -> HostPorts:
     """Return the ports of its node that a pod of this spec takes: in the node's network each that it declares."""
     found = frozenset(_declared(spec, is_on_the_host=spec.get("hostNetwork") is True))
-    return _KNOWN.setdefault(found, tuple(sorted(found))) if found else ()
+    return _shared(found) if found else ()
 
 
-_KNOWN: Final[dict[frozenset[HostPort], HostPorts]] = {}
-"""Thousands of pods take the same: each combination is kept once."""
+@lru_cache(maxsize=_KNOWN_LIMIT)
+def _shared(found: frozenset[HostPort]) -> HostPorts:
+    """Return one tuple for each combination: thousands of pods take the same."""
+    return tuple(sorted(found))
 
 
 def _declared(spec: Mapping[str, Any], *, is_on_the_host: bool) -> Iterable[HostPort]:
