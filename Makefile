@@ -126,6 +126,7 @@ fuzz: ## give every parser of a fault source 100,000 damaged objects, guided by 
 nightly: ## a million damaged objects for every parser, a parser for each processor, 20,000 examples of each property (an hour)
 	@$(TOOL) -m e2e.fuzz --inputs 1000000
 	@HAJOB_LOSSES=2000 $(TOOL) -m pytest tests/unit/coordinator/test_random_losses.py -n 2 --timeout 3600 $(TESTS)
+	@HAJOB_EVERY_POINT=1 $(TOOL) -m pytest tests/unit/plan/test_table.py $(TESTS)
 	@HAJOB_FUZZ_EXAMPLES=20000 $(TOOL) -m pytest tests/unit/sources/test_sources_never_raise.py -n 2 --timeout 3600 $(TESTS)
 	@HAJOB_LONG_TESTS=1 $(PYTEST) tests/integration/release $(TESTS)
 	@$(MAKE) --no-print-directory strange-machine

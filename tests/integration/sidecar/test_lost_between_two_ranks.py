@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.harness.marks import EVERY_POINT, only_e2e
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import Job
@@ -22,7 +23,7 @@ LOCK, STOP, CLEAN, REPAIR, ROLLBACK, NORMAL, REBUILD = 11, 17, 19, 21, 23, 25, 3
 RANKS_GIVEN = {LOCK: 3, STOP: 3, CLEAN: 3, REBUILD: 4, ROLLBACK: 4, NORMAL: 4}
 POINTS = [(3, action, number) for action, given in RANKS_GIVEN.items() for number in range(1, given)]
 POINTS += [(0, NORMAL, 1), (0, REBUILD, 1), (0, REPAIR, 1)]  # who takes the data is told before who gives them
-if "HAJOB_EVERY_POINT" not in os.environ:
+if not EVERY_POINT:
     POINTS = [(3, REBUILD, 2), (3, NORMAL, 2)]
 
 
@@ -46,7 +47,7 @@ async def test_a_repair_goes_on(new_job: NewJob, undisturbed: Path, rank: int, a
     await finish(job, undisturbed, {rank})
 
 
-@pytest.mark.skipif("HAJOB_EVERY_POINT" not in os.environ, reason="make e2e takes it")
+@only_e2e
 async def test_a_repair_begun_on_one_side_is_told(new_job: NewJob) -> None:
     """Data are given once, and nobody took them: that is known at once, and no handler is waited for."""
     job = new_job()

@@ -7,12 +7,12 @@ Every handler would take three minutes: `make test` takes one of each way; HAJOB
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 
 import pytest
 
+from e2e.harness.marks import EVERY_POINT
 from e2e.trainer.compare import digests
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job
@@ -22,7 +22,7 @@ NewJob = Callable[..., Job]
 STEPS = 5
 SHRINKING = ("clean", "stop", "rebuild")
 GROWING = ("rebuild", "ready", "stop", "clean", "repair", "rollback")
-TAKEN = None if "HAJOB_EVERY_POINT" in os.environ else 1
+TAKEN = None if EVERY_POINT else 1
 """So many handlers of each."""
 
 

@@ -103,18 +103,18 @@ def test_a_script_that_fails_takes_its_launch_along(tmp_path: Path) -> None:
         assert not pod.script()["finished"]
 
 
-def answer(pod: Container, *, training: bool) -> None:
-    """The agent's word on ranks that have all ended with 0."""
+def end_without_mindio(pod: Container, *, training: bool) -> None:
+    """Ranks that register with nobody end with 0, and the agent says whether they were the training."""
+    pod.answers = False
+    pod.launched()
+    pod.start_ranks(HAJOB_WITHOUT_MINDIO="1")
     pod.until(lambda: pod.heard("all_ended"), "the end of the ranks")
     pod.send({"kind": "verdict", "launch": 1, "problem": "", "training": training})
 
 
 def test_without_mindio_the_agent_tells_the_training(tmp_path: Path) -> None:
     with running(tmp_path, "torchrun echo.py; echo trained $?") as pod:
-        pod.answers = False
-        pod.launched()
-        pod.start_ranks(HAJOB_WITHOUT_MINDIO="1")
-        answer(pod, training=True)
+        end_without_mindio(pod, training=True)
         assert pod.ended() == 0
         assert pod.script()["finished"]
         assert pod.script()["without_mindio"]
@@ -123,10 +123,7 @@ def test_without_mindio_the_agent_tells_the_training(tmp_path: Path) -> None:
 
 def test_without_mindio_the_last_launch_may_be_the_training(tmp_path: Path) -> None:
     with running(tmp_path, "torchrun echo.py") as pod:
-        pod.answers = False
-        pod.launched()
-        pod.start_ranks(HAJOB_WITHOUT_MINDIO="1")
-        answer(pod, training=False)
+        end_without_mindio(pod, training=False)
         assert pod.ended() == 0
         assert pod.script()["without_mindio"]
         assert "it was the training if no other launch follows" in pod.log()
@@ -134,8 +131,5 @@ def test_without_mindio_the_last_launch_may_be_the_training(tmp_path: Path) -> N
 
 def test_without_mindio_a_failing_script_is_no_training(tmp_path: Path) -> None:
     with running(tmp_path, "torchrun echo.py; exit 3") as pod:
-        pod.answers = False
-        pod.launched()
-        pod.start_ranks(HAJOB_WITHOUT_MINDIO="1")
-        answer(pod, training=False)
+        end_without_mindio(pod, training=False)
         assert pod.ended() == 3

@@ -15,6 +15,7 @@ import pytest
 
 from e2e.cluster.loopback import own_address, own_port
 
+COMMAND = (sys.executable, "-m", "hajob.runtime.app")
 KUBECONFIG = """
 apiVersion: v1
 kind: Config
@@ -26,9 +27,13 @@ users: [{name: me, user: {token: secret}}]
 
 
 def start(environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(COMMAND, env=with_inherited(environment), capture_output=True, text=True, check=False)
+
+
+def with_inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What this machine sets besides; nothing of Hajob's or of a cluster."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HAJOB_", "KUBERNETES_"))}
-    command = [sys.executable, "-m", "hajob.runtime.app"]
-    return subprocess.run(command, env={**inherited, **environment}, capture_output=True, text=True, check=False)
+    return {**inherited, **environment}
 
 
 def test_without_a_service_account(tmp_path: Path) -> None:
@@ -55,10 +60,7 @@ def test_told_to_end_before_the_server_has_answered(tmp_path: Path) -> None:
     address, port = own_address(), own_port()
     environment = {"HAJOB_KUBECONFIG": str(tmp_path / "config"), "HAJOB_POD_IP": address}
     environment["HAJOB_METRICS_PORT"] = str(port)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HAJOB_", "KUBERNETES_"))}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hajob.runtime.app"], env={**inherited, **environment}, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(COMMAND, env=with_inherited(environment), stderr=subprocess.DEVNULL)
     try:
         while True:
             assert process.poll() is None
