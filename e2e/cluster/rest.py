@@ -1,4 +1,4 @@
-"""A small blocking client of the API server for tests and the demo: JSON in, JSON out, one connection per call.
+"""A small blocking client of the API server for tests and the demo: JSON in, JSON out, connections kept.
 
 Not the `kubernetes` package, because tests count what that package writes and must not mix with it, because it reads
 proxies and kubeconfigs from the surroundings, and because a test wants objects exactly as the server sent them.
@@ -6,21 +6,25 @@ proxies and kubeconfigs from the surroundings, and because a test wants objects 
 
 from __future__ import annotations
 
-import http.client
 import json
-import ssl
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
+
+import urllib3
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-TRIES = 10
-"""As many as client-go makes."""
+KEPT_CONNECTIONS = 8
+"""As many threads as ask at once in one test; more have a connection for one call, at 5 ms of processor."""
+RETRY = urllib3.Retry(
+    total=None, connect=0, read=0, other=0, redirect=0, status=10, status_forcelist=[429], allowed_methods=None,
+    raise_on_status=False,
+)  # fmt: skip
+"""A server that asks to come again later is asked again, as often as client-go does."""
 Object = dict[str, Any]
 Query = Mapping[str, str | int | bool]
 
@@ -43,12 +47,11 @@ class ApiClient:
     """Speaks to one API server as one user."""
 
     def __init__(self, server: str, authority: Path, certificate: Path, key: Path, agent: str = "hajob-rig") -> None:
-        split = urlsplit(server)
         self.server = server
         self.agent = agent
-        self._host, self._port = split.hostname or "", split.port or 443
-        self._context = ssl.create_default_context(cafile=str(authority))
-        self._context.load_cert_chain(certificate, key)
+        self._pool = urllib3.PoolManager(
+            maxsize=KEPT_CONNECTIONS, ca_certs=str(authority), cert_file=str(certificate), key_file=str(key)
+        )
 
     def request(
         self,
@@ -62,28 +65,19 @@ class ApiClient:
     ) -> Object:
         """One request; returns the JSON answer (text answers under "text").
 
-        A server that asks to come again later is asked again, as client-go does: a kind whose definition has just
-        changed is not served for a moment.
+        A server that asks to come again later is asked again: a kind whose definition has just changed is not served
+        for a moment.
 
         Raises:
             ApiError: The server answered with a status of 400 or more.
             OSError: It could not be reached.
         """
-        for _ in range(TRIES):
-            connection = self._connect(timeout)
-            try:
-                response = self._send(connection, method, _target(path, query), body, content_type)
-                content = response.read()
-            finally:
-                connection.close()
-            later = response.getheader("Retry-After")
-            if response.status != 429 or later is None:
-                break
-            time.sleep(float(later))
-        if response.getheader("Content-Type", "").startswith(JSON):
-            answer: Object = json.loads(content)
+        response = self._send(method, _target(path, query), timeout, body, content_type)
+        answer: Object
+        if response.headers.get("Content-Type", "").startswith(JSON):
+            answer = json.loads(response.data)
         else:
-            answer = {"text": content.decode(errors="replace")}
+            answer = {"text": response.data.decode(errors="replace")}
         if response.status >= 400:
             message = answer.get("message") or answer.get("text", "")
             raise ApiError(response.status, str(answer.get("reason", response.reason)), message)
@@ -131,31 +125,38 @@ class ApiClient:
 
     def watch(self, path: str, timeout: float, **query: str | int | bool) -> Iterator[Object]:
         """Watch events of the collection at `path` for `timeout` seconds."""
-        connection = self._connect(timeout)
+        limits: Query = {"watch": "1", "timeoutSeconds": max(1, int(timeout))}
+        response = self._send("GET", _target(path, {**limits, **query}), timeout, stream=True)
         try:
-            limits: Query = {"watch": "1", "timeoutSeconds": max(1, int(timeout))}
-            response = self._send(connection, "GET", _target(path, {**limits, **query}))
             for line in response:
                 yield json.loads(line)
-        except TimeoutError:
+        except urllib3.exceptions.ReadTimeoutError:
             return
         finally:
-            connection.close()
-
-    def _connect(self, timeout: float) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._context)
+            response.close()
 
     def _send(
         self,
-        connection: http.client.HTTPSConnection,
         method: str,
         target: str,
+        timeout: float,
         body: object = None,
         content_type: str = JSON,
-    ) -> http.client.HTTPResponse:
-        headers = {"User-Agent": self.agent, "Accept": JSON, "Content-Type": content_type}
-        connection.request(method, target, None if body is None else json.dumps(body), headers)
-        return connection.getresponse()
+        *,
+        stream: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        try:
+            return self._pool.request(
+                method,
+                self.server + target,
+                body=None if body is None else json.dumps(body),
+                headers={"User-Agent": self.agent, "Accept": JSON, "Content-Type": content_type},
+                timeout=timeout,
+                retries=RETRY,
+                preload_content=not stream,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(f"{method} {target}: {error}") from error
 
 
 def _target(path: str, query: Query | None) -> str:
