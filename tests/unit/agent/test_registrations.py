@@ -449,7 +449,7 @@ async def test_a_reply_that_the_former_one_owes_is_given(scene: Change, told: tu
     await until(lambda: len(scene.first.kinds()) == 1 + len(told), "its last message")
     scene.first.stop()
     scene.change(scene.second)
-    reply = await asyncio.wait_for(reader.readexactly(28), 5)
+    reply = await asyncio.wait_for(reader.readexactly(28), 60)
     assert struct.unpack_from("<h", reply)[0] == len(told) - 1
     await until(lambda: list(scene.gate.state().registered) == [2], "its registration")
     writer.write(heartbeat(step=5))
@@ -473,5 +473,5 @@ async def test_what_it_registers_with_in_between_is_answered(scene: Change) -> N
     )
     scene.rules.open = True
     scene.change(scene.second)
-    reply = await asyncio.wait_for(reader.readexactly(28), 5)
+    reply = await asyncio.wait_for(reader.readexactly(28), 60)
     assert struct.unpack_from("<h", reply)[0] == 1

@@ -44,7 +44,7 @@ async def test_closing_is_not_lost_when_a_message_comes_with_it() -> None:
     assert channel.up
     stream.next.set_result(wire.CoordinatorMessage(report=wire.Report()))
     reading.cancel()
-    await asyncio.wait({reading}, timeout=5)
+    await asyncio.wait({reading}, timeout=60)
     assert reading.cancelled()
 
 
