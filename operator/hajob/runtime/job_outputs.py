@@ -168,7 +168,12 @@ class JobOutputs:
         return build_status(self._snapshot(before))
 
     def _advice(self) -> Iterator[str]:
-        """Yield what works and is worth knowing; why no node will ever do, while the job has none."""
+        """Yield what works and is worth knowing; why no node will ever do, while the job has none.
+
+        Nothing of a job that is not accepted: its template may hold anything anywhere, and what is wrong is said.
+        """
+        if not self._admission.admitted:
+            return
         job, places = self._memory.job, self._observer.places
         if job.metadata.generation != self._noted[0]:
             self._noted = job.metadata.generation, (log_rule_notes(job.spec), *notes(job))

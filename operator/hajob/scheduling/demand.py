@@ -7,6 +7,7 @@ bound to a place: for a job that depends on those, too many nodes may count as f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,10 +19,11 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import Layout
 from hajob.sources.host_ports import HostPort, HostPorts, host_ports
 from hajob.sources.node import UNSCHEDULABLE, NodeView, Taint
-from hajob.sources.reading import DRAIN_TAINTS
+from hajob.sources.reading import DRAIN_TAINTS, items, text
 
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 _NAME_FIELD: Final = "metadata.name"
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
 Terms = Sequence[Mapping[str, Any]]
 
@@ -54,9 +56,9 @@ class Demand:
             "tolerations": pod.get("tolerations") or [],
             "excluded": sorted(spec.scheduling.excluded_node_names),
         }
-        text = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
+        written = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
         ports = (*host_ports(pod), *map(HostPort, rank_host_ports(spec).values()))
-        return cls(spec.accelerator.resource_name, layout.chips_per_node, text, ports)
+        return cls(spec.accelerator.resource_name, layout.chips_per_node, written, ports)
 
     @property
     def tolerates_drains(self) -> bool:
@@ -100,7 +102,8 @@ def _fits(term: Mapping[str, Any], node: NodeView) -> bool:
 
 
 def _holds(requirement: Mapping[str, Any], known: Mapping[str, str]) -> bool:
-    value, wanted = known.get(requirement.get("key", "")), requirement.get("values") or []
+    """Whether a requirement holds; one that the API server would refuse, as nothing has checked it yet, does not."""
+    value, wanted = known.get(text(requirement.get("key"))), list(items(requirement.get("values")))
     match requirement.get("operator"):
         case "In":
             return value in wanted
@@ -110,12 +113,11 @@ def _holds(requirement: Mapping[str, Any], known: Mapping[str, str]) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-        case "Gt":
-            return _is_number(value) and _is_number(wanted[0]) and int(value or 0) > int(wanted[0])
-        case "Lt":
-            return _is_number(value) and _is_number(wanted[0]) and int(value or 0) < int(wanted[0])
+        case "Gt" | "Lt" as operator if len(wanted) == 1:
+            own, other = _number(value), _number(wanted[0])
+            return own is not None and other is not None and (own > other if operator == "Gt" else own < other)
     return False
 
 
-def _is_number(text: str | None) -> bool:
-    return text is not None and text.lstrip("-").isdigit()
+def _number(written: object) -> int | None:
+    return int(written) if isinstance(written, str) and _INTEGER.fullmatch(written) else None

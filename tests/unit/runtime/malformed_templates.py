@@ -13,13 +13,30 @@ from hajob.api.base import Json
 QUICKSTART: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
 RULES = "requiredDuringSchedulingIgnoredDuringExecution"
 TRAINER = ("containers", 0)
+LABEL = "generation"
+"""Of nodes; its values are numbers."""
+
+
+def _term(key: object, operator: str, values: object) -> list[Json]:
+    """Alternatives of a node affinity: one with one requirement."""
+    return [{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]
+
+
 PLACES: dict[tuple[str | int, ...], tuple[Any, ...]] = {
     ("tolerations",): ("text", {"key": "a"}, ["text"], [{"key": 1}]),
     ("nodeSelector",): ("text", ["a"], {"a": 1}, {"a": {"b": "c"}}),
     ("affinity",): ("text", ["a"]),
     ("affinity", "nodeAffinity"): ("text", ["a"]),
     ("affinity", "nodeAffinity", RULES): ("text", ["a"]),
-    ("affinity", "nodeAffinity", RULES, "nodeSelectorTerms"): ("text", {"a": "b"}, ["a"], [{"matchFields": "text"}]),
+    ("affinity", "nodeAffinity", RULES, "nodeSelectorTerms"): (
+        "text",
+        {"a": "b"},
+        ["a"],
+        [{"matchFields": "text"}],
+        _term(LABEL, "Gt", [5]),  # without the quotes of a label's value
+        _term([LABEL], "In", ["5"]),
+        _term(LABEL, "In", 5),
+    ),
     ("affinity", "podAntiAffinity"): ("text", ["a"]),
     ("affinity", "podAntiAffinity", RULES): ("text", {"a": "b"}, ["a"]),
     ("volumes",): ("text", {"name": "a"}, ["text"]),
@@ -31,6 +48,7 @@ PLACES: dict[tuple[str | int, ...], tuple[Any, ...]] = {
         ["text"],
         [{"name": "a", "mountPath": 1}],
         [{"name": "a", "mountPath": ["b"]}],
+        [{"name": "checkpoints", "mountPath": "/ckpt"}, {"name": "checkpoints"}],
     ),
     (*TRAINER, "volumeMounts", 0, "mountPath"): (None,),
     (*TRAINER, "resources"): ("text", ["a"]),

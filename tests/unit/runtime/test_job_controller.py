@@ -33,6 +33,7 @@ from hajob.scheduling.capacity import Capacity
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 from hajob.status.journal import read
+from tests.unit.runtime.malformed_templates import TRAINER, job_with
 from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
@@ -237,6 +238,17 @@ def death_of(rank: int, fact: str = "exit-1") -> wire.Fact:
 async def test_every_condition_is_there_from_the_first_visit(town: Town) -> None:
     await settled(town)
     assert [each["type"] for each in town.status()["conditions"]] == [str(type_) for type_ in ConditionType]
+
+
+async def test_the_refusal_of_a_template_is_told_whatever_stands_in_it() -> None:
+    mounts = [{"name": "checkpoints", "mountPath": "/ckpt"}, {"name": "checkpoints"}]
+    raw = job_with((*TRAINER, "volumeMounts"), mounts)
+    raw["spec"]["output"] = {"path": "/output"}
+    town = Town(raw)
+    await settled(town)
+    (accepted,) = [one for one in town.status()["conditions"] if one["type"] == "Accepted"]
+    await town.controller.close()
+    assert (accepted["status"], accepted["reason"]) == ("False", "Invalid")
 
 
 async def test_a_new_job_gets_its_pods_and_is_started(town: Town) -> None:
