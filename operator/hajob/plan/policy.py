@@ -175,6 +175,12 @@ class Policy:
         """The allowed actions that MindIO may carry out; none: the job trains without MindIO."""
         return tuple(action for action in MINDIO_ACTIONS if self.allows(action) and not self.refusals.get(action))
 
+    @property
+    def moves(self) -> bool:
+        """Whether a cordon has Hajob move pods while the training goes on, as far as the spec tells."""
+        able = self.hot_switch and bool(self.through_mindio)
+        return able and self.mode is Mode.ENFORCE and self.cordon is NodePolicy.MIGRATE
+
 
 def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[str] = (), nodes: int = 0) -> Policy:
     """Build the policy of a job.

@@ -100,14 +100,14 @@ class DrainWatch:
         if overdue:
             self._turn.begin_anew()
         opened = self._turn.is_now(now, self._drains.timeout)
-        self._opening.set(self._turn.next_change(now) - now + 0.01, self._wake)
+        self._opening.cancel()
+        if (at := self._turn.next_change(now)) is not None:
+            self._opening.set(at - now + 0.01, self._wake)
         return opened
 
     def _can_move(self) -> bool:
         """Whether a cordon would empty the node without an outage: then whoever wants that has to cordon it."""
-        return self._memory.policy.cordon is NodePolicy.MIGRATE and (
-            self._places.free_nodes() > 0 or bool(self._places.spares())
-        )
+        return self._memory.policy.moves and (self._places.free_nodes() > 0 or bool(self._places.spares()))
 
     def _coordinator_move(self, now: float) -> list[events.CoordinatorMoveRequested]:
         pod, generation = self._places.coordinator_pod(), self._memory.job.metadata.generation

@@ -103,6 +103,8 @@ class EvictionTurn:
 
     def is_now(self, now: float, timeout: float) -> bool:
         """Whether the budgets are open; call it at `next_change` at the latest. Seconds of one clock."""
+        if timeout <= 0:
+            return True  # nothing waits: they are open all the time
         if now >= self._closes_at:
             self._due = now + timeout
             self._opens_at = self._closes_at = math.inf
@@ -111,6 +113,6 @@ class EvictionTurn:
             self._closes_at = self._opens_at + OPEN_SHARE * timeout
         return now >= self._opens_at
 
-    def next_change(self, now: float) -> float:
-        """Return when `is_now` may change next."""
-        return next(at for at in (self._due, self._opens_at, self._closes_at) if at > now)
+    def next_change(self, now: float) -> float | None:
+        """Return when `is_now` may change next by time alone; None for never."""
+        return next((at for at in (self._due, self._opens_at, self._closes_at) if now < at < math.inf), None)

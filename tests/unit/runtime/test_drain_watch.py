@@ -122,6 +122,31 @@ async def test_no_turn_comes_while_a_cordon_would_move_the_pod(town: Town) -> No
     assert budgets(town) == {"rank": 4, "coordinator": 1}
 
 
+async def test_a_turn_comes_where_no_cordon_would_ever_move_a_pod(town: Town) -> None:
+    town.raw["spec"]["recovery"] = {"mode": "Observe"}
+    await town.controller.close()
+    town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
+    town.open()
+    await town.train()
+    await town.clock.advance(town.controller._memory.policy.drain_timeout_seconds + 1)
+    assert budgets(town) == {"rank": 3, "coordinator": 0}
+
+
+async def test_a_job_whose_evictions_never_wait_trains_like_any_other(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.raw["spec"]["recovery"] = {"drainTimeoutSeconds": 0}
+    await town.controller.close()
+    town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
+    town.open()
+    await town.train()
+    take_free_nodes(town)
+    town.controller.look_for_moves()
+    await settled(town)
+    assert budgets(town) == {"rank": 3, "coordinator": 0}
+    assert "an error of this program" not in caplog.text
+
+
 async def test_an_eviction_that_nobody_announced_gets_its_turn(town: Town) -> None:
     await town.train()
     take_free_nodes(town)

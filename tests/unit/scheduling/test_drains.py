@@ -74,7 +74,7 @@ def test_jobs_open_one_after_the_other() -> None:
     turns = [EvictionTurn(openings) for _ in range(60)]
     assert not any(turn.is_now(100.0, 900.0) for turn in turns)
     assert [turn.is_now(1000.0, 900.0) for turn in turns] == [True] + [False] * 59
-    times = [turn.next_change(1000.0) for turn in turns[1:]]
+    times = [turn.next_change(1000.0) or 0.0 for turn in turns[1:]]
     assert all(after - before == OPENING_GAP_SECONDS for before, after in pairwise(times))
 
 
@@ -90,6 +90,12 @@ def test_a_turn_ends_and_comes_again() -> None:
     turn = EvictionTurn(Openings())
     found = {now: turn.is_now(now, 900.0) for now in (0.0, 899.0, 900.0, 959.0, 960.0, 1859.0, 1860.0)}
     assert [now for now, opened in found.items() if opened] == [900.0, 959.0, 1860.0]
+
+
+def test_without_a_timeout_the_turn_never_ends() -> None:
+    turn = EvictionTurn(Openings())
+    assert all(turn.is_now(now, 0) for now in (100.0, 100.0, 5000.0))
+    assert turn.next_change(5000.0) is None
 
 
 def test_evictions_that_nobody_announced_take_one_rank_at_a_time() -> None:
