@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from hajob.api.constants import DEFAULT_RESOURCE_NAME
 from hajob.api.derived import chips_per_node
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.spec import HATrainingJobSpec
@@ -145,8 +146,9 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """A fact for each pod that it hits, or may hit; one without a pod where it hits none of the file's."""
     told, hit = _row(fact, told_by, spec), False
+    resource = spec.accelerator.resource_name if spec is not None else DEFAULT_RESOURCE_NAME
     for pod in (pod for pod in pods if pod.node_name == fact.node):
-        seat = observe.seat_of(pod, fact.chip, nodes.get(fact.node))
+        seat = observe.seat_of(pod, fact.chip, nodes.get(fact.node), resource)
         if seat is Seat.OFF:
             continue
         hit = True

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from hajob.api import constants as names
 from hajob.scheduling.capacity import Capacity
 from hajob.scheduling.quotas import Quotas
-from hajob.sources.chips import Seat
+from hajob.sources.chips import Seat, seat
 from hajob.sources.node import NodeView
-from hajob.sources.observe import seat_of
 from hajob.sources.pod import PodView
 
 
@@ -108,8 +107,7 @@ class Caches:
         """Whether a chip, by its number, is known to be no pod's; other tenants' pods do not tell theirs."""
         jobs, pods = self._jobs_on.get(node, {}), self._by_job
         mine = [pod for uid in jobs for pod in pods[uid].values() if pod.node_name == node and pod.requests]
-        view = self.nodes.get(node)
-        is_none_of_mine = all(pod.ended or seat_of(pod, chip, view) is Seat.OFF for pod in mine)
+        is_none_of_mine = all(pod.ended or seat(chip, pod.chips, has_all=False) is Seat.OFF for pod in mine)
         return is_none_of_mine and not self.capacity.has_other_tenants(node)
 
     def jobs_on(self, nodes: Iterable[str]) -> list[str]:

@@ -48,11 +48,11 @@ class JobHardware:
             if nodes
             else self._places.serving().values()
         )
-        now, chips = self._memory.time.now(), self._memory.layout.chips_per_node
+        now, chips, resource = self._memory.time.now(), self._memory.layout.chips_per_node, self._resource
         for pod in [pod for pod in pods if self._places.is_serving(pod)]:
             if pod.node_name and not pod.ended:
                 faults, node = self._ports.faults_on(pod.node_name), self._ports.nodes().get(pod.node_name)
-                yield from observe.of_hardware(pod, faults, node, chips_per_node=chips, now_ms=now)
+                yield from observe.of_hardware(pod, faults, node, resource=resource, chips_per_node=chips, now_ms=now)
                 self._tell_doubts(pod, [fact for fact, _ in faults], node)
         yield from self.sub_health(nodes)
         yield from self._withdrawn()
@@ -81,12 +81,16 @@ class JobHardware:
                     fact=observe.of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=now, again=again)
                 )
 
+    @property
+    def _resource(self) -> str:
+        return self._memory.job.spec.accelerator.resource_name
+
     def _tell_doubts(self, pod: PodView, faults: Iterable[ClusterFact], node: NodeView | None) -> None:
         """Announce, once each, the faults of chips of which nobody has told whether the pod has them."""
         doubted = {
             observe.fact_id(fact, pod): fact
             for fact in faults
-            if observe.concerns_pods(fact) and observe.seat_of(pod, fact.chip, node) is Seat.UNKNOWN
+            if observe.concerns_pods(fact) and observe.seat_of(pod, fact.chip, node, self._resource) is Seat.UNKNOWN
         }
         for key in doubted.keys() - self._doubted.get(pod.node_rank, frozenset()):
             self._announce(of_unknown_chip(pod.name, doubted[key]))

@@ -209,13 +209,14 @@ def of_nodes(
             yield events.FactSeen(fact=fact) if pod.is_rank else events.CoordinatorLost(message=fact.message)
 
 
-def seat_of(pod: PodView, chip: str, node: NodeView | None) -> Seat:
+def seat_of(pod: PodView, chip: str, node: NodeView | None, resource: str) -> Seat:
     """Say whether a pod has a chip, by its number; no number is the node (docs/faults.md, "From chip to rank").
 
-    A pod that asks for as many chips as its node has sits on each of them.
+    A pod that asks for as many chips as its node has sits on each of them; `resource`: what the job calls chips, for a
+    pod may ask for all of something else that its node has, such as network adapters.
     """
-    all_chips = (node.all_chips if node is not None else None) or {}
-    has_all = any(amount >= all_chips[name] for name, amount in pod.requests if all_chips.get(name))
+    of_node = ((node.all_chips if node is not None else None) or {}).get(resource, 0)
+    has_all = 0 < of_node <= dict(pod.requests).get(resource, 0)
     return seat(chip, pod.chips, has_all=has_all)
 
 
@@ -224,6 +225,7 @@ def of_hardware(
     facts: Iterable[tuple[ClusterFact, int]],
     node: NodeView | None,
     *,
+    resource: str,
     chips_per_node: int,
     now_ms: int,
 ) -> Iterator[events.JobEvent]:
@@ -233,11 +235,12 @@ def of_hardware(
         pod: that serves a node rank.
         facts: that stand on its node, each with its age in milliseconds.
         node: of the pod; None: it is not known.
+        resource: what the job calls chips.
         chips_per_node: ranks of one pod.
         now_ms: time of the job.
     """
     for fact, age_ms in facts:
-        if concerns_pods(fact) and seat_of(pod, fact.chip, node) is Seat.ON:
+        if concerns_pods(fact) and seat_of(pod, fact.chip, node, resource) is Seat.ON:
             yield events.FactSeen(fact=of_chip(pod, fact, age_ms, chips_per_node=chips_per_node, now_ms=now_ms))
 
 
@@ -318,8 +321,9 @@ def of_sub_health(
     for pod in pods:
         if not pod.node_name or pod.ended:
             continue
+        node, resource = nodes.get(pod.node_name), spec.accelerator.resource_name
         for fact, age_ms in faults_on(pod.node_name):
-            if fact.kind is FactKind.SUB_HEALTH and seat_of(pod, fact.chip, nodes.get(pod.node_name)) is Seat.ON:
+            if fact.kind is FactKind.SUB_HEALTH and seat_of(pod, fact.chip, node, resource) is Seat.ON:
                 yield pod, fact, age_ms
 
 

@@ -19,7 +19,8 @@ from hajob.sources.pod import PodView
 from tests.unit.sources import hardware_objects as objects
 
 POD = PodView("ns", "job-2", "uid-2", "job", "rank", 2, 7, node_name="node-1", chips=("3", "0"), started_ms=0)
-NODE = NodeView("node-1", chips={"huawei.com/Ascend910": 7}, all_chips={"huawei.com/Ascend910": 8})
+CHIPS = "huawei.com/Ascend910"
+NODE = NodeView("node-1", chips={CHIPS: 7}, all_chips={CHIPS: 8, "rdma/hca": 1})
 
 
 def fault(level: Level = Level.RESTART_BUSINESS, device: str = "Ascend910-0") -> ClusterFact:
@@ -28,7 +29,7 @@ def fault(level: Level = Level.RESTART_BUSINESS, device: str = "Ascend910-0") ->
 
 
 def seen(fact: ClusterFact, of: PodView = POD, age_ms: int = 100) -> list[Fact]:
-    events = observe.of_hardware(of, [(fact, age_ms)], NODE, chips_per_node=2, now_ms=1000)
+    events = observe.of_hardware(of, [(fact, age_ms)], NODE, resource=CHIPS, chips_per_node=2, now_ms=1000)
     return [event.fact for event in events if isinstance(event, FactSeen)]
 
 
@@ -44,10 +45,11 @@ def test_a_fault_of_another_chip_is_none_of_ours() -> None:
 
 @pytest.mark.parametrize("number", [*range(8)])
 def test_a_pod_whose_chips_nobody_told_is_not_hit(number: int) -> None:
-    some = dataclasses.replace(POD, chips=(), requests=(("huawei.com/Ascend910", 2),))
+    """Nor one that has the only network adapter of its node."""
+    some = dataclasses.replace(POD, chips=(), requests=((CHIPS, 2), ("rdma/hca", 1)))
     chip = fault(device=f"Ascend910-{number}")
     assert seen(chip, some) == []
-    assert observe.seat_of(some, chip.chip, NODE) is observe.seat_of(some, chip.chip, None) is Seat.UNKNOWN
+    assert all(observe.seat_of(some, chip.chip, node, CHIPS) is Seat.UNKNOWN for node in (NODE, None))
 
 
 def test_a_pod_with_every_chip_of_its_node_has_this_one_too() -> None:
@@ -71,7 +73,7 @@ def test_a_fault_names_no_rank_of_another_node(
     """A second container may have chips as well: then the pod has more of them than ranks."""
     pod = dataclasses.replace(POD, chips=chips, node_rank=node_rank)
     fact = (fault(device=f"Ascend910-{number}"), 100)
-    for event in observe.of_hardware(pod, [fact], NODE, chips_per_node=chips_per_node, now_ms=1000):
+    for event in observe.of_hardware(pod, [fact], NODE, resource=CHIPS, chips_per_node=chips_per_node, now_ms=1000):
         assert isinstance(event, FactSeen)
         assert str(number) in chips
         assert all(rank // chips_per_node == node_rank for rank in event.fact.ranks)
