@@ -174,8 +174,8 @@ class PodView:
 
     @property
     def finished(self) -> bool:
-        """Whether its trainer has ended with 0; what runs beside it may need a moment longer."""
-        return self.phase == "Succeeded" or (self.phase == "Running" and self.exit_code == 0)
+        """Whether its trainer has ended with 0; what is beside it may need a moment longer, or has failed."""
+        return self.phase == "Succeeded" or self.exit_code == 0
 
 
 def view(pod: Mapping[str, Any]) -> PodView:

@@ -127,3 +127,21 @@ async def test_pods_end_a_saved_job_without_a_coordinator(town: Town) -> None:
         town.controller.pod_seen(view(body))
     await settled(town)
     assert town.status()["summary"]["state"] == "Complete"
+
+
+async def test_a_second_container_that_has_failed_is_no_fault_of_a_finished_training(town: Town) -> None:
+    """Its exit code makes the pod's phase Failed, at the very moment in which trainer ends with 0."""
+    await town.train()
+    await town.controller.close()
+    for _, body in rank_pods(town).values():
+        body["status"] |= {
+            "phase": "Failed",
+            "containerStatuses": [
+                {"name": "board", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}},
+                {"name": "trainer", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+            ],
+        }
+    town.open()
+    await settled(town)
+    assert town.status()["summary"]["state"] == "Complete"
+    assert town.status().get("incidents", []) == []
