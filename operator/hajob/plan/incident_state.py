@@ -84,9 +84,9 @@ def _spend(context: Context, state: JobState, action: Action) -> JobState:
 
 def book_use(context: Context, state: JobState, *budgets: str) -> JobState:
     """Book one use of each of these budgets now, and forget the uses that are in no window any more."""
-    since = context.now_ms - context.policy.longest_window_ms
-    kept = (spend for spend in state.spent if spend.time_ms > since)
-    return replace(state, spent=(*kept, *(Spend(budget, context.now_ms) for budget in budgets)))
+    now, forgotten_after = context.now_ms, context.policy.forgotten_after_ms
+    kept = (spend for spend in state.spent if now - spend.time_ms < forgotten_after(spend.budget))
+    return replace(state, spent=(*kept, *(Spend(budget, now) for budget in budgets)))
 
 
 def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:

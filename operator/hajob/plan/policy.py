@@ -156,10 +156,13 @@ class Policy:
     batch: Batch | None = None
     sizes: StartSizes | None = None
 
-    @property
-    def longest_window_ms(self) -> int:
-        """Age in milliseconds after which a use of a budget is forgotten."""
-        return 1000 * max(PROGRAM_WINDOW_SECONDS, *(one.window_seconds for one in self.limits.values()))
+    def forgotten_after_ms(self, budget: str) -> int:
+        """Return the age at which a use of a budget is forgotten: its own window, a day at least, as windows change.
+
+        The window of one action, which may be a year, keeps the uses of no other: a job may be moved ten times an hour.
+        """
+        own = next((one.window_seconds for action, one in self.limits.items() if action.value == budget), 0)
+        return 1000 * max(PROGRAM_WINDOW_SECONDS, own)
 
     def allows(self, action: Action) -> bool:
         """Whether the spec allows this action on a fault at all."""

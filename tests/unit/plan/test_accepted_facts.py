@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from hajob.domain.actions import FAULT_ACTIONS, Action
+from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.context import Context
 from hajob.plan.evaluator import FAULT, UNTRAINED
 from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, NodePolicy, Policy, read_spec
-from hajob.plan.state import JobPhase, JobState
+from hajob.plan.state import JobPhase, JobState, Spend
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
@@ -100,12 +100,21 @@ def test_a_sick_node_that_asks_for_a_save_is_not_said_to_be_lost() -> None:
     assert rig.refused[Action.REPLACE] == ("Sufficient",)
 
 
-def test_uses_of_budgets_are_remembered_for_a_day_at_least() -> None:
-    assert Policy(limits={action: ActionLimits(1, 60, 60) for action in FAULT_ACTIONS}).longest_window_ms == 86_400_000
-    assert (
-        Policy(limits={**DEFAULT_ACTION_LIMITS, Action.RETRY: ActionLimits(1, 90_000, 60)}).longest_window_ms
-        == 90_000_000
-    )
+def test_uses_of_budgets_are_remembered_for_a_day_at_least_and_no_other_window_counts() -> None:
+    year = Policy(limits={**DEFAULT_ACTION_LIMITS, Action.RESTART: ActionLimits(1, 31_622_400, 60)})
+    assert year.forgotten_after_ms(Action.RESTART) == 31_622_400_000
+    assert {year.forgotten_after_ms(name) for name in (Action.RETRY, Action.MIGRATE, "Program", "Maintenance")} == {
+        86_400_000
+    }
+
+
+def test_a_long_window_of_restarts_keeps_no_moves() -> None:
+    """A job may be moved ten times an hour; all of it stands in the journal, in the status."""
+    rig = Rig.running(policy=Policy(limits={**DEFAULT_ACTION_LIMITS, Action.RESTART: ActionLimits(1, 31_622_400, 60)}))
+    old = rig.now - 86_400_000
+    rig.state = replace(rig.state, spent=(Spend("Migrate", old), Spend("Restart", old)))
+    rig.exits(5)
+    assert rig.state.spent == (Spend("Restart", old), Spend("InPlace", rig.now))
 
 
 def test_every_wrong_field_of_a_spec_is_named_with_what_is_wrong() -> None:

@@ -213,9 +213,9 @@ def test_what_is_renewed_once_more_is_the_last_to_be_forgotten() -> None:
     assert (list(rig.state.renewed)[-1], len(rig.state.renewed), rig.state.forgotten_ms) == (5, RENEWED_LIMIT, 0)
 
 
-def test_uses_older_than_the_longest_window_are_forgotten() -> None:
+def test_uses_older_than_their_window_are_forgotten() -> None:
     rig = Rig.running()
-    longest = Policy().longest_window_ms
+    longest = Policy().forgotten_after_ms("Retry")
     rig.state = replace(
         rig.state, spent=(Spend("Retry", rig.now + 10 - longest), Spend("Retry", rig.now + 11 - longest))
     )

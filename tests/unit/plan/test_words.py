@@ -266,12 +266,12 @@ def test_old_uses_of_budgets_are_forgotten() -> None:
     rig = Rig.running()
     rig.exits(5, step=1)
     rig.recover()
-    rig.now += Policy().longest_window_ms
+    rig.now += Policy().forgotten_after_ms("InPlace")
     rig.exits(6, step=2)
     assert [spend.time_ms for spend in rig.state.spent] == [rig.now]
-    assert Policy().longest_window_ms == 86_400_000
+    assert Policy().forgotten_after_ms("InPlace") == 86_400_000
     long = Policy(limits={**Policy().limits, Action.RETRY: ActionLimits(1, 100_000, 1)})
-    assert long.longest_window_ms == 100_000_000
+    assert long.forgotten_after_ms("Retry") == 100_000_000
 
 
 def test_a_replaced_node_is_not_restarted_in_place_after_405() -> None:
