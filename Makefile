@@ -19,6 +19,8 @@ ifeq ($(filter $(PROVIDER),processes kubelets kind),)
 $(error PROVIDER=$(PROVIDER): there are processes, kubelets and kind)
 endif
 PYTEST := $(RUN) pytest -o tmp_path_retention_policy=failed
+# Three at once on two cores: half of the time a test waits for processes and servers.
+THREE_AT_ONCE := -n 3 --dist worksteal --durations=15
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -35,9 +37,12 @@ demo: ## a training on a local cluster survives six faults, before your eyes; AR
 	@$(TOOL) -m e2e.demo --provider $(PROVIDER) $(ARGS)
 
 .PHONY: test
-test: lint ## decide whether a change is good: lint and all tests
-# Three at once on two cores: half of the time a test waits for processes and servers.
-	@$(PYTEST) -n 3 --dist worksteal --durations=15 $(TESTS)
+test: lint ## decide whether a change is good: lint, and all tests but the longest
+	@$(PYTEST) $(THREE_AT_ONCE) -m "not slow" $(TESTS)
+
+.PHONY: slow
+slow: ## the longer half of the tests on whole clusters, which make test leaves out
+	@$(PYTEST) $(THREE_AT_ONCE) -m slow $(call below,e2e/scenarios tests/integration)
 
 .PHONY: lint
 lint: ## format, lint, strict types, import contract, generated files

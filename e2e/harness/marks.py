@@ -1,4 +1,4 @@
-"""Which scenarios `make test` leaves to `make e2e`."""
+"""Which scenarios only `make e2e` takes; what `make test` leaves to `make slow` has the marker `slow`."""
 
 from __future__ import annotations
 

@@ -118,6 +118,7 @@ def leave_out_an_array(path: Path) -> None:
         pytest.param([], {}, [0, 2], id="both partners lost"),
     ],
 )
+@pytest.mark.slow
 def test_without_a_copy_the_periodic_checkpoint_repairs(
     rig: Rig, flags: list[str], spec: dict[str, Any], killed: list[int]
 ) -> None:

@@ -1,6 +1,6 @@
 """The MindIO controller, or its whole pod, is lost at every phase of every action: nothing starts anew.
 
-A rank stands in a handler when that happens; it ends by itself, and another controller goes on. `make test` plays one
+A rank stands in a handler when that happens; it ends by itself, and another controller goes on. `make slow` plays one
 point of each action, HAJOB_EVERY_POINT=1 (`make e2e`) all, and `HAJOB_LOSSES` as many at random moments.
 """
 
@@ -19,6 +19,8 @@ from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.trainer import faults
 from e2e.trainer.store_wire import NEW, UNHEARD_OF, VARIABLE, Version
+
+pytestmark = pytest.mark.slow
 
 STEPS = 600
 STEP_MILLISECONDS = 150

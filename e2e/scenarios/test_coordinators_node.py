@@ -19,6 +19,8 @@ from e2e.scenarios import test_controller_killed as controllers
 from e2e.scenarios import test_controller_killed_in_actions as actions
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 
+pytestmark = pytest.mark.slow
+
 ITERATIONS = 400
 STEP_MILLISECONDS = 200.0
 TAKEOVER_SECONDS = 120.0

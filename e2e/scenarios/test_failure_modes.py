@@ -182,6 +182,7 @@ def pod_names_ever(rig: Rig, job: Job) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_jobs_that_cannot_work_fail_with_reason_and_last_words(small_rig: Rig) -> None:
     jobs = {name: submit(small_rig, name, bad) for name, bad in BAD_JOBS.items()}
     failed = {name: job.wait_condition("Failed", seconds=FAILED_SECONDS) for name, job in jobs.items()}
@@ -204,6 +205,7 @@ def test_a_pod_that_the_server_refuses_makes_the_job_impossible(rig: Rig) -> Non
     assert job.pods() == []
 
 
+@pytest.mark.slow
 def test_misuse_of_mindio_is_named_and_the_training_ends_well(rig: Rig) -> None:
     silent = {"step_milliseconds": 1000, "environment": {"TOY_REGISTERS_NOTHING": "1"}}
     secret = rig.submit("secret", **{**SMALL, "iterations": LONG}, **silent)
@@ -245,6 +247,7 @@ def occupied() -> Iterator[Callable[[Sequence[str], int], None]]:
         yield occupy
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_named_and_the_node_avoided(
     start_rig: Callable[[RigLayout], Rig], occupied: Callable[[Sequence[str], int], None]
 ) -> None:
@@ -267,6 +270,7 @@ def test_a_taken_port_is_named_and_the_node_avoided(
     assert first not in {job.node_of(0), job.node_of(1)}
 
 
+@pytest.mark.slow
 def test_deleted_and_applied_again_at_once_with_a_dead_node(rig: Rig) -> None:
     job = rig.submit(iterations=STEPS)
     job.wait_step(5)
@@ -279,6 +283,7 @@ def test_deleted_and_applied_again_at_once_with_a_dead_node(rig: Rig) -> None:
     assert_recovered(again, [], STEPS)
 
 
+@pytest.mark.slow
 def test_a_deleted_job_leaves_nothing(rig: Rig) -> None:
     job = rig.submit(iterations=1000)
     job.wait_step(5)
@@ -349,6 +354,7 @@ def test_an_end_without_a_coordinator_is_complete(rig: Rig) -> None:
     [(NEW, ("InPlace", [])), (UNHEARD_OF, ("Restart", ["Checkpoint"]))],
     ids=["known", "unheard-of"],
 )
+@pytest.mark.slow
 def test_a_lost_coordinator_costs_no_restart(rig: Rig, torch: Version, came_to: tuple[str, list[str]]) -> None:
     """A new pod takes over while the training goes on; where its store cannot be filled, the next fault is saved."""
     spec: dict[str, Any] = {"recovery": {"coordinatorLossPolicy": "Immediately"}}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from e2e.harness.job import Job
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered
+
+pytestmark = pytest.mark.slow
 
 ITERATIONS = 300
 STEP_MILLISECONDS = 200.0

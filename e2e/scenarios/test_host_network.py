@@ -20,7 +20,7 @@ NODES = 2
 OTHER_PORTS = {"agentPort": 7181, "coordinatorPort": 7180, "mindIOPort": 7182, "rendezvousPort": 7184}
 MINDSPORE: dict[str, Any] = {"script": "train_msrun.sh", "framework": "MindSpore", "optimizer": {"sharding": "None"}}
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 def train(

@@ -84,4 +84,4 @@ def test_a_saved_step_is_filled_and_loaded_by_all(rig: Rig) -> None:
     assert {(event["rank"], event["step"]) for event in opened} == {(r, incident["loadedStep"]) for r in range(8)}
 
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]

@@ -31,6 +31,7 @@ def test_a_drained_node_is_emptied_with_the_training_running(rig: Rig) -> None:
     assert_recovered(job, [0, 1], ITERATIONS)
 
 
+@pytest.mark.slow
 def test_a_drained_coordinator_is_relieved_while_training(start_rig: Callable[[RigLayout], Rig]) -> None:
     rig = start_rig(RigLayout(plain_nodes=2))
     job = rig.submit(iterations=ITERATIONS, step_milliseconds=STEP_MILLISECONDS)

@@ -110,6 +110,7 @@ def test_a_container_that_is_killed_is_replaced_at_once(rig: Rig) -> None:
     assert_recovered(job, [2, 3], ITERATIONS)
 
 
+@pytest.mark.slow
 def test_an_operator_that_stands_still_changes_nothing(rig: Rig) -> None:
     job = rig.submit(iterations=ITERATIONS)
     job.wait_step(10)

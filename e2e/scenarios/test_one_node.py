@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
 from e2e.scenarios.test_start_scripts import HEAD, TRAINING, submit, wait_trains
@@ -40,6 +42,7 @@ def test_it_trains_starts_from_its_checkpoint_and_completes(rig: Rig) -> None:
     assert {step % 5 for step in loaded} == {0}
 
 
+@pytest.mark.slow
 def test_a_lost_coordinator_costs_it_nothing(rig: Rig) -> None:
     job = submit(rig, TRAINING, head=PLAIN, arguments=SAVING, **ONE_NODE)
     wait_trains(job)

@@ -12,6 +12,8 @@ from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered
 
+pytestmark = pytest.mark.slow
+
 STEPS = 300
 SMALL: dict[str, Any] = {"tensor": 1, "nodes": 2, "chips": 1, "iterations": STEPS}
 STUCK_STEP = 20

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from e2e.harness import cut_off_operator, operator
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered
+
+pytestmark = pytest.mark.slow
 
 ITERATIONS = 400
 STEP_MILLISECONDS = 250.0

@@ -4,7 +4,7 @@ One operator after the other: each one gets a fuse (e2e/harness/crashing_operato
 or command of a recovery, and its successor, which has nothing but the API and the coordinator's reports, has to finish
 the work. Then it gets the next fuse, until a recovery has fewer acts than that.
 
-Every point would take five minutes, so `make test` takes every third; HAJOB_EVERY_POINT=1 (`make e2e`) takes all.
+Every point would take five minutes, so `make slow` takes every third; HAJOB_EVERY_POINT=1 (`make e2e`) takes all.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from e2e.harness.job import Job
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_weights_equal
+
+pytestmark = pytest.mark.slow
 
 STRIDE = 1 if os.environ.get("HAJOB_EVERY_POINT") else 3
 STEPS = 300

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from e2e.harness.job import Job
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import faults, proof
 from e2e.trainer.manners import VARIABLE
+
+pytestmark = pytest.mark.slow
 
 STEPS = 300
 """The training outlasts what is asked of it; then it is hurried."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from e2e.harness.job import Job
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
 from e2e.trainer.faults import Fault
+
+pytestmark = pytest.mark.slow
 
 STEPS = 300
 STUCK_STEP = 30

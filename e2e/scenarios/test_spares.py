@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from e2e.harness.images import TRAINER_IMAGE
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import RIG_LABEL, Rig, RigLayout
 from e2e.scenarios.proofs import assert_recovered
+
+pytestmark = pytest.mark.slow
 
 ITERATIONS = 300
 

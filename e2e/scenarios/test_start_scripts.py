@@ -13,6 +13,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness.images import mindio_directory
 from e2e.harness.job import CHECKPOINT_MOUNT, Job
@@ -119,6 +121,7 @@ def test_a_script_that_pipes_into_tee_is_recovered_in_place(rig: Rig) -> None:
     assert job.common_step() == ITERATIONS
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_with_1_after_its_training_completes(rig: Rig) -> None:
     shutil.rmtree(rig.trainer_image / "logs")
     job = submit(rig, TRAINING)
@@ -130,6 +133,7 @@ def test_a_script_that_ends_with_1_after_its_training_completes(rig: Rig) -> Non
     assert "tee: logs/train.log: No such file or directory" in job.condition("Complete")["message"]
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_with_0_hides_no_failed_training(rig: Rig) -> None:
     job = submit(rig, TRAINING, arguments=["--fault", "rank=1 step=8 do=exit always=1"], spec=TWICE)
     assert_never_complete(job, "rank 1: ends with code 1, as ordered")
@@ -199,6 +203,7 @@ def test_ranks_that_end_with_0_and_did_not_train_have_failed(rig: Rig) -> None:
     assert proof.of(job.events(), "step_end") == []
 
 
+@pytest.mark.slow
 def test_what_a_script_would_not_resume_is_told_by_name(rig: Rig) -> None:
     head = HEAD + "OUTPUT_ARGS='--save-interval 1000 --load /elsewhere/released --finetune --no-load-optim'\n"
     job = submit(rig, TRAINING.replace('"$@"', '"$@" $OUTPUT_ARGS'), head=head)
@@ -206,6 +211,7 @@ def test_what_a_script_would_not_resume_is_told_by_name(rig: Rig) -> None:
     rig.plane.wait("what only the launched arguments tell", lambda: names <= unmet(job, "Restart"))
 
 
+@pytest.mark.slow
 def test_what_high_availability_refuses_is_told_by_name(rig: Rig) -> None:
     """It ends such a script in words that name nothing; the same script trains where no repair is asked for."""
     shutil.copy(rig.trainer_image / "pretrain_gpt.py", rig.trainer_image / "train_fsdp2.py")

@@ -96,6 +96,7 @@ def rehearsal(control_plane: ControlPlane, namespace: str) -> Iterator[Rehearsal
     control_plane.api.delete(CRD)
 
 
+@pytest.mark.slow
 def test_four_releases_lead_to_v1beta1(rehearsal: Rehearsal) -> None:
     rehearsal.apply(OLD, OLD)
     uid = rehearsal.create(OLD, "lasting")["metadata"]["uid"]

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from e2e.cluster import audit
 from e2e.cluster.control_plane import ControlPlane
 from e2e.nodes import faults as writers
@@ -413,6 +415,7 @@ def _incidents(expected: Outcome) -> int:
     return 0 if expected.is_quiet else 1
 
 
+@pytest.mark.slow
 async def test_each_level_of_each_source(control_plane: ControlPlane, crd: Object, namespace: str) -> None:
     assert crd
     table = Table(control_plane, namespace)

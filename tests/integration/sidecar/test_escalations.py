@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from e2e.proof.window import Reference
 from e2e.trainer import checkpoint, proof
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job
+
+pytestmark = pytest.mark.slow
 
 NewJob = Callable[..., Job]
 NAMED_SECONDS = 10.0

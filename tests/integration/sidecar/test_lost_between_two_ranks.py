@@ -1,6 +1,6 @@
 """MindIO's controller ends between two ranks: some have been given the action, others have not, and none of it is lost.
 
-`make test` takes the words that count most; HAJOB_EVERY_POINT=1 (`make e2e`) takes all.
+`make slow` takes the words that count most; HAJOB_EVERY_POINT=1 (`make e2e`) takes all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.rig import Job
 from tests.integration.sidecar.test_recoveries import finish
 
-pytestmark = pytest.mark.skipif("HAJOB_MINDIO" in os.environ, reason="only the simulator can be told when to end")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("HAJOB_MINDIO" in os.environ, reason="only the simulator can be told when to end"),
+]
 NewJob = Callable[..., Job]
 LOCK, STOP, CLEAN, REPAIR, ROLLBACK, NORMAL, REBUILD = 11, 17, 19, 21, 23, 25, 31
 RANKS_GIVEN = {LOCK: 3, STOP: 3, CLEAN: 3, REBUILD: 4, ROLLBACK: 4, NORMAL: 4}

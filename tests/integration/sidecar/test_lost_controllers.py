@@ -47,6 +47,7 @@ async def test_faults_before_and_after_a_lost_controller_are_recovered(new_job: 
     await finish(job, undisturbed, {0, 3})
 
 
+@pytest.mark.slow
 async def test_a_hung_controller_is_followed_by_another(new_job: NewJob, undisturbed: Path) -> None:
     """It stands still and keeps port and links: it is ended before it can wake up, and the next fault is repaired."""
     job = new_job()
@@ -104,6 +105,7 @@ def kill_controller(job: Job) -> None:
 
 
 @pytest.mark.parametrize("handler", ["stop", "clean", "rebuild", "repair", "rollback"])
+@pytest.mark.slow
 async def test_a_repair_goes_on_with_another_controller(new_job: NewJob, undisturbed: Path, handler: str) -> None:
     """It is lost while a rank stands in a handler; the handler ends, and nothing is done twice."""
     job = new_job()
@@ -124,6 +126,7 @@ async def test_a_repair_goes_on_with_another_controller(new_job: NewJob, undistu
 
 
 @pytest.mark.parametrize("handler", ["stop", "clean", "repair", "rollback"])
+@pytest.mark.slow
 async def test_a_retry_goes_on_with_another_controller(new_job: NewJob, undisturbed: Path, handler: str) -> None:
     job = await in_a_retry(new_job, 1, handler)
     kill_controller(job)
@@ -155,6 +158,7 @@ async def test_a_save_goes_on_with_another_controller(new_job: NewJob, dead: boo
     assert saved >= finished_step(job)
 
 
+@pytest.mark.slow
 async def test_held_ranks_go_on_with_another_controller(new_job: NewJob, undisturbed: Path) -> None:
     job = new_job()
     operator = job.operator
@@ -174,6 +178,7 @@ async def test_held_ranks_go_on_with_another_controller(new_job: NewJob, undistu
     await finish(job, undisturbed, {3})
 
 
+@pytest.mark.slow
 async def test_a_move_goes_on_with_another_controller(new_job: NewJob, undisturbed: Path) -> None:
     """Lost while the second processes start."""
     job = await in_a_move(new_job, 3, "ready")
@@ -184,6 +189,7 @@ async def test_a_move_goes_on_with_another_controller(new_job: NewJob, undisturb
     await finish(job, undisturbed, {2, 3})
 
 
+@pytest.mark.slow
 async def test_lost_in_the_middle_of_a_move_it_is_told(new_job: NewJob) -> None:
     """Every rank has left its step: nobody else can let them go, and only a start anew is left."""
     job = await in_a_move(new_job, 1, "rebuild")

@@ -2,7 +2,7 @@
 
 Another controller is told who takes part by leaving the same ranks out again (docs/protocols/mindio.md §11.5).
 
-Every handler would take three minutes: `make test` takes one of each way; HAJOB_EVERY_POINT=1 (`make e2e`) takes all.
+Every handler would take three minutes: `make slow` takes one of each way; HAJOB_EVERY_POINT=1 (`make e2e`) takes all.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from e2e.trainer.compare import digests
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.rig import Job
 from tests.integration.sidecar.test_lost_controllers import kill_controller, met
+
+pytestmark = pytest.mark.slow
 
 NewJob = Callable[..., Job]
 STEPS = 5
