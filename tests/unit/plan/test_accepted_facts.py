@@ -100,7 +100,7 @@ def test_a_sick_node_that_asks_for_a_save_is_not_said_to_be_lost() -> None:
     assert rig.refused[Action.REPLACE] == ("Sufficient",)
 
 
-def test_uses_of_budgets_are_remembered_for_a_day_at_least_and_no_other_window_counts() -> None:
+def test_uses_of_budgets_are_kept_for_a_day_at_least() -> None:
     year = Policy(limits={**DEFAULT_ACTION_LIMITS, Action.RESTART: ActionLimits(1, 31_622_400, 60)})
     assert year.forgotten_after_ms(Action.RESTART) == 31_622_400_000
     assert {year.forgotten_after_ms(name) for name in (Action.RETRY, Action.MIGRATE, "Program", "Maintenance")} == {

@@ -129,7 +129,7 @@ async def test_pods_end_a_saved_job_without_a_coordinator(town: Town) -> None:
     assert town.status()["summary"]["state"] == "Complete"
 
 
-async def test_a_second_container_that_has_failed_is_no_fault_of_a_finished_training(town: Town) -> None:
+async def test_another_failed_container_is_no_fault_at_the_end(town: Town) -> None:
     """Its exit code makes the pod's phase Failed, at the very moment in which trainer ends with 0."""
     await town.train()
     await town.controller.close()
