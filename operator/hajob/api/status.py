@@ -6,7 +6,7 @@ read, and a status that an older or newer operator wrote is still understood.
 
 from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from hajob.api.base import ApiModel, Timestamp, keyed_list, rule, rules
 from hajob.api.enums import ConditionStatus
@@ -18,8 +18,20 @@ MAX_INCIDENTS: Final = 16
 Number = Annotated[int, Field(ge=0)]
 MAX_FENCE: Final = 2_000_000_000
 """Room below what a Lease can count to; a number that is larger can still be read, only not written."""
+
+
+def _cut_to(most: int) -> BeforeValidator:
+    """Shorten a text: others write parts of it, such as the server's list of all that is wrong with a template."""
+
+    def cut(value: object) -> object:
+        return f"{value[: most - 1]}…" if isinstance(value, str) and len(value) > most else value
+
+    return BeforeValidator(cut)
+
+
 Word = Annotated[str, StringConstraints(max_length=64)]
-Sentence = Annotated[str, StringConstraints(max_length=4096)]
+Sentence = Annotated[str, StringConstraints(max_length=4096), _cut_to(4096)]
+Message = Annotated[str, StringConstraints(max_length=32768), _cut_to(32768)]
 SOURCES_OF_LOST_STATE: Final = (
     RestoredFrom.OPTIMIZER_COPY,
     RestoredFrom.SAVED_CHECKPOINT,
@@ -39,7 +51,7 @@ class Condition(ApiModel):
     """True, False or Unknown."""
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
     """Why, in one CamelCase word."""
-    message: Annotated[str, StringConstraints(max_length=32768)] = ""
+    message: Message = ""
     """Why, in a sentence."""
     last_transition_time: Timestamp
     """When the status changed last."""

@@ -11,6 +11,9 @@ from hajob.api.conditions import (
     find_condition,
     with_condition,
 )
+from hajob.api.enums import ConditionStatus
+from hajob.api.status import ActionRecoverability
+from hajob.domain.actions import Action
 
 _BAD = {
     ("Accepted", "False"),
@@ -68,3 +71,14 @@ def test_the_time_changes_only_with_the_status() -> None:
         "observedGeneration": 2,
     }
     assert [entry.type for entry in conditions] == ["Running", "Failed"]
+
+
+def test_a_refusal_longer_than_a_condition_holds_is_cut() -> None:
+    """The server lists all that is wrong with a template, such as two hundred names of variables."""
+    wrong = "; ".join(f"spec.containers[0].env[{number}].name: Invalid value{'.' * 200}" for number in range(200))
+    refused = condition(Reason.POD_REFUSED, NOW, message=wrong)
+    assert (len(refused.message), refused.message[:20]) == (32768, wrong[:20])
+    assert (
+        ActionRecoverability(action=Action.RETRY, status=ConditionStatus.FALSE, message=wrong).message
+        == f"{wrong[:4095]}…"
+    )
