@@ -473,7 +473,7 @@ def of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Find
             yield Finding(leads.grade, leads.about, f"{leads.message}; the rest is what the last one wrote", leads.do)
     own = [raw for raw in pods if pod.view(raw).job_uid == _uid(job)]
     found = [*of_status(job, gathered.now_ms), *_of_leaving(own, gathered.now_ms)]
-    found += _of_pods(map(pod.view, own), ended=_has_ended(job))
+    found += _of_pods(map(pod.view, own), ended=_has_ended(job), finishes=_finishes(job))
     if Look.PODS not in gathered.unread:
         found += _of_missing(job, [pod.view(raw) for raw in own])
     yield from found
@@ -515,11 +515,16 @@ def _has_ended(job: Json) -> bool:
     return any(one.get("type") in _ENDED and one.get("status") == "True" for one in told)
 
 
+def _finishes(job: Json) -> bool:
+    """Whether the last step has ended, so that pods end one after the other while others save."""
+    return _condition(job, ConditionType.RUNNING).get("reason") == Reason.FINISHING.word
+
+
 def _of_missing(job: Json, pods: Sequence[pod.PodView]) -> Iterator[Finding]:
     """Rank pods of a job in full size that are not there, or are over."""
     wanted, running = whole(mapping(job.get("spec")).get("numNodes")) or 0, _condition(job, ConditionType.RUNNING)
     smaller = _condition(job, ConditionType.SHRUNK).get("status") == "True"
-    if _has_ended(job) or smaller or running.get("reason") in _WITHOUT_PODS or not running:
+    if _has_ended(job) or _finishes(job) or smaller or running.get("reason") in _WITHOUT_PODS or not running:
         return
     there = len({one.node_rank for one in pods if one.is_rank and not one.ended and not one.deleting})
     if there < wanted:
@@ -551,8 +556,10 @@ def _of_leaving(pods: Iterable[Json], now_ms: int) -> Iterator[Finding]:
             yield Finding(Grade.PROBLEM, f"pod {name_of(raw)}", message, do)
 
 
-def _of_pods(pods: Iterable[pod.PodView], *, ended: bool) -> Iterator[Finding]:
+def _of_pods(pods: Iterable[pod.PodView], *, ended: bool, finishes: bool) -> Iterator[Finding]:
     for one in pods:
+        if finishes and one.finished:
+            continue
         look = f"kubectl describe pod {one.name} -n {one.namespace}"
         if one.trouble and not one.finished:
             yield Finding(Grade.PROBLEM, f"pod {one.name}", one.trouble, look)

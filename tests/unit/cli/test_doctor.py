@@ -329,6 +329,8 @@ CAUSE = {"cause": {"code": "SIGKILL", "message": "rank 2 was killed"}}
         ),
         (lived(), (*ALL[:2], "Succeeded", "Failed"), ["pod qwen-2", "pod qwen-3", "pods"], "is over (Succeeded)"),
         (lived(), ALL[:3], ["pods"], "3 of 4 rank pods are there"),
+        (lived("True/Finishing"), ("Running", "Succeeded", "Succeeded"), [], ""),
+        (lived("True/Finishing"), ("Running", "Failed"), ["pod qwen-1"], "the pod has failed"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
