@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from hajob.api.base import Json
+from hajob.api.conditions import Reason
 from hajob.plan.policy import Mode
 from hajob.plan.state import ALL_MADE, JobPhase
 from hajob.runtime.admission import REFUSALS, Admission
-from hajob.runtime.backoff import Backoff
+from hajob.runtime.backoff import Backoff, Retry
 from hajob.runtime.clock import Alarm
 from hajob.runtime.expiry import Expiry
 from hajob.runtime.finished_pods import FinishedPods, is_idle
@@ -43,6 +44,11 @@ QUOTA_SECONDS: Final = 0.5
 
 SHORTEST_PAUSE_SECONDS: Final = 1.0
 """Pause after a refusal when the job has news: a job whose pods change all the time retries no more often."""
+
+ASK_AGAIN_SECONDS: Final = 5.0
+LONGEST_ASK_AGAIN_SECONDS: Final = 300.0
+"""Between two questions whether the pods of a refused job are accepted by now: whoever makes the missing service
+account, or allows the pods in a policy, tells nobody."""
 
 SAY_AGAIN_SECONDS: Final = 300.0
 """That pods of a deleted job do not go is said again after so long."""
@@ -104,6 +110,7 @@ class ReconcileLoop:
         self._expiry = Expiry(ports.kube, ports.clock)
         self._wake = asyncio.Event()
         self._creation = PodCreation(places.pods, ports.clock, self.wake, owner)
+        self._asks_again = Retry(ports.clock, self.wake, ASK_AGAIN_SECONDS, LONGEST_ASK_AGAIN_SECONDS)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._gang = GangStart(memory, places, ports, self.wake)
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
@@ -137,6 +144,7 @@ class ReconcileLoop:
         self._spares.close()
         self._expiry.close()
         self._creation.close()
+        self._asks_again.cancel()
         self._admission.certificates.close()
 
     async def run(self, status: StatusPublisher) -> None:
@@ -266,7 +274,11 @@ class ReconcileLoop:
         self._owner.look_for_missed()
 
     async def _admit(self) -> bool:
-        """Admit the job; one that was accepted once is not checked again, because its pods may exist."""
+        """Admit the job; one that was accepted once is not checked again, because its pods may exist.
+
+        One whose pods the server refuses is asked about again: that may end without a change of the job.
+        """
+        told = self._admission.reason, self._admission.message
         accepted_before = self._memory.state.phase is not JobPhase.NEW
         try:
             admitted = await self._admission.ask(self._memory.job, accepted_before=accepted_before)
@@ -277,9 +289,12 @@ class ReconcileLoop:
         if admitted:
             self._admission.certificates.wake_when_due(self.wake)
             self._owner.admitted()
-        else:
+            return True
+        if self._admission.reason is Reason.POD_REFUSED:
+            self._asks_again.failed()
+        if told != (self._admission.reason, self._admission.message):
             self._owner.refused()
-        return admitted
+        return False
 
     async def _hold_spares(self, status: StatusPublisher) -> None:
         index = self._places.pods

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from e2e.memory_api.requests import Request
+from e2e.memory_api.requests import Request, requests
 from hajob.api import constants as names
 from hajob.plan.placements import CoordinatorPlacement, Placement
 from hajob.protocol import sidecar_pb2 as wire
@@ -174,3 +174,16 @@ def test_a_node_in_trouble_again_and_again_is_avoided_for_longer() -> None:
     assert nodes.names(5000) == []
     nodes.add("node-1", 5000)
     assert nodes.names(5060) == []
+
+
+async def test_a_refused_job_starts_once_its_pods_are_allowed() -> None:
+    """Nobody edits the job: its service account was made a moment later."""
+    missing = ApiError(403, "Forbidden", 'pods "x" is forbidden: serviceaccount "trainer" not found')
+    town = Town()
+    town.kube.server.faults.refuse(missing, matching=requests("pods"), times=3)
+    await settled(town)
+    assert town.status()["summary"]["state"] == "Refused"
+    await town.clock.advance(60)
+    assert len([pod for pod in town.pods() if pod.is_rank]) == 4
+    assert town.events.reasons.count("PodRefused") == 1, "the same words are said once"
+    await town.controller.close()
