@@ -333,7 +333,7 @@ def jobs(draw: st.DrawFn, name: str = "odd") -> Json:
         "accelerator": {"product": "A2", "chipsPerNode": CHIPS},
         "numNodes": 4,
         "parallelism": {"tensor": 2},
-        "checkpoint": {"path": "/ckpt/jobs/x"},
+        "checkpoint": {"path": draw(st.sampled_from(["/ckpt/jobs/x", "/ckpt", "/ckpt/"]))},
         "template": draw(templates()),
         "scheduling": scheduling,
     }

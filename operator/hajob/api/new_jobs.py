@@ -74,11 +74,9 @@ def _asks_for_chips(container: str) -> str:
     )
 
 
-_MOUNTED: Final = (
-    "has(c.volumeMounts) && "
-    "c.volumeMounts.exists(m, has(m.mountPath) && self.spec.checkpoint.path.startsWith(m.mountPath))"
-)
-"""That `/ck` is not above `/ckpt` is left to hajob.objects.review: putting a slash behind each exceeds the budget."""
+_MOUNTED: Final = "has(c.volumeMounts) && c.volumeMounts.exists(m, has(m.mountPath) && path.startsWith(m.mountPath))"
+"""`path` is the checkpoints' with a slash behind it, for a mountPath may end in one. That `/ck` is not above `/ckpt` is
+left to hajob.objects.review: putting a slash behind each mountPath exceeds the budget."""
 
 
 def _log_rules() -> tuple[Json, ...]:
@@ -178,7 +176,8 @@ RULES: Final[tuple[Json, ...]] = (
     ),
     *_refused(
         f"(!self.spec.checkpoint.path.startsWith('/') || !has({_POD}.containers) || "
-        f"{_POD}.containers.all(c, c.name != '{TRAINER_CONTAINER}' || ({_MOUNTED})))",
+        f"[self.spec.checkpoint.path + '/'].all(path, {_POD}.containers.all(c, "
+        f"c.name != '{TRAINER_CONTAINER}' || ({_MOUNTED}))))",
         f"spec.checkpoint.path lies on no volume, and every checkpoint would be lost with its pod: mount a volume that "
         f"all ranks share into container {TRAINER_CONTAINER}, at this path or above it (volumeMounts, mountPath)",
         field=".spec.checkpoint.path",
