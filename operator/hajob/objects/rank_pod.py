@@ -38,11 +38,15 @@ def output_directory(job: HATrainingJob) -> str:
 
 
 def mount_for(trainer: Json, path: str) -> Json | None:
-    """The volume mount of the trainer under which a path lies, the innermost one; None: on no volume."""
-    wanted = PurePosixPath(path)
-    fitting: list[Json] = [
-        entry for entry in trainer.get("volumeMounts", []) if wanted.is_relative_to(PurePosixPath(entry["mountPath"]))
-    ]
+    """The volume mount of the trainer under which a path lies, the innermost one; None: on no volume.
+
+    Raises:
+        ValueError: a mount says nowhere where; the API server refuses such a pod.
+    """
+    wanted, mounts = PurePosixPath(path), trainer.get("volumeMounts") or []
+    if (lost := next((entry for entry in mounts if "mountPath" not in entry), None)) is not None:
+        raise ValueError(f"volumeMount {lost.get('name')} of container trainer has no mountPath: add it")
+    fitting: list[Json] = [entry for entry in mounts if wanted.is_relative_to(PurePosixPath(entry["mountPath"]))]
     return max(fitting, key=lambda entry: len(PurePosixPath(entry["mountPath"]).parts), default=None)
 
 

@@ -189,6 +189,13 @@ def test_without_any_pod_it_says_where_the_files_are(spec: dict[str, Any], text:
     assert text in str(told.value)
 
 
+def test_a_mount_that_says_nowhere_where_is_named() -> None:
+    raw = job()
+    raw["spec"]["template"]["spec"]["containers"][0]["volumeMounts"].append({"name": "data"})
+    with pytest.raises(ValueError, match="volumeMount data of container trainer has no mountPath: add it"):
+        ask(FakeCluster(found=raw), rank=0)
+
+
 def test_a_rank_the_job_does_not_have() -> None:
     with pytest.raises(HajobInputError, match="job has no rank 8: its ranks are 0 to 7"):
         ask(FakeCluster(), rank=8)
