@@ -23,7 +23,7 @@ _PATHS: Final = st.sampled_from(["/a", "/data", "/data/deep", "/ckpt-2", "/dev/s
 _VARIABLES: Final = st.sampled_from(
     ["A", "a.b", "A-B", "MASTER_ADDR", "WORLD_SIZE", "HAJOB_DIR", "POD_IP", "LONG" * 20]
 )
-_QUANTITIES: Final = st.sampled_from(["1", "500m", "1.5", "2e0", 1])
+_QUANTITIES: Final = st.sampled_from([".5", "1", "500m", "1.5", "2e0", 1])
 _TAINTS: Final = st.sampled_from(
     [
         {"operator": "Exists"},

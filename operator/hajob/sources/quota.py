@@ -20,7 +20,10 @@ Use = tuple[tuple[str, int], ...]
 
 _COMPUTE: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _KINDS: Final = ("requests", "limits")
-_NUMBER: Final = re.compile(r"([+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?)(?:[eE]([+-]?[0-9]{1,2}))?([a-zA-Z]{0,2})")
+_NUMBER: Final = re.compile(
+    r"([+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30}))(?:[eE]([+-]?[0-9]{1,2}))?([a-zA-Z]{0,2})"
+)
+"""As Kubernetes reads quantities, `5.` and `.5` among them."""
 _SUFFIXES: Final = {
     "": Fraction(1),
     "n": Fraction(1, 10**9),

@@ -103,7 +103,20 @@ def test_a_pod_is_counted_as_the_servers_stand_in_does(init: list[dict[str, Any]
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", 1000), ("500m", 500), ("1Ki", 1024_000), ("1e3", 10**6), ("1u", 1), ("x", None), ("", None), ("1Zi", None)],
+    [
+        ("1", 1000),
+        ("500m", 500),
+        ("1Ki", 1024_000),
+        ("1e3", 10**6),
+        ("1u", 1),
+        (".5", 500),
+        ("5.", 5000),
+        ("1099511627776000m", 1099511627776000),
+        ("x", None),
+        ("", None),
+        (".", None),
+        ("1Zi", None),
+    ],
 )
 def test_quantities_are_read_in_thousandths(text: str, value: int | None) -> None:
     assert milli(text) == value
