@@ -51,7 +51,12 @@ lint: ## format, lint, strict types, import contract, generated files
 	@$(TOOL) -m mypy
 	@$(TOOL) -c "from importlinter.cli import lint_imports_command as check; check()"
 	@for module in $(GENERATORS); do $(TOOL) -m $$module --check || exit 1; done
+	@$(TOOL) -m tests.house --check
 	@$(TOOL) -m pytest -q --no-header --no-summary tests/unit/sources/test_no_catch_all.py >/dev/null || { echo "a parser catches everything: tests/unit/sources/test_no_catch_all.py names it"; exit 1; }
+
+.PHONY: house
+house: ## what of the code's structure can be counted, beside what was reached and the goals
+	@$(TOOL) -m tests.house $(ARGS)
 
 .PHONY: format
 format: ## format the code, repair what the linter can

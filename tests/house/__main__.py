@@ -1,0 +1,147 @@
+"""`make house`: what of the structure can be counted, beside the goal; `--check` fails where a figure got worse.
+
+    python -m tests.house [--check | --write]
+
+limits.json holds what was reached. `--write` takes today's figures as limits where they are better; by hand one makes a
+limit looser, and the commit says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.house import measures
+from tests.house.measures import Source
+
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+LIMITS: Final = Path(__file__).with_name("limits.json")
+VERBS: Final = frozenset(Path(__file__).with_name("verbs.txt").read_text().split())
+"""Words that a docstring begins with when it commands."""
+PRODUCT: Final = ("operator/hajob", "trainer_sidecar")
+SHELL: Final = "operator/hajob/runtime/"
+"""Of the operator: what touches the outside world."""
+PASSING: Final = (SHELL, "trainer_sidecar/coordinator/", "trainer_sidecar/agent/")
+TOLD: Final = ("runtime", "sources", "cli", "api", "objects", "plan", "domain", "status")
+"""Packages of the operator whose docstrings are counted each for itself."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table.
+
+    Attributes:
+        name: What is counted.
+        value: How much there is.
+        goal: Where it shall come to; None where only its direction counts.
+        more_is_better: Whether it may only grow, else only shrink.
+    """
+
+    name: str
+    value: float
+    goal: float | None = None
+    more_is_better: bool = False
+
+    def is_as_good_as(self, limit: float) -> bool:
+        """Whether this is not worse than a limit."""
+        value = rounded(self.value)
+        return value >= limit if self.more_is_better else value <= limit
+
+
+def figures(top: Path) -> list[Figure]:
+    """Count everything in a checkout."""
+    product = measures.sources(top, *PRODUCT)
+    tests = measures.sources(top, "tests", "e2e")
+
+    def below(*directories: str) -> list[Source]:
+        return [source for source in product if source.path.as_posix().startswith(directories)]
+
+    told = {name: f"operator/hajob/{name}/" for name in TOLD} | {"the sidecar": "trainer_sidecar/"}
+    docstrings = [
+        Figure(
+            f"imperative docstrings in {name}, %",
+            measures.imperative(below(directory), VERBS),
+            95,
+            more_is_better=True,
+        )
+        for name, directory in told.items()
+    ]
+    return [
+        Figure("lines of the product", measures.lines(product)),
+        Figure("classes of the product", len(measures.classes(product))),
+        Figure("constructors with more than five arguments", len(measures.wide_constructors(product)), 0),
+        Figure("callables handed to the operator's shell", measures.handed_callables(below(SHELL)), 10),
+        Figure("Protocols that at most one class fulfils", len(measures.lonely_protocols(product)), 2),
+        Figure("classes with a timer of their own", len(measures.own_timers(product)), 1),
+        Figure("functions that only pass on", len(measures.passing_on(below(*PASSING))), 10),
+        Figure("mean length of a function's name", measures.mean_name(product), 13, more_is_better=True),
+        Figure("names of one word that six functions share", len(measures.homonyms(product)), 0),
+        Figure("comment lines in 1,000", measures.comments(product), 15, more_is_better=True),
+        *docstrings,
+        Figure("test modules that import from another", len(measures.borrowing_tests(tests)), 0),
+        Figure("reaches of tests into private attributes", measures.private_reaches(tests), 20),
+    ]
+
+
+def rounded(value: float) -> float:
+    """A figure as it is kept and shown."""
+    return round(value, 1)
+
+
+def worse(found: Sequence[Figure], limits: dict[str, float]) -> list[str]:
+    """A sentence for each figure that is worse than its limit."""
+    return [
+        f"{one.name}: {rounded(one.value):g}, and {limits[one.name]:g} was reached (tests/house/limits.json)"
+        for one in found
+        if one.name in limits and not one.is_as_good_as(limits[one.name])
+    ]
+
+
+def table(found: Sequence[Figure], limits: dict[str, float], source: Sequence[Source]) -> Table:
+    """Everything as a table, with the names that too many functions share below it."""
+    shown = Table(caption=", ".join(f"{name} {count}" for name, count in measures.homonyms(source).items()))
+    for heading in ("counted", "today", "reached", "goal"):
+        shown.add_column(heading, justify="left" if heading == "counted" else "right")
+    for one in found:
+        goal = "" if one.goal is None else f"{'≥' if one.more_is_better else '≤'} {one.goal:g}"
+        shown.add_row(one.name, f"{rounded(one.value):g}", f"{limits[one.name]:g}" if one.name in limits else "", goal)
+    return shown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.house", description=__doc__)
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--check", action="store_true", help="fail where a figure is worse than what was reached")
+    choice.add_argument("--write", action="store_true", help="keep what is better than what was reached")
+    chosen = parser.parse_args(arguments)
+    gc.disable()  # two million nodes of trees live till the end, and looking through them again takes most of the time
+    found = figures(CHECKOUT)
+    limits: dict[str, float] = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}
+    if chosen.write:
+        better = {
+            one.name: rounded(one.value)
+            for one in found
+            if one.goal is not None and one.is_as_good_as(limits.get(one.name, rounded(one.value)))
+        }
+        LIMITS.write_text(json.dumps(limits | better, indent=2) + "\n")
+        return 0
+    problems = worse(found, limits)
+    if not chosen.check:
+        Console().print(table(found, limits, measures.sources(CHECKOUT, *PRODUCT)))
+    for problem in problems:
+        sys.stderr.write(f"{problem}\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
