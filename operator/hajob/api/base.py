@@ -30,12 +30,12 @@ class ApiModel(BaseModel):
     )
 
     def to_json(self) -> Json:
-        """The object as Kubernetes sees it; absent is absent, never null."""
+        """Return the object as Kubernetes sees it; absent fields are left out, never null."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def unread(model: ApiModel, raw: JsonValue, path: str) -> Iterator[str]:
-    """Fields of an object that the model made of it does not know, by their paths."""
+    """Yield the paths of the fields of an object that its model does not know."""
     if not isinstance(raw, dict):
         return
     known = {field.alias or name: name for name, field in type(model).model_fields.items()}
@@ -53,7 +53,7 @@ def unread(model: ApiModel, raw: JsonValue, path: str) -> Iterator[str]:
 
 
 def format_time(moment: datetime) -> str:
-    """RFC 3339 in UTC; microseconds only where there are some, because metav1.Time has none."""
+    """Format a time as RFC 3339 in UTC; microseconds only where there are some, because metav1.Time has none."""
     utc = moment.astimezone(UTC)
     return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if utc.microsecond else "%Y-%m-%dT%H:%M:%SZ")
 
@@ -66,7 +66,7 @@ Timestamp = Annotated[
 
 
 def rule(expression: str, message: str, *, field: str = "", told: str = "") -> Json:
-    """One entry of x-kubernetes-validations.
+    """Build one entry of x-kubernetes-validations.
 
     Args:
         expression: CEL over `self` and, for a transition, `oldSelf`.
@@ -84,21 +84,21 @@ def rule(expression: str, message: str, *, field: str = "", told: str = "") -> J
 
 
 def rules(*entries: Json) -> Json:
-    """The `json_schema_extra` of a model that carries these rules."""
+    """Build the `json_schema_extra` of a model that carries these rules."""
     return {"x-kubernetes-validations": list(entries)}
 
 
 def unchanged(field: str, fix: str) -> Json:
-    """A rule for the parent: the field keeps its value, and can be neither added nor removed.
+    """Build a rule for the parent: the field keeps its value, and can be neither added nor removed.
 
-    A rule on the field itself would not be evaluated when the field is added or removed.
+    The API server would not evaluate a rule on the field itself when the field is added or removed.
     """
     expression = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
     return rule(expression, f"spec.{field} cannot be changed: {fix}", field=f".{field}")
 
 
 def keyed_list(*keys: str) -> Json:
-    """The `json_schema_extra` of a list whose items have a key: duplicates are refused, owners can share it."""
+    """Build the `json_schema_extra` of a list whose items have a key: duplicates are refused, owners can share it."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 

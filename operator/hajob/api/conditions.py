@@ -421,12 +421,12 @@ class Reason(Enum):
 
 
 def reason_of(type_: str, word: str) -> Reason | None:
-    """The reason that a condition of a status names; None where this version does not know it."""
+    """Return the reason that a condition of a status names; None where this version does not know it."""
     return next((reason for reason in Reason if (reason.type, reason.word) == (type_, word)), None)
 
 
 def condition(reason: Reason, now: datetime, *, message: str = "", generation: int | None = None) -> Condition:
-    """The condition that a reason stands for; without a message of its own it says the reason's sentence."""
+    """Build the condition that a reason stands for; an empty message is replaced by the reason's sentence."""
     return Condition(
         type=reason.type,
         status=reason.status,
@@ -438,7 +438,7 @@ def condition(reason: Reason, now: datetime, *, message: str = "", generation: i
 
 
 def with_condition(conditions: Sequence[Condition], new: Condition) -> tuple[Condition, ...]:
-    """The conditions with one of them replaced or added; the transition time changes only with the status."""
+    """Replace one condition, or add it, in the order of display; the transition time changes only with the status."""
     old = next((known for known in conditions if known.type == new.type), None)
     if old is not None and old.status == new.status:
         new = new.model_copy(update={"last_transition_time": old.last_transition_time})
@@ -448,5 +448,5 @@ def with_condition(conditions: Sequence[Condition], new: Condition) -> tuple[Con
 
 
 def find_condition(conditions: Sequence[Condition], type_: ConditionType) -> Condition | None:
-    """The condition of that type, if it is there."""
+    """Return the condition of this type; None where there is none."""
     return next((known for known in conditions if known.type == type_), None)

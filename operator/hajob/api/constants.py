@@ -48,7 +48,7 @@ LABEL_NODE_ACCELERATOR: Final = "accelerator"  # written by the device plugin on
 TRAINER_CONTAINER: Final = "trainer"
 COORDINATOR_TOKEN_AUDIENCE: Final = f"{GROUP}/coordinator"
 
-JOB_NAME_MAX_LENGTH: Final = 40
+JOB_NAME_MAX_LENGTH: Final = 40  # `<job>-coordinator-<hash>` stays within the 63 characters of a DNS label
 DEFAULT_RESOURCE_NAME: Final = "huawei.com/Ascend910"
 COORDINATOR_PORT: Final = 7070
 COORDINATOR_PORT_NAME: Final = "coordinator"

@@ -49,12 +49,12 @@ DEFAULT_LIMITS: Final = {
 
 
 def chips_per_node(spec: HATrainingJobSpec) -> int:
-    """Chips, that is ranks, of one rank pod."""
+    """Return the number of chips, and so of ranks, of one rank pod."""
     return spec.accelerator.chips_per_node or CHIPS_PER_NODE[spec.accelerator.product]
 
 
 def layout(spec: HATrainingJobSpec) -> Layout:
-    """The rank layout of the job.
+    """Build the rank layout of the job.
 
     Raises:
         hajob.domain.errors.LayoutError: the sizes don't divide; the CRD refuses such a job.
@@ -75,12 +75,12 @@ def layout(spec: HATrainingJobSpec) -> Layout:
 
 
 def with_nodes(spec: HATrainingJobSpec, nodes: int) -> HATrainingJobSpec:
-    """The spec of a start with so many nodes; 0: with all of them."""
+    """Return the spec of a start with this number of nodes; 0: with all of them."""
     return spec.model_copy(update={"num_nodes": nodes}) if nodes else spec
 
 
 def expert_tensor(spec: HATrainingJobSpec) -> int:
-    """Tensor-parallel ranks of the experts (docs/layout.md, "Experts")."""
+    """Return the number of tensor-parallel ranks of the experts (docs/layout.md, "Experts")."""
     sizes = spec.parallelism
     if sizes.expert_tensor is not None:
         return sizes.expert_tensor
@@ -96,12 +96,12 @@ class CoordinatorPorts(NamedTuple):
 
 
 def is_on_the_host(spec: HATrainingJobSpec) -> bool:
-    """Whether the pods have the network of their nodes."""
+    """Return whether the pods use the network of their nodes."""
     return bool(spec.template["spec"].get("hostNetwork"))
 
 
 def rank_host_ports(spec: HATrainingJobSpec) -> dict[str, int]:
-    """Ports of its node on which Hajob serves in a rank pod, by their names in it; none in a network of its own."""
+    """Return the host ports of a rank pod by name; none where the pod has its own network."""
     network = spec.network
     if not is_on_the_host(spec):
         return {}
@@ -109,9 +109,10 @@ def rank_host_ports(spec: HATrainingJobSpec) -> dict[str, int]:
 
 
 def coordinator_ports(spec: HATrainingJobSpec) -> CoordinatorPorts:
-    """Ports of the coordinator pod; on the host none that a rank pod of the job has, for it may share a node with one.
+    """Choose the ports of the coordinator pod.
 
-    Nobody dials controller and store but those whom the coordinator tells where they are.
+    In the node's network they differ from every port of the job's rank pods, because it may share a node with one.
+    The ports of controller and store may be any: whoever dials them learns from the coordinator where they are.
     """
     network = spec.network
     if not is_on_the_host(spec):
@@ -122,17 +123,17 @@ def coordinator_ports(spec: HATrainingJobSpec) -> CoordinatorPorts:
 
 
 def world_size(spec: HATrainingJobSpec) -> int:
-    """Ranks of the job."""
+    """Return the number of ranks of the job."""
     return spec.num_nodes * chips_per_node(spec)
 
 
 def data_parallel_size(spec: HATrainingJobSpec) -> int:
-    """Data-parallel ranks at full size; raises like `layout`."""
+    """Return the number of data-parallel ranks at full size; raises like `layout`."""
     return layout(spec).data
 
 
 def action_limits(spec: HATrainingJobSpec, action: Action) -> ActionLimits:
-    """Limits of an action: what the spec says, else the default of that action."""
+    """Return the limits of an action: what the spec says, else the default of that action."""
     default = DEFAULT_LIMITS[action]
     written = next((policy for policy in spec.recovery.actions if policy.name == action), ActionPolicy(name=action))
     return ActionLimits(
@@ -143,12 +144,12 @@ def action_limits(spec: HATrainingJobSpec, action: Action) -> ActionLimits:
 
 
 def allowed_actions(spec: HATrainingJobSpec) -> tuple[Action, ...]:
-    """Actions that are not switched off, smallest first."""
+    """Return the actions that are not switched off, smallest first."""
     return tuple(action for action in FAULT_ACTIONS if action_limits(spec, action).is_allowed)
 
 
 def extra_bytes_per_chip(spec: HATrainingJobSpec) -> int:
-    """Memory that the second optimizer copy costs on each chip; 0 where nothing is known or there is none."""
+    """Return the bytes that the second optimizer copy costs on each chip; 0 where nothing is known or there is none."""
     if spec.model is None or spec.optimizer.copies < 2 or spec.optimizer.sharding is Sharding.NONE:
         return 0
     parameters_per_chip = spec.model.parameters // (spec.parallelism.tensor * spec.parallelism.pipeline)
@@ -156,7 +157,7 @@ def extra_bytes_per_chip(spec: HATrainingJobSpec) -> int:
 
 
 def copy_groups(spec: HATrainingJobSpec) -> tuple[int, tuple[CopyGroup, ...]]:
-    """How many shards the optimizer has, and who holds the first ones."""
+    """Count the optimizer's shards, and list the holders of the first ones."""
     sizes = layout(spec)
     number = sum(sizes.world_size // sizes.effective_copies(kind) for kind in sizes.copy_kinds)
     shown = itertools.islice(sizes.report_group_list(), SHOWN_GROUPS)
@@ -168,7 +169,7 @@ def copy_groups(spec: HATrainingJobSpec) -> tuple[int, tuple[CopyGroup, ...]]:
 
 
 def effective(spec: HATrainingJobSpec) -> Effective:
-    """What `status.effective` says."""
+    """Build `status.effective`."""
     number, groups = copy_groups(spec)
     return Effective(
         num_copy_groups=number,
@@ -180,10 +181,10 @@ def effective(spec: HATrainingJobSpec) -> Effective:
 
 
 def not_served(spec: HATrainingJobSpec) -> str:
-    """What the spec asks for and this version cannot do, in a sentence; empty when there is nothing.
+    """Say in a sentence what the spec asks for and this version cannot do; empty when there is nothing.
 
-    Such a job is not started: a setting that is silently ignored shows only when it is needed. What has its default, or
-    means nothing for the product, is not one.
+    Such a job is not started: a setting that is silently ignored shows only when it is needed. A setting that has its
+    default, or means nothing for the product, is not named.
     """
     saved = type(spec.checkpoint).model_fields["saved_limit"].default
     super_pods = spec.accelerator.product is Product.A3 and spec.accelerator.super_pod_chips is not None

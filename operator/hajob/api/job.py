@@ -71,10 +71,11 @@ class HATrainingJob(ApiModel):
 
     @classmethod
     def from_object(cls, raw: dict[str, Any]) -> Self:
-        """The job in an object of the API server.
+        """Read the job from an object of the API server.
 
-        Parts of the status that a newer operator has written for people in words of its own are left out: they are
-        built anew, and the job is not given up for them. The journal has its own reader (hajob.status.journal).
+        A newer operator may have written parts of the status in words that this one does not know. Those that are
+        written for people are left out: they are built anew, and the job can go on. The journal has its own reader
+        (hajob.status.journal).
 
         Raises:
             pydantic.ValidationError: the object is not one that this version's CRD admits.

@@ -108,11 +108,11 @@ class NodeQuarantine(ApiModel):
 
     @classmethod
     def from_object(cls, raw: dict[str, Any]) -> Self:
-        """The quarantine in an object of the API server; raises `pydantic.ValidationError`."""
+        """Read the quarantine from an object of the API server; raises `pydantic.ValidationError`."""
         return cls.model_validate({**raw, "status": raw.get("status") or {}})
 
     def keeps_out(self, now: datetime) -> bool:
-        """Whether nothing new is placed on the node at this time."""
+        """Return whether nothing new is placed on the node at this time."""
         spec = self.spec
         released = spec.release_time is not None and spec.release_time <= now
         over = spec.expire_time is not None and spec.expire_time <= now
