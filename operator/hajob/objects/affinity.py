@@ -14,7 +14,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 
-_COORDINATOR_WEIGHT: Final = 100
+_COORDINATOR_WEIGHT: Final = 100  # the highest that the API knows
 
 # Hajob decides what a silent node means, not the taint manager after its five minutes.
 NODE_LOSS_TOLERATIONS: Final[tuple[Json, ...]] = tuple(
@@ -60,7 +60,7 @@ def rank_affinity(
     *,
     topology: str = names.LABEL_HOSTNAME,
 ) -> Json:
-    """Affinity of a rank pod: what the user wrote, off the excluded nodes, alone on its node, off the coordinator's.
+    """Build the affinity of a rank pod: the user's own, off excluded nodes, alone on its node, off the coordinator's.
 
     Args:
         job: the job.
@@ -80,7 +80,7 @@ def rank_affinity(
 
 
 def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str], *, topology: str) -> Json:
-    """Affinity of a spare's pod: where a rank pod may go, and no other spare is."""
+    """Build the affinity of a spare's pod: where a rank pod may go, and no other spare is."""
     affinity = rank_affinity(job, template_affinity, excluded, topology=topology)
     _require_apart(affinity, _pods(job, topology, **{names.LABEL_ROLE: names.ROLE_SPARE}))
     return affinity
@@ -94,9 +94,11 @@ def coordinator_affinity(
     apart: bool,
     topology: str = names.LABEL_HOSTNAME,
 ) -> Json:
-    """Affinity of the coordinator pod: off the ranks' nodes, rather on nodes without chips, rather not on `avoided`.
+    """Build the affinity of the coordinator pod.
 
-    Not on `silent` ones either. One that may go anywhere was made because there is no other node; it takes even those.
+    It prefers nodes without chips, and nodes that are not `avoided`. While it is to be `apart`, it takes neither a node
+    with ranks of the job nor a `silent` one. A pod that is not `apart` was made because there is no other node: it
+    takes even those, and only prefers others.
     """
     avoided = avoided if apart else {*avoided, *silent}
     rather: list[Json] = [{"matchExpressions": [{"key": names.LABEL_NODE_ACCELERATOR, "operator": "DoesNotExist"}]}]
@@ -118,7 +120,7 @@ def coordinator_affinity(
 
 
 def with_node_loss_tolerations(tolerations: list[Json]) -> list[Json]:
-    """The tolerations with those for silent nodes, which have no time limit and replace the user's own."""
+    """Return the tolerations with Hajob's own for silent nodes, which have no time limit and replace the user's."""
     ours = {taint["key"] for taint in NODE_LOSS_TOLERATIONS}
     kept = [entry for entry in tolerations if entry.get("key") not in ours]
     return [*copy.deepcopy(kept), *copy.deepcopy(list(NODE_LOSS_TOLERATIONS))]

@@ -25,18 +25,18 @@ _DEFAULT_RESOURCES: Final[Json] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 
 
 def variables(values: dict[str, str]) -> list[Json]:
-    """Variables with fixed values."""
+    """Build `env` entries with fixed values."""
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def pod_fields() -> list[Json]:
-    """What a container can only learn from its pod."""
+    """Build the `env` entries that a container can only learn from its pod: address, name and UID."""
     fields = {"POD_IP": "status.podIP", "POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
     return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
 
 
 def job_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> dict[str, str]:
-    """Which job a container belongs to, and the sizes and ports of it."""
+    """Return the variables that tell a container its job, and the job's sizes and ports."""
     network = job.spec.network
     return {
         "HAJOB_DIR": settings.shared_directory,
@@ -53,13 +53,13 @@ def job_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -
 
 
 def with_user_variables(ours: list[Json], users: list[Json]) -> list[Json]:
-    """Hajob's variables first, so that the user's can refer to them; where both name one, Hajob's counts."""
+    """Put Hajob's variables first, so that the user's can refer to them; where both name one, Hajob's counts."""
     taken = {entry["name"] for entry in ours}
     return [*ours, *(copy.deepcopy(entry) for entry in users if entry.get("name") not in taken)]
 
 
 def mount(volume: str, path: str, *, read_only: bool = False) -> Json:
-    """A volume mount."""
+    """Build a volume mount."""
     entry: Json = {"name": volume, "mountPath": path}
     if read_only:
         entry["readOnly"] = True
@@ -67,15 +67,15 @@ def mount(volume: str, path: str, *, read_only: bool = False) -> Json:
 
 
 def resources_or(chosen: Resources, default: Json | None = None) -> Json:
-    """Resources that the user chose, or the defaults."""
+    """Return the resources that the user chose, or the defaults."""
     written = {name: value for name, value in chosen.to_json().items() if value}
     return written or copy.deepcopy(default or _DEFAULT_RESOURCES)
 
 
 def security_context(job: HATrainingJob, settings: PodSettings) -> Json:
-    """What Pod Security `restricted` asks of a container, with the installation's differences.
+    """Build the security context that Pod Security `restricted` asks for, with the installation's differences.
 
-    A pod whose template says that it runs as root stays so: Hajob's containers write where the user's do.
+    If the template says that the pod runs as root, it stays so: Hajob's containers write where the user's do.
     """
     pod: Json = job.spec.template["spec"].get("securityContext") or {}
     return {
@@ -89,7 +89,7 @@ def security_context(job: HATrainingJob, settings: PodSettings) -> Json:
 
 
 def pull_secrets(template_spec: Json, settings: PodSettings) -> Json:
-    """`imagePullSecrets` of a pod: the template's and the installation's; nothing where there are none."""
+    """Build `imagePullSecrets` of a pod: the template's and the installation's; nothing where there are none."""
     names = [*(template_spec.get("imagePullSecrets") or []), *({"name": each} for each in settings.image_pull_secrets)]
     return {"imagePullSecrets": list({each.get("name"): each for each in names}.values())} if names else {}
 
@@ -104,7 +104,7 @@ def sidecar_container(
     mounts: list[Json],
     resources: Json,
 ) -> Json:
-    """A container of the sidecar image."""
+    """Build a container of the sidecar image."""
     return {
         "name": name,
         "image": settings.sidecar_image,
@@ -124,7 +124,7 @@ def _log_format(settings: PodSettings) -> list[Json]:
 
 
 def install_container(job: HATrainingJob, settings: PodSettings) -> Json:
-    """Copies launcher, controller host and shims to where the training image finds them."""
+    """Build the container that copies launcher, controller host and shims to where the training image finds them."""
     return sidecar_container(
         "install",
         ["-m", "trainer_sidecar.install", "$(HAJOB_DIR)"],
@@ -137,19 +137,22 @@ def install_container(job: HATrainingJob, settings: PodSettings) -> Json:
 
 
 def shared_volume() -> Json:
-    """The directory that Hajob's containers share with the user's."""
+    """Build the volume that Hajob's containers share with the user's."""
     return {"name": SHARED_VOLUME, "emptyDir": {}}
 
 
 def tls_volume(job: HATrainingJob, identity: str) -> Json:
-    """CA and the certificate of one identity (`agent`, `coordinator`) under names that don't depend on it."""
+    """Build the volume with the CA and the certificate of one identity (`agent`, `coordinator`).
+
+    The file names are the same for every identity.
+    """
     paths = {"ca.crt": "ca.crt", f"{identity}.crt": "tls.crt", f"{identity}.key": "tls.key"}
     items = [{"key": key, "path": path} for key, path in paths.items()]
     return {"name": TLS_VOLUME, "secret": {"secretName": tls_secret_name(job), "items": items}}
 
 
 def token_volume(settings: PodSettings) -> Json:
-    """A token that says to the operator which pod the coordinator is; it opens nothing else."""
+    """Build the volume with the token by which the operator recognizes the coordinator pod; it opens nothing else."""
     source = {
         "path": TOKEN_FILE,
         "audience": COORDINATOR_TOKEN_AUDIENCE,
@@ -159,9 +162,10 @@ def token_volume(settings: PodSettings) -> Json:
 
 
 def container_ports(spec: HATrainingJobSpec, ports: dict[str, int]) -> list[Json]:
-    """Ports of a main container; in the node's network the scheduler keeps apart who would fight for one.
+    """Build the ports of a main container.
 
-    They stand there whichever process listens: schedulers before 1.32 do not count those of sidecars.
+    In the node's network they are host ports, so that the scheduler keeps pods with the same port on different nodes.
+    The main container declares them whichever process listens: schedulers before 1.32 do not count those of sidecars.
     """
     declared: list[Json] = [{"name": name, "containerPort": port} for name, port in ports.items()]
     if is_on_the_host(spec):
@@ -170,12 +174,12 @@ def container_ports(spec: HATrainingJobSpec, ports: dict[str, int]) -> list[Json
 
 
 def container_named(name: str, containers: Iterable[Json]) -> Json | None:
-    """The container of that name; None where there is none."""
+    """Return the container of that name; None where there is none."""
     return next((container for container in containers if container.get("name") == name), None)
 
 
 def trainer_of(template_spec: Json) -> Json:
-    """The container that trains, in a pod spec.
+    """Return the container that trains, in a pod spec.
 
     Raises:
         ValueError: there is none; the CRD refuses such a job.

@@ -112,14 +112,14 @@ def coordinator_pod(
     silent: Collection[str] = (),
     apart: bool = True,
 ) -> Json:
-    """The coordinator pod, ready to be created.
+    """Build the coordinator pod, ready to be created.
 
     Args:
         job: the job, with its UID.
         incarnation: of the attempt that makes the pod; name and label carry it.
         settings: images, ports and paths of the installation.
-        avoided: names of nodes on which nothing new is placed; it takes one all the same where nothing else fits, for
-            nobody would make it anew when that node is well again.
+        avoided: names of nodes on which nothing new is placed. The pod takes one all the same where nothing else fits,
+            because nobody would recreate it once that node is well again.
         silent: names of nodes that may be dead though they look ready; while it is to be `apart`, it takes none.
         apart: False lets it share a node with a rank, for a cluster where nothing else fits.
     """

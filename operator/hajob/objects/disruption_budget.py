@@ -11,12 +11,12 @@ from hajob.objects.naming import budget_name, owner_references
 
 
 def disruption_budget(job: HATrainingJob, role: str, least: int) -> Json:
-    """The budget, ready to be created.
+    """Build the PodDisruptionBudget of the job's pods of a role, ready to be created.
 
     Args:
         job: the job, with its UID.
         role: of the pods (`hajob.api.constants.ROLE_RANK`, `ROLE_COORDINATOR`).
-        least: so many ready ones an eviction has to leave.
+        least: number of ready pods that an eviction has to leave.
     """
     selector = {names.LABEL_JOB_UID: job.metadata.uid, names.LABEL_ROLE: role}
     return {

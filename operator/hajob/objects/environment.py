@@ -80,7 +80,7 @@ def _framework_environment(job: HATrainingJob) -> dict[str, str]:
 
 
 def rank_environment(job: HATrainingJob, policy: Policy) -> dict[str, str]:
-    """Environment of every rank of the job, as far as it is the same for all of them (`Assignment.environment`)."""
+    """Build the environment of the ranks, as far as it is the same for all of them (`Assignment.environment`)."""
     spec = job.spec
     return {
         "WORLD_SIZE": str(world_size(spec)),

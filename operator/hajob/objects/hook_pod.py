@@ -14,7 +14,7 @@ from hajob.objects.naming import hook_pod_name, job_labels, owner_references
 
 
 def hook_pod(job: HATrainingJob, node_rank: int, node_name: str, incarnation: int) -> Json:
-    """The pod for the node of a node rank.
+    """Build the pod that does the work of a pause on the node of a node rank.
 
     Raises:
         ValueError: the job asks for no such work.

@@ -18,7 +18,7 @@ _HASH_LENGTH: Final = 8
 
 @lru_cache(maxsize=256)  # a large job asks for the same one thousands of times in a row
 def pod_hash(job_uid: str, incarnation: int) -> str:
-    """Eight characters that differ between jobs and incarnations."""
+    """Return eight characters that differ between jobs and incarnations."""
     return _short_hash(f"{job_uid}/{incarnation}")
 
 
@@ -27,28 +27,31 @@ def _short_hash(text: str) -> str:
 
 
 def rank_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
-    """`<job>-<node rank>-<hash>`."""
+    """Name a rank pod: `<job>-<node rank>-<hash>`."""
     return f"{job.metadata.name}-{node_rank}-{pod_hash(job.metadata.uid, incarnation)}"
 
 
 def spare_pod_name(job: HATrainingJob, number: int) -> str:
-    """`<job>-spare-<number>-<hash>`; a spare holds nothing of a training, so the next one may have its name."""
+    """Name a spare's pod: `<job>-spare-<number>-<hash>`.
+
+    The hash does not depend on an incarnation: a spare holds nothing of a training, so the next one may have its name.
+    """
     return f"{job.metadata.name}-spare-{number}-{_short_hash(job.metadata.uid)}"
 
 
 def hook_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
-    """`<job>-hook-<node rank>-<hash>`, of the work of one pause."""
+    """Name the pod of the work of one pause: `<job>-hook-<node rank>-<hash>`."""
     return f"{job.metadata.name}-hook-{node_rank}-{pod_hash(job.metadata.uid, incarnation)}"
 
 
 def coordinator_pod_name(job: HATrainingJob, incarnation: int, *, apart: bool = True) -> str:
-    """`<job>-coordinator-<hash>`; the one that may share a node with a rank has another hash."""
+    """Name a coordinator pod: `<job>-coordinator-<hash>`; one that may share a node with a rank has another hash."""
     seed = job.metadata.uid if apart else f"{job.metadata.uid}/anywhere"
     return f"{job.metadata.name}-coordinator-{pod_hash(seed, incarnation)}"
 
 
 def tls_secret_name(job: HATrainingJob) -> str:
-    """The Secret with the certificates of the job; its pods mount it by this name.
+    """Name the Secret with the certificates of the job; its pods mount it by this name.
 
     It carries the UID's hash like the pods: after a job was deleted and applied again, its predecessor's Secret stays
     until the garbage collector takes it away.
@@ -57,12 +60,15 @@ def tls_secret_name(job: HATrainingJob) -> str:
 
 
 def budget_name(job: HATrainingJob, role: str) -> str:
-    """The PodDisruptionBudget of the job's pods of a role; like the Secret, it may outlive its job for a moment."""
+    """Name the PodDisruptionBudget of the job's pods of a role.
+
+    Like the Secret, it may outlive its job for a moment.
+    """
     return f"{job.metadata.name}-{role}-{_short_hash(job.metadata.uid)}"
 
 
 def job_labels(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str]:
-    """Labels of every pod of the job, with those that tools made for other operators look for."""
+    """Return the labels of every pod of the job, with those that tools made for other operators look for."""
     return {
         names.LABEL_JOB_NAME: job.metadata.name,
         names.LABEL_JOB_UID: job.metadata.uid,
@@ -75,7 +81,7 @@ def job_labels(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str
 
 
 def owner_references(job: HATrainingJob) -> list[Json]:
-    """The job owns what is made for it, so that deleting it leaves nothing."""
+    """Build the owner references: the job owns what is made for it, so that deleting it leaves nothing."""
     return [
         {
             "apiVersion": names.API_VERSION,
@@ -89,7 +95,7 @@ def owner_references(job: HATrainingJob) -> list[Json]:
 
 
 def is_same_pod(existing: dict[str, Any], wanted: Json) -> bool:
-    """Whether a pod that was in the way is the one that was to be created: same owner UID, same incarnation."""
+    """Return whether an existing pod of the wanted one's name is the wanted one: same owner UID, same incarnation."""
 
     def identity(pod: dict[str, Any]) -> tuple[object, object]:
         metadata = pod.get("metadata", {})

@@ -5,7 +5,7 @@ from hajob.api.base import Json
 
 
 def node_quarantine(spec: Json, node_uid: str) -> Json:
-    """The object, ready to be created; it goes with its node.
+    """Build the NodeQuarantine, ready to be created; it goes with its node.
 
     Args:
         spec: its `spec` as JSON, the node's name included.

@@ -29,7 +29,7 @@ _TERMINATION_LOG: Final = "/dev/termination-log"  # Kubernetes' default of termi
 
 
 def output_directory(job: HATrainingJob) -> str:
-    """Where the ranks' output goes: a directory of this job below `spec.output.path`, else below the checkpoints.
+    """Return the directory of this job's output: below `spec.output.path`, else below the checkpoints.
 
     The job's UID is part of it, so that neither another job nor a later one of this name writes over what is kept.
     """
@@ -38,10 +38,10 @@ def output_directory(job: HATrainingJob) -> str:
 
 
 def mount_for(trainer: Json, path: str) -> Json | None:
-    """The volume mount of the trainer under which a path lies, the innermost one; None: on no volume.
+    """Return the innermost volume mount of the trainer under which a path lies; None: on no volume.
 
     Raises:
-        ValueError: a mount says nowhere where; the API server refuses such a pod.
+        ValueError: a mount has no mountPath; the API server refuses such a pod.
     """
     wanted, mounts = PurePosixPath(path), trainer.get("volumeMounts") or []
     if (lost := next((entry for entry in mounts if "mountPath" not in entry), None)) is not None:
@@ -147,7 +147,7 @@ def rank_pod(
     place: str = "",
     gated: bool = False,
 ) -> Json:
-    """The pod of a node rank, ready to be created.
+    """Build the pod of a node rank, ready to be created.
 
     Args:
         job: the job, with its UID.

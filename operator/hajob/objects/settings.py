@@ -46,7 +46,7 @@ class PodSettings:
 
 
 def read_object(variable: str, text: str) -> Json:
-    """A setting that is a JSON object; empty for an empty text.
+    """Parse a setting that is a JSON object; empty for an empty text.
 
     Raises:
         ValueError: it is none; names the variable.

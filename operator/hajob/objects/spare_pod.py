@@ -39,7 +39,10 @@ _GRACE_SECONDS: Final = 5
 
 
 def spare_pod(job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str] = ()) -> Json:
-    """The pod of spare node `number`, from 0; `excluded_nodes`: where it must not run, besides those of the spec."""
+    """Build the pod of spare node `number`, from 0.
+
+    It must not run on `excluded_nodes`, nor on those that the spec excludes.
+    """
     if job.spec.scheduling.spare_mode is SpareMode.WARM:
         return _warm_spare(job, number, settings, excluded_nodes)
     template: Json = job.spec.template["spec"]

@@ -14,7 +14,7 @@ KEYS: Final = ("ca.crt", *(f"{identity}.{kind}" for identity in IDENTITIES for k
 
 
 def tls_secret(job: HATrainingJob, material: Mapping[str, bytes]) -> Json:
-    """The Secret, ready to be created.
+    """Build the Secret with the certificates of the job, ready to be created.
 
     Args:
         job: the job, with its UID.
@@ -40,7 +40,7 @@ def tls_secret(job: HATrainingJob, material: Mapping[str, bytes]) -> Json:
 
 
 def read_tls_secret(secret: Json) -> dict[str, bytes]:
-    """The PEM files in a Secret of the API server.
+    """Return the PEM files in a Secret of the API server, by the names in `KEYS`.
 
     Raises:
         ValueError: a file is missing.
