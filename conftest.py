@@ -5,6 +5,9 @@ import signal
 import threading
 
 import hypothesis
+import pytest
+
+pytest.register_assert_rewrite("tests.rigs")  # what a rig asserts is explained like what a test asserts
 
 pytest_plugins = ["e2e.harness.fixtures"]
 if "HAJOB_KUBELETS" in os.environ:  # e2e/kubelets/configuration.py

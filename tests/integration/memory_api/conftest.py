@@ -17,7 +17,7 @@ from hajob.api.base import Json
 from hajob.runtime.credentials import from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, Kube, Transport, WatchEvent
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 PATIENCE_SECONDS = 120.0
 """For the namespace controller, which looks again after eight seconds and is slowed by all namespaces that end."""

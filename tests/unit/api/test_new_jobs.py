@@ -12,8 +12,8 @@ from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.kube import ApiError
+from tests.rigs.fake_clock import FakeClock
 from tests.unit.api.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, Edit, edited
-from tests.unit.runtime.runtime_fakes import FakeClock
 
 STATUS = {"fence": 1, "incarnation": 1}
 

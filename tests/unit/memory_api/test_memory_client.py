@@ -14,7 +14,7 @@ from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
 from hajob.runtime.kube import ApiError, WatchEvent
-from tests.unit.runtime.runtime_fakes import FakeClock, settle
+from tests.rigs.fake_clock import FakeClock, settle
 
 
 class World:

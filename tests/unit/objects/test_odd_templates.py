@@ -22,7 +22,7 @@ from hajob.objects.settings import PodSettings
 from hajob.objects.spare_pod import spare_pod
 from hajob.runtime.admission import evaluate
 from hajob.sources.pod import view
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 SETTINGS = PodSettings("hajob/sidecar:dev")
 odd = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

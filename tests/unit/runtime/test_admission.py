@@ -20,9 +20,9 @@ from hajob.runtime.admission import evaluate
 from hajob.runtime.kube import ApiError, Kube
 from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView
+from tests.rigs.fake_clock import FakeClock
 from tests.unit.api.unserved_jobs import BY_THE_OPERATOR, edited
 from tests.unit.runtime.malformed_templates import KNOWN_TO_THE_CRD_ONLY, LABEL, MALFORMED, job_with, shown
-from tests.unit.runtime.runtime_fakes import FakeClock
 
 SETTINGS = PodSettings(sidecar_image="hajob/sidecar:dev")
 NODE = NodeView("node", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={LABEL: "7"})

@@ -9,7 +9,8 @@ import pytest
 from hajob.api.job import HATrainingJob
 from hajob.runtime.announcements import Announcer
 from hajob.runtime.kube import ApiError
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, unreachable
+from tests.rigs.fake_clock import FakeClock
+from tests.rigs.fake_kube import FakeKube, unreachable
 
 JOB = HATrainingJob.from_object(
     {

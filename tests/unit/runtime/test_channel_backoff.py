@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hajob.runtime.channel import Channel, CoordinatorCredentials
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 from tests.unit.runtime.test_channel_closing import Deaf
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import Channel, CoordinatorCredentials
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 
 class Stream:

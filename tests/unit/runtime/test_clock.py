@@ -9,7 +9,7 @@ import pytest
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import SILENCE_SECONDS, Channel, CoordinatorCredentials
 from hajob.runtime.clock import Alarm, SystemClock, timeout
-from tests.unit.runtime.runtime_fakes import FakeClock, settle
+from tests.rigs.fake_clock import FakeClock, settle
 
 
 async def test_a_timeout_comes_by_the_given_clock() -> None:

@@ -26,7 +26,8 @@ from hajob.runtime.leader_kube import NOT_LEADING
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
 from hajob.status.journal import read
-from tests.unit.runtime.runtime_fakes import FakeClock, unreachable
+from tests.rigs.fake_clock import FakeClock
+from tests.rigs.fake_kube import unreachable
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 UID = "uid-1"

@@ -15,7 +15,8 @@ from hajob.runtime import metrics
 from hajob.runtime.crd_check import CHECK_SECONDS, CrdCheck
 from hajob.runtime.kube import ApiError
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
+from tests.rigs.fake_clock import FakeClock
+from tests.rigs.fake_kube import FakeKube
 from tests.unit.runtime.test_job_controller import Town, condition_of, settled
 
 CRDS = "customresourcedefinitions"

@@ -19,7 +19,7 @@ from hajob.runtime.core import OperatorCore
 from hajob.runtime.job_controller import JobController
 from hajob.runtime.partition_detector import PartitionDetector
 from hajob.sources.pod import view
-from tests.unit.runtime.runtime_fakes import settle
+from tests.rigs.fake_clock import settle
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town
 
 JOBS = ("one", "two", "three")

@@ -8,7 +8,7 @@ from hajob.plan.state import JobState
 from hajob.runtime.clock import JobTime
 from hajob.runtime.deadline_timer import HEAR_SECONDS, DeadlineTimer
 from hajob.status.journal import Journal
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 
 class Rig:

@@ -17,8 +17,8 @@ from hajob.runtime.admission import Admission
 from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.dry_run_cache import SERVES_SECONDS, DryRunCache
 from hajob.runtime.kube import ApiError
+from tests.rigs.fake_clock import FakeClock
 from tests.unit.runtime.malformed_templates import job_with
-from tests.unit.runtime.runtime_fakes import FakeClock
 
 SETTINGS = PodSettings(sidecar_image="hajob/sidecar:dev")
 

@@ -20,7 +20,7 @@ from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.kube import Kube
 from hajob.runtime.leader_kube import LeaderKube
 from hajob.runtime.settings import Settings
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
 RUNTIME = Path(str(runtime.__path__[0]))

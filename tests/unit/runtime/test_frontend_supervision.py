@@ -15,7 +15,7 @@ from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.frontend import Frontend, JobIntake, kopf_settings
 from hajob.runtime.kube import ApiError
-from tests.unit.runtime.runtime_fakes import FakeKube
+from tests.rigs.fake_kube import FakeKube
 
 
 class Ending(Frontend):

@@ -8,7 +8,7 @@ from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.server import MemoryServer
 from hajob.runtime import handover
 from hajob.runtime.lease import LeaseHolder, LeaseSettings
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 LEASE = ("leases", "hajob-system", "hajob-operator")
 

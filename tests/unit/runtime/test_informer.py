@@ -15,7 +15,8 @@ from hajob.api.base import Json
 from hajob.runtime.backoff import Backoff
 from hajob.runtime.informer import ChangeType, Informer
 from hajob.runtime.kube import ApiError, WatchEvent, silent
-from tests.unit.runtime.runtime_fakes import FakeClock, settle, unreachable
+from tests.rigs.fake_clock import FakeClock, settle
+from tests.rigs.fake_kube import unreachable
 
 ADDED, MODIFIED, DELETED = ChangeType
 NAMESPACE = "default"

@@ -12,7 +12,8 @@ from hajob.api.base import Json
 from hajob.runtime.installed import PATIENCE_SECONDS, look
 from hajob.runtime.settings import Settings
 from release.generate.crd_schema import custom_resource_definition
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
+from tests.rigs.fake_clock import FakeClock
+from tests.rigs.fake_kube import FakeKube
 
 SETTINGS = Settings()
 

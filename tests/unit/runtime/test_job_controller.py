@@ -33,8 +33,9 @@ from hajob.scheduling.capacity import Capacity
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 from hajob.status.journal import read
+from tests.rigs.fake_clock import FakeClock
+from tests.rigs.fake_kube import FakeKube
 from tests.unit.runtime.malformed_templates import TRAINER, job_with
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
 NAMESPACE = "default"

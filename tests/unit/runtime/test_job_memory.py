@@ -17,7 +17,7 @@ from hajob.plan.state import JobPhase
 from hajob.plan.view import ClusterView
 from hajob.runtime import metrics
 from hajob.runtime.job_memory import JobMemory
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
 JOB = HATrainingJob.model_validate(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))

@@ -18,7 +18,7 @@ from hajob.runtime.kube import ApiError
 from hajob.runtime.leader_kube import LATE_SECONDS, NOT_LEADING, WRITES_AT_ONCE, LeaderKube
 from hajob.runtime.lease import LeaseHolder, LeaseSettings
 from hajob.runtime.status_writer import StatusWriter
-from tests.unit.runtime.runtime_fakes import FakeClock, settle
+from tests.rigs.fake_clock import FakeClock, settle
 
 NAMESPACE = "default"
 POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}

@@ -12,7 +12,7 @@ from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
 from hajob.runtime.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 SETTINGS = LeaseSettings("hajob-system")
 LEASE = ("leases", "hajob-system", "hajob-operator")

@@ -20,8 +20,9 @@ from hajob.runtime.authority_store import KEPT_SECONDS, REPLACE_BEFORE, SECRET_N
 from hajob.runtime.certificates import SPREAD
 from hajob.runtime.job_certificates import CHECK_SECONDS, JobCertificates
 from hajob.runtime.kube import ApiError
+from tests.rigs.fake_clock import FakeClock
+from tests.rigs.fake_kube import FakeKube
 from tests.unit.runtime.fresh_certificates import YEAR, certificates_of
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube
 from tests.unit.runtime.test_certificates import _context, _handshake
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 

@@ -24,7 +24,7 @@ from hajob.runtime.lease import FENCE_LIMIT
 from hajob.runtime.settings import Settings
 from hajob.sources.node import NodeView
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
-from tests.unit.runtime.runtime_fakes import FakeClock, settle
+from tests.rigs.fake_clock import FakeClock, settle
 
 JOB = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
 

@@ -17,7 +17,7 @@ from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
 from hajob.runtime.kube import ApiError
 from hajob.runtime.quarantines import Quarantines
 from hajob.sources.node import NodeView
-from tests.unit.runtime.runtime_fakes import FakeClock, settle
+from tests.rigs.fake_clock import FakeClock, settle
 
 NODES = {f"n{number}": NodeView(f"n{number}") for number in range(20)}
 

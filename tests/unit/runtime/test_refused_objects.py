@@ -18,7 +18,7 @@ from hajob.runtime.pod_index import PodIndex
 from hajob.runtime.pod_reconciler import Difference
 from hajob.sources.pod import PodView, view
 from hajob.status.announcements import Announcement
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 WEBHOOK = ApiError(500, "InternalError", "failed calling webhook: no endpoints available")

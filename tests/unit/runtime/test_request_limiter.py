@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hajob.runtime.request_limiter import RequestLimiter
-from tests.unit.runtime.runtime_fakes import FakeClock, settle
+from tests.rigs.fake_clock import FakeClock, settle
 
 LEAST, MOST = 8, 60
 GIVEN_UP_SECONDS = 2.5

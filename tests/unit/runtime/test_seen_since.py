@@ -1,7 +1,7 @@
 """How long things are seen, and when somebody is woken for it."""
 
 from hajob.runtime.seen_since import SeenSince
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 
 async def test_a_thing_ages_while_it_is_seen_at_every_look() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hajob.api.status import HATrainingJobStatus
 from hajob.runtime.status_publisher import LAZY_SECONDS, LONGEST_SECONDS, StatusPace, StatusPublisher
 from hajob.runtime.status_writer import StatusWriter
-from tests.unit.runtime.runtime_fakes import FakeClock
+from tests.rigs.fake_clock import FakeClock
 
 
 class Notes:

@@ -17,7 +17,8 @@ from hajob.api.status import HATrainingJobStatus, Restarts
 from hajob.runtime.kube import ApiError, PatchKind
 from hajob.runtime.lease import FENCE_LIMIT
 from hajob.runtime.status_writer import JobGoneError, StatusRefusedError, StatusWriter, operations
-from tests.unit.runtime.runtime_fakes import FakeClock, settle, unreachable
+from tests.rigs.fake_clock import FakeClock, settle
+from tests.rigs.fake_kube import unreachable
 
 JOB: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
 

@@ -20,7 +20,8 @@ from hajob.runtime.ports import Ports
 from hajob.runtime.tenants import PATIENCE_SECONDS, Tenants
 from hajob.sources.pod import ForeignPod
 from hajob.sources.quota import Quota
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle
+from tests.rigs.fake_clock import FakeClock, settle
+from tests.rigs.fake_kube import FakeKube
 
 CHIPS = {names.DEFAULT_RESOURCE_NAME: "8"}
 

@@ -17,7 +17,8 @@ from hajob.runtime.frontend import Frontend
 from hajob.runtime.kube import ApiError
 from hajob.runtime.settings import Settings
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
-from tests.unit.runtime.runtime_fakes import FakeClock, FakeKube, settle
+from tests.rigs.fake_clock import FakeClock, settle
+from tests.rigs.fake_kube import FakeKube
 from tests.unit.runtime.test_operator import Led, World
 from tests.unit.runtime.test_tenants import CHIPS, Told
 
