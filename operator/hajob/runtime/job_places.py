@@ -144,15 +144,16 @@ class JobPlaces:
     def may_hold(self, node: str) -> bool:
         """Whether a node can be a spare: in service, and free of known trouble."""
         view, excluded = self._ports.nodes().get(node), self._memory.job.spec.scheduling.excluded_node_names
-        return view is not None and view.usable and not any(node in names for names in (*self._unfit(), excluded))
+        in_service = view is not None and view.usable and not view.is_to_be_emptied
+        return in_service and not any(node in names for names in (*self._unfit(), excluded))
 
     def not_to_hold(self) -> set[str]:
         """Return the nodes where no spare is created, because it would be given up at once."""
-        return set().union(*self._unfit())
+        return set().union(*self._unfit(), self._ports.drained_for(self.demand().tolerations))
 
     def _unfit(self) -> tuple[Collection[str], ...]:
         ports = self._ports
-        return ports.quarantined(), ports.kept_out(), ports.sub_healthy(), ports.drained_for(self.demand())
+        return ports.quarantined(), ports.kept_out(), ports.sub_healthy()
 
     def drained(self) -> list[PodView]:
         """Return the serving pods, the coordinator's included, on nodes that are to be emptied; by name."""

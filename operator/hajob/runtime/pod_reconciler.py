@@ -27,7 +27,6 @@ from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.runtime.batches import cautiously, together
 from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube, PatchKind
 from hajob.runtime.pod_index import old_ranks
-from hajob.scheduling.demand import tolerates_drains
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
 
@@ -115,7 +114,7 @@ class PodReconciler:
         silent: whether nothing on a pod's node could end it, by all that is known.
         refused: returns the nodes where none of this many pods may be placed.
         silent_nodes: that may be dead though they look ready.
-        drained: nodes that are to be emptied.
+        drained: returns the nodes that are to be emptied and off which nothing else keeps pods that tolerate this.
         returned: nodes that need not be avoided any more.
         creations: as many as may be under way for all jobs.
         away: the same as `silent`, according to the API server alone.
@@ -130,7 +129,7 @@ class PodReconciler:
         refused: Callable[[int], Collection[str]],
         *,
         silent_nodes: Callable[[], Collection[str]],
-        drained: Callable[[], Collection[str]],
+        drained: Callable[[Collection[Json]], Collection[str]],
         returned: Callable[[], Collection[str]],
         creations: asyncio.Semaphore,
         away: Callable[[PodView], bool],
@@ -164,7 +163,7 @@ class PodReconciler:
         """
         if isinstance(missing, CoordinatorPlacement):
             chosen = [one.to_json() for one in job.spec.coordinator.tolerations]
-            silent = {*self._silent_nodes(), *(self._drained() if tolerates_drains(chosen) else ())}
+            silent = {*self._silent_nodes(), *self._drained(chosen)}
             apart = missing.apart
             return coordinator_pod(job, missing.incarnation, self._settings, refused, silent=silent, apart=apart)
         placement = () if gated else set(missing.avoid).difference(self._returned())

@@ -7,10 +7,10 @@ Tests put a simulated world behind the same ports. A job controller has no other
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from hajob.api.job import HATrainingJob
 from hajob.domain.hardware import ClusterFact
@@ -28,7 +28,7 @@ from hajob.runtime.start_queue import StartQueue
 from hajob.runtime.status_publisher import StatusPace
 from hajob.runtime.status_writer import StatusWriter
 from hajob.scheduling.capacity import Capacity
-from hajob.scheduling.demand import Demand
+from hajob.scheduling.demand import Demand, is_kept_off
 from hajob.scheduling.drains import Openings
 from hajob.scheduling.quotas import Quotas
 from hajob.sources.node import NodeView
@@ -163,16 +163,17 @@ class Ports:
 
         Quarantined ones in any case; sub-healthy ones, and those with bad chips, only where there are enough others.
         """
-        refused = {*self.quarantined(), *self.drained_for(demand)}
+        refused = {*self.quarantined(), *self.drained_for(demand.tolerations)}
         weak = {*self.kept_out(), *self.sub_healthy()}
         capacity = self.capacity()
         if weak - refused and capacity.pods_on(capacity.free(demand) - weak) >= missing:
             refused |= weak
         return refused
 
-    def drained_for(self, demand: Demand) -> Collection[str]:
-        """Return the nodes that are to be emptied, where only Hajob keeps such pods off them; others nothing has to."""
-        return self.capacity().to_be_emptied if demand.tolerates_drains else ()
+    def drained_for(self, tolerations: Collection[Mapping[str, Any]]) -> set[str]:
+        """Return the nodes that are to be emptied and off which only Hajob keeps pods that tolerate this."""
+        capacity = self.capacity()
+        return {name for name in capacity.to_be_emptied if not is_kept_off(capacity.nodes[name], tolerations)}
 
     def free_names(self, demand: Demand) -> set[str]:
         """Return the names of the nodes that could take a rank pod now, chips included."""

@@ -99,7 +99,7 @@ class ReconcileLoop:
             places.unreachable,
             places.refused,
             silent_nodes=ports.silent_nodes,
-            drained=lambda: ports.capacity().to_be_emptied,
+            drained=ports.drained_for,
             returned=self._outdated.returned,
             creations=ports.creations,
             away=places.node_is_away,

@@ -8,7 +8,7 @@ bound to a place: for a job that depends on those, too many nodes may count as f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,9 +19,11 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import Layout
 from hajob.sources.host_ports import HostPort, HostPorts, host_ports
 from hajob.sources.node import UNSCHEDULABLE, NodeView, Taint
-from hajob.sources.reading import DRAIN_TAINTS, items, text
+from hajob.sources.reading import items, text
 
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
+_CORDON: Final = Taint(UNSCHEDULABLE, "NoSchedule")
+"""What Kubernetes makes of a cordon."""
 _NAME_FIELD: Final = "metadata.name"
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
@@ -61,9 +63,10 @@ class Demand:
         return cls(spec.accelerator.resource_name, layout.chips_per_node, written, ports)
 
     @property
-    def tolerates_drains(self) -> bool:
-        """Whether the scheduler would place such a pod on a node that is cordoned or about to be emptied."""
-        return tolerates_drains(orjson.loads(self.rules)["tolerations"])
+    def tolerations(self) -> list[Mapping[str, str]]:
+        """Taints that such a pod bears."""
+        found: list[Mapping[str, str]] = orjson.loads(self.rules)["tolerations"]
+        return found
 
     def node_filter(self) -> Callable[[NodeView], bool]:
         """Return a test of whether such a pod may run on a node, its chips apart: usable, allowed, taints tolerated."""
@@ -80,16 +83,16 @@ class Demand:
                 return False
             if terms is not None and not any(_fits(term, node) for term in terms):
                 return False
-            keep_off = (taint for taint in node.taints if taint.effect in _KEEPS_OFF)
-            return all(any(taint.is_tolerated(toleration) for toleration in tolerations) for taint in keep_off)
+            return not is_kept_off(node, tolerations)
 
         return may_take
 
 
-def tolerates_drains(tolerations: Iterable[Mapping[str, str]]) -> bool:
-    """Whether these tolerations cover one of the taints of a node that is to be emptied."""
-    known = [Taint(key, "NoSchedule") for key in (UNSCHEDULABLE, *DRAIN_TAINTS)]
-    return any(taint.is_tolerated(one) for one in tolerations for taint in known)
+def is_kept_off(node: NodeView, tolerations: Collection[Mapping[str, str]]) -> bool:
+    """Whether the scheduler keeps pods with these tolerations off a node, by its taints or a cordon."""
+    taints = (*node.taints, _CORDON) if node.unschedulable else node.taints
+    keep_off = (taint for taint in taints if taint.effect in _KEEPS_OFF)
+    return not all(any(taint.is_tolerated(one) for one in tolerations) for taint in keep_off)
 
 
 def _fits(term: Mapping[str, Any], node: NodeView) -> bool:

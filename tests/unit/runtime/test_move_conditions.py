@@ -8,8 +8,12 @@ from dataclasses import replace
 import pytest
 
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.scheduling.demand import tolerates_drains
+from hajob.scheduling.demand import is_kept_off
+from hajob.sources.node import NodeView, Taint
 from tests.unit.runtime.test_job_controller import Town, settled
+
+CORDONED = NodeView("node", unschedulable=True)
+DISRUPTED = NodeView("node", taints=(Taint("karpenter.sh/disrupted", "NoSchedule"),), drained=True)
 
 
 @pytest.fixture
@@ -76,16 +80,37 @@ async def test_a_move_leads_to_no_cordoned_node(town: Town) -> None:
     assert {node, other} <= second.excluded
 
 
+LEAVING = Taint("example.com/leaving", "NoSchedule")
+"""Of a cluster whose admin has named it in the settings (drainTaints)."""
+
+
+async def test_a_move_leads_to_no_drained_node(town: Town) -> None:
+    await town.controller.close()
+    tolerated = [{"key": LEAVING.key, "operator": "Exists"}]
+    town.stored()["spec"]["template"]["spec"]["tolerations"] = tolerated
+    town.open()
+    await settled(town)
+    await town.train()
+    node = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
+    other = next(name for name in sorted(town.nodes) if name not in {pod.node_name for pod in town.pods()})
+    town.nodes[other] = replace(town.nodes[other], taints=(LEAVING,), drained=True)
+    await cordon(town, node)
+    (second,) = [pod for pod in town.pods() if pod.node_rank == 1 and not pod.node_name]
+    assert other in second.excluded
+
+
 @pytest.mark.parametrize(
-    ("toleration", "covers"),
+    ("toleration", "node", "kept_off"),
     [
-        ({"operator": "Exists"}, True),
-        ({"operator": "Exists", "effect": "NoSchedule"}, True),
-        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}, True),
-        ({"key": "karpenter.sh/disrupted", "operator": "Exists"}, True),
-        ({"operator": "Exists", "effect": "NoExecute"}, False),
-        ({"key": "gpu", "operator": "Exists"}, False),
+        ({"operator": "Exists"}, CORDONED, False),
+        ({"operator": "Exists", "effect": "NoSchedule"}, CORDONED, False),
+        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}, CORDONED, False),
+        ({"operator": "Exists", "effect": "NoExecute"}, CORDONED, True),
+        ({"key": "gpu", "operator": "Exists"}, CORDONED, True),
+        ({"key": "karpenter.sh/disrupted", "operator": "Exists"}, DISRUPTED, False),
+        ({"key": "gpu", "operator": "Exists"}, DISRUPTED, True),
+        ({"key": "gpu", "operator": "Exists"}, NodeView("node", deleting=True), False),
     ],
 )
-def test_which_pods_only_hajob_keeps_off_cordoned_nodes(toleration: dict[str, str], covers: bool) -> None:
-    assert tolerates_drains([toleration]) is covers
+def test_which_pods_only_hajob_keeps_off_a_node(toleration: dict[str, str], node: NodeView, kept_off: bool) -> None:
+    assert is_kept_off(node, [toleration]) is kept_off
