@@ -18,7 +18,7 @@ _OLD_ESCAPES: Final = {"\\b": "\\u0008", "\\f": "\\u000c"}
 
 
 def check_codes(value: object) -> tuple[str, ...]:
-    """Every CheckCode that a Go program could give this value; dictionaries in the order of their fields."""
+    """Return every CheckCode that a Go program could give this value; dictionaries in the order of their fields."""
     encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPED)
     older = encoded
     for new, old in _OLD_ESCAPES.items():

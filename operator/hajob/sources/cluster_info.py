@@ -25,7 +25,7 @@ _READERS: Final[Mapping[str, InnerReader]] = {
 
 
 def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
-    """What an aggregated map says about every node in it. The data key is the ConfigMap's own name."""
+    """Read what an aggregated map says about every node in it. The data key is the ConfigMap's own name."""
     reading, name = Reading(terms), name_of(raw)
     reader = next((reader for prefix, reader in _READERS.items() if name.startswith(prefix)), None)
     told = data_of(raw, name)

@@ -30,5 +30,5 @@ def not_created(status: int, code: str, message: str) -> NotCreated:
 
 
 def is_over_quota(status: int, message: str) -> bool:
-    """Whether the same request succeeds once a quota has room for it."""
+    """Return whether the same request succeeds once a quota has room for it."""
     return status == 403 and _OVER_QUOTA in message

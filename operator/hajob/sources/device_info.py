@@ -33,7 +33,7 @@ MANUAL_KEY: Final = "ManuallySeparateNPU"
 UPGRADE_KEY: Final = "UpgradeFaultReason"
 _FAULTS: Final = "-Fault"
 _UNHEALTHY: Final = "-Unhealthy"
-_SECOND: Final = 1000
+_SECOND: Final = 1000  # milliseconds
 _PUBLIC: Final = "PublicFault"
 """Type of the faults that ClusterD has from messages and repeats here; their times are in seconds."""
 _HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]+")
@@ -62,7 +62,7 @@ class _ChipFault:
 
 
 def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
-    """What the ConfigMap of a node says about its chips."""
+    """Read what the ConfigMap of a node says about its chips."""
     reading, offered = Reading(terms), frozenset[str]()
     told = data_of(raw, KEY)
     if told is None:

@@ -52,14 +52,14 @@ class FaultCodes:
     overrides: Mapping[str, Level] = field(default_factory=dict)
 
     def level(self, table: CodeTable, code: str) -> Level | None:
-        """Level of a code; None where neither an override nor the table has it."""
+        """Return the level of a code; None where neither an override nor the table has it."""
         return self.overrides.get(code) or _shipped()[table].get(code)
 
     def level_told(self, table: CodeTable, code: str, told: Level | None, severity: int | None = None) -> Level:
-        """Level of a code that its writer has given a level, or not.
+        """Return the level of a code; `told`: the level that its writer has given it, None where it has given none.
 
         The admin's override comes first, then the writer's word, then the table. A code that nobody knows counts by its
-        severity: hint and minor are ignored, anything else, and one without a severity, isolates.
+        severity: hint and minor are ignored; anything else, and a code without a severity, isolates.
         """
         found = self.overrides.get(code) or told or _shipped()[table].get(code)
         if found is not None:

@@ -22,7 +22,7 @@ class HostPort(NamedTuple):
     address: str = ""
 
     def meets(self, other: HostPort) -> bool:
-        """Whether two pods with these cannot share a node."""
+        """Return whether two pods with these ports cannot share a node."""
         if (self.number, self.protocol) != (other.number, other.protocol):
             return False
         return self.address == other.address or "" in {self.address, other.address}
@@ -32,7 +32,7 @@ HostPorts = tuple[HostPort, ...]
 
 
 def meet(some: HostPorts, others: HostPorts) -> bool:
-    """Whether pods with these ports cannot share a node."""
+    """Return whether pods with these ports cannot share a node."""
     return any(one.meets(other) for one, other in product(some, others))
 
 

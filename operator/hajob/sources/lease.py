@@ -14,11 +14,11 @@ from hajob.domain.hardware import ClusterFact
 from hajob.sources.reading import Reading, RejectionReason, Terms, is_integer, is_node_name, mapping, name_of, text
 
 NAMESPACE: Final = "kube-node-lease"
-_USUAL_SECONDS: Final = 40
+_USUAL_SECONDS: Final = 40  # the kubelet's default of leaseDurationSeconds
 
 
 def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
-    """A fact where the Lease has run out; nothing in a Lease that is no node's."""
+    """Read a fact from a node's Lease that has run out; a Lease that is no node's is rejected."""
     reading, node, spec = Reading(terms), name_of(raw), mapping(raw.get("spec"))
     if text(mapping(raw.get("metadata")).get("namespace")) != NAMESPACE:
         reading.reject(RejectionReason.UNKNOWN_OBJECT, f"Lease {node}")

@@ -49,7 +49,7 @@ class Taint:
     value: str = ""
 
     def is_tolerated(self, toleration: Mapping[str, str]) -> bool:
-        """Whether a pod's toleration covers it; an empty key or effect in it covers every one."""
+        """Return whether a pod's toleration covers the taint; an empty key or effect in it covers every one."""
         key, effect = toleration.get("key") or "", toleration.get("effect") or ""
         if (key and key != self.key) or (effect and effect != self.effect):
             return False
@@ -101,17 +101,17 @@ class NodeView:
 
 
 def serial_of(node: Mapping[str, Any]) -> str:
-    """Serial number of a raw node's machine, as MindCluster's device plugin notes it; empty where it does not."""
+    """Return the serial number of a raw node, as MindCluster's device plugin notes it; empty where it does not."""
     return text(mapping(mapping(node.get("metadata")).get("annotations")).get(_SERIAL))
 
 
 def serials_of(objects: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Serial number to name of every Node among these objects."""
+    """Return the name of every Node among these objects, by serial number."""
     return {serial: name_of(one) for one in objects if one.get("kind") == "Node" and (serial := serial_of(one))}
 
 
 def view(node: Mapping[str, Any], drain_taints: Collection[str] = DRAIN_TAINTS) -> NodeView:
-    """The view of a raw node; `drain_taints`: keys of taints that say that it is to be emptied."""
+    """Build the view of a raw node; `drain_taints`: keys of taints that say that it is to be emptied."""
     metadata, spec, status = mapping(node.get("metadata")), mapping(node.get("spec")), mapping(node.get("status"))
     conditions = map(mapping, items(status.get("conditions")))
     taints = tuple(
@@ -141,9 +141,9 @@ def _extended(amounts: object) -> dict[str, int]:
 
 
 def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
-    """What a Node says: not ready, to be emptied, its taints, and the conditions that an admin has named.
+    """Read what a Node says: not ready, to be emptied, its taints, and the conditions that an admin has named.
 
-    A taint that only rules pods out harms nobody: it is shown, and placement reads it for itself.
+    A taint that only keeps pods away harms no running pod: it is shown, and placement reads it for itself.
     """
     reading, node = Reading(terms), name_of(raw)
     if not is_node_name(node):

@@ -19,7 +19,7 @@ TIME_KEY: Final = "updateTime"
 
 
 def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
-    """What NodeD's ConfigMap says about a node."""
+    """Read what NodeD's ConfigMap says about a node."""
     reading = Reading(terms)
     told = data_of(raw, KEY)
     if told is None:

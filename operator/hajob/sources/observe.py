@@ -90,7 +90,7 @@ def awaits_coordinator(state: JobState, *, serving: bool, silent: bool) -> bool:
 def of_moves(
     state: JobState, spec: HATrainingJobSpec, pods: Pods, drained: Iterable[PodView]
 ) -> Iterator[events.MigrateRequested]:
-    """Pods on nodes that the spec excludes, or that are cordoned, are to be moved off, while the training is whole.
+    """Yield the request to leave nodes that the spec excludes, or that are cordoned, while the training is whole.
 
     Args:
         state: of the job.
@@ -111,13 +111,13 @@ def of_moves(
 
 
 def is_drained(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-    """Whether somebody wants the pod's node empty; a node that is not ready is another matter."""
+    """Return whether somebody wants the pod's node empty; a node that is not ready is another matter."""
     node = nodes.get(pod.node_name)
     return node is not None and node.is_to_be_emptied and node.ready
 
 
 def of_coordinator_move(state: JobState, coordinator: PodView) -> Iterator[events.CoordinatorMoveRequested]:
-    """The coordinator's node is to be emptied."""
+    """Yield the request to move the coordinator, whose node is to be emptied, while the job trains."""
     if state.phase in {JobPhase.RUNNING, JobPhase.SHRUNK}:
         yield events.CoordinatorMoveRequested(message=f"{coordinator.node_name} of the coordinator is to be emptied")
 
@@ -126,9 +126,9 @@ def of_coordinator_move(state: JobState, coordinator: PodView) -> Iterator[event
 
 
 def of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[events.JobEvent]:
-    """A pod that serves a node rank is as it is now, or gone.
+    """Yield what a pod that serves a node rank tells, as it is now, or that it is gone.
 
-    One that is being deleted is a loss in the making: nothing should be started in it any more.
+    A pod that is being deleted counts as lost already: nothing should be started in it.
     """
     going = deleted or (pod.deleting and not pod.finished)
     for fact in [pod_source.lost(pod, now_ms)] if going else pod_source.facts(pod, now_ms):
@@ -136,9 +136,9 @@ def of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[events.JobEv
 
 
 def of_finished_pod(state: JobState, pod: PodView) -> Iterator[events.LastStepEnded]:
-    """A pod whose launcher has ended with 0: the agent has told it that the training has finished.
+    """Yield the end of the training in a pod whose launcher has ended with 0: its agent has said that it has finished.
 
-    What becomes of the pod is no loss. Before the training its coordinator tells what such an end means.
+    What becomes of the pod is no loss. Before the job trains, its coordinator tells what such an end means.
     """
     if state.phase not in ENDED and not _knows(state, saved=False, nodes=(pod.node_rank,)):
         yield events.LastStepEnded(nodes=(pod.node_rank,))
@@ -152,13 +152,13 @@ def _knows(state: JobState, *, saved: bool, nodes: Collection[int]) -> bool:
 
 
 def of_old_pod(pod: PodView, now_ms: int) -> Iterator[events.JobEvent]:
-    """A pod whose ranks have another one by now may still tell why it was lost."""
+    """Yield why a pod was lost, where it says so only after another one has taken its ranks."""
     for fact in pod_source.taken(pod, now_ms):
         yield events.FactSeen(fact=fact)
 
 
 def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEvent]:
-    """The coordinator's pod is as it is now, or gone."""
+    """Yield what the coordinator's pod tells, as it is now, or that it is gone."""
     if deleted or pod.ended:
         told = pod.trouble or f"pod {pod.name} is gone"
         yield events.CoordinatorLost(message=told, program=pod.failed_by_itself and not deleted)
@@ -169,14 +169,14 @@ def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEve
 
 
 def of_end(state: JobState, num_nodes: int, finished: Collection[int], at_work: Pods) -> Iterator[events.JobEvent]:
-    """A training may end while no coordinator is there to tell; its pods say so, too, container by container.
+    """Yield the end of the training as the pods tell it, container by container: no coordinator may be there to tell.
 
     Args:
         state: of the planner.
         num_nodes: rank pods of the job.
         finished: node ranks whose pod's trainer has ended with 0.
-        at_work: pods that serve, all of them; once the final checkpoint is complete one that has ended or is gone is
-            as good as finished.
+        at_work: all pods that serve. Once the final checkpoint is complete, one that has ended or is gone counts as
+            finished.
     """
     left_out, ending = state.shrunk.nodes if state.shrunk else (), state.ending
     if state.phase in ENDED or (ending is None and len(finished) + len(left_out) < num_nodes):
@@ -196,9 +196,9 @@ def of_end(state: JobState, num_nodes: int, finished: Collection[int], at_work: 
 def of_nodes(
     pods: Collection[PodView], nodes: Mapping[str, NodeView], now_ms: int, *, gone: bool = False
 ) -> Iterator[events.JobEvent]:
-    """Pods that were given to a node which is not ready, or is gone, and never started: no agent falls silent there.
+    """Yield the loss of pods that never started, on nodes that are not ready or gone: no agent falls silent there.
 
-    A coordinator that is not heard has not started before all of its containers run, whatever its address.
+    A coordinator that is not heard counts as started only when all of its containers run, even if it has an address.
     """
     for pod in pods:
         node = nodes.get(pod.node_name)
@@ -229,7 +229,7 @@ def of_hardware(
     chips_per_node: int,
     now_ms: int,
 ) -> Iterator[events.JobEvent]:
-    """Faults of the node or the chips on which a pod sits, as long as they stand.
+    """Yield the faults of the node or the chips on which a pod sits, as long as they stand.
 
     Args:
         pod: that serves a node rank.
@@ -245,14 +245,15 @@ def of_hardware(
 
 
 def concerns_pods(fact: ClusterFact) -> bool:
-    """Whether a pod on the chip, or node, cannot go on as it is."""
+    """Return whether a pod on the chip, or node, cannot go on as it is."""
     return fact.harms and fact.kind not in TOLD_OTHERWISE
 
 
 def of_chip(pod: PodView, fact: ClusterFact, age_ms: int, *, chips_per_node: int, now_ms: int, again: str = "") -> Fact:
-    """A fault of a node or chip as a fact of the job whose pod sits there; `again`: makes it another one.
+    """Build the fact of a job from a fault of the node or chip on which its pod sits.
 
-    Without a rank it is one of the whole pod. It begins when the pod came there, however long it stood before.
+    Without a rank it is one of the whole pod. It begins when the pod came there, however long the fault stood before. A
+    suffix `again` gives it another id, so that it is another fact.
     """
     rank = rank_on(fact.chip, pod.chips, pod.node_rank, chips_per_node) if fact.chip else None
     came_ms = now_ms if pod.started_ms is None else pod.started_ms
@@ -270,12 +271,12 @@ def of_chip(pod: PodView, fact: ClusterFact, age_ms: int, *, chips_per_node: int
 
 
 def fact_id(fact: ClusterFact, pod: PodView) -> str:
-    """One fault is one fact for each pod that it hits."""
+    """Return the id of a fault as a fact of this pod: one fault is one fact for each pod that it hits."""
     return f"{fact.id}@{fact.since_ms or ''}/{pod.uid}"
 
 
 def of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.JobEvent]:
-    """Faults of nodes and chips that do not stand any more, of an incident in which nothing was done yet.
+    """Yield the faults of nodes and chips that stand no more, of an incident in which nothing was done yet.
 
     Args:
         state: of the planner.
@@ -292,7 +293,7 @@ def of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.
 
 
 def of_steps(state: JobState, step: int) -> Iterator[events.FactsWithdrawn]:
-    """A hang that was held back is over, because the training takes steps again; `step`: the newest finished one."""
+    """Yield the end of a hang that was held back: the training takes steps again. `step`: the newest finished one."""
     incident = state.incident
     if incident is None or state.phase is not JobPhase.HELD or incident.cause.kind is not FactKind.HANG:
         return
@@ -307,7 +308,7 @@ def of_sub_health(
     faults_on: Callable[[str], Iterable[tuple[ClusterFact, int]]],
     nodes: Mapping[str, NodeView],
 ) -> Iterator[tuple[PodView, ClusterFact, int]]:
-    """Pods on chips or nodes that work, but not well, while the training is whole and the policy wants something done.
+    """Yield pods on chips or nodes of poor health, while the training is whole and the policy asks for an action.
 
     Args:
         state: of the planner.
@@ -328,7 +329,7 @@ def of_sub_health(
 
 
 def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:
-    """A job that is not whole may grow or must wait again, a start that has given its chips back may take them up."""
+    """Yield whether there are nodes for a job that is not whole, or for a start that has given its chips back."""
     shrunk, smaller = state.shrunk, state.smaller
     if state.phase in UNTRAINED and state.waiting is not None and state.waiting.released:
         yield events.CapacityAvailable(nodes=free_nodes())
@@ -352,9 +353,9 @@ def of_coordinator_place(
     pods: Pods,
     has_room: Callable[[str], bool],
 ) -> Iterator[events.JobEvent]:
-    """Whether the coordinator keeps to itself a node that a rank pod of this start needs: no rank may join it.
+    """Yield whether the coordinator occupies a node that a rank pod of this start needs: no rank may join it there.
 
-    That happens where a job has no other nodes than it has ranks, and the coordinator was the first to be placed.
+    That happens where a job has no more nodes than its ranks need, and the coordinator was placed first.
 
     Args:
         state: of the job.
@@ -382,7 +383,7 @@ def of_places(
     *,
     blocked: str = "",
 ) -> Iterator[events.JobEvent]:
-    """Whether a start waits for quota or nodes, or for pods of the attempt before that do not go.
+    """Yield whether a start waits for quota or nodes, or for pods of the attempt before that do not go.
 
     A pod that the scheduler has not looked at yet says neither.
 
@@ -425,12 +426,12 @@ class Heard:
     checkpoint: int | None = None
 
     def then(self, state: wire.CoordinatorState) -> Heard:
-        """After one more report."""
+        """Return what is known after one more report."""
         told = state.HasField("checkpoint") and not state.checkpoint.problem
         return Heard(state, state.controller_ready, state.checkpoint.step if told else self.checkpoint)
 
     def lost(self) -> Heard:
-        """After its channel went down; what it said is still the newest that is known."""
+        """Return what is known after the channel went down: the last report still counts, but it serves no more."""
         return dataclasses.replace(self, serving=False)
 
 
@@ -439,7 +440,7 @@ _PROGRESS: Final = frozenset({"step", "nodes", "sign_age_nanoseconds"})
 
 
 def is_news(state: JobState, report: wire.Report, before: Heard) -> bool:
-    """Whether a report may tell the planner anything; else it tells at most how far the training has come."""
+    """Return whether a report may tell the planner anything; else it tells at most how far the training has come."""
     told = report.state
     if report.facts or report.milestones or told.end or state.going_on in UNTRAINED or _unworkable(told):
         return True
@@ -451,7 +452,7 @@ def _told(state: wire.CoordinatorState) -> dict[str, object]:
 
 
 def start_sign_ms(state: JobState, report: wire.Report, now_ms: int) -> int | None:
-    """When the attempt that starts was last seen to go on; None: nothing is known of that."""
+    """Return when the starting attempt last showed progress, in milliseconds of the job's time; None: not known."""
     told = report.state
     if told.attempt != state.attempt or not told.HasField("sign_age_nanoseconds"):
         return None
@@ -463,12 +464,12 @@ def _unworkable(told: wire.CoordinatorState) -> list[wire.Problem]:
 
 
 def of_channel(*, up: bool) -> events.JobEvent:
-    """The channel to the coordinator is up, or down though there is somebody to dial."""
+    """Return the event that the channel to the coordinator is up, or down though there is somebody to dial."""
     return events.CoordinatorReachable() if up else events.CoordinatorUnreachable()
 
 
 def of_report(report: wire.Report, pods: Pods, now_ms: int) -> ReportReading:
-    """What a report tells, in order; facts from inside the job learn which node it was.
+    """Read what a report tells, in order, and add the node to facts from inside the job.
 
     An agent falls silent, too, when its pod has finished: that is no fault.
     """
@@ -478,7 +479,7 @@ def of_report(report: wire.Report, pods: Pods, now_ms: int) -> ReportReading:
 
 
 def is_silence(fact: Fact) -> bool:
-    """Whether nobody in the pod may answer any more."""
+    """Return whether perhaps nobody in the pod answers any more."""
     return fact.kind is FactKind.AGENT_SILENT
 
 
@@ -497,7 +498,7 @@ def _placed(observed: Observed, pods: Pods) -> Observed | None:
 
 
 def of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -> Iterator[events.JobEvent]:
-    """What a coordinator's state says, beside the facts and milestones of its report."""
+    """Yield what a coordinator's state says, beside the facts and milestones of its report."""
     told = now.state
     if now.serving and not before.serving:
         yield events.CoordinatorReady()

@@ -27,7 +27,7 @@ def request_of(pause: PlannedPause | None) -> str:
 
 
 def nodes_of_work(pause: PlannedPause, serving: Pods) -> dict[int, str]:
-    """Node rank to the name of its node, for each one where work is to be done."""
+    """Return the node names where the work of a pause is to be done, by node rank."""
     chosen = frozenset(pause.node_names)
     places = {rank: pod.node_name for rank, pod in sorted(serving.items()) if pod.node_name}
     return {rank: name for rank, name in places.items() if not chosen or name in chosen}
@@ -39,7 +39,7 @@ def fact_id(hook: PodView) -> str:
 
 
 def is_bad(hook: PodView) -> bool:
-    """Whether the work found its node unfit."""
+    """Return whether the work found its node unfit."""
     return hook.ended and hook.exit_code == NODE_IS_BAD
 
 

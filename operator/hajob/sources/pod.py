@@ -179,7 +179,7 @@ class PodView:
 
 
 def view(pod: Mapping[str, Any]) -> PodView:
-    """The view of a raw pod of ours; missing fields read as a pod that has just been made."""
+    """Build the view of a raw pod of ours; missing fields read as a pod that has just been made."""
     metadata, spec, status = mapping(pod.get("metadata")), mapping(pod.get("spec")), mapping(pod.get("status"))
     labels = mapping(metadata.get("labels"))
     code, trouble, exit_code = _trouble(status)
@@ -272,7 +272,7 @@ class ForeignPod:
 
 
 def foreign_pod(pod: Mapping[str, Any]) -> ForeignPod | None:
-    """What is kept of a pod that is none of ours: nothing, unless it has chips or ports of a node."""
+    """Return what is kept of a pod that is none of ours; None unless it has chips or ports of a node."""
     status, spec = mapping(pod.get("status")), mapping(pod.get("spec"))
     if not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
         return None
@@ -327,7 +327,7 @@ def _controller(metadata: Mapping[str, Any]) -> str:
 
 
 def facts(pod: PodView, now_ms: int) -> list[Fact]:
-    """What this state of a rank pod says about faults; empty for a pod that is well."""
+    """Return the facts that this state of a rank pod tells; empty for a pod that is well."""
     if not pod.is_rank:
         return []
     kind = None
@@ -342,20 +342,20 @@ def facts(pod: PodView, now_ms: int) -> list[Fact]:
 
 
 def lost(pod: PodView, now_ms: int) -> Fact:
-    """The fact that a pod which should be there has gone, or is going."""
+    """Build the fact that a pod which should be there has gone, or is going."""
     going = f"pod {pod.name} {'is being deleted' if pod.deleting else 'is gone'}"
     why = pod.disruption_text or pod.disruption
     return _fact(pod, FactKind.POD_LOST, pod.disruption or DELETED, f"{going}: {why}" if why else going, now_ms)
 
 
 def taken(pod: PodView, now_ms: int) -> list[Fact]:
-    """Why a pod that serves no more has ended, where it says so: that is written after its ranks were replaced."""
+    """Return why a pod that serves no more has ended, where it says so: that is written after it was replaced."""
     found = facts(pod, now_ms) or ([lost(pod, now_ms)] if pod.is_rank and pod.disruption else [])
     return [fact for fact in found if fact.code in TAKEN_PODS]
 
 
 def stranded(pod: PodView, now_ms: int, *, gone: bool = False) -> Fact:
-    """The fact that a pod which has not started will not: its node is not ready, or was deleted."""
+    """Build the fact that a pod will never start: its node is not ready, or was deleted."""
     kind, what = (FactKind.NODE_DELETED, "was deleted") if gone else (FactKind.NODE_NOT_READY, "is not ready")
     message = f"node {pod.node_name} of pod {pod.name} {what}, and the pod has not started"
     return _fact(pod, kind, kind.value if gone else "NodeNotReady", message, now_ms)

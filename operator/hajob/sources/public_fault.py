@@ -50,7 +50,7 @@ _DESCRIPTION: Final = re.compile(r"[^\t\n\f\r]{0,512}")
 
 
 def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
-    """What a public fault ConfigMap reports."""
+    """Read what a public fault ConfigMap reports."""
     reading = Reading(terms)
     told = data_of(raw, KEY)
     if told is None:
@@ -140,12 +140,12 @@ def _read_fault(fault: Mapping[str, Any], reading: Reading, where: str, stands: 
 
 
 def begins_of(fact_id: str) -> str:
-    """What sender, fault and node are in the id of a public fault: a recovery ends it on every chip of the node."""
+    """Return sender, fault and node from the id of a public fault: a recovery ends it on every chip of the node."""
     return fact_id.rpartition("/")[0]
 
 
 def sender_of(fact_id: str) -> str:
-    """Who has sent the public fault of this id, or beginning of an id."""
+    """Return the sender of the public fault of this id, or beginning of an id."""
     return fact_id.removeprefix("public/").partition("/")[0]
 
 

@@ -52,7 +52,7 @@ class Quota:
     scopes: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
     def is_about(self, use: Use, priority_class: str) -> bool:
-        """Whether it counts a pod that uses this, has this priority class and no deadline of its own."""
+        """Return whether the quota counts a pod of this use and priority class, without a deadline of its own."""
         return all(_matches(scope, use, priority_class) for scope in self.scopes)
 
 
@@ -75,7 +75,7 @@ def _matches(scope: tuple[str, str, tuple[str, ...]], use: Use, priority_class: 
 
 
 def view(raw: Mapping[str, Any]) -> Quota:
-    """The view of a raw ResourceQuota; before the server has counted, it limits nothing."""
+    """Build the view of a raw ResourceQuota; before the server has counted, it limits nothing."""
     metadata, spec, status = mapping(raw.get("metadata")), mapping(raw.get("spec")), mapping(raw.get("status"))
     plain = [(text(name), "Exists", ()) for name in items(spec.get("scopes"))]
     chosen = [mapping(one) for one in items(mapping(spec.get("scopeSelector")).get("matchExpressions"))]
@@ -104,7 +104,7 @@ def use_of(spec: Mapping[str, Any]) -> Use:
 
 
 _KNOWN: Final[dict[str, Use]] = {}
-_KNOWN_LIMIT: Final = 1000
+_KNOWN_LIMIT: Final = 1000  # most pods of a cluster ask alike; bounds the memory where they do not
 
 
 def _counted(spec: Mapping[str, Any]) -> Use:
@@ -145,7 +145,7 @@ def _amounts(told: Mapping[str, Any]) -> Use:
 
 @lru_cache(maxsize=4096)
 def milli(quantity: str) -> int | None:
-    """A quantity in thousandths, rounded up as the server does; None: it is none."""
+    """Parse a quantity into thousandths, rounded up as the server does; None: it is none."""
     found = _NUMBER.fullmatch(quantity)
     if found is None or found.group(3) not in _SUFFIXES:
         return None

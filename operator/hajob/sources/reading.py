@@ -183,7 +183,7 @@ class Reading:
         self.rejected.append(Rejection(reason, where, printable(found)))
 
     def json(self, source: str, where: str) -> Any:  # noqa: ANN401  # any JSON value
-        """A JSON text, or None and a rejection."""
+        """Parse a JSON text; None and a rejection where it is none."""
         try:
             return orjson.loads(source)
         except (ValueError, RecursionError):
@@ -191,7 +191,7 @@ class Reading:
             return None
 
     def level(self, word: object, where: str) -> Level | None:
-        """The level that a writer calls so; None where it gives none, or one that nobody knows."""
+        """Return the level of a writer's word; None where it gives none, or an unknown one, which is rejected."""
         if word is None or (isinstance(word, str) and word in _NO_LEVEL):
             return None
         found = LEVEL_WORDS.get(word) if isinstance(word, str) else None
@@ -200,7 +200,7 @@ class Reading:
         return found
 
     def time(self, value: object, where: str) -> int | None:
-        """A time in milliseconds; None where it is none, or lies in the future."""
+        """Return a time in milliseconds; None and a rejection where it is none, or lies in the future."""
         if value is None:
             return None
         if not is_integer(value) or not 0 <= value < 1 << 53:
@@ -212,7 +212,7 @@ class Reading:
         return value
 
     def timestamp(self, told: object, where: str) -> int | None:
-        """A time that Kubernetes has written, in milliseconds; None where it is none, or lies in the future."""
+        """Parse a time that Kubernetes has written, into milliseconds; None where it is none, or lies in the future."""
         if not told:
             return None
         milliseconds = milliseconds_of(told)
@@ -231,57 +231,57 @@ def milliseconds_of(told: object) -> int | None:
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether it is a number without a fraction; booleans are not."""
+    """Return whether a value is a number without a fraction; booleans are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def whole(value: object) -> int | None:
-    """A whole number as labels and quantities write it, of at most 15 digits; None: it is none."""
+    """Parse a whole number as labels and quantities write it, of at most 15 digits; None: it is none."""
     written = str(value)
     return int(written) if len(written) <= _MOST_DIGITS and written.isascii() and written.isdigit() else None
 
 
 def printable(value: object) -> str:
-    """A short text of anything, without control characters."""
+    """Return a short text of anything, without control characters."""
     text = value if isinstance(value, str) else repr(value)[: 4 * MOST_SHOWN]
     shown = _CONTROL.sub("?", text[: MOST_SHOWN + 1])
     return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
 
 
 def name_of(raw: Mapping[str, Any]) -> str:
-    """`metadata.name` of an object; empty where it is none."""
+    """Return `metadata.name` of an object; empty where it is none."""
     found = mapping(raw.get("metadata")).get("name")
     return found if isinstance(found, str) else ""
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     if type(value) is dict:  # nearly always; an abstract class is asked five times as slowly
         return value
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> Iterable[Any]:
-    """The elements of a list; none where it is none."""
+    """Return the elements of a list; none where it is none."""
     return value if isinstance(value, list) else ()
 
 
 def text(value: object) -> str:
-    """The value if it is a text, else an empty one."""
+    """Return the value if it is a text, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def data_of(raw: Mapping[str, Any], key: str) -> str | None:
-    """The text under a key of a ConfigMap; None where there is none."""
+    """Return the text under a key of a ConfigMap; None where there is none."""
     found = mapping(raw.get("data")).get(key)
     return found if isinstance(found, str) else None
 
 
 def is_node_name(name: str) -> bool:
-    """Whether Kubernetes could have a node of this name."""
+    """Return whether Kubernetes could have a node of this name."""
     return _NODE_NAME.fullmatch(name) is not None
 
 
 def is_device_name(name: str) -> bool:
-    """Whether it looks like "Ascend910-3"."""
+    """Return whether the name looks like "Ascend910-3"."""
     return _DEVICE_NAME.fullmatch(name) is not None

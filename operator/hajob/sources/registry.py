@@ -46,7 +46,7 @@ class SourceRow:
     ends: str = ""
 
     def takes(self, raw: Mapping[str, Any]) -> bool:
-        """Whether an object is this source's."""
+        """Return whether an object is this source's."""
         if raw.get("kind") != self.kind or not name_of(raw).startswith(self.prefix):
             return False
         return not self.label or self.label in mapping(mapping(raw.get("metadata")).get("labels"))
@@ -126,7 +126,7 @@ SOURCES: Final = (
 
 
 def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
-    """What every source that takes an object finds in it; an object that none takes is rejected."""
+    """Read what every source that takes an object finds in it; an object that none takes is rejected."""
     whole = Reading(terms)
     rows = [row for row in SOURCES if row.takes(raw)]
     if not rows:
@@ -146,7 +146,7 @@ def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
 
 
 def is_silent(row: SourceRow, updated_ms: int | None, now_ms: int) -> bool:
-    """Whether what a writer has said is too old to be true: it writes at the latest every so often."""
+    """Return whether the source's object is too old to be believed: its writer updates it at least every so often."""
     if not row.silent_after_seconds or updated_ms is None:
         return False
     return now_ms - updated_ms > row.silent_after_seconds * 1000

@@ -176,5 +176,5 @@ def finished_nodes(state: wire.CoordinatorState) -> tuple[int, ...]:
 
 
 def launchers_ready(nodes: Iterable[wire.NodeState], count: int) -> bool:
-    """Whether the start script of every one of `count` node ranks has asked for its ranks."""
+    """Return whether the start script of every one of `count` node ranks has asked for its ranks."""
     return sum(1 for node in nodes if node.connected and node.launcher_ready) >= count

@@ -20,7 +20,7 @@ _CODE: Final = re.compile(r"\[0x[0-9a-fA-F]{1,8},[^\[\]]{1,64}\]")
 
 
 def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
-    """What the ConfigMap of a node says about its switches; nothing where it has no such key (A2)."""
+    """Read what the ConfigMap of a node says about its switches; nothing where it has no such key (A2)."""
     reading = Reading(terms)
     told = data_of(raw, KEY)
     if told:
