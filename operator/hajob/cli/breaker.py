@@ -29,7 +29,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the state, or say the word; 1 where the cluster refuses."""
+    """Print whether the breaker is open, or accept the reported faults; return 1 where the cluster refuses."""
     now = datetime.fromtimestamp(SystemClock().now_milliseconds() / 1000, UTC)
 
     def answer() -> None:

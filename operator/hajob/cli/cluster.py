@@ -52,10 +52,10 @@ class Cluster(Protocol):
         """The one that is meant where none is named."""
 
     def job(self, namespace: str, name: str) -> Json:
-        """One HATrainingJob."""
+        """Return one HATrainingJob."""
 
     def pods(self, namespace: str, selector: str) -> list[Json]:
-        """The pods with these labels."""
+        """Return the pods with these labels."""
 
     def execute(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
         """Run a command in a container and hand on what it writes; its exit code.
@@ -64,13 +64,13 @@ class Cluster(Protocol):
         """
 
     def container_log(self, container: Container) -> Iterator[bytes]:
-        """What the kubelet keeps of a container's output, line by line."""
+        """Yield what the kubelet keeps of a container's output, line by line."""
 
     def create_pod(self, pod: Json) -> str:
-        """Create a pod; its name."""
+        """Create a pod; return its name."""
 
     def pod(self, namespace: str, name: str) -> Json:
-        """One pod."""
+        """Return one pod."""
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """Delete a pod; one that is gone is no error."""
@@ -99,7 +99,7 @@ class KubernetesCluster:
         return self._namespace
 
     def job(self, namespace: str, name: str) -> Json:
-        """One HATrainingJob."""
+        """Return one HATrainingJob."""
         with self._told(f"HATrainingJob {name} in namespace {namespace}"):
             found: Json = self._custom.get_namespaced_custom_object(
                 names.GROUP, names.VERSION, namespace, names.PLURAL, name, _request_timeout=_REQUEST_SECONDS
@@ -107,7 +107,7 @@ class KubernetesCluster:
         return found
 
     def pods(self, namespace: str, selector: str) -> list[Json]:
-        """The pods with these labels."""
+        """Return the pods with these labels."""
         with self._told(f"pods in namespace {namespace}"):
             response = self._core.list_namespaced_pod(
                 namespace, label_selector=selector, _request_timeout=_REQUEST_SECONDS, _preload_content=False
@@ -116,7 +116,7 @@ class KubernetesCluster:
         return found
 
     def execute(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
-        """Run a command in a container and hand on what it writes; its exit code."""
+        """Run a command in a container and hand on what it writes; return its exit code."""
         from kubernetes.stream import stream, ws_client
         from websocket import WebSocketException
 
@@ -152,7 +152,7 @@ class KubernetesCluster:
             connection.close()
 
     def container_log(self, container: Container) -> Iterator[bytes]:
-        """What the kubelet keeps of a container's output, line by line."""
+        """Yield what the kubelet keeps of a container's output, line by line."""
         with self._told(f"the log of pod {container.pod}"):
             response = self._core.read_namespaced_pod_log(
                 container.pod,
@@ -164,14 +164,14 @@ class KubernetesCluster:
         yield from response
 
     def create_pod(self, pod: Json) -> str:
-        """Create a pod; its name."""
+        """Create a pod; return its name."""
         namespace = pod["metadata"]["namespace"]
         with self._told(f"a pod in namespace {namespace} (the right to create pods is needed)"):
             made = self._core.create_namespaced_pod(namespace, pod, _request_timeout=_REQUEST_SECONDS)
         return str(made.metadata.name)
 
     def pod(self, namespace: str, name: str) -> Json:
-        """One pod."""
+        """Return one pod."""
         with self._told(f"pod {name} (the right to get pods is needed)"):
             response = self._core.read_namespaced_pod(
                 name, namespace, _request_timeout=_REQUEST_SECONDS, _preload_content=False
@@ -213,7 +213,7 @@ def _hand_on(connection: Any, streams: Streams) -> None:  # noqa: ANN401  the cl
 
 
 def exit_code(status: bytes, what: str) -> int:
-    """The exit code in the last word of an exec stream; `ClusterError` where the command never ran or was cut off."""
+    """Read the exit code at the end of an exec stream; `ClusterError` where the command never ran or was cut off."""
     try:
         told = json.loads(status or b"null") or {}
     except ValueError:

@@ -16,7 +16,7 @@ FILES = 0
 
 
 def offered(words: Sequence[str]) -> list[str]:
-    """The lines for these words."""
+    """Return the lines that are offered for these words."""
     *done, typed = words or [""]
     at, awaited = parser(), None
     for word in done:
@@ -54,7 +54,7 @@ def _awaits_value(at: argparse.ArgumentParser, word: str) -> argparse.Action | N
 
 
 def main() -> int:
-    """Entry point."""
+    """Print what can follow the words of the command line."""
 
     def offer() -> int:
         print("\n".join(offered(sys.argv[1:])))

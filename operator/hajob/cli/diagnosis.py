@@ -142,7 +142,7 @@ def _silence(title: str, reading: Reading, now_ms: int) -> str:
 
 
 def of_cluster(gathered: Gathered) -> Iterator[Finding]:
-    """Everything about a cluster."""
+    """Yield the findings about a cluster."""
     faults = read_faults(gathered)
     yield from of_unread(gathered)
     yield from _of_crds(gathered)
@@ -156,7 +156,7 @@ def of_cluster(gathered: Gathered) -> Iterator[Finding]:
 
 
 def of_unread(gathered: Gathered) -> Iterator[Finding]:
-    """What could not be looked at: one line for rights that the asker lacks, one for each thing that went wrong."""
+    """Yield what could not be looked at: one finding for missing rights, one for each thing that went wrong."""
     lacking = {look: [one.right for one in found if one.right] for look, found in gathered.unread.items()}
     if rights := list(dict.fromkeys(right for found in lacking.values() for right in found)):
         looks = [look for look, found in lacking.items() if found]
@@ -197,7 +197,7 @@ def _of_crds(gathered: Gathered) -> Iterator[Finding]:
 
 
 def of_operator(gathered: Gathered) -> Iterator[Finding]:
-    """Whether somebody leads."""
+    """Yield whether an operator leads."""
     if Look.LEASE in gathered.unread:
         return
     spec = mapping((gathered.lease or {}).get("spec"))
@@ -370,7 +370,7 @@ _NOTES: Final = frozenset(
 
 
 def of_conditions(job: Json) -> Iterator[Finding]:
-    """The conditions of a job that are not as they should be."""
+    """Yield the conditions of a job that are not as they should be."""
     told = {text(one.get("type")): one for one in map(mapping, items(mapping(job.get("status")).get("conditions")))}
     ended = next((kind for kind in _ENDED if mapping(told.get(kind)).get("status") == "True"), None)
     for kind, one in told.items():
@@ -397,7 +397,7 @@ SETTLED_SECONDS: Final = 3600
 
 
 def of_status(job: Json, now_ms: int) -> Iterator[Finding]:
-    """What the status of a job says, and whether it says anything that still counts."""
+    """Yield what the status of a job says, and whether it still counts."""
     status, metadata = mapping(job.get("status")), mapping(job.get("metadata"))
     conditions = {text(one.get("type")): one for one in map(mapping, items(status.get("conditions")))}
     if not conditions:
@@ -466,7 +466,7 @@ def _duration(seconds: int) -> str:
 
 
 def of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Finding]:
-    """Everything about one job: what is unprotected, why, what to do."""
+    """Yield the findings about one job: what is unprotected, why, what to do."""
     yield from of_unread(gathered)
     for leads in of_operator(gathered):
         if leads.grade is not Grade.FINE:
@@ -586,5 +586,5 @@ def _of_places(nodes: set[str], gathered: Gathered) -> Iterator[Finding]:
 
 
 def selector_of(job: str) -> str:
-    """Label selector of a job's pods."""
+    """Return the label selector of a job's pods."""
     return f"{names.LABEL_JOB_NAME}={job}"

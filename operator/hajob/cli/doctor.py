@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say: Callable[[str], object]) -> int:
-    """Look, and say it.
+    """Collect the findings, and say them.
 
     Returns:
         1 where something is a problem, else 0.
@@ -102,7 +102,7 @@ class Gatherer:
         self._objects, self._found = objects, Gathered(now_ms)
 
     def gather(self, operator_namespace: str, fault_namespaces: list[str]) -> Gathered:
-        """Everything that the diagnosis looks at."""
+        """Collect everything that the diagnosis looks at."""
         found, objects, here = self._found, self._objects, f"in {operator_namespace}"
         for name in CRD_NAMES:
             self._try(Look.CRDS, "get customresourcedefinitions", partial(self._read_crd, name))
@@ -123,7 +123,7 @@ class Gatherer:
         return found
 
     def pods(self, namespace: str, job: str) -> list[Json]:
-        """The pods of one job."""
+        """Return the pods of one job."""
         pods: list[Json] = []
         listed = partial(_listed, self._objects, f"/api/v1/namespaces/{namespace}/pods", selector_of(job))
         self._try(Look.PODS, f"list pods in {namespace}", lambda: pods.extend(listed()))
@@ -169,7 +169,7 @@ def _listed(objects: Objects, path: str, selector: str = "") -> Iterator[Json]:
 
 
 def as_text(found: list[Finding]) -> Iterator[str]:
-    """For people: what is wrong, and below it what to do."""
+    """Format the findings for people: what is wrong, and below it what to do."""
     width = max((len(one.about) for one in found), default=0)
     for one in found:
         yield f"{one.grade:<8} {one.about:<{width}}  {one.message}"

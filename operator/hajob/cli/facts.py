@@ -66,7 +66,7 @@ def _answer(arguments: argparse.Namespace) -> None:
 
 
 def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, now_ms: int) -> dict[str, Any]:
-    """Facts and rejections of all objects, in JSON types.
+    """Return the facts and rejections of all objects, in JSON types.
 
     Args:
         objects: as Kubernetes has them.
@@ -99,13 +99,13 @@ class _Standing:
         self._tellers: dict[str, list[str]] = {}
 
     def take(self, title: str, reading: Reading) -> None:
-        """An object was read."""
+        """Add what was read of an object."""
         self._store.take(title, reading, keeps=True)
         for fact_id in dict.fromkeys(fact.id for fact in reading.facts):
             self._tellers.setdefault(fact_id, []).append(title)
 
     def facts(self) -> Iterator[tuple[ClusterFact, list[str]]]:
-        """In the order in which they were told first."""
+        """Yield the facts that stand, each with the objects that tell it, in the order of the first telling."""
         standing = {fact.id: fact for node in self._store.nodes() for fact in self._store.on_node(node)}
         own = {(fact.node, *what_is_repeated(fact)): fact.id for fact in standing.values() if not fact.repeated}
         told_by: dict[str, list[str]] = {}
@@ -179,7 +179,7 @@ def _row(fact: ClusterFact, told_by: list[str], spec: HATrainingJobSpec | None) 
 
 
 def action_of(fact: ClusterFact, spec: HATrainingJobSpec | None) -> Action | None:
-    """What a job that is hit does first; None: nothing. Policies are those of the spec, or the defaults."""
+    """Return what a job that is hit does first; None: nothing. Policies are those of the spec, or the defaults."""
     if not fact.harms or fact.kind is FactKind.NODE_NOT_READY:
         return None  # agents tell whether a training goes on there
     if fact.kind is FactKind.SUB_HEALTH:
@@ -229,7 +229,7 @@ def _time(since_ms: int | None) -> str | None:
 
 
 def as_text(found: Mapping[str, Any]) -> str:
-    """The answer for people."""
+    """Format the answer for people."""
     lines = [_line(row) for row in found["facts"]] or ["no facts: the objects report no fault"]
     if found["rejected"]:
         lines += ["", "rejected"]

@@ -39,7 +39,7 @@ _HELP: Final = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is said of a fault; `make inject` takes the same words."""
+    """Add the arguments that describe a fault; `make inject` takes the same words."""
     kinds = "; ".join(f"{kind}: {text}" for kind, text in _HELP.items())
     parser.add_argument("kind", metavar="KIND", choices=[kind.value for kind in InjectionKind], help=kinds)
     parser.add_argument("node", metavar="NODE", help="name of the Kubernetes node")
@@ -63,13 +63,13 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write it; 1 where the cluster refuses, 2 where the input makes no sense."""
+    """Write the fault into the cluster; return 1 where the cluster refuses, 2 where the input makes no sense."""
     now_ms = SystemClock().now_milliseconds()
     return reported(lambda: carry_out(read(arguments), KubernetesObjects(context=arguments.context), now_ms, print))
 
 
 def read(arguments: argparse.Namespace) -> Injection:
-    """The fault that the arguments mean; raises `ValueError`."""
+    """Read the fault from the arguments; raises `ValueError`."""
     kind = InjectionKind(arguments.kind)
     return Injection.of(kind, arguments.node, arguments.chip, arguments.code, arguments.level)
 

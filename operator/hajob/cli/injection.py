@@ -73,7 +73,7 @@ class Injection:
 
     @staticmethod
     def of(kind: InjectionKind, node: str, chip: int | None = None, code: str = "", level: str = "") -> Injection:
-        """With what is usual for its kind where nothing is said.
+        """Build an injection, with what is usual for its kind where nothing is said.
 
         Raises:
             ValueError: a chip is missing, or nobody knows the level.
@@ -94,17 +94,17 @@ _OF_CHIPS: Final = frozenset(
 
 
 def device_map_name(node: str) -> str:
-    """Name of the device plugin's ConfigMap."""
+    """Name the device plugin's ConfigMap of a node."""
     return f"mindx-dl-deviceinfo-{node}"
 
 
 def node_map_name(node: str) -> str:
-    """Name of NodeD's ConfigMap."""
+    """Name NodeD's ConfigMap of a node."""
     return f"mindx-dl-nodeinfo-{node}"
 
 
 def device_map(known: Mapping[str, Any] | None, injection: Injection, now_ms: int) -> Json:
-    """The device plugin's ConfigMap with the fault in it, or without those that recover."""
+    """Return the device plugin's ConfigMap with the fault in it, or without those that recover."""
     body = _body(known, device_map_name(injection.node), DEVICE_NAMESPACE)
     data = body["data"]
     if injection.kind is InjectionKind.SWITCH:
@@ -184,7 +184,7 @@ def _switch(injection: Injection, now_ms: int) -> str:
 
 
 def node_map(injection: Injection, now: str) -> Json:
-    """NodeD's ConfigMap with the fault in it; `now`: RFC 3339."""
+    """Build NodeD's ConfigMap with the fault in it; `now`: RFC 3339."""
     device = {"DeviceType": "CPU", "DeviceId": 0, "FaultCode": [injection.code], "FaultLevel": injection.level}
     info = {"FaultDevList": [device], "NodeStatus": _NODE_STATUS[injection.level]}
     body = _body(None, node_map_name(injection.node), NODE_NAMESPACE)

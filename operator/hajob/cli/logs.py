@@ -30,8 +30,8 @@ from hajob.objects.rank_pod import mount_for, output_directory
 from hajob.sources.pod import UNSTARTABLE
 from hajob.sources.pod import view as view_of_pod
 
-_READER_NOT_KEPT: Final = 3
-_ENDED_BY_PERSON: Final = 130
+_READER_NOT_KEPT: Final = 3  # trainer_sidecar.logs.NOT_KEPT
+_ENDED_BY_PERSON: Final = 130  # 128 + SIGINT, as shells tell it
 _READER: Final = ("python3", "-m", "trainer_sidecar.logs")
 _AGENT: Final = "agent"
 _POLL_SECONDS: Final = 1.0
@@ -65,7 +65,7 @@ class LogQuery:
     follow: bool = False
 
     def reader(self) -> list[str]:
-        """The command that reads it, inside the container of an agent."""
+        """Return the command that reads the output, inside the container of an agent."""
         words = [*_READER, f"--rank={self.rank}"]
         if self.attempt is not None:
             words.append(f"--attempt={self.attempt}")
@@ -111,7 +111,7 @@ def _number(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show it, or say why not."""
+    """Print the output of a rank, or say why it cannot be shown."""
     question = LogQuery(**{each.name: getattr(arguments, each.name) for each in fields(LogQuery)})
 
     def answer() -> int:
@@ -267,7 +267,10 @@ def _read(raw: Json, question: LogQuery) -> HATrainingJob:
 
 
 def readers(pods: Iterable[Json], node_rank: int, *, shared: bool) -> list[Json]:
-    """The pods whose agent runs and sees the files: the newest of the node rank first, then, on a volume, others."""
+    """Return the pods whose agent runs and sees the files: those of the node rank, newest first, then others.
+
+    Pods of other node ranks see the files only on a volume that all share (`shared`).
+    """
     able = [pod for pod in pods if _agent_runs(pod)]
     own = [pod for pod in able if _label(pod, names.LABEL_NODE_RANK) == node_rank]
     others = [pod for pod in able if pod not in own] if shared else []
@@ -311,7 +314,7 @@ def _volume(job: HATrainingJob) -> Json | None:
 
 
 def where(job: HATrainingJob) -> str:
-    """In which directory of which volume the files lie, for a person."""
+    """Say for a person in which directory of which volume the files lie."""
     directory, mount = output_directory(job), _volume(job)
     if mount is None:
         return (

@@ -17,7 +17,7 @@ COMMANDS: Final = (facts, doctor, logs, migrate, quarantine, breaker, inject, si
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Build the parser of the whole command line."""
     top = argparse.ArgumentParser(prog="kubectl hajob", description="Inspect, simulate and control HATrainingJobs.")
     top.add_argument("--version", action="version", version=f"hajob {VERSION} (kubectl hajob)")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)

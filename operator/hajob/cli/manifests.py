@@ -19,7 +19,7 @@ from hajob.sources.reading import items, mapping
 
 
 def read_objects(filename: str) -> Iterator[Mapping[str, Any]]:
-    """Every object of a file, those of a List one by one; `-` is standard input."""
+    """Yield every object of a file, those of a List one by one; `-` is standard input."""
     for document in _documents(filename):
         if document is None:
             continue
@@ -42,7 +42,7 @@ def _documents(filename: str) -> list[Any]:
 
 
 def read_job(filename: str) -> HATrainingJobSpec:
-    """The spec of the one HATrainingJob in a file."""
+    """Read the spec of the one HATrainingJob in a file."""
     jobs = [one for one in read_objects(filename) if one.get("kind") == "HATrainingJob"]
     if len(jobs) != 1:
         raise HajobInputError(f"{filename} holds {len(jobs)} objects of kind HATrainingJob; it must be one")

@@ -15,7 +15,7 @@ from hajob.cli.exits import reported
 from hajob.cli.objects import NODES, KubernetesObjects, Objects
 from hajob.cli.options import Commands, add_command, add_context, add_namespace
 
-_MOST_NODES: Final = 256
+_MOST_NODES: Final = 256  # the CRD admits no more in spec.scheduling.excludedNodeNames
 
 
 def add_parser(commands: Commands) -> None:

@@ -21,7 +21,7 @@ NODES: Final = "/api/v1/nodes"
 
 
 def config_maps(namespace: str) -> str:
-    """Path of a namespace's ConfigMaps."""
+    """Return the path of a namespace's ConfigMaps."""
     return f"/api/v1/namespaces/{namespace}/configmaps"
 
 
@@ -29,10 +29,10 @@ class Objects(Protocol):
     """Requests to an API server. Every method raises `ClusterError`."""
 
     def find(self, path: str) -> Json | None:
-        """An object or a list; None where there is none."""
+        """Return an object or a list; None where there is none."""
 
     def create(self, path: str, body: Mapping[str, Any]) -> Json:
-        """A new object in a collection."""
+        """Create an object in a collection, and return it."""
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Json:
         """Put an object; refused where it has changed since it was read."""
@@ -57,11 +57,11 @@ class KubernetesObjects:
             raise ClusterError(f"no kubeconfig can be used: {problem}") from None
 
     def find(self, path: str) -> Json | None:
-        """An object or a list; None where there is none."""
+        """Return an object or a list; None where there is none."""
         return self._ask("GET", path, absent_is_fine=True)
 
     def create(self, path: str, body: Mapping[str, Any]) -> Json:
-        """A new object in a collection."""
+        """Create an object in a collection, and return it."""
         return self._ask("POST", path, body) or {}
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Json:

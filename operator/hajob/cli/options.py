@@ -11,7 +11,7 @@ EXAMPLE: Final = "Example:\n  "
 
 
 def add_command(commands: Commands, name: str, sentence: str, example: str) -> argparse.ArgumentParser:
-    """A command whose help is a sentence and an example."""
+    """Add a command whose help is a sentence and an example."""
     return commands.add_parser(
         name,
         help=sentence,
@@ -22,19 +22,19 @@ def add_command(commands: Commands, name: str, sentence: str, example: str) -> a
 
 
 def add_context(parser: argparse.ArgumentParser) -> None:
-    """Which cluster."""
+    """Add the option that chooses the cluster."""
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
-    """Of a job."""
+    """Add the option with the namespace of a job."""
     parser.add_argument(
         "-n", "--namespace", default="", metavar="NAMESPACE", help="namespace of the job (default: that of the context)"
     )
 
 
 def add_operator_namespace(parser: argparse.ArgumentParser) -> None:
-    """Of the operator."""
+    """Add the option with the namespace of the operator."""
     parser.add_argument(
         "--operator-namespace",
         default="hajob-system",
@@ -44,7 +44,7 @@ def add_operator_namespace(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """For people or for programs."""
+    """Add the option that chooses the format: for people or for programs."""
     parser.add_argument(
         "-o", "--output", choices=["text", "json"], default="text", help="format of the answer (default: %(default)s)"
     )

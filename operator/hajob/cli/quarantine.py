@@ -49,13 +49,13 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry it out; 1 where the cluster refuses, 2 where the input makes no sense."""
+    """Carry out the action; return 1 where the cluster refuses, 2 where the input makes no sense."""
     now = datetime.fromtimestamp(SystemClock().now_milliseconds() // 1000, UTC)
     return reported(lambda: carry_out(arguments, KubernetesObjects(context=arguments.context), now, print))
 
 
 def carry_out(arguments: argparse.Namespace, objects: Objects, now: datetime, say: Callable[[str], object]) -> int:
-    """One action.
+    """Carry out one action.
 
     Raises:
         ClusterError: the cluster refuses.
@@ -105,7 +105,7 @@ def _release(node: str, objects: Objects, now: datetime) -> str:
 
 
 def seconds_of(duration: str) -> timedelta:
-    """How long "30m" is; raises `ValueError`."""
+    """Parse a duration such as "30m"; raises `ValueError`."""
     found = _DURATION.fullmatch(duration)
     if found is None:
         raise ValueError(f"{duration!r} is not a duration: give a number and s, m, h or d, such as 2h")
@@ -123,7 +123,7 @@ def _read(items: Iterable[Json]) -> list[NodeQuarantine]:
 
 
 def listed(quarantines: list[NodeQuarantine], now: datetime) -> list[str]:
-    """A table for people."""
+    """Format a table for people."""
     if not quarantines:
         return ["no node is in quarantine"]
     rows = [("NODE", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "WHY")]

@@ -64,7 +64,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Answer, or say what is wrong with the input."""
+    """Print the answer, or say what is wrong with the input."""
     return reported(lambda: _answer(arguments))
 
 
@@ -86,7 +86,7 @@ def _why_not_started(spec: HATrainingJobSpec) -> str:
 
 
 def question(arguments: argparse.Namespace) -> SimulationRequest:
-    """The question in the arguments; raises `HajobInputError` for a loss that is none."""
+    """Read the question from the arguments; raises `HajobInputError` for a loss that is none."""
     lost: dict[str, list[int]] = {"rank": [], "node": []}
     for loss in arguments.lose:
         kind, _, number = loss.partition("=")
@@ -97,7 +97,7 @@ def question(arguments: argparse.Namespace) -> SimulationRequest:
 
 
 def as_json(answer: SimulationResult) -> dict[str, Any]:
-    """The answer in JSON types."""
+    """Return the answer in JSON types."""
     return {
         "action": answer.action,
         "faultRanks": list(answer.fault_ranks),
@@ -129,7 +129,7 @@ def _write(write: Write) -> dict[str, Any]:
 
 
 def as_text(answer: SimulationResult) -> str:
-    """The answer for people."""
+    """Format the answer for people."""
     isolation, layout, written = answer.isolation, answer.layout, writes(answer)
     lines = [
         f"action                    {answer.action or 'none, the job fails: ' + answer.failure}",

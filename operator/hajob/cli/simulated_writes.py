@@ -42,7 +42,7 @@ STATUS = Write("patch", "hatrainingjobs/status")
 
 
 def writes(answer: SimulationResult) -> tuple[Write, ...]:
-    """Every write that a simulated recovery makes, in the order of the live operator."""
+    """Return every write that a simulated recovery makes, in the order of the live operator."""
     num_nodes = answer.layout.num_nodes
     found: list[Write] = []
     late = False
