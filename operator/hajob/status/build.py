@@ -107,9 +107,9 @@ RECOVERABLE_REASON: Final = {
 }
 
 MESSAGE_LIMIT: Final = 1024
+"""Characters of a condition's message that lists things."""
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 """Kubernetes' own; it is there."""
-"""Characters of a condition's message that lists things."""
 WITH_RESULT: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED})
 WITH_COORDINATOR_AT_REST: Final = WITH_RESULT | {JobPhase.SUSPENDED}
 
@@ -454,7 +454,7 @@ PROGRESS_SECONDS: Final = 600
 
 
 def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
-    """Whether a status is worth a write: more has changed than the values that move by themselves and the leader."""
+    """Return whether a status is worth a write: more has changed than the leader and values that move by themselves."""
     moving: dict[str, object] = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
     moving["data_parallel"] = measured_again(old.data_parallel, new.data_parallel)
     if old.progress is not None and new.progress is not None:
@@ -467,7 +467,10 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
 
 
 def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
-    """Whether the status is written at once: the reason of Running changes, or pods to make or delete wait for it."""
+    """Return whether the status is written at once.
+
+    That is so when the reason of Running changes, or when pods to make or delete wait for the write.
+    """
     turned = (before.phase is JobPhase.HELD) is not (after.phase is JobPhase.HELD)
     turned = turned or RUNNING_REASON[before.going_on] is not RUNNING_REASON[after.going_on]
     return turned or not same_placements(before, after, num_nodes)

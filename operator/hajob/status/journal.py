@@ -116,7 +116,7 @@ class Journal:
         return replace(self, state=replace(self.state, deadlines=deadlines))
 
     def record(self) -> Record | None:
-        """The record of the incident that was open."""
+        """Return the record of the incident that was open; None where none was."""
         if self.state.incident is None:
             return None
         return Record(self.state.incident, self.marks, restoration=self.restoration)

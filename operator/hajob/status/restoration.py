@@ -114,9 +114,9 @@ class Restoration:
 
 
 def sources(layout: Layout, incident: Incident, source: RestoredFrom | None) -> tuple[api.StateSource, ...]:
-    """Where each rank's state came from, as the status shows it: bounded, whatever the size of the job.
+    """Return where each rank's state came from, as the status shows it: bounded, whatever the size of the job.
 
-    From an optimizer copy come the lost ranks only, each from the first holder that was not lost; a checkpoint is
+    Only the lost ranks load from an optimizer copy, each from the first holder that was not lost. A checkpoint is
     loaded by every rank.
     """
     if source is None:
