@@ -34,23 +34,23 @@ class JobSetting:
 
 
 def copied(setting: JobSetting) -> bool:
-    """Whether the spec sets a second optimizer copy."""
+    """Return whether the spec sets a second optimizer copy."""
     return setting.spec.optimizer.copies > 1
 
 
 def on_pytorch(setting: JobSetting) -> bool:
-    """Whether the training framework is PyTorch."""
+    """Return whether the training framework is PyTorch."""
     return setting.spec.framework is Framework.PYTORCH
 
 
 def copies_divide(setting: JobSetting, kind: CopyKind) -> bool:
-    """Whether every copy takes an equal part of the groups of this kind."""
+    """Return whether every copy takes an equal part of the groups of this kind."""
     layout = setting.layout
     return layout.sharding is Sharding.NONE or layout.group_size(kind) % layout.copies == 0
 
 
 def above_one(setting: JobSetting, kind: CopyKind) -> bool:
-    """Whether the group has a second rank to hold each shard; True when the spec sets one copy."""
+    """Return whether the group has a second rank to hold each shard; True when the spec sets one copy."""
     return not copied(setting) or setting.layout.group_size(kind) > 1
 
 
@@ -72,7 +72,7 @@ def shown(*flags: str) -> Callable[[JobSetting], str]:
 
 
 def same_directory(setting: JobSetting) -> bool | None:
-    """Whether the trainer saves to and loads from the directory of the spec."""
+    """Return whether the trainer saves to and loads from the directory of the spec; None: not visible."""
     flags = setting.flags
     if not flags.visible or not on_pytorch(setting):
         return None
@@ -86,12 +86,12 @@ def same_directory(setting: JobSetting) -> bool | None:
 
 
 def is_mended(setting: JobSetting) -> bool:
-    """Whether the launcher makes a restart load what the job has saved."""
+    """Return whether the launcher makes a restart load what the job has saved."""
     return setting.spec.checkpoint.resume_policy is ResumePolicy.ARGUMENTS and on_pytorch(setting)
 
 
 def reloaded(setting: JobSetting) -> bool | None:
-    """Whether a restart loads the job's own checkpoints; known at the latest once the training is launched."""
+    """Return whether a restart loads the job's own checkpoints; known at the latest once the training is launched."""
     flags = setting.flags
     if not on_pytorch(setting):
         return True  # MindSpore resumes by its own configuration files
@@ -107,7 +107,7 @@ def unless_mended(met: Callable[[JobSetting], bool | None]) -> Callable[[JobSett
 
 
 def saves_periodically(setting: JobSetting) -> bool | None:
-    """Whether the trainer saves a checkpoint before its last iteration."""
+    """Return whether the trainer saves a checkpoint before its last iteration; None: not visible."""
     flags = setting.flags
     every, last = flags.number("save-interval"), flags.number("train-iters")
     if every is None or last is None or not on_pytorch(setting):
@@ -137,7 +137,7 @@ def _as_far_as_seen(flags: TrainerFlags, *, fits: bool) -> bool | None:
 
 
 def sizes_agree(setting: JobSetting) -> bool | None:
-    """Whether the visible sizes match the spec; a missing option has its default."""
+    """Return whether the visible sizes match the spec; a missing option has its default."""
     if not setting.flags.visible or not on_pytorch(setting):
         return None
     sizes = setting.layout
@@ -161,7 +161,7 @@ def sizes_agree(setting: JobSetting) -> bool | None:
 
 
 def torch_format(setting: JobSetting) -> bool | None:
-    """Whether checkpoints are in the torch format."""
+    """Return whether checkpoints are in the torch format; None: not visible."""
     if not setting.flags.visible or not on_pytorch(setting):
         return None
     chosen = setting.flags.text("ckpt-format") or setting.flags.text("dist-ckpt-format")
@@ -171,7 +171,7 @@ def torch_format(setting: JobSetting) -> bool | None:
 
 
 def resizable(setting: JobSetting) -> bool | None:
-    """Whether fewer data-parallel ranks can load a checkpoint that more have saved; True with restartSize Original.
+    """Return whether fewer data-parallel ranks can load a checkpoint of more; True with restartSize Original.
 
     In the torch format one file holds the optimizer of a whole data-parallel group without padding between its parts,
     and loading redistributes it. The data that `--reuse-fp32-param` saves beside it is split by rank.
@@ -184,7 +184,7 @@ def resizable(setting: JobSetting) -> bool | None:
 
 
 def batch_given(setting: JobSetting) -> bool | None:
-    """Whether the global batch size is given; without it, the batch shrinks with the number of ranks.
+    """Return whether the global batch size is given; without it, the batch shrinks with the number of ranks.
 
     When the trainer's arguments are visible they must include it: a silently smaller batch changes the training.
     """
@@ -194,14 +194,14 @@ def batch_given(setting: JobSetting) -> bool | None:
 
 
 def distributed(setting: JobSetting) -> bool | None:
-    """Whether the optimizer is distributed, in the spec and in the arguments."""
+    """Return whether the optimizer is distributed, in the spec and in the arguments; None: not visible."""
     if setting.layout.sharding is not Sharding.DISTRIBUTED:
         return False
     return setting.flags.has("use-distributed-optimizer")
 
 
 def zero_one(setting: JobSetting) -> bool | None:
-    """Whether only the optimizer is sharded."""
+    """Return whether only the optimizer is sharded; None: not visible."""
     flags = setting.flags
     if not flags.visible:
         return None
@@ -212,7 +212,7 @@ def zero_one(setting: JobSetting) -> bool | None:
 
 
 def replica_flag_agrees(setting: JobSetting) -> bool | None:
-    """Whether `--distributed-optimizer-no-replica` and `optimizer.copies` agree."""
+    """Return whether `--distributed-optimizer-no-replica` and `optimizer.copies` agree; None: not visible."""
     given = setting.flags.has("distributed-optimizer-no-replica")
     return None if given is None else given == (not copied(setting))
 

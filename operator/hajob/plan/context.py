@@ -103,7 +103,7 @@ class Context:
         return self.relevance.ranks
 
     def concerns(self) -> bool:
-        """Whether the fact is new, of this job and of a process that still exists; `ignored` says why not."""
+        """Return whether the fact is new, of this job and of a process that still exists; `ignored` says why not."""
         self.ignored = self.relevance.ignored
         return self.ignored is None
 

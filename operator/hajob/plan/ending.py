@@ -27,7 +27,7 @@ _BESIDE: Final = frozenset({JobPhase.EXPANDING, JobPhase.MIGRATING})
 
 
 def is_saved(context: Context) -> bool:
-    """Whether the final checkpoint is complete."""
+    """Return whether the final checkpoint is complete."""
     return context.state.ending is not None and context.state.ending.saved
 
 

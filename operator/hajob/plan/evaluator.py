@@ -240,7 +240,7 @@ class Evaluator:
 
 
 def is_free(loss: Loss, state: JobState, now_ms: int) -> bool:
-    """Whether the maintenance budget pays for the loss."""
+    """Return whether the maintenance budget pays for the loss."""
     return loss.maintenance and spent(state, MAINTENANCE_BUDGET, MAINTENANCE_WINDOW_SECONDS, now_ms) < MAINTENANCE_LIMIT
 
 

@@ -52,13 +52,13 @@ class TrainerFlags:
     entry: str = ""
 
     def has(self, name: str) -> bool | None:
-        """Whether a switch is given; None when that cannot be seen."""
+        """Return whether a switch is given; None when that cannot be seen."""
         if name in self.values:
             return True
         return False if self.visible and self.complete else None
 
     def lacks(self, name: str) -> bool | None:
-        """Whether a switch is absent; None when that cannot be seen."""
+        """Return whether a switch is absent; None when that cannot be seen."""
         given = self.has(name)
         return None if given is None else not given
 

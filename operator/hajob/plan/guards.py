@@ -56,7 +56,7 @@ def both(first: Guard, second: Guard) -> Guard:
 
 
 def due(context: Context, name: str) -> bool:
-    """Whether the event is the named deadline, set and passed."""
+    """Return whether the event is the named deadline, set and passed."""
     event = context.event_of(events.DeadlineReached)
     at = context.state.deadlines.get(event.name)
     return event.name == name and at is not None and context.now_ms >= at
@@ -184,7 +184,7 @@ def _all_exist(nodes: tuple[int, ...], count: int) -> bool:
 
 
 def spent_out(context: Context, action: Action) -> bool:
-    """Whether the budget of an action is used up for now."""
+    """Return whether the budget of an action is used up for now."""
     limits = context.policy.limits[action]
     return spent(context.state, action.value, limits.window_seconds, context.now_ms) >= limits.max_count
 

@@ -28,6 +28,7 @@ from hajob.plan.state import (
     Stall,
 )
 
+# Each is kept in the journal, which must fit into the status however long the job lives.
 FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
 RENEWED_LIMIT: Final = 512

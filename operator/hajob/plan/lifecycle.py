@@ -464,7 +464,7 @@ def checkpoint_seen(context: Context) -> HandlerResult:
 
 
 def may_save(context: Context) -> bool:
-    """Whether MindIO could save the running training now."""
+    """Return whether MindIO could save the running training now."""
     state = context.state
     held = state.phase is JobPhase.HELD and (state.is_untrained or state.blind)
     return not held and not _refusals_to_save(context)

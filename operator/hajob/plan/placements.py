@@ -93,7 +93,7 @@ def placements(state: JobState, num_nodes: int) -> Placements:
 
 
 def same_placements(before: JobState, after: JobState, num_nodes: int) -> bool:
-    """Whether the same pods should exist in both states, without listing them all.
+    """Return whether the same pods should exist in both states, without listing them all.
 
     States share unchanged parts, so the cost for two successive states is that of their difference.
     """

@@ -165,7 +165,7 @@ class Policy:
         return 1000 * max(PROGRAM_WINDOW_SECONDS, own)
 
     def allows(self, action: Action) -> bool:
-        """Whether the spec allows this action on a fault at all."""
+        """Return whether the spec allows this action on a fault at all."""
         return self.limits[action].max_count > 0 and (self.elastic or action is not Action.SHRINK)
 
     @property

@@ -67,7 +67,7 @@ class Precondition:
         return f"{self.sentence}: {self.found(setting)}; it should be {self.wanted}"
 
 
-MINDIO_PORT: Final = 8000
+MINDIO_PORT: Final = 8000  # the one that MindSpeed-LLM has written into its code
 _SHRINK: Final = (Action.SHRINK,)
 _SAVE: Final = (Action.CHECKPOINT,)
 _RESUME: Final = (Action.CHECKPOINT, Action.RESTART)

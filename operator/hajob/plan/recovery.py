@@ -201,7 +201,7 @@ def begin_restart(context: Context) -> HandlerResult:
 
 
 def restart_from_saved(context: Context) -> HandlerResult:
-    """The checkpoint is complete: start anew from it."""
+    """Restart from the checkpoint that was just saved."""
     saved = replace(context.open_incident, restored_from=RestoredFrom.SAVED_CHECKPOINT)
     return begin_restart(context.with_state(replace(context.state, incident=saved)))
 

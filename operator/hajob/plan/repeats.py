@@ -47,7 +47,7 @@ _DEVICE_WORDS: Final = re.compile(
 
 
 def may_be_the_programs(fact: Fact) -> bool:
-    """Whether a fact may be the program's doing although it counts as the machine's the first time."""
+    """Return whether the program may have caused a fact that counts as the machine's the first time."""
     if fact.kind is FactKind.POD_FAILED:
         return not fact.takes_only_the_pod and (fact.code not in TAKEN_PODS or fact.code == _OUT_OF_MEMORY)
     return fact.kind in _MAYBE_PROGRAM
