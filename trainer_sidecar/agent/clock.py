@@ -18,12 +18,12 @@ class Clock(Protocol):
     """The time, as nanoseconds since some moment that is the same for agent and launcher."""
 
     def now(self) -> int:
-        """Nanoseconds, suspended time included."""
+        """Return the time in nanoseconds, suspended time included."""
 
 
 class BootClock:
     """The machine's CLOCK_BOOTTIME."""
 
     def now(self) -> int:
-        """Nanoseconds since the machine started."""
+        """Return the nanoseconds since the machine started."""
         return boottime_nanoseconds()

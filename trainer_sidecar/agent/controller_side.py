@@ -125,7 +125,7 @@ class ControllerSide:
         return self._writer is not None and self._writer.transport.get_write_buffer_size() > 0
 
     def is_for(self, address: str, controller: str) -> bool:
-        """Whether it is connected there, or about to be."""
+        """Return whether the link is connected to this controller, or about to be."""
         return (self._address, self.bound) == (address, controller)
 
     def try_anew(self) -> None:

@@ -64,7 +64,7 @@ class Training:
         )
 
     def is_early_end(self, progress: ProcessSteps) -> bool:
-        """Whether the arguments ask for an end after these steps."""
+        """Return whether the arguments ask for an end after these steps."""
         if self.may_stop_early:
             return True
         interval = self.exit_interval
@@ -94,11 +94,14 @@ class Endings:
         return False
 
     def has_stepped(self, rank: int, name: ProcessName) -> bool:
-        """Whether the process has told of a step."""
+        """Return whether the process has told of a step."""
         return (rank, name) in self._progress
 
     def may_be_explained(self, rank: int, name: ProcessName, notices: Mapping[str, str]) -> bool:
-        """Whether another rank's output may explain an end before the first step: Megatron prints it on rank 0."""
+        """Return whether another rank's output may explain an end before the first step.
+
+        Megatron prints the reason on rank 0.
+        """
         return (rank, name) not in self._progress and not any(kind in notices for kind in _REASONS)
 
     def verdict(

@@ -87,7 +87,10 @@ def not_reloaded(settings: AgentSettings, process: RankProcess, step: int | None
 
 
 def script_ended(settings: AgentSettings, script: Script, *, reason: str) -> pb.Fact:
-    """The start script has ended although its ranks have not finished; `reason` completes "the start script ended"."""
+    """Build the fact that the start script has ended although its ranks have not finished.
+
+    `reason` completes "the start script ended".
+    """
     return pb.Fact(
         id=f"{settings.pod_uid}/script",
         kind=pb.SCRIPT_ENDED,
@@ -114,7 +117,7 @@ def heartbeat_silent(settings: AgentSettings, rank: int, name: ProcessName, sinc
 
 
 def log_rule(settings: AgentSettings, match: Match, step: int | None, lines: Iterable[str]) -> pb.Fact:
-    """A rank has printed what a rule of the job looks for, often enough; the last of `lines` is the one."""
+    """Build the fact that a rank has printed often enough what a log rule looks for, last in the last of `lines`."""
     fact = _of_process(
         settings, pb.LOG_RULE, f"log/{match.rule}", match.rank, match.name, number=match.count, step=step
     )

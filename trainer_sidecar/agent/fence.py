@@ -33,7 +33,7 @@ class Fence:
         self._last_sign = max(self._last_sign, time)
 
     def has_ended(self, process: RankProcess) -> bool:
-        """Whether the fence ended this process."""
+        """Return whether the fence ended this process."""
         return (process.rank, process.name) in self._ended
 
     def due(self, now: int, running: Iterable[RankProcess]) -> list[RankProcess]:

@@ -36,11 +36,11 @@ class Finish:
         self._arguments: Sequence[str] = ()
 
     def begin_launch(self) -> None:
-        """The launch before was none of the training."""
+        """Forget the ends of the launch before: it was none of the training."""
         self._endings, self._unfinished = Endings(), {}
 
     def called_with(self, arguments: Sequence[str]) -> None:
-        """What the newest launch was called with."""
+        """Set the arguments of the newest launch."""
         self._arguments = arguments
         self._endings.training = Training.of(options(arguments))
 
@@ -50,11 +50,11 @@ class Finish:
         return self._endings.training.ends
 
     def known(self, process: RankProcess, step: int, time: int) -> None:
-        """A step that the launcher knows of a process, told before its end is looked at."""
+        """Note a step that the launcher knows of a process, before the end of the process is evaluated."""
         self._endings.stepped(process.rank, process.name, step, time)
 
     def stepped(self, process: RankProcess, wanted: Wanted | None, step: int, time: int) -> None:
-        """A process told of a step: its first one tells whether it has loaded what it should."""
+        """Note a step of a process; its first one shows whether it has loaded what it should."""
         if step < 1 or not self._endings.stepped(process.rank, process.name, step, time):
             return
         loads = self._load_step(wanted)
@@ -63,7 +63,7 @@ class Finish:
             self._not_reloaded(process, step, text)
 
     def look_for_tracker(self, process: RankProcess, wanted: Wanted | None) -> None:
-        """A process that was to load a checkpoint may have said that it finds none."""
+        """Report a process that was to load a checkpoint and says that it finds none."""
         if endings.NO_TRACKER in process.notices and self._load_step(wanted):
             text = f"rank {process.rank} finds no checkpoint although it was started to load one"
             self._not_reloaded(process, None, text)
@@ -75,7 +75,7 @@ class Finish:
         return int(text) if text.isdecimal() and (mends or means_to_resume(options(self._arguments))) else None
 
     def has_failed_to_load(self, process: RankProcess, wanted: Wanted | None) -> bool:
-        """Whether a process that was to load a checkpoint ended before its first step and says that it could not."""
+        """Return whether a process ended before its first step and says that it could not load its checkpoint."""
         if self._load_step(wanted) is None or self._endings.has_stepped(process.rank, process.name):
             return False
         return endings.NOT_LOADED in process.notices or any(map(endings.tells_of_loading, process.last_lines))
@@ -89,7 +89,7 @@ class Finish:
     def ended_with_zero(
         self, process: RankProcess, wanted: Wanted | None, step: int | None, *, only_prints: bool = False
     ) -> None:
-        """A process of the training has ended with 0: it has finished it, or this is a fault of the program.
+        """Decide whether a process that has ended with 0 has finished the training; else report its program's fault.
 
         `only_prints`: no heartbeat tells its steps.
         """
@@ -115,7 +115,11 @@ class Finish:
         return self._endings.training.log_interval - 1 if prints else math.inf
 
     def script_ended(self, script: Script, *, finished: bool) -> None:
-        """An end that only follows those of its ranks waits with them, and the launcher with it."""
+        """Note the end of the start script, and report it as a fault where ranks are unfinished.
+
+        If facts of its ranks are held back, the end only follows theirs. It is held back with them, and the launcher
+        waits.
+        """
         if not finished and not script.stopped:
             fact, now = facts.script_ended(self._settings, script, reason=_reason(script)), self._clock.now()
             if self._held:
@@ -126,14 +130,14 @@ class Finish:
         self._seen_end()
 
     def tell_held(self) -> None:
-        """Facts whose reason nobody else has told in time."""
+        """Report held facts for which nobody else has told a reason in time."""
         for fact, time in self._held.take_due(self._clock.now()):
             self._tell(fact, time)
             if fact.kind == pb.SCRIPT_ENDED:
                 self._seen_end()
 
     def is_unfinished(self, process: RankProcess) -> bool:
-        """Whether its end with 0 was none of the training."""
+        """Return whether the process has ended with 0 without finishing the training."""
         return (process.rank, process.name) in self._unfinished
 
     def last_step(self, newest: Iterable[RankProcess]) -> int:
@@ -141,7 +145,7 @@ class Finish:
         return self._endings.training.last_step or max((process.last_step for process in newest), default=0)
 
     def verdict(self, newest: Iterable[RankProcess]) -> str:
-        """Why these processes, which have all ended with 0, have not finished; empty when they have."""
+        """Return why these processes, which have all ended with 0, have not finished; empty when they have."""
         return next((self._unfinished[p.rank, p.name] for p in newest if self.is_unfinished(p)), "")
 
 

@@ -49,9 +49,9 @@ HANDLED = {action: answer for action, answer in ANSWERS.items() if action not in
 """Replies that the trainer sends when it is done, and not MindIO's own thread."""
 KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, PAUSED, *STATUS_OFFSETS, *ANSWERS.values()})
 LARGEST_KEPT = 4 * 1024 * 1024  # the groups of 100,000 ranks and more
-LARGEST_BODY = 256 * 1024 * 1024
+LARGEST_BODY = 256 * 1024 * 1024  # far above any message: a larger length means that the bytes are not MindIO's
 LARGEST_STEP = 1 << 48
-FIRST_ACTION = 4
+FIRST_ACTION = 4  # types below are what ranks say by themselves
 SERIAL_AT = {4: 16, 6: 2, 7: 4, 21: 24, 23: 14, 29: 8, 31: 8, 33: 8, 35: 24, 37: 14}
 """Offset of the serial in the body of an action, 0 for the others."""
 SERIAL = struct.Struct("<H")
@@ -62,7 +62,7 @@ TLS_HANDSHAKE = b"\x16\x03"
 
 
 def opens_tls(data: bytes) -> bool:
-    """Whether these are the first bytes of a TLS handshake."""
+    """Return whether these are the first bytes of a TLS handshake."""
     return data[:2] == TLS_HANDSHAKE
 
 

@@ -40,7 +40,7 @@ class LinkGate(Passage, Protocol):
         """Wait until order and lease allow it."""
 
     def count_unreadable(self, rank: int, what: str) -> None:
-        """A message could not be read."""
+        """Count a message that cannot be read."""
 
     def end(self, link: GateLink) -> None:
         """End one link."""

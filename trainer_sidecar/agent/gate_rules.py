@@ -21,13 +21,13 @@ class Rules(ListenerRules, Protocol):
     """The gate's interface to the rest of the agent."""
 
     def may_pass(self, rank: int) -> bool:
-        """Whether this rank's bytes may pass now."""
+        """Return whether this rank's bytes may pass now."""
 
     def is_local(self, rank: int) -> bool:
-        """Whether this pod has that rank."""
+        """Return whether this pod has that rank."""
 
     def may_answer(self) -> bool:
-        """Whether the gate may reply for a dead rank of this pod now."""
+        """Return whether the gate may reply for a dead rank of this pod now."""
 
     def controller_address(self) -> str:
         """Return host:port of the MindIO controller, empty while there is none."""
@@ -39,10 +39,10 @@ class Rules(ListenerRules, Protocol):
         """Return the name of the rank's present process."""
 
     def is_over(self) -> bool:
-        """Whether this pod's ranks are to end."""
+        """Return whether this pod's ranks are to end."""
 
     def is_repaired(self) -> bool:
-        """Whether repairs that ranks made for a former controller must not be repeated."""
+        """Return whether repairs that ranks made for a former controller must not be repeated."""
 
     def word_for(self, rank: int) -> Message | None:
         """Return the action that the former controller gave to other ranks and not to this one; None: nothing."""

@@ -34,7 +34,7 @@ class Script:
 
 
 def read_process(message: Mapping[str, Any]) -> RankProcess:
-    """The process that a message of kind `rank` describes."""
+    """Read the process that a message of kind `rank` describes."""
     return RankProcess(
         rank=int(message["rank"]),
         name=read_name(message),
@@ -50,12 +50,12 @@ def read_process(message: Mapping[str, Any]) -> RankProcess:
 
 
 def read_name(message: Mapping[str, Any]) -> ProcessName:
-    """Which process of its rank a message is about."""
+    """Read which process of its rank a message is about."""
     return ProcessName(int(message["incarnation"]), int(message["start"]))
 
 
 def read_script(message: Mapping[str, Any]) -> Script:
-    """The start script that a message of kind `script` describes."""
+    """Read the start script that a message of kind `script` describes."""
     return Script(
         ready=bool(message["ready"]),
         finished=bool(message["finished"]),

@@ -50,5 +50,5 @@ class Lease:
         self._sent.clear()
 
     def is_valid(self, now: int) -> bool:
-        """Whether the lease holds at this moment."""
+        """Return whether the lease holds at this moment."""
         return now < self._valid_until

@@ -46,7 +46,7 @@ class ListenerRules(Protocol):
 
 @functools.lru_cache(maxsize=1024)
 def is_of_this_pod(host: str) -> bool:
-    """Whether `host` is an address of the network namespace that all containers of a pod share."""
+    """Return whether `host` is an address of the network namespace that all containers of a pod share."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -114,7 +114,7 @@ class Listener:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def is_own(self, host: str) -> bool:
-        """Whether a connection from `host` is of this pod."""
+        """Return whether a connection from `host` is of this pod."""
         return is_of_this_pod(host)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -83,11 +83,11 @@ class LogRules:
                 self.switched_off[rule.name] = str(problem)
 
     def process_started(self, rank: int, name: ProcessName, now: int) -> None:
-        """The start delay counts from here."""
+        """Start the start delay of the rules for this process."""
         self._started.setdefault((rank, name), now)
 
     def line(self, rank: int, name: ProcessName, text: str, now: int) -> list[Match]:
-        """The rules that this line completes; none where earlier lines have used up the rules' share of time."""
+        """Return the rules that this line completes; none where earlier lines have used up the rules' share of time."""
         self._refill(now)
         if self._allowance <= 0:
             self.costliest = self.costliest or max(self._taken, key=self._taken.__getitem__)

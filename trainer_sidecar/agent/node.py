@@ -252,7 +252,10 @@ class Node:
         self.ports.send_launcher({**named, **more})
 
     def tick(self) -> None:
-        """About every second, report held facts, repeat refused commands, and end the ranks of a pod left alone."""
+        """Report held facts, repeat refused commands, and end the ranks of a pod left alone.
+
+        The agent calls it about every second.
+        """
         self._finish.tell_held()
         if self._processes.refused and not self._orders.over:
             self._carry_out()
@@ -262,23 +265,23 @@ class Node:
     # ---- what the gate asks and tells
 
     def may_pass(self, rank: int) -> bool:
-        """Whether this rank's bytes may pass the gate now."""
+        """Return whether this rank's bytes may pass the gate now."""
         admitted = is_admitted(self._orders.wanted.get(rank), self._processes.get(rank))
         return admitted and self._may_reach(self._orders.controller_address)
 
     def may_answer(self) -> bool:
-        """Whether the gate may answer MindIO for a rank of this pod that has died."""
+        """Return whether the gate may answer MindIO for a rank of this pod that has died."""
         return self._may_reach(self._orders.controller_address)
 
     def may_meet(self) -> bool:
-        """Whether processes of this pod may reach the rendezvous store now."""
+        """Return whether processes of this pod may reach the rendezvous store now."""
         return not self._orders.store_held and self._may_reach(self._orders.store_address)
 
     def _may_reach(self, address: str) -> bool:
         return bool(address) and not self._orders.over and self.lease.is_valid(self._clock.now())
 
     def is_local(self, rank: int) -> bool:
-        """Whether this pod has that rank."""
+        """Return whether this pod has that rank."""
         return rank in self._settings.local_ranks
 
     def controller_address(self) -> str:
@@ -295,11 +298,11 @@ class Node:
         return f"{process.name.incarnation}.{process.name.start}" if process is not None else ""
 
     def is_over(self) -> bool:
-        """Whether this pod's ranks are to end."""
+        """Return whether this pod's ranks are to end."""
         return self._orders.over
 
     def is_repaired(self) -> bool:
-        """Whether repairs that ranks made for a former controller must not be repeated."""
+        """Return whether repairs that ranks made for a former controller must not be repeated."""
         return self._orders.repaired
 
     def word_for(self, rank: int) -> frames.Message | None:
@@ -326,7 +329,7 @@ class Node:
         return self._orders.store
 
     def is_store_kept(self) -> bool:
-        """Whether it was filled with the content of the store before it."""
+        """Return whether the store was filled with the content of the store before it."""
         return self._orders.store_kept
 
     def store_wanted(self) -> str:

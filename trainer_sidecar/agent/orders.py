@@ -47,7 +47,7 @@ class Orders:
         self.store = self.store_wanted = ""
 
     def begin_stream(self) -> None:
-        """Another coordinator, or the same on another stream, counts its orders anew."""
+        """Reset the revision: another coordinator, or the same on another stream, counts its orders anew."""
         self._revision = 0
 
     @property

@@ -64,7 +64,7 @@ class Outbox:
             self.touch(time)
 
     def rides(self, now: int) -> bool:
-        """Whether a heartbeat to the coordinator should take steps along."""
+        """Return whether a heartbeat to the coordinator should carry the waiting steps."""
         return now - self._rode >= RIDES_EVERY and any(not kept.sequence for kept in self._beats.values())
 
     def touch(self, now: int) -> None:

@@ -32,7 +32,7 @@ class Outward:
         self._change = asyncio.Event()
 
     def detach(self) -> None:
-        """The controller is gone: keep the newest heartbeat only."""
+        """Keep only the newest heartbeat: the controller is gone."""
         self._is_attached = False
         self._is_torn = not self._is_between
         self._inserted.clear()
@@ -40,7 +40,7 @@ class Outward:
         self._replace(beats[-1:])
 
     def attach(self) -> None:
-        """There is a controller again: from the next whole message on everything is for it."""
+        """Keep everything from the next whole message on: a controller is there again."""
         self._is_attached = True
 
     async def put(self, piece: Piece) -> None:
@@ -74,7 +74,7 @@ class Outward:
         return not self._is_attached or self._is_held()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Mark the end: nothing more will come."""
         self._ended = True
         self._change.set()
 
@@ -85,7 +85,7 @@ class Outward:
         return bool(self._pieces)
 
     def take(self) -> bytes:
-        """All that waits."""
+        """Take out all bytes that wait."""
         taken = b"".join(piece.data for piece in self._pieces)
         self._replace([])
         return taken

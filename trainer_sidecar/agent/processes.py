@@ -60,7 +60,7 @@ class Processes:
         self.refused[rank] = reason
 
     def has_printed(self, rank: int) -> bool:
-        """Whether the rank's process has printed a step."""
+        """Return whether the rank's process has printed a step."""
         return rank in self._printed
 
     def print(self, rank: int, step: int) -> None:
@@ -74,7 +74,7 @@ class Processes:
         return not known
 
     def has_trained(self) -> bool:
-        """Whether any rank has reported a step."""
+        """Return whether any rank has reported a step."""
         return bool(self._printed or self._beaten)
 
     def step(self, rank: int) -> int | None:
@@ -86,7 +86,7 @@ class Processes:
         return self._error_lines.of(rank, self.step(rank))
 
     def takes_stack(self, wanted: Wanted) -> bool:
-        """Whether to ask the launcher now for a process's stack."""
+        """Return whether to ask the launcher now for a process's stack; each one ordered is asked for once."""
         process = (wanted.rank, wanted.name)
         if wanted.stacks <= self._stacks.get(process, 0) or not runs(wanted, self.get(wanted.rank)):
             return False

@@ -20,13 +20,13 @@ class Protection:
         self._tls_ranks: set[int] = set()
 
     def copies(self, rank: int, *, told: bool) -> bool:
-        """Whether a rank has told of its copies; returns whether that changes the problems."""
+        """Note whether a rank has told of its optimizer copies; return whether that changes the problems."""
         before = self.problems()
         self._copies[rank] = told
         return self.problems() != before
 
     def tls_spoken(self, rank: int | None) -> None:
-        """A process of this pod speaks TLS at the gate."""
+        """Note that a process of this pod speaks TLS at the gate."""
         if rank is None:
             self._tls_spoken = True
         else:
@@ -41,7 +41,7 @@ class Protection:
         self._copies.pop(rank, None)
 
     def begin_launch(self) -> None:
-        """Other processes have the names of these."""
+        """Forget who has told of copies: processes of another launch have the same names."""
         self._copies.clear()
 
     def problems(self) -> list[pb.Problem]:

@@ -49,11 +49,11 @@ class RankMessages:
         return self._frames.is_at_boundary
 
     def begin(self) -> None:
-        """It can be heard by the controller from now on."""
+        """Start to watch for the rank's silence: the controller can hear it from now on."""
         self._spoke = self._clock.now()
 
     def cut(self, data: bytes) -> Iterable[frames.Piece]:
-        """The messages in these bytes."""
+        """Split these bytes into messages."""
         was_lost = self._frames.lost
         try:
             pieces = self._frames.feed(data)
@@ -66,7 +66,7 @@ class RankMessages:
         return pieces
 
     def hear(self, message: frames.Message) -> None:
-        """Tell the rules what it says of itself."""
+        """Tell the rules what a message says of the rank."""
         rank = self._whose.rank
         if message.kind == frames.REGISTER:
             self._registered = True

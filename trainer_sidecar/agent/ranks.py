@@ -108,10 +108,10 @@ def reconcile(
 
 
 def runs(wanted: Wanted | None, process: RankProcess | None) -> bool:
-    """Whether exactly the process that is ordered runs."""
+    """Return whether exactly the process that is ordered runs."""
     return wanted is not None and process is not None and process.running and process.name == wanted.name
 
 
 def is_admitted(wanted: Wanted | None, process: RankProcess | None) -> bool:
-    """Whether a rank's links may pass the gate: the order admits exactly the process that runs."""
+    """Return whether a rank's links may pass the gate: the order admits exactly the process that runs."""
     return wanted is not None and wanted.admitted and runs(wanted, process)

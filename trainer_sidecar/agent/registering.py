@@ -29,10 +29,10 @@ async def register(
     until_open: UntilOpen,
     answer: Callable[[bytes], None] | None = None,
 ) -> set[int]:
-    """Say it, message by message; `ValueError` when the controller does not take the rank.
+    """Register a rank with the controller, message by message, and return the types of the messages.
 
-    The former controller may have gone before it had replied: such a reply is given to the rank with `answer`. Returns
-    the types that were said.
+    The former controller may have gone before it had replied to a message. The reply to such a message is given to the
+    rank with `answer`. Raises `ValueError` when the controller does not take the rank.
     """
     said: set[int] = set()
     for kind, message in kept.greetings():
@@ -54,16 +54,16 @@ class StandInRules(Protocol):
     """What standing in for ranks goes by."""
 
     def controller_address(self) -> str:
-        """host:port of the MindIO controller, empty while there is none."""
+        """Return host:port of the MindIO controller, empty while there is none."""
 
     def controller(self) -> str:
-        """Which controller process that is."""
+        """Return the name of the controller process behind that address."""
 
     def stand_ins(self) -> frozenset[int]:
-        """Ranks without a process that the controller may be told of now."""
+        """Return the ranks without a process that the controller may be told of now."""
 
     def link_changed(self, rank: int) -> None:
-        """The controller knows the rank now."""
+        """Note that the controller knows the rank now."""
 
 
 class StandIns:
@@ -76,7 +76,7 @@ class StandIns:
         self._done: set[tuple[str, int]] = set()
 
     def follow(self) -> None:
-        """Order or lease have changed."""
+        """Begin and end stand-ins as the changed order or lease demands."""
         controller, ranks = self._rules.controller(), self._rules.stand_ins()
         for rank in self._tasks.keys() - ranks:
             self._tasks.pop(rank).cancel()
@@ -85,11 +85,11 @@ class StandIns:
                 self._tasks[rank] = asyncio.ensure_future(self._stand_in(rank, controller))
 
     def done(self) -> set[int]:
-        """Ranks that the controller of now knows."""
+        """Return the ranks that the current controller knows."""
         return {rank for controller, rank in self._done if controller == self._rules.controller()}
 
     def close(self) -> None:
-        """Say nothing more."""
+        """End all stand-ins."""
         for task in self._tasks.values():
             task.cancel()
 

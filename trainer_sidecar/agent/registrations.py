@@ -67,13 +67,16 @@ class Registration:
     resumed: bool = False
 
     def has_done(self, action: int, *, repairs: bool) -> bool:
-        """Whether the process has done this for the controller before, and must not do it twice."""
+        """Return whether the process has done this for the controller before, and must not do it twice."""
         if not self.resumed or (action == frames.REPAIR and not repairs):
             return False
         return frames.ONCE.get(action) in self.answered
 
     def greetings(self) -> Iterator[tuple[int, bytes]]:
-        """Type and message, in the order in which a rank sends them; each has a reply. One may come meanwhile."""
+        """Yield type and content of the messages that make a rank known, in the order in which a rank sends them.
+
+        The controller replies to each. Another message may come while they are being sent.
+        """
         for kind in TOLD:
             if kind in self.messages:
                 yield kind, self.messages[kind]
@@ -100,7 +103,7 @@ class Registrations:
         return [rank for rank, one in found if one is not None and one.controller == controller and one.messages]
 
     def told(self, processes: Iterable[tuple[int, str]]) -> list[tuple[int, Registration]]:
-        """Return the registrations of those of these processes that have one."""
+        """Return the registrations of these processes, without those that have not registered."""
         found = ((rank, self.of(rank, process)) for rank, process in processes)
         return [(rank, one) for rank, one in found if one is not None and one.messages]
 
@@ -128,7 +131,7 @@ class Registrations:
     # -- what passes the gate ----------------------------------------------------------------------------------------
 
     def said(self, rank: int, process: str, message: Message) -> bool:
-        """A rank has said something; False: a process that never registered here talks like one that has."""
+        """Note a message of a rank; return False if its process talks as a registered one and never registered here."""
         if message.kind == frames.REGISTER:
             self._by_rank[rank] = Registration(process, {message.kind: message.content}, {message.kind})
             return True

@@ -31,7 +31,7 @@ class StoreRules(ListenerRules, Protocol):
     """The gate's interface to the rest of the agent."""
 
     def may_meet(self) -> bool:
-        """Whether the processes of this pod may reach the store now."""
+        """Return whether the processes of this pod may reach the store now."""
 
     def store_address(self) -> str:
         """Return host:port of the rendezvous store, empty while there is none."""
@@ -40,7 +40,7 @@ class StoreRules(ListenerRules, Protocol):
         """Return the name of that store: attempt, "/" and who opened it; empty: not told."""
 
     def is_store_kept(self) -> bool:
-        """Whether it was filled with the content of the store before it."""
+        """Return whether the store was filled with the content of the store before it."""
 
 
 class StoreLink:
@@ -80,7 +80,7 @@ class StoreLink:
             self.give_up_store()
 
     def give_up_store(self) -> None:
-        """What the store of now still says does not count: the client is to hear it from another one."""
+        """Drop the connection to this store: its late words do not count, the client is to hear another store."""
         if self._upstream is not None and self.bound:
             self._is_given_up = True
             self._upstream.transport.abort()
@@ -223,16 +223,16 @@ class StoreGate:
             self.journal.begin("" if is_new else "the store was lost with all that was in it")
 
     def follow(self, talk: StoreConversation) -> None:
-        """A client has spoken; one that cannot be read may have written anything."""
+        """Note what a client has said; a client that cannot be read may have written anything."""
         if talk.lost:
             self.journal.give_up("a client speaks to the store in a way that is not known")
         elif talk.dialect is not None:
             self.journal.dialect = talk.dialect.name
 
     def content(self, wanted: str) -> Iterator[pb.StoreContent]:
-        """What this pod's processes have written, for the coordinator; whoever asks has lost the store.
+        """Return what this pod's processes have written, for the coordinator, which has lost the store.
 
-        A late word of that one would be in nobody's account, were it passed on: it counts as not said.
+        What the lost store still says is not passed on to the clients, because it would be missing in this account.
         """
         for link in self._links:
             link.give_up_store()
@@ -281,6 +281,9 @@ class StoreGate:
         return Store(self.rules.store_address(), self.rules.store())
 
     async def lives(self, store: Store) -> bool:
-        """Whether this store has ended a connection itself; when it is asked, another one may be in its place."""
+        """Return whether this store still answers, so that it was it that ended the connection.
+
+        False, too, when the order names another one by now.
+        """
         await self.until_open()
         return store == self._store_now() and await _answers(store.address) and store == self._store_now()
