@@ -17,7 +17,7 @@ LOAD_STEP = "HAJOB_LOAD_STEP"
 
 
 def are_verified(job: Job) -> bool:
-    """Whether the ranks of the opening attempt may start; if not yet, ask an agent to check the checkpoints."""
+    """Return whether the ranks of the opening attempt may start; if not yet, ask an agent to check the checkpoints."""
     if job.attempt.is_alone():
         follow(job, anew=True)
     if not can_look(job):

@@ -80,7 +80,7 @@ class ControllerChange:
         self.undone = incarnation, revision
 
     def is_over(self, instance: str) -> bool:
-        """Whether the loss of this controller is known."""
+        """Return whether the loss of this controller is known."""
         return self.is_under_way and instance == self.former
 
     def saw(self, serial: int, counter: int) -> None:

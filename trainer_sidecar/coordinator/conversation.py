@@ -217,7 +217,7 @@ class Conversation:
         return self._take(row, LOOK) if row is not None else None
 
     def answers(self, event: MindIOEvent) -> bool:
-        """Whether this event of the controller would be answered with a call at once."""
+        """Return whether this event of the controller would be answered with a call at once."""
         row = self._match(event)
         commands = row.effect(copy.deepcopy(self.memory), event) if row is not None else ()
         return any(isinstance(one, HostCall) for one in commands)

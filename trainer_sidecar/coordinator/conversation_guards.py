@@ -15,57 +15,58 @@ REPAIRED_TEXT = "Mindio do repair operation ok"
 
 
 def always(_memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Whether the row applies: always."""
+    """Return True: the row always applies."""
     return True
 
 
 def may_call(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Whether calls may go out: no refused call is held back."""
+    """Return whether calls may go out: no refused call is held back."""
     return memory.now >= memory.hold_until
 
 
 def has_lost(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether ranks have died that MindIO does not know to be dead."""
+    """Return whether ranks have died that MindIO does not know to be dead."""
     return bool(memory.lost) and may_call(memory, event)
 
 
 def growing(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Whether MindIO was asked to take the dropped ranks back and has not reported a result."""
+    """Return whether MindIO was asked to take the dropped ranks back and has not reported a result."""
     return memory.strategy == "upgrade"
 
 
 def desires_others(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether the decision wants other processes back than those admitted."""
+    """Return whether the decision wants other processes back than those admitted."""
     if not desires("upgrade")(memory, event) or memory.desired is None:
         return False
     return bool(memory.renewed) or memory.desired.names.keys() != memory.named.keys()
 
 
 def desires_nobody_back(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether the decision gives up every rank that was to come back."""
+    """Return whether the decision gives up every rank that was to come back."""
     if not desires("downgrade")(memory, event) or memory.desired is None:
         return False
     return memory.named.keys() <= memory.desired.names.keys()
 
 
 def of_the_growth(_memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether the result belongs to a growth, which another decision has replaced.
+    """Return whether the result belongs to a growth, which another decision has replaced.
 
-    MindIO tells it under the name of a save that it was asked for meanwhile and has dropped. A true save has another
-    text.
+    MindIO may report it under the name of a save, which it was asked for meanwhile and has dropped. The result of a
+    real save has another text.
     """
     return event.strategy == "upgrade" or (event.strategy == "dump" and event.text == REPAIRED_TEXT)
 
 
 def overdue(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Whether MindIO's wait for an answer has run out."""
+    """Return whether MindIO's wait for an answer has run out."""
     return memory.due is not None and memory.now >= memory.due
 
 
 def can_name(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether the naming may go out. There is only one, so it must hold every dead rank; a save waits for no rank.
+    """Return whether the lost ranks may be named to MindIO now.
 
-    MindIO offers no retry once a lost process is named, so a retry that a death has overtaken is decided anew.
+    MindIO takes one naming only, so it must hold every dead rank; a save waits for no rank. MindIO offers no retry once
+    a lost process is named, so a retry that a death has overtaken is decided anew.
     """
     desired = memory.desired
     if desired is None or not desired.strategy or not may_call(memory, event):
@@ -78,7 +79,7 @@ def can_name(memory: ConversationMemory, event: MindIOEvent) -> bool:
 
 
 def can_name_again(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether a decision other than a retry may be named: after 405 MindIO offers no retry."""
+    """Return whether a decision other than a retry may be named: after 405 MindIO offers no retry."""
     return can_name(memory, event) and memory.desired is not None and memory.desired.strategy != "retry"
 
 
@@ -103,12 +104,15 @@ def desires_offered(*strategies: str) -> Guard:
 
 
 def only_the_end(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Whether MindIO offers nothing but `exit`: whatever the answer, it leaves."""
+    """Return whether MindIO offers nothing but `exit`: whatever the answer, it leaves."""
     return not set(memory.offered) - {"exit"}
 
 
 def cannot_save(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Whether no save is offered. The last offer holds until a success, and after a failure only a save can follow."""
+    """Return whether no save is offered.
+
+    The last offer holds until a success, and after a failure only a save can follow.
+    """
     return "dump" not in memory.offered
 
 
@@ -124,22 +128,22 @@ def successor_lost(*strategies: str) -> Guard:
 
 
 def accepted(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Whether MindIO had accepted the last call before this event."""
+    """Return whether MindIO had accepted the last call before this event."""
     return memory.accepted
 
 
 def of_the_pause(memory: ConversationMemory, _event: MindIOEvent) -> bool:
-    """Whether the training was stopped out of a pause."""
+    """Return whether the training was stopped out of a pause."""
     return memory.came_from is State.PAUSED
 
 
 def of_the_pause_accepted(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether it was, and MindIO dropped the accepted call when it gave the pause up."""
+    """Return whether it was stopped out of a pause, and MindIO dropped the accepted call when it gave the pause up."""
     return of_the_pause(memory, event) and accepted(memory, event)
 
 
 def given_up(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether MindIO has stopped every rank for a move that is no longer desired."""
+    """Return whether MindIO has stopped every rank for a move that is no longer desired."""
     return "migration" in memory.offered and desires("continue")(memory, event)
 
 
@@ -149,10 +153,13 @@ def carries_out(strategy: str) -> Guard:
 
 
 def was_through(_memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether the former controller had carried its strategy out to the end without reporting it."""
+    """Return whether the former controller had carried its strategy out to the end without reporting it."""
     return event.strategy not in ("", "pause")
 
 
 def was_held(memory: ConversationMemory, event: MindIOEvent) -> bool:
-    """Whether it held every rank at the end of a step and all of them live; with a fault a stop is better at once."""
+    """Return whether the former controller held every rank at the end of a step, and all of them live.
+
+    With a fault among them a stop is better at once.
+    """
     return event.strategy == "pause" and not (memory.named or memory.late or memory.lost)

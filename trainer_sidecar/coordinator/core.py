@@ -49,7 +49,7 @@ from trainer_sidecar.coordinator.roster import RankPod, RankView
 
 log = logging.getLogger(__name__)
 
-ALL = 1 << 30
+ALL = 1 << 30  # no job has as many pods
 
 
 class CoordinatorCore:

@@ -64,9 +64,10 @@ def _ordered_number(job: Job) -> int:
 
 
 def lose(job: Job, ranks: Iterable[int]) -> None:
-    """These ranks are dead or given up. MindIO is told of registered ones only: one stranger refuses the call.
+    """Tell MindIO of ranks that are dead or given up.
 
-    One that was left out and dies on its way back is missed by nobody: the others train on without it.
+    MindIO is told of registered ranks only, because it refuses a call that names a rank it does not know. A rank that
+    was left out and dies on its way back is not told: the others train on without it.
     """
     missed = job.roster.registered - (job.roster.dropped if job.conversation.state is State.SHRUNK else set())
     lost = {rank: 1 for rank in ranks if rank in missed}

@@ -38,33 +38,33 @@ class Effects:
         self.requests.append(HostRequest(call, arguments, order))
 
     def take_requests(self) -> list[HostRequest]:
-        """What the controller host is to be asked, in order."""
+        """Take out the requests to the controller host, in order."""
         requests, self.requests = self.requests, []
         return requests
 
     def touch(self, *uids: str) -> None:
-        """The agents of these pods may have to be told something new. An empty UID is nobody's."""
+        """Mark the pods whose agents may have to be told something new; an empty UID is no pod's."""
         self.dirty.update((uid, None) for uid in uids if uid)
 
     def take_dirty(self, limit: int) -> list[str]:
-        """At most so many of the pods that were touched; the others stay."""
+        """Take out at most `limit` of the pods that were touched; the others stay."""
         taken = list(self.dirty)[:limit] if len(self.dirty) > limit else list(self.dirty)
         for uid in taken:
             del self.dirty[uid]
         return taken
 
     def note(self, *, changed: bool = True, urgent: bool = False) -> None:
-        """Something in the state is another than in the last report."""
+        """Note that the state differs from the last report."""
         self.changed |= changed
         self.urgent |= urgent
 
     def refuse_input(self) -> None:
-        """Somebody said what makes no sense here."""
+        """Count an input that makes no sense here."""
         self.refused_inputs += 1
         self.note()
 
     def next_fact_number(self) -> int:
-        """Counts the facts of the coordinator's own."""
+        """Count one more fact of the coordinator's own; return its number."""
         self._facts += 1
         return self._facts
 
@@ -86,7 +86,7 @@ class Effects:
         return self._held[0] if self._held is not None else None
 
     def hold(self, now: float, seconds: float) -> None:
-        """Hold back for so long what is told from now on; once begun, it is not prolonged."""
+        """Hold facts and milestones back for `seconds` from now; a hold that has begun is not prolonged."""
         if self._held is None:
             self._held = (now, now + seconds)
             self.outbox.hold()
@@ -96,17 +96,17 @@ class Effects:
         self.outbox.add_milestone(milestone, at, ahead=True)
 
     def release(self) -> None:
-        """Let everything go."""
+        """Send everything that is held back."""
         self._held = None
         self.outbox.release()
         self.urgent = True
 
     def release_due(self, now: float) -> None:
-        """Let everything go that was held back for long enough."""
+        """Send everything that was held back for long enough."""
         if self._held is not None and now >= self._held[1]:
             self.release()
 
     def report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
-        """The next report to the operator."""
+        """Build the next report to the operator."""
         self.urgent = self.changed = False
         return self.outbox.report(state, now)

@@ -18,15 +18,15 @@ ANSWER_SECONDS = 1.0
 
 
 def doubt(job: Job) -> None:
-    """A fault is about to be told, and whether the first step has ended is not known."""
+    """Hold facts back for a moment where it is not known whether the first step has ended: one is about to be told."""
     if job.runs and job.attempt.linked and not job.attempt.stepped:
         job.effects.hold(job.now, ANSWER_SECONDS)
 
 
 def follow(job: Job, lost: Collection[int] = ()) -> None:
-    """Note the end of the first step, once it is known. `lost`: ranks that nothing more is heard of.
+    """Note the end of the first step, once it is known. `lost`: ranks of which nothing more will be heard.
 
-    An outage that is open already is ended by the first step after it, not by this one.
+    It does not end an outage that is open already: that is ended by the first step after the outage.
     """
     attempt = job.attempt
     if attempt.stepped or not attempt.linked:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping
 
-OLDEST = 2
+OLDEST = 2  # the generation of a whole collection
 EVERYTHING_EACH = 64
 """One of so many whole collections looks at everything: seldom enough for its 0.1 s, so that no leak lasts."""
 
@@ -18,7 +18,7 @@ _collections = 0
 
 
 def set_aside() -> None:
-    """From now on; a second call changes nothing."""
+    """Have each whole collection set aside what outlives it, from now on; a second call changes nothing."""
     if _collected not in gc.callbacks:
         gc.callbacks.append(_collected)
 

@@ -33,7 +33,7 @@ MESSAGE_CHARACTERS = 1000
 
 
 def fact(job: Job) -> pb.Fact | None:
-    """The fact that is due now; one for each standstill."""
+    """Return the fact of a hang that is due now; one for each standstill, None else."""
     watch = job.steps.standstill
     if not _is_watched(job):
         watch.rest()

@@ -101,13 +101,13 @@ class Hub:
         self._flush()
 
     def next_report(self) -> pb.Report:
-        """The report that is due."""
+        """Return the report that is due."""
         return self._core.report(now())
 
     # -- agents ---------------------------------------------------------------------------------------------------
 
     def greeting(self) -> pb.Hello:
-        """The coordinator's hello to an agent."""
+        """Build the coordinator's hello to an agent."""
         return pb.Hello(
             version=versions.OURS.lowest,
             highest_version=versions.OURS.highest,
@@ -119,12 +119,12 @@ class Hub:
         )
 
     def agent_connected(self, uid: str) -> None:
-        """An agent is there."""
+        """Tell the core that an agent is there."""
         self._core.connected(uid, now())
         self._flush()
 
     def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
-        """A heartbeat, or a report, which may be one as well."""
+        """Handle a heartbeat, or a report, which may be a heartbeat as well."""
         body = message.WhichOneof("body")
         if body == "heartbeat":
             self._answer(uid, message.heartbeat.number)
@@ -148,41 +148,41 @@ class Hub:
         return True
 
     def agent_disconnected(self, uid: str, *, refused: bool) -> None:
-        """The stream is gone."""
+        """Tell the core that an agent's stream is gone."""
         self._core.disconnected(uid, now(), refused=refused)
         self._flush()
 
     # -- the controller host --------------------------------------------------------------------------------------
 
     def controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
-        """The host is there."""
+        """Tell the core that the controller host is there."""
         self._core.controller_hello(state, log_entries, now())
         self._flush()
 
     def controller_state(self, state: Mapping[str, Any]) -> None:
-        """Controller or store have changed."""
+        """Tell the core that controller or store have changed."""
         self._core.controller_state(state, now())
         self._flush()
 
     def controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
-        """MindIO called back."""
+        """Tell the core that MindIO called back."""
         log.info("MindIO: %s %s", name, arguments)
         self._core.callback(name, arguments, at, now())
         self._flush()
 
     def controller_answered(self, call: str, code: int, exception: str, at: float) -> None:
-        """A call was taken or refused."""
+        """Tell the core that MindIO has taken or refused a call."""
         log.info("MindIO took %s: %s", call, exception or code)
         self._core.answered(call, code, exception, at, now())
         self._flush()
 
     def controller_unreachable(self) -> None:
-        """The host is gone."""
+        """Tell the core that the controller host is gone."""
         self._core.controller_unreachable(now())
         self._flush()
 
     def controller_refused(self, text: str) -> None:
-        """The host's socket may not be opened, or (empty) may again."""
+        """Tell the core that the host's socket may not be opened, or (empty) that it may again."""
         self._core.controller_refused(text)
         self._flush()
 

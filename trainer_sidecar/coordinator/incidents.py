@@ -26,31 +26,31 @@ class OpenIncident:
         return max(self.incarnation, self.joined)
 
     def is_after(self, at: float) -> bool:
-        """Whether what happened at `at` follows from the strategy."""
+        """Return whether what happened at `at` follows from the strategy."""
         return self.strategy_sent is not None and at > self.strategy_sent
 
     def join(self, incarnation: int) -> None:
-        """An order of this number is part of it."""
+        """Add an order of this number to the incident."""
         self.joined = max(self.joined, incarnation)
 
     def strategy_was_sent(self, at: float) -> None:
-        """Steps that end from now on end the outage."""
+        """Note when the strategy was sent: a step that ends later ends the outage."""
         self.strategy_sent = at
 
     def has_resumed(self) -> None:
-        """The first step has ended."""
+        """Note that the first step has ended."""
         self.resumed = True
 
     def begins_again(self) -> None:
-        """What was chosen went with a controller: no step ends it before it is chosen once more."""
+        """Forget the chosen strategy, which went with a controller: no step ends the outage before the next choice."""
         self.strategy_sent, self.resumed = None, False
 
     def stands_by(self, action: pb.Action) -> None:
-        """The coordinator has decided."""
+        """Note the action on which the coordinator has decided."""
         self.standing = action
 
     def is_new(self, kind: pb.MilestoneKind, ranks: frozenset[int]) -> bool:
-        """Whether this was not told of exactly these replacements before."""
+        """Return whether this kind was not told of exactly these replacements before, and note that it is told now."""
         before, self.told[kind] = self.told.get(kind), ranks
         return before != ranks
 
@@ -65,16 +65,16 @@ class Incidents:
     unresumed: OpenIncident | None = None  # over for MindIO before a step had ended: it repaired from a checkpoint
 
     def know(self, incarnation: int) -> None:
-        """A number is taken."""
+        """Note that a number is taken."""
         self.incarnation = max(self.incarnation, incarnation)
 
     def conclude_up_to(self, incarnation: int) -> None:
-        """Whatever was ordered up to this number is not open any more."""
+        """Close whatever was ordered up to this number."""
         self.know(incarnation)
         self.concluded = max(self.concluded, incarnation)
 
     def open(self, incarnation: int, now: float, *, planned: bool, ordered: int = 0, first: int = 0) -> OpenIncident:
-        """The open incident, or a new one: under the order's number, or the next one when there is no order for it yet.
+        """Return the open incident, or open one: under the order's number, or the next one when there is no order yet.
 
         A planned action that a fault disturbs is over; the fault is another incident. One that failed may be followed
         by a checkpoint under its own number. `ordered`: the number of an order that waits for an incident. `first`: the
@@ -97,7 +97,10 @@ class Incidents:
         return incident
 
     def conclude(self, *, unresumed: bool = False) -> None:
-        """It is over; orders that belong to it are carried out. `unresumed`: the first step is still to come."""
+        """Close the incident; the orders that belong to it are carried out.
+
+        `unresumed`: the first step is still to come.
+        """
         incident, self.current = self.current, None
         if incident is None:
             return
@@ -106,9 +109,9 @@ class Incidents:
             self.unresumed = incident
 
     def abandon(self) -> None:
-        """Every rank is ended: nothing is expected of it any more."""
+        """Forget the incident: every rank is ended, and nothing is expected of it."""
         self.current = None
 
     def late_resumed(self) -> None:
-        """The first step after a repair from a checkpoint has ended."""
+        """Note that the first step after a repair from a checkpoint has ended."""
         self.unresumed = None

@@ -105,7 +105,7 @@ class Job:
     # -- the only changes that are not a value's own ----------------------------------------------------------------
 
     def look_at(self, now: float) -> None:
-        """What follows happens at `now`."""
+        """Set the time at which what follows happens."""
         self.now = now
 
     def take_assignment(self, assignment: pb.Assignment) -> bool:
@@ -131,21 +131,21 @@ class Job:
         return alone or (before is not None and list(before.log_rules) != list(taken.log_rules))
 
     def keep_environment(self, environment: Mapping[str, str]) -> None:
-        """Go by what the ranks were started with, where the spec was edited since; empty: nobody could tell."""
+        """Keep the environment that the ranks were started with, whatever the spec says now; empty: it is not known."""
         if self.assignment is not None and environment:
             self.assignment.environment.clear()
             self.assignment.environment.update(environment)
 
     def take_order(self, order: pb.Order) -> None:
-        """The step that is desired now."""
+        """Replace the order: it is the step that is desired now."""
         self.order = order
 
     def say_ahead(self, steps: int) -> None:
-        """Gates tell MindIO so many steps more than the ranks have made."""
+        """Set by how many steps gates tell MindIO more than the ranks have made."""
         self.steps_ahead = steps
 
     def begin_attempt(self, number: int, incarnation: int) -> None:
-        """Another start of the whole job."""
+        """Begin another start of the whole job."""
         self.attempt = Attempt(number, incarnation, AttemptPhase.OPENING, self.now)
         self.change.forget()
         self.keeping = StoreKeeping()
@@ -153,7 +153,7 @@ class Job:
 
     @contextmanager
     def muted(self) -> Iterator[Effects]:
-        """What happens inside has happened before: what it leaves to be sent is handed out instead of being sent."""
+        """Collect effects instead of sending them: what happens inside has happened before."""
         live, self.effects = self.effects, Effects()
         try:
             yield self.effects
@@ -193,19 +193,19 @@ class Job:
         return f"{self.attempt.number}/{self.setup.incarnation}"
 
     def hears(self, pod: RankPod) -> bool:
-        """Whether the pod's agent is connected and has spoken lately."""
+        """Return whether the pod's agent is connected and has spoken lately."""
         return pod.connected and not self.contacts.is_silent(pod.uid)
 
     # -- words for the operator and the agents -----------------------------------------------------------------------
 
     def touch(self, rank: int) -> None:
-        """The pod of this rank has to be told something new."""
+        """Mark the pod of this rank: it has to be told something new."""
         target = self.roster.targets.get(rank)
         if target is not None:
             self.effects.touch(target.pod_uid)
 
     def touch_all(self) -> None:
-        """Every pod has to be looked at anew."""
+        """Mark every pod to be looked at anew."""
         self.effects.touch(*self.roster.pods)
 
     def mark(self, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None) -> None:
@@ -222,14 +222,17 @@ class Job:
         self.effects.mark(milestone, at)
 
     def new_fact(self, kind: pb.FactKind, subject: str, message: str) -> pb.Fact:
-        """A fact of the coordinator's own."""
+        """Build a fact of the coordinator's own."""
         name = pb.FactKind.Name(kind).lower()
         identity = f"{name}/{subject}/{self.incidents.incarnation}/{self.effects.next_fact_number()}"
         step = self.steps.newest if self.steps.newest >= 0 else None
         return pb.Fact(id=identity, kind=kind, node_rank=-1, step=step, message=message)
 
     def tell_controller_lost(self, text: str, at: float, *, code: str = "") -> None:
-        """The controller of the attempt that runs is gone. `code`: what that means for the job (hajob.domain.facts)."""
+        """Report that the controller of the running attempt is gone.
+
+        `code`: what that means for the job (hajob.domain.facts).
+        """
         fact = self.new_fact(pb.CONTROLLER_LOST, f"attempt-{self.attempt.number}", text)
         fact.code = code
         fact.incarnation = self.incidents.incarnation

@@ -46,7 +46,10 @@ class LastStep:
         return self._gathered is not None
 
     def end(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident | Attempt | None) -> None:
-        """Every rank is about to be ended. `of`: None where the step was told already, or there was none."""
+        """Collect the last step, because every rank is about to be ended.
+
+        `of`: None where the step was told already, or there was none.
+        """
         last = self._gathered
         if last is not None:
             last.steps, last.ends = copy.deepcopy(last.steps), True
@@ -54,11 +57,11 @@ class LastStep:
             self._gathered = _Gathered(copy.deepcopy(steps), now + GATHER_SECONDS, num_ranks, of, ends=True)
 
     def save(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident) -> None:
-        """The step that MindIO has locked is saved at once: no step will be repeated."""
+        """Collect the last step, because MindIO saves it at once: no step will be repeated."""
         self._gathered = _Gathered(steps, now + GATHER_SECONDS, num_ranks, of, ends=False)
 
     def finished(self, rank: int, step: int, at: float) -> bool:
-        """A step was told of; whether it was of an attempt that is being ended."""
+        """Note a step that a rank has printed; return whether it was of an attempt that is being ended."""
         last = self._gathered
         if last is None or not last.ends:
             return False
@@ -66,7 +69,7 @@ class LastStep:
         return True
 
     def heartbeat(self, rank: int, step: int, at: float) -> bool:
-        """A heartbeat told of a step; whether it was of an attempt that is being ended."""
+        """Note a step of a heartbeat; return whether it was of an attempt that is being ended."""
         last = self._gathered
         if last is None or not last.ends:
             return False
@@ -74,7 +77,7 @@ class LastStep:
         return True
 
     def due(self, now: float) -> StepReport | None:
-        """The last common step, once it is time, and only once."""
+        """Return the last common step, once it is time, and only once."""
         last = self._gathered
         if last is None or now < last.due:
             return None

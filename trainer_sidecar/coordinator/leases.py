@@ -58,11 +58,11 @@ class Contacts:
         self.unreachable: tuple[int, int] | None = None  # so many of so many, while more than half are silent
 
     def grant(self, uid: str, now: float) -> None:
-        """The agent is heard, and its gate granted a lease that leaves now."""
+        """Note that the agent is heard, and that a lease of its gate leaves now."""
         self._contacts[uid].granted = now
 
     def expired(self, uid: str, now: float, seconds: float = 0.0) -> bool:
-        """Whether no gate of this pod can be open any more, and has not been for so many seconds."""
+        """Return whether no gate of this pod can be open, and has not been for this many seconds."""
         contact = self._contacts.get(uid)
         granted = contact.granted if contact is not None else None
         return now >= (granted if granted is not None else self._begin) + LEASE_SECONDS + seconds
@@ -72,7 +72,7 @@ class Contacts:
         self._contacts.setdefault(uid, _Contact(now))
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget the pod, which is gone."""
         self._contacts.pop(uid, None)
 
     def heard(self, uid: str, now: float) -> bool:
@@ -83,13 +83,13 @@ class Contacts:
         return returned
 
     def refused(self, uid: str, now: float) -> None:
-        """A connection to the agent was refused by its machine."""
+        """Note that the agent's machine has refused a connection to it."""
         contact = self._contacts.get(uid)
         if contact is not None and contact.refused_since is None:
             contact.refused_since = now
 
     def forgive(self, lag: float) -> None:
-        """This process stood still for `lag` seconds beyond its tick."""
+        """Extend every wait by `lag`, the seconds that this process stood still beyond its tick."""
         if lag <= LAG_SECONDS:
             return
         for contact in self._contacts.values():
@@ -98,10 +98,10 @@ class Contacts:
                 contact.refused_since += lag
 
     def newly_silent(self, now: float, is_missed: Callable[[str], bool]) -> dict[str, float]:
-        """UID -> seconds of silence of every agent that must be named now, each told once.
+        """Return UID -> seconds of silence of every agent that must be named now, each told once.
 
-        `is_missed`: whether the pod is one whose silence is a loss. While this process doubts itself, only those are
-        named whose machines refuse.
+        `is_missed`: whether the pod is one whose silence is a loss. While this process doubts itself, it names only
+        those whose machines refuse connections.
         """
         named = [uid for uid, contact in self._contacts.items() if not contact.told and _is_silent(contact, now)]
         if named and not self._hesitates(named, now, is_missed):
@@ -142,7 +142,7 @@ class Contacts:
         self.unreachable = (len(quiet), len(missed)) if since is not None else None
 
     def is_silent(self, uid: str) -> bool:
-        """Whether the agent has been given up."""
+        """Return whether the agent has been given up."""
         contact = self._contacts.get(uid)
         return contact is not None and contact.told
 

@@ -26,7 +26,7 @@ MOST_STEPS_AHEAD = 10_000
 
 
 def moved_ranks(job: Job, order: pb.Order) -> set[int]:
-    """The ranks of the nodes that are to be left."""
+    """Return the ranks of the nodes that are to be left."""
     return job.roster.ranks_of_nodes(order.replaced_nodes)
 
 
@@ -46,18 +46,18 @@ def prepare(job: Job, order: pb.Order) -> None:
 
 
 def stands(job: Job, rank: int) -> bool:
-    """The second process waits at its gate, or has taken over already."""
+    """Return whether the second process waits at its gate, or has taken over already."""
     taken_over = job.order is not None and job.roster.targets[rank].incarnation >= job.order.incarnation
     return taken_over or job.roster.spare_phase(rank) in (pb.AT_GATE, pb.LINKED)
 
 
 def take_over(job: Job) -> None:
-    """The second processes are the ranks now; the pods of the first ones are over."""
+    """Make the second processes the ranks; the pods of the first ones are over."""
     job.effects.touch(*job.roster.promote_spares())
 
 
 def found(job: Job) -> dict[str, RankPod]:
-    """In a take-over: the pods of second processes, by UID, and the pod of the first ones that each is to relieve."""
+    """Return, by UID, the pods of second processes that run at a take-over, each with the pod that it relieves."""
     order = job.order
     if order is None or order.action not in (pb.MIGRATE, pb.CONTINUE):
         return {}
@@ -74,7 +74,7 @@ def found(job: Job) -> dict[str, RankPod]:
 
 
 def has_relieved(job: Job, second: RankPod, first: RankPod, *, moved: bool) -> bool:
-    """Whether the second processes have taken over. `moved`: MindIO's last success was a move."""
+    """Return whether the second processes have taken over. `moved`: MindIO's last success was a move."""
     phases = {view.phase for view in second.views.values()}
     if moved:
         return bool(phases) and not phases & {pb.STARTING, pb.AT_GATE, pb.ABSENT}
@@ -83,7 +83,7 @@ def has_relieved(job: Job, second: RankPod, first: RankPod, *, moved: bool) -> b
 
 
 def begin_anew(job: Job, registered: Iterable[int]) -> None:
-    """The controller is lost that these second processes had registered with: they are started once more."""
+    """Start second processes once more, because the controller is lost with which they had registered."""
     for rank in registered:
         spare = job.roster.spares.get(rank)
         if spare is not None:
@@ -110,11 +110,11 @@ def follow(job: Job) -> None:
 
 
 def is_given_up(job: Job) -> bool:
-    """Whether MindIO has been told of second processes that do not come."""
+    """Return whether MindIO has been told of second processes that do not come."""
     order = job.order
     return job.conversation.state is State.SWITCHING and order is not None and order.action == pb.CONTINUE
 
 
 def give_up(job: Job) -> None:
-    """Nobody waits for the second processes any more."""
+    """Give up the second processes: nobody waits for them."""
     job.effects.touch(*job.roster.retire_spares())

@@ -23,10 +23,10 @@ WORN_TEXT = (
 
 
 def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
-    """The order for `pod` without its revision; None while nothing may be said to it.
+    """Build the order for `pod` without its revision; None while nothing may be said to it.
 
-    An agent whose ranks this coordinator has not understood yet is left alone: the wrong word would end them. So is one
-    whose ranks MindIO still asks to stop.
+    An agent whose ranks this coordinator does not know yet is left alone: a wrong order would end them. So is one whose
+    ranks MindIO still asks to stop.
     """
     if job.assignment is None or not pod.reported or pod.uid in job.roster.answering:
         return None
@@ -61,7 +61,7 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
 
 
 def coordinator_state(job: Job) -> pb.CoordinatorState:
-    """The state that goes with every report."""
+    """Build the state that goes with every report."""
     attempt = job.attempt
     revision = job.order.revision if job.order is not None else 0
     state = pb.CoordinatorState(
@@ -89,7 +89,7 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
 
 
 def controller_protects(job: Job) -> bool:
-    """Whether the controller serves this attempt, and its ranks are or will be registered with it and no other.
+    """Return whether the controller serves this attempt, and its ranks are or will be registered with it and no other.
 
     Where the ranks register with none: whether their store is there.
     """
@@ -106,9 +106,9 @@ def controller_protects(job: Job) -> bool:
 
 
 def takes_over(job: Job) -> bool:
-    """Whether no controller protects the ranks and one is about to: what is ordered meanwhile is done then.
+    """Return whether no controller protects the ranks and one is about to: what is ordered meanwhile is done then.
 
-    Another one comes for a lost one, or this coordinator was restarted and is about to take ranks up that run.
+    Another one comes for a lost one, or this coordinator was restarted and is about to take up ranks that run.
     """
     order = job.order
     if job.runs or (order is not None and order.action == pb.STOP):
@@ -117,7 +117,7 @@ def takes_over(job: Job) -> bool:
 
 
 def controller_problem(job: Job) -> str:
-    """Why MindIO does not protect the job, for a person; empty when it does."""
+    """Say for a person why MindIO does not protect the job; empty when it does."""
     controller = job.controller
     if not controller.connected:
         return controller.refusal or "the controller container does not answer yet"

@@ -40,10 +40,10 @@ PAUSE_SECONDS = 600
 
 
 def is_newer(job: Job, order: pb.Order) -> bool:
-    """Whether `order` replaces the one in hand.
+    """Return whether `order` replaces the one in hand.
 
-    Under the same number and revision another order may come too: a leader that was killed before it had recorded its
-    decision is followed by one that decides anew. Only the leader with the highest fence is heard: its word counts.
+    Another order may come under the same number and revision: the next leader decides anew if the one before was killed
+    before it had recorded its decision. Only the leader with the highest fence is heard, so its word counts.
     """
     current = job.order
     if current is None:
@@ -53,7 +53,7 @@ def is_newer(job: Job, order: pb.Order) -> bool:
 
 
 def is_open(job: Job) -> bool:
-    """Whether the order in hand is about something that is not over."""
+    """Return whether the order in hand is about something that is not over."""
     order = job.order
     if order is None or order.action not in STRATEGIES:
         return False
@@ -198,14 +198,17 @@ def _retire(job: Job, pod: RankPod) -> None:
 
 
 def tell_retired(job: Job) -> None:
-    """MindIO has stopped the training, or will not: pods that are over are told so."""
+    """Tell pods that are over that they are: MindIO has stopped the training, or will not."""
     is_stopping = job.runs and job.conversation.state is State.STOPPING
     if job.roster.answering and not is_stopping:
         job.effects.touch(*job.roster.end_answering())
 
 
 def fenced(job: Job, rank: int) -> bool:
-    """No older process of this rank can reach MindIO: its agent says it is dead, or its gate's lease is over."""
+    """Return whether no older process of this rank can reach MindIO.
+
+    That is so when its agent says that it is dead, or when its gate's lease is over.
+    """
     for pod in job.roster.predecessors(rank):
         view = pod.views.get(rank)
         told = pod.over and pod.reported and job.hears(pod)
@@ -216,7 +219,7 @@ def fenced(job: Job, rank: int) -> bool:
 
 
 def awaited(job: Job) -> set[int]:
-    """Ranks that have to come back before MindIO may be told their names."""
+    """Return the ranks that have to come back before MindIO may be told their names."""
     order = job.order
     if order is None:
         return set()
@@ -224,7 +227,7 @@ def awaited(job: Job) -> set[int]:
 
 
 def stands(job: Job, rank: int) -> bool:
-    """The successor waits at its gate, as far as is known now, and its predecessor is out of reach."""
+    """Return whether the successor waits at its gate, as far as is known now, and its predecessor is out of reach."""
     if job.order is not None and job.order.action == pb.MIGRATE:
         return migration.stands(job, rank)
     pod = job.roster.pod_of(rank)
@@ -234,7 +237,7 @@ def stands(job: Job, rank: int) -> bool:
 
 
 def desired(job: Job) -> Desired | None:
-    """What is desired of MindIO now; None when nothing is, or nothing may be yet."""
+    """Return what is desired of MindIO now; None when nothing is, or nothing may be yet."""
     order = job.order
     if order is None or not is_open(job) or job.without_mindio:
         return None
@@ -260,7 +263,7 @@ def desired(job: Job) -> Desired | None:
 
 
 def track(job: Job) -> None:
-    """Milestones of the replacements, and the end of a recovery that MindIO needs not know of."""
+    """Note milestones of the replacements, and the end of a recovery that MindIO needs not know of."""
     incident = job.incidents.current
     if incident is None or not is_open(job):
         return

@@ -46,11 +46,11 @@ class ReportOutbox:
         self._append(_Item(milestone, at), ahead=ahead)
 
     def hold(self) -> None:
-        """What is added from now on goes out when it is released."""
+        """Hold what is added from now on until it is released."""
         self._held = self._held or []
 
     def release(self) -> None:
-        """What was held back goes out, in its order."""
+        """Put what was held back into the next report, in its order."""
         held, self._held = self._held, None
         for item in held or ():
             self._append(item)
@@ -64,7 +64,7 @@ class ReportOutbox:
             log.error("no operator has taken in anything for %d items; dropped: %s", KEPT_ITEMS, self._items.pop(0))
 
     def milestones(self) -> list[pb.Milestone]:
-        """Those that wait, oldest first."""
+        """Return the milestones that wait, oldest first."""
         waiting = (*self._items, *(self._held or ()))
         return [item.message for item in waiting if isinstance(item.message, pb.Milestone)]
 
@@ -74,16 +74,16 @@ class ReportOutbox:
         return all(item.sequence for item in self._items)
 
     def rewind(self) -> None:
-        """A new stream: everything unacknowledged goes out again."""
+        """Send everything unacknowledged again, on a new stream."""
         for item in self._items:
             item.sequence = 0
 
     def acknowledge(self, sequence: int) -> None:
-        """Everything up to this report has been taken in."""
+        """Remove what was sent up to this report: the operator has taken it in."""
         self._items = [item for item in self._items if not 0 < item.sequence <= sequence]
 
     def report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
-        """The next report: the state, and everything new on this stream."""
+        """Build the next report: the state, and everything new on this stream."""
         self._sequence += 1
         report = pb.Report(sequence=self._sequence, state=state)
         for item in self._items:

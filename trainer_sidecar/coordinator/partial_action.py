@@ -24,7 +24,7 @@ TELLING_SECONDS = 20.0
 
 
 def is_told(job: Job) -> bool:
-    """Whether everybody has had what the former controller was telling all; whoever has not is told."""
+    """Return whether every rank has what the former controller was telling all; tell those who lack it."""
     change = job.change
     word = next((gate.word for gate in _newest(job) if gate.word), b"")
     late = job.now - change.since >= TELLING_SECONDS
@@ -36,14 +36,14 @@ def is_told(job: Job) -> bool:
 
 
 def is_half_repaired(job: Job, lost: Collection[int]) -> bool:
-    """Whether ranks give their data to successors that were not told to take them."""
+    """Return whether ranks give their data to successors that were not told to take them."""
     asked = _asked_to_repair(job)
     unasked = {one.rank for one in _present(job) if one.rank not in asked and REPAIRED not in one.answered}
     return bool(asked.difference(lost)) and not unasked.isdisjoint(lost)
 
 
 def start_once_more(job: Job, lost: dict[int, int]) -> None:
-    """Successors that wait for data nobody was told to give: others take their places."""
+    """Replace successors that wait for data nobody was told to give."""
     asked = _asked_to_repair(job)
     if asked.difference(lost):
         return

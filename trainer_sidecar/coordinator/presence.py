@@ -13,11 +13,11 @@ class OperatorPresence:
     here: bool = False
 
     def comes(self, now: float) -> None:
-        """A leader has opened its stream, perhaps in place of another one."""
+        """Note that a leader has opened its stream, perhaps in place of another one."""
         self.here, self.since = True, now
 
     def leaves(self, now: float) -> None:
-        """The stream of the leader is over."""
+        """Note that the stream of the leader is over."""
         self.here, self.since = False, now
 
     def away_seconds(self, now: float) -> float:

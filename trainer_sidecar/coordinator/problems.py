@@ -20,7 +20,7 @@ CERTAIN_STARTS = 2
 
 
 def problems(job: Job) -> Iterable[pb.Problem]:
-    """What is wrong now, each kind once; of several pods the lowest node rank speaks."""
+    """Return what is wrong now, each kind once; of several pods the lowest node rank speaks."""
     found: dict[str, pb.Problem] = {}
     controller = job.controller
     if controller.has_failed and controller.kind == PACKAGE and controller.starts >= CERTAIN_STARTS:

@@ -11,7 +11,7 @@ from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 
 def rank_environment(job: Job) -> dict[str, str]:
-    """Variables of every rank of this attempt; those of the pod are the agent's to add."""
+    """Build the variables of every rank of this attempt; the agent adds those of the pod."""
     assert job.assignment is not None
     environment = {**job.assignment.environment, **of_attempt(job)}
     if not job.without_mindio:
@@ -20,7 +20,7 @@ def rank_environment(job: Job) -> dict[str, str]:
 
 
 def of_attempt(job: Job) -> dict[str, str]:
-    """What this coordinator knows: where the rendezvous is, which start this is, what is loaded."""
+    """Build the variables of the attempt: where the rendezvous is, which start this is, what is loaded."""
     endpoint, attempt = job.setup.endpoint, str(job.attempt.number)
     return {
         "MASTER_ADDR": endpoint.address,
@@ -33,9 +33,9 @@ def of_attempt(job: Job) -> dict[str, str]:
 
 
 def keep_those_of(job: Job, pods: Iterable[RankPod]) -> None:
-    """Go by what the ranks of these pods were started with: the spec may have been edited since.
+    """Keep the environment that the ranks of these pods were started with: the spec may have been edited since.
 
-    Where no pod tells of it, because that of node rank 0 is gone, the assignment counts as it is.
+    Only the pod of node rank 0 tells it. Where that pod is gone, the assignment counts as it is.
     """
     started = next((pod.environment for pod in pods if pod.environment), {})
     own = of_attempt(job)

@@ -20,16 +20,16 @@ SCALE_IN = '{"scale-in-strategy":"DP"}'
 
 
 def hold(job: Job) -> None:
-    """The controller is lost: no step ends the growth that it was asked for."""
+    """Keep the growth open, because its controller is lost: no step ends it."""
     incident = job.incidents.current
     if incident is not None and _grows(job) and not incident.resumed:
         incident.begins_again()
 
 
 def find(job: Job) -> None:
-    """This coordinator knows nobody's word but the operator's: who does not live was left out.
+    """Find who was left out: whoever does not live, because this coordinator knows only the operator's order.
 
-    An order to save may be about ranks that were lost just now: of the others, who has not even a pod was left out.
+    An order to save may be about ranks that were lost just now. Of the others, those without a pod were left out.
     """
     order, roster = job.order, job.roster
     if order is not None and order.action == pb.CHECKPOINT:
@@ -43,7 +43,7 @@ def find(job: Job) -> None:
 
 
 def settle(job: Job, told: Mapping[int, pb.RankActions]) -> None:
-    """The ranks stand still, or train: who takes part, and who is to be left out again."""
+    """Decide who takes part, and who is to be left out again, once the ranks stand still or train."""
     left = job.roster.dropped & job.roster.registered
     if _is_grown(job, left, told):
         _leave_out(job, ())
@@ -56,7 +56,7 @@ def settle(job: Job, told: Mapping[int, pb.RankActions]) -> None:
 
 
 def left_out_again(job: Job) -> Desired | None:
-    """What another controller is asked for first; None: it knows who takes part."""
+    """Return what another controller is asked for first: to leave ranks out again. None: it knows who takes part."""
     order = job.order
     if order is None or not job.change.smaller or order.action not in SIZES:
         return None
@@ -66,12 +66,12 @@ def left_out_again(job: Job) -> Desired | None:
 
 
 def is_own_affair(job: Job) -> bool:
-    """Whether ranks are being left out again while the operator waits for them to come back."""
+    """Return whether ranks are being left out again while the operator waits for them to come back."""
     return job.change.smaller and _grows(job)
 
 
 def comes_back(job: Job, rank: int) -> bool:
-    """Whether the rank's process of now is the one that growing waits for."""
+    """Return whether the rank's current process is the one that growing waits for."""
     order, target = job.order, job.roster.targets.get(rank)
     return is_own_affair(job) and order is not None and target is not None and target.incarnation >= order.incarnation
 

@@ -53,7 +53,7 @@ class RepairProgress:
         object.__setattr__(self, "kinds", frozenset().union(*self.answered.values()))
 
     def has(self, *kinds: int) -> bool:
-        """Whether any rank has answered any of these."""
+        """Return whether any rank has answered any of these."""
         return not self.kinds.isdisjoint(kinds)
 
     @property
@@ -72,7 +72,7 @@ class ResumptionRow:
 
 
 def resumption(progress: RepairProgress) -> ResumptionRow:
-    """The row for this progress."""
+    """Return the row for this progress."""
     return next(ROWS[name] for name, question in QUESTIONS if question(progress))
 
 

@@ -61,22 +61,22 @@ class RankTarget:
         return (self.incarnation, self.start)
 
     def end(self) -> bool:
-        """It is to end; whether it was to run."""
+        """End the process; return whether it was to run."""
         ran, self.run, self.admitted = self.run, False, False
         return ran
 
     def admit(self) -> bool:
-        """It may pass its gate; whether that is new."""
+        """Let the process pass its gate; return whether that is new."""
         new = self.run and not self.admitted
         self.admitted = self.admitted or self.run
         return new
 
     def hold(self) -> None:
-        """It waits at its gate until MindIO has named its rank."""
+        """Hold the process at its gate until MindIO has named its rank."""
         self.admitted = False
 
     def ask_for_stack(self) -> None:
-        """Its stack is desired once more."""
+        """Ask for its stack once more."""
         self.stacks += 1
 
 
@@ -110,20 +110,20 @@ class RankPod:
         return self.listed and not self.over
 
     def any_alive(self) -> bool:
-        """Whether a process was running when the agent last spoke."""
+        """Return whether a process was running when the agent last spoke."""
         return self.oldest_alive is not None
 
     def connect(self) -> None:
-        """Its agent has said hello, and not yet how its ranks are."""
+        """Note that its agent has said hello, and not yet how its ranks are."""
         self.connected, self.reported = True, False
 
     def disconnect(self) -> bool:
-        """The stream is gone; whether there was one."""
+        """Note that the stream is gone; return whether there was one."""
         before, self.connected = self.connected, False
         return before
 
     def report(self, report: pb.AgentReport) -> tuple[bool, bool]:
-        """The agent has spoken."""
+        """Take in a report of the agent; return whether it is the first, and whether launcher or problems changed."""
         first, changed = not self.reported, self.launcher_ready != report.launcher_ready
         changed = changed or self.problems != list(report.problems)
         self.reported, self.launcher_ready = True, report.launcher_ready
@@ -133,7 +133,7 @@ class RankPod:
         return first, changed
 
     def take_view(self, rank: int, view: RankView) -> bool:
-        """How a rank is; whether another process or phase was known."""
+        """Take in how a rank is; return whether another process or phase was known."""
         before = self.views.get(rank)
         self.views[rank] = view
         if before != view:
@@ -146,11 +146,11 @@ class RankPod:
         return True
 
     def retire(self) -> None:
-        """Its ranks live elsewhere from now on."""
+        """Mark the pod as over: its ranks live elsewhere from now on."""
         self.over = True
 
     def state(self, *, connected: bool) -> pb.NodeState:
-        """How it is, for the operator; `connected`: its agent is heard. Not to be changed by who gets it."""
+        """Return its state for the operator; the caller must not change it. `connected`: its agent is heard."""
         state = self._state
         if state is None:
             state = self._state = pb.NodeState(node_rank=self.node_rank, pod_uid=self.uid)
@@ -200,16 +200,16 @@ class Roster:
         return max(self.world_size - len(self.dropped), 1)
 
     def node_of(self, rank: int) -> int:
-        """The node rank a rank lives in."""
+        """Return the node rank that a rank lives in."""
         return rank // self.ranks_per_node
 
     def ranks_of(self, node_rank: int) -> range:
-        """The ranks of one node rank."""
+        """Return the ranks of one node rank."""
         first = node_rank * self.ranks_per_node
         return range(first, min(first + self.ranks_per_node, self.world_size))
 
     def ranks_of_nodes(self, node_ranks: Iterable[int]) -> set[int]:
-        """The ranks of all of these."""
+        """Return the ranks of all of these node ranks."""
         return {rank for node_rank in node_ranks for rank in self.ranks_of(node_rank)}
 
     def assign(self, assignment: pb.Assignment) -> None:
@@ -234,7 +234,7 @@ class Roster:
         pods.sort(key=lambda one: one.incarnation, reverse=True)
 
     def forget(self, uid: str) -> None:
-        """The pod can do no harm any more."""
+        """Forget the pod: it can do no harm."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._by_node[pod.node_rank].remove(pod)
@@ -243,27 +243,27 @@ class Roster:
             self.version += 1
 
     def pods_of(self, node_rank: int) -> list[RankPod]:
-        """Newest incarnation first."""
+        """Return the pods of a node rank, newest incarnation first."""
         return self._by_node.get(node_rank, [])
 
     def keep_answering(self, uid: str) -> None:
-        """A pod that is over is not told so yet."""
+        """Keep from a pod that it is over, until nobody asks its ranks anything."""
         self.answering.add(uid)
 
     def end_answering(self) -> set[str]:
-        """Nobody asks their ranks anything any more; UIDs of the pods that are to be told now."""
+        """Return the UIDs of pods that are to be told now that they are over: nobody asks their ranks anything."""
         told, self.answering = self.answering, set()
         return told
 
     def newest(self, node_rank: int, at_least: int = 0) -> RankPod | None:
-        """The pod a node rank lives in now, of incarnation `at_least` or later."""
+        """Return the pod that a node rank lives in now, of incarnation `at_least` or later."""
         for pod in self._by_node.get(node_rank, ()):
             if pod.listed and not pod.over and pod.incarnation >= at_least:
                 return pod
         return None
 
     def report(self, pod: RankPod, report: pb.AgentReport) -> tuple[bool, bool]:
-        """Take in all but ranks, facts and steps; whether it is the pod's first one, and whether something is news."""
+        """Take in a report, without ranks, facts and steps; return whether it is the first, and whether it has news."""
         self.strangers += max(0, report.strangers - pod.strangers)
         first, changed = pod.report(report)
         pod.launched = tuple(report.launched)
@@ -277,24 +277,27 @@ class Roster:
     # -- targets ------------------------------------------------------------------------------------------------------
 
     def aim(self, rank: int, target: RankTarget) -> None:
-        """What the rank should be from now on."""
+        """Set what the rank should be from now on."""
         self.targets[rank] = target
 
     def aim_at(self, targets: dict[int, RankTarget]) -> None:
-        """What every rank should be from now on."""
+        """Set what every rank should be from now on."""
         self.targets = targets
 
     def aim_at_what_runs(self, pod: RankPod) -> None:
-        """Ranks that this coordinator never started count as desired, so that they can be ended."""
+        """Set ranks that this coordinator never started as desired, so that they can be ended."""
         for rank, view in pod.views.items():
             self.targets.setdefault(rank, RankTarget(view.incarnation, view.start, pod.uid))
 
     def aim_spare(self, rank: int, target: RankTarget) -> None:
-        """The second process of a rank."""
+        """Set the second process of a rank."""
         self.spares[rank] = target
 
     def promote_spares(self) -> set[str]:
-        """The second processes are the ranks now; UIDs of the pods that are told so, those of the first ones over."""
+        """Make the second processes the ranks; the pods of the first ones are over.
+
+        Returns the UIDs of the pods that are told so.
+        """
         touched = set()
         for rank, spare in self.spares.items():
             touched |= self._retire(self.targets[rank].pod_uid) | {spare.pod_uid}
@@ -303,7 +306,7 @@ class Roster:
         return touched
 
     def retire_spares(self) -> set[str]:
-        """Nobody waits for the second processes any more; UIDs of their pods."""
+        """Give up the second processes, for which nobody waits; return the UIDs of their pods."""
         touched = set()
         for spare in self.spares.values():
             touched |= self._retire(spare.pod_uid)
@@ -318,7 +321,7 @@ class Roster:
         return {uid}
 
     def told(self, pod: RankPod) -> Iterator[tuple[int, RankTarget]]:
-        """What this pod's agent is told: first and second processes, by rank."""
+        """Yield what this pod's agent is told: first and second processes, by rank."""
         for rank in self.ranks_of(pod.node_rank):
             for target in (self.targets.get(rank), self.spares.get(rank)):
                 if target is not None and target.pod_uid == pod.uid:
@@ -327,37 +330,37 @@ class Roster:
     # -- who takes part -----------------------------------------------------------------------------------------------
 
     def register(self, rank: int) -> None:
-        """MindIO knows the rank."""
+        """Note that MindIO knows the rank."""
         self.registered.add(rank)
 
     def register_only(self, ranks: set[int]) -> None:
-        """MindIO knows these and no other."""
+        """Note that MindIO knows these ranks and no other."""
         self.registered = ranks
 
     def leave_out(self, ranks: Iterable[int]) -> None:
-        """These take part no longer; none: everybody takes part."""
+        """Set the ranks that take no part; none: everybody takes part."""
         self.dropped = set(ranks)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def pod_of(self, rank: int) -> RankPod | None:
-        """The pod a rank is meant to live in."""
+        """Return the pod that a rank is meant to live in."""
         target = self.targets.get(rank)
         return self.pods.get(target.pod_uid) if target is not None else None
 
     def error_line(self, rank: int) -> str:
-        """The newest line with which the rank told of a fault; empty: it printed none."""
+        """Return the newest line with which the rank told of a fault; empty: it printed none."""
         pod = self.pod_of(rank)
         view = pod.views.get(rank) if pod is not None else None
         return view.error_line if view is not None else ""
 
     def phase(self, rank: int) -> pb.RankPhase:
-        """Of exactly the desired process; absent when it is not there or another one is."""
+        """Return the phase of exactly the desired process; absent when it is not there or another one is."""
         target = self.targets.get(rank)
         return self._phase(target, self.pods.get(target.pod_uid), rank) if target is not None else pb.ABSENT
 
     def spare_phase(self, rank: int) -> pb.RankPhase:
-        """Of the process that is to take the rank over."""
+        """Return the phase of the process that is to take the rank over."""
         spare = self.spares.get(rank)
         pod = self.pods.get(spare.pod_uid) if spare is not None else None
         return self._phase(spare, pod, rank) if spare is not None and pod is not None and pod.connected else pb.ABSENT
@@ -369,29 +372,29 @@ class Roster:
         return view.phase if view is not None and same else pb.ABSENT
 
     def is_current(self, pod: RankPod, rank: int, process: tuple[int, int]) -> bool:
-        """Whether this process in this pod is the desired one."""
+        """Return whether this process in this pod is the desired one."""
         target = self.targets.get(rank)
         return target is not None and target.pod_uid == pod.uid and target.process == process
 
     def predecessors(self, rank: int) -> list[RankPod]:
-        """Pods in which an older process of the rank may still live."""
+        """Return the pods in which an older process of the rank may still live."""
         target = self.targets[rank]
         return [pod for pod in self.pods_of(self.node_of(rank)) if pod.uid != target.pod_uid]
 
     def linked(self, ranks: Iterable[int]) -> bool:
-        """Whether all of these have reached MindIO."""
+        """Return whether all of these have reached MindIO."""
         return all(self.phase(rank) in ARRIVED for rank in ranks)
 
     def all_linked(self) -> bool:
-        """Whether every rank has reached MindIO."""
+        """Return whether every rank has reached MindIO."""
         return self._all("linked", self.world_size, lambda rank: self.phase(rank) in ARRIVED)
 
     def all_run(self) -> bool:
-        """Whether every rank has a process that runs, or has ended in order."""
+        """Return whether every rank has a process that runs, or has ended in order."""
         return self._all("run", self.world_size, lambda rank: self.phase(rank) in STARTED)
 
     def all_there(self) -> bool:
-        """Whether every node rank has a pod whose agent has said how its ranks are."""
+        """Return whether every node rank has a pod whose agent has said how its ranks are."""
         return self._all("there", self.num_nodes, self._is_there)
 
     def _is_there(self, node_rank: int) -> bool:
@@ -406,6 +409,6 @@ class Roster:
         return failed is None
 
     def there(self) -> list[RankPod]:
-        """The newest pods whose agents have said how their ranks are."""
+        """Return the newest pods whose agents have said how their ranks are."""
         pods = (self.newest(node_rank) for node_rank in range(self.num_nodes))
         return [pod for pod in pods if pod is not None and pod.connected and pod.reported]

@@ -19,13 +19,13 @@ NOT_SEEN = "no agent sees the checkpoints"
 
 
 def reported(job: Job, milestone: pb.Milestone, at: float) -> None:
-    """MindIO has reported a save."""
+    """Have an agent look for the save that MindIO has reported."""
     job.checkpoints.save_reported(ReportedSave(milestone, job.incidents.current or job.attempt, at))
     job.effects.touch(job.checkpoints.pod_uid)
 
 
 def advance(job: Job) -> None:
-    """Tell of the save once it is found, or is not."""
+    """Report the save once its checkpoint is found, or once the wait for it is over."""
     save = job.checkpoints.save
     if save is None:
         return

@@ -38,16 +38,16 @@ class OperatorListener(Protocol):
     """Receiver of the operator's messages."""
 
     def operator_connected(self, hello: pb.Hello) -> int:
-        """A leader has come; the highest incarnation known here."""
+        """Handle the hello of a leader; return the highest incarnation known here."""
 
     def operator_left(self) -> None:
-        """The leader's stream is over, and no other one has come."""
+        """Handle the end of the leader's stream, with no other one in its place."""
 
     def operator_said(self, message: pb.OperatorMessage) -> None:
-        """A message of the leader."""
+        """Handle a message of the leader."""
 
     def next_report(self) -> pb.Report:
-        """The report that is due."""
+        """Return the report that is due."""
 
 
 class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
@@ -77,7 +77,7 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         return self._current is not None and not self._current.is_set()
 
     async def stop(self) -> None:
-        """Hang up, once what was said is on its way."""
+        """Stop, once what was said is on its way."""
         if self._current is not None:
             self._current.set()
             self.wake(urgent=True)
@@ -85,14 +85,14 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
             await self._server.stop(FLUSH_SECONDS)
 
     def wake(self, *, urgent: bool) -> None:
-        """Something is to be reported."""
+        """Wake the stream: something is to be reported."""
         (self._urgent if urgent else self._news).set()
         self._news.set()
 
     async def Converse(  # noqa: N802  the name is the protocol's
         self, request_iterator: AsyncIterator[pb.OperatorMessage], context: Context
     ) -> AsyncIterator[pb.CoordinatorMessage]:
-        """One leader's stream."""
+        """Serve one leader's stream."""
         hello = await self._accept(request_iterator, context)
         over = asyncio.Event()
         if self._current is not None:

@@ -31,7 +31,7 @@ class CoordinatorSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
-    """The settings in `environment`; `SettingsError` names the variable that is wrong."""
+    """Read the settings from `environment`; `SettingsError` names the variable that is wrong."""
     endpoint = Endpoint(
         text(environment, "POD_IP"),
         number(environment, "HAJOB_MINDIO_PORT", 8000, least=1),

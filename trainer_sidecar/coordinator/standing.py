@@ -21,7 +21,10 @@ from trainer_sidecar.coordinator.orders import STRATEGIES
 
 
 def order(job: Job) -> pb.Order | None:
-    """The order the coordinator gives itself now; None while the operator has time, or what it wants can still come."""
+    """Return the order that the coordinator gives itself now.
+
+    None while the operator has time, or while what it wants can still come.
+    """
     incident, assignment = job.incidents.current, job.assignment
     if incident is None or assignment is None or job.conversation.state not in UNDECIDED:
         return None

@@ -31,7 +31,7 @@ class Standstill:
     told: bool = False
 
     def take(self, rank: int, stack: str, *, busy: bool) -> None:
-        """Where a rank stands; each answer is looked at when it comes, of thousands."""
+        """Add where a rank stands; of thousands, each answer is looked at when it comes."""
         self.answered.add(rank)
         self.busy = self.busy or busy
         place = self.places.setdefault("\n".join(stack.splitlines()[-COMPARED_LINES:]), Place(rank, stack))
@@ -51,12 +51,12 @@ class StandstillWatch:
     _since: float | None = None
 
     def rest(self) -> None:
-        """No step is expected."""
+        """Stop the watch: no step is expected."""
         self.found = self._begin = self._since = None
         self.patience = 0.0
 
     def expect(self, now: float, last_step: float | None) -> float:
-        """A step is expected; since when. What held the training up before any was expected was no hang."""
+        """Return since when a step is expected; what held the training up before any was expected was no hang."""
         self._begin = now if self._begin is None else self._begin
         since = max(last_step or 0.0, self._begin)
         if self._since is not None and since > self._since:
@@ -66,21 +66,21 @@ class StandstillWatch:
         return since
 
     def wait(self, seconds: float) -> None:
-        """What the ranks do takes its time; if it takes longer than this, they are asked anew."""
+        """Wait this many seconds for ranks that do slow work; if it takes longer, they are asked anew."""
         self.found, self.patience = None, seconds
 
     def find(self, since: float, now: float, ranks: Iterable[int]) -> Standstill:
-        """These ranks are asked where they stand."""
+        """Begin a standstill: these ranks are asked where they stand."""
         self.found = Standstill(since, now, frozenset(ranks))
         return self.found
 
     def take_stack(self, ranks: Iterable[int], stack: str, *, busy: bool) -> None:
-        """Where ranks stand, and whether they save or evaluate; late answers are in their kept output only."""
+        """Take in where ranks stand, and whether they save or evaluate; late answers are in their kept output only."""
         if self.found is not None and not self.found.told:
             for rank in ranks:
                 self.found.take(rank, stack, busy=busy)
 
     def tell(self) -> None:
-        """It is told once."""
+        """Note that the standstill is told; it is told once."""
         if self.found is not None:
             self.found.told = True

@@ -17,7 +17,10 @@ from trainer_sidecar.coordinator.roster import RankPod, RankTarget
 
 
 def is_due(job: Job) -> bool:
-    """Whether a START order asks for an attempt that has not begun. Order and assignment may come in either order."""
+    """Return whether a START order asks for an attempt that has not begun.
+
+    Order and assignment may come in either order.
+    """
     order, assignment, attempt = job.order, job.assignment, job.attempt
     if order is None or assignment is None or order.action != pb.START or is_for_a_successor(job):
         return False
@@ -25,7 +28,7 @@ def is_due(job: Job) -> bool:
 
 
 def is_for_a_successor(job: Job) -> bool:
-    """Whether a START belongs to a coordinator pod that is made for it: here it only ends what runs.
+    """Return whether a START belongs to a coordinator pod that is made for it: here it only ends what runs.
 
     Starting it here would let the new ranks register with a controller that goes with this pod in a moment.
     """
@@ -34,7 +37,7 @@ def is_for_a_successor(job: Job) -> bool:
 
 
 def begin(job: Job, number: int, incarnation: int) -> None:
-    """End what runs, open what is needed."""
+    """End the ranks that run, and begin the attempt that is ordered."""
     had_run = job.runs
     job.begin_attempt(number, incarnation)
     _abandon_incident(job, incarnation)
@@ -46,7 +49,7 @@ def begin(job: Job, number: int, incarnation: int) -> None:
 
 
 def end(job: Job, order: pb.Order) -> None:
-    """A STOP order: every rank is ended, nothing is saved."""
+    """End every rank without saving, for a STOP order."""
     _abandon_incident(job, order.incarnation)
     job.attempt.end()
     _end_all(job)
@@ -70,7 +73,7 @@ def _end_all(job: Job) -> None:
 
 
 def advance(job: Job) -> None:
-    """Go on with the attempt as far as what is there allows."""
+    """Continue the start of the attempt as far as possible now."""
     attempt, assignment = job.attempt, job.assignment
     if assignment is None or job.order is None:
         return

@@ -62,7 +62,7 @@ class Steps:
         self.standstill = StandstillWatch()
 
     def finished(self, rank: int, step: int, at: float, num_ranks: int) -> None:
-        """`rank` has printed that it finished `step` at `at`; `num_ranks` take part."""
+        """Note that `rank` has printed that it finished `step` at `at`; `num_ranks` take part."""
         self._printed[rank] = step
         self._unheard.discard(rank)
         self._line = max(self._line or (step, at), (step, at))
@@ -78,7 +78,7 @@ class Steps:
         self._settle(num_ranks)
 
     def heartbeat(self, rank: int, step: int, at: float, num_ranks: int) -> None:
-        """`rank` had finished `step` by the time of its heartbeat, `at`."""
+        """Note that `rank` had finished `step` by the time of its heartbeat, `at`."""
         before, earlier = self._beaten.get(rank, step), self._beaten_at.get(rank, -math.inf)
         if step > before:
             self._beat_times.append((at - earlier) / (step - before))
@@ -152,11 +152,11 @@ class Steps:
         return self._common
 
     def begun(self, missing: Collection[int], num_ranks: int) -> tuple[int, float] | None:
-        """A step of this attempt that every rank has ended, and when, known as early as it can be.
+        """Return a step of this attempt that every rank has ended, and when, known as early as it can be.
 
         No rank ends a step that another has not begun: MindIO's trainers update parameters behind a barrier of all
-        ranks. So when one has ended a later step than the first that was told of, all have ended that one. Of ranks
-        that are `missing` nothing is asked: what the others have trained MindIO can bring back.
+        ranks. So when one rank has ended a later step than the first that was told of, all have ended the first. Ranks
+        that are `missing` need not have told of it: MindIO can bring back what the others have trained.
         """
         if self._common is not None or self._first is None:
             return self._common
@@ -165,16 +165,16 @@ class Steps:
         return self._first if all_told or self.reached > self._first[0] else None
 
     def lose_sight(self, ranks: Iterable[int]) -> None:
-        """Nobody is left who could tell of these ranks' last steps."""
+        """Note that nobody is left who could tell of these ranks' last steps."""
         self._unheard.update(ranks)
 
     def leave_out(self, ranks: Iterable[int]) -> None:
-        """These ranks take part no longer."""
+        """Forget ranks that take no part."""
         for rank in ranks:
             self.forget(rank)
 
     def forget(self, rank: int) -> None:
-        """What is known of this rank is of a process that is gone."""
+        """Forget what is known of this rank: its process is gone."""
         self._unheard.discard(rank)
         self._printed.pop(rank, None)
         self._beaten.pop(rank, None)
@@ -186,7 +186,10 @@ class Steps:
                 del self._ranks_at[level]
 
     def last_common(self) -> tuple[int, float] | None:
-        """The last step that every rank finished, as far as those out of sight can have, and when the last one did."""
+        """Return the last step that every rank finished, as far as those out of sight can have, and when.
+
+        The time is that of the rank that finished last.
+        """
         found = self._common
         for step, finish in self._open.items():
             if (found is None or step > found[0]) and self._may_be_common(step, finish):
@@ -227,18 +230,19 @@ class Steps:
         return bool(self._beaten)
 
     def told_by_heartbeat(self, rank: int) -> int | None:
-        """The step in the rank's newest heartbeat that told one; None: there was none."""
+        """Return the step in the rank's newest heartbeat that told one; None: there was none."""
         return self._beaten.get(rank)
 
     def is_repeated(self, step: int) -> bool:
-        """Whether a line is the newest step's a second time, as of a rank that was repaired."""
+        """Return whether a line tells the newest step a second time, as of a rank that was repaired."""
         return step == self.reached and self.hears_heartbeats
 
     def behind(self, ranks: Collection[int]) -> set[int]:
-        """Those of `ranks` that are known not to have finished the newest step that one of them has.
+        """Return those of `ranks` that are known not to have finished the newest step that one of them has.
 
-        Like is compared with like: a step that is skipped for an overflow is printed, and no heartbeat tells of it.
-        Where heartbeats tell, a rank that only prints is not compared; who has told nothing is not behind.
+        Heartbeats are compared with heartbeats, printed lines with printed lines: a step that is skipped for an
+        overflow is printed, and no heartbeat tells of it. Where heartbeats tell, a rank that only prints is not
+        compared. A rank that has told nothing is not behind.
         """
         told = self._beaten if any(rank in self._beaten for rank in ranks) else self._printed
         steps = {rank: told[rank] for rank in ranks if rank in told}
@@ -246,7 +250,7 @@ class Steps:
         return {rank for rank, step in steps.items() if step < newest}
 
     def roll_back(self) -> tuple[int, float] | None:
-        """Steps will be repeated: what only some had finished does not count. Returns the last common step."""
+        """Forget what only some had finished, because steps will be repeated; return the last common step."""
         common = self.last_common()
         self._open.clear()
         self._line = None
@@ -255,12 +259,12 @@ class Steps:
         return common
 
     def go_back(self, step: int) -> None:
-        """Every rank goes on from the checkpoint of `step`."""
+        """Reset every rank to the checkpoint of `step`."""
         self._forget_all()
         self._common, self.newest, self.reached = None, step, step
 
     def begin_again(self) -> None:
-        """A new attempt may go on from an older checkpoint."""
+        """Forget all steps: a new attempt may go on from an older checkpoint."""
         self._forget_all()
         self._times.clear()
         self._beat_times.clear()

@@ -55,12 +55,12 @@ class _Key:
     counts: list[tuple[float, int]] = field(default_factory=list)  # none is both earlier and lower than another
 
     def count(self, at: float, number: int) -> None:
-        """A pod has heard this number last: the others' may be higher, and were not heard by it."""
+        """Add the number that a pod has heard last: others may have heard a higher one that it has not."""
         if not any(at <= other and number <= higher for other, higher in self.counts):
             self.counts = [one for one in self.counts if one[0] > at or one[1] > number] + [(at, number)]
 
     def value(self) -> bytes | None:
-        """None: it was deleted."""
+        """Return the value; None: the key was deleted."""
         before = self.written.at if self.written is not None else 0.0
         counts = [number for at, number in self.counts if self.written is None or at > before]
         if counts:
@@ -99,13 +99,13 @@ class StoreKeeping:
         return self._word if self.phase is KeepingPhase.GATHERING else ""
 
     def begin(self, word: str, now: float) -> None:
-        """The store is lost."""
+        """Begin to gather what was in the store, which is lost."""
         self.phase, self.problem, self._word, self._since = KeepingPhase.GATHERING, "", word, now
         self._dialect, self._told, self._keys, self._bytes = "", set(), {}, 0
         self._asked_at = -math.inf
 
     def told(self, uid: str, said: pb.StoreContent, now: float) -> None:
-        """An agent has told a part, or all."""
+        """Take in what an agent has told: a part, or all."""
         if self.phase is not KeepingPhase.GATHERING or said.wanted != self._word:
             return
         if said.problem:
@@ -134,11 +134,11 @@ class StoreKeeping:
             key.written = _Entry(None if one.deleted else one.value, at)
 
     def is_kept_of(self, uid: str) -> bool:
-        """Whether what this pod's processes had written is in the store, too: it may have been heard too late."""
+        """Return whether the store holds what this pod's processes had written: it may have been heard too late."""
         return self.is_kept and uid in self._told
 
     def follow(self, uids: Collection[str], now: float) -> None:
-        """Go on when all these pods have told everything; give up when it takes too long."""
+        """Finish the gathering when all these pods have told everything; give up when it takes too long."""
         if self.phase is not KeepingPhase.GATHERING:
             return
         if uids and self._told.issuperset(uids):
@@ -148,22 +148,22 @@ class StoreKeeping:
             self.give_up("not every agent has told what its processes had written")
 
     def give_up(self, why: str) -> None:
-        """The ranks that run cannot meet anew."""
+        """Give up the store: the ranks that run cannot meet anew."""
         log.warning("the rendezvous store is lost with what was in it: %s", why)
         self.phase, self.problem, self._keys = KeepingPhase.LOST, why, {}
 
     def asks(self, now: float, again_seconds: float) -> bool:
-        """Whether an empty store is to be asked for now; again after so long, when nobody has answered."""
+        """Return whether to ask for an empty store now; again after `again_seconds` without an answer."""
         due = self.phase is KeepingPhase.GATHERED and now - self._asked_at >= again_seconds
         self._asked_at = now if due else self._asked_at
         return due
 
     def listens(self) -> None:
-        """Another store is there, and empty."""
+        """Begin to fill: another store is there, and empty."""
         self.phase, self._is_due = KeepingPhase.FILLING, True
 
     def take_fill(self) -> Fill | None:
-        """What the new store is to be told now; None: nothing, or it is being told."""
+        """Take out what the new store is to be told now; None: nothing, or it is being told."""
         if not self._is_due:
             return None
         self._is_due = False
@@ -171,7 +171,7 @@ class StoreKeeping:
         return Fill(DIALECTS[self._dialect], tuple((key, value) for key, value in values if value is not None))
 
     def filled(self, problem: str) -> None:
-        """The store holds it; or why it does not."""
+        """Note that the store holds everything, or why it does not."""
         if self.phase is not KeepingPhase.FILLING:
             return
         if problem:

@@ -70,7 +70,10 @@ THROUGH_TEXT = "told by the ranks, which train again: the controller was lost be
 
 
 def begin(job: Job, *, adopted: bool = False) -> bool:
-    """The controller that every rank registered with is lost; False: no other one can take its place."""
+    """Begin the change to another controller: the one that every rank registered with is lost.
+
+    Returns False when no other one can take its place.
+    """
     if impossible(job):
         return False
     if job.change.is_under_way:
@@ -90,14 +93,14 @@ def begin(job: Job, *, adopted: bool = False) -> bool:
 
 
 def keep_store(job: Job) -> None:
-    """Begin to ask for what was in the store of ranks that an earlier coordinator started, unless it is there still."""
+    """Begin to collect what was in the store of ranks that an earlier coordinator started, unless it is still there."""
     number, controller = job.attempt.number, job.controller
     if controller.requested == number or controller.unfilled or not controller.has_store(number):
         job.keeping.begin(job.store, job.now)
 
 
 def impossible(job: Job) -> str:
-    """Why no other controller can take the place of the lost one, as far as is known at once; empty: it can."""
+    """Return why no other controller can take the place of the lost one, as far as known at once; empty: one can."""
     attempt = job.attempt
     if not attempt.linked or attempt.over_since is not None:
         return "not every rank was registered, or one had left in order"
@@ -109,7 +112,10 @@ def impossible(job: Job) -> str:
 
 
 def lose(job: Job, text: str, *, for_good: bool = False) -> None:
-    """The controller is gone; that is told when no other one can take its place in this pod (`for_good`)."""
+    """Handle the loss of the controller.
+
+    The operator is told when no other one can take its place in this pod (`for_good`).
+    """
     if not job.runs or (job.without_mindio and not for_good):
         return
     before, again = job.conversation.state, job.change.is_under_way
@@ -126,16 +132,19 @@ def lose(job: Job, text: str, *, for_good: bool = False) -> None:
 
 
 def lose_store(job: Job, text: str) -> None:
-    """The store's process has ended alone: what was in it is filled into that of another pod, like a lost pod's."""
+    """Handle the end of the store's process alone.
+
+    Another pod's store is filled with what was in it, as after the loss of the pod.
+    """
     if job.runs and job.attempt.over_since is None and job.conversation.state is not State.LOST:
         job.effects.request("end", {})
         lose(job, text, for_good=True)
 
 
 def renew(job: Job) -> None:
-    """Put another controller in the place of one that was told of a move which is given up, if that can be.
+    """Replace a controller that was told of a move which is given up, if another one can take its place.
 
-    The call that takes a move back leaves its word behind, and at the next fault that MindIO finds itself the word
+    The call that takes a move back leaves a flag set in MindIO. At the next fault that MindIO finds itself, the flag
     makes it leave (docs/protocols/mindio.md §7.7).
     """
     if job.change.is_under_way or impossible(job):
@@ -157,12 +166,12 @@ def _give_up(job: Job, text: str) -> None:
 
 
 def is_hung(job: Job) -> bool:
-    """Whether the controller stands still, and another one can take its place: it is ended when that begins."""
+    """Return whether the controller stands still, and another one can take its place: it is ended when that begins."""
     return job.controller.kind == HUNG and job.controller.serves(job.attempt.number) and not impossible(job)
 
 
 def advance(job: Job) -> None:
-    """Go on as far as what is there allows."""
+    """Continue the change of the controller as far as possible now."""
     change = job.change
     if not change.is_under_way:
         if job.without_mindio and job.keeping.holds:

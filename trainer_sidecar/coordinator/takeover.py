@@ -25,13 +25,13 @@ LEFT_TEXT = "MindIO's controller has left; the next fault cannot be recovered"
 
 
 def has_begun(job: Job, pods: list[RankPod]) -> bool:
-    """A process of this attempt was started by somebody before us, be it that it has ended since."""
+    """Return whether an earlier coordinator has started a process of this attempt, even if it has ended since."""
     number = job.attempt.incarnation
     return any(pod.newest_started is not None and pod.newest_started >= number for pod in pods)
 
 
 def adopt(job: Job, number: int, incarnation: int) -> None:
-    """An order about a running job reached a coordinator that has started nothing: it was restarted."""
+    """Adopt a running job: its order reached a coordinator that has started nothing, because it was restarted."""
     waited = job.now - job.attempt.wait_since(job.now) >= job.setup.limits.takeover_seconds
     if not waited and not (job.controller.connected and job.roster.all_there()):
         return
@@ -44,7 +44,7 @@ def adopt(job: Job, number: int, incarnation: int) -> None:
 
 
 def take_over(job: Job, pods: list[RankPod]) -> None:
-    """These pods' agents have said how their ranks are."""
+    """Take over the ranks of these pods, whose agents have said how they are."""
     attempt, roster = job.attempt, job.roster
     keep_those_of(job, pods)
     is_blind = job.controller.requested == attempt.number  # this coordinator's own, the ranks never saw it
@@ -144,7 +144,7 @@ def _is_unnamed(job: Job, view: RankView) -> bool:
 
 
 def take_late(job: Job, pod: RankPod, rank: int, view: RankView) -> None:
-    """An agent that could not be reached when its job was taken over tells of its ranks now."""
+    """Take over ranks whose agent could not be reached when the job was taken over."""
     if job.runs and rank not in job.roster.targets and view.phase != pb.ABSENT:
         job.roster.aim(rank, _as_it_is(job, pod, view))
         job.touch(rank)

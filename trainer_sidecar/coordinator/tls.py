@@ -24,13 +24,13 @@ REDIAL_MILLISECONDS = 1000
 
 
 def channel_credentials(directory: Path) -> grpc.ChannelCredentials:
-    """Of a client with a certificate; files `ca.crt`, `tls.crt`, `tls.key`."""
+    """Build the credentials of a client with a certificate; files `ca.crt`, `tls.crt`, `tls.key`."""
     authority, key, certificate = read(directory)
     return grpc.ssl_channel_credentials(authority, key, certificate)
 
 
 def channel_options(server_name: str) -> tuple[tuple[str, str | int], ...]:
-    """A channel is used for one attempt, so it must not share the back-off of the ones before it."""
+    """Build the options of a channel, which is used for one attempt: it must not share the back-off of earlier ones."""
     return (
         ("grpc.ssl_target_name_override", server_name),
         ("grpc.enable_http_proxy", 0),
@@ -42,6 +42,6 @@ def channel_options(server_name: str) -> tuple[tuple[str, str | int], ...]:
 
 
 def peer_is(auth_context: Mapping[str, Iterable[bytes]], name: str) -> bool:
-    """Whether the certificate on the other side is made out to `name`."""
+    """Return whether the certificate on the other side is made out to `name`."""
     names = auth_context.get("x509_subject_alternative_name", ())
     return name.encode() in names

@@ -24,7 +24,7 @@ def of(job: Job) -> pb.TrainingEnd:
 
 
 def is_complete(job: Job) -> bool:
-    """Whether no rank works any more: each has ended in order, or, once nothing can be lost, has ended at all."""
+    """Return whether no rank works: each has ended in order, or, once nothing can be lost, has ended at all."""
     attempt, roster = job.attempt, job.roster
     if attempt.over_since is None:
         return False
@@ -35,7 +35,7 @@ def is_complete(job: Job) -> bool:
 
 
 def dead(job: Job) -> set[int]:
-    """Return the ranks that have ended otherwise than in order, or whose pod is not heard."""
+    """Return the ranks that have ended out of order, or whose pod is not heard."""
     found = set()
     for rank in _training(job):
         pod = job.roster.pod_of(rank)
@@ -46,7 +46,7 @@ def dead(job: Job) -> set[int]:
 
 
 def are_at_the_last_step(job: Job) -> bool:
-    """Whether every rank has ended the last step; without MindIO those count that print theirs."""
+    """Return whether every rank has ended the last step; without MindIO those count that print theirs."""
     last, common = job.attempt.last_step, job.steps.common
     if job.without_mindio:
         return bool(last) and common is not None and common[0] == last

@@ -41,32 +41,32 @@ class ControllerView:
         return "failed" in (self.controller, self.store)
 
     def serves(self, attempt: int) -> bool:
-        """Whether the controller of this attempt is up."""
+        """Return whether the controller of this attempt is up."""
         return self.connected and self.attempt == attempt and self.controller == "serving"
 
     def ready(self, attempt: int) -> bool:
-        """Whether controller and store of this attempt are up."""
+        """Return whether controller and store of this attempt are up."""
         return self.serves(attempt) and self.has_store(attempt)
 
     def has_store(self, attempt: int) -> bool:
-        """Whether the store of this attempt is up."""
+        """Return whether the store of this attempt is up."""
         return self.connected and self.attempt == attempt and self.store == "listening"
 
     def connect(self, log: Sequence[Mapping[str, Any]]) -> None:
-        """The host has said hello, and what it has written down."""
+        """Take in the hello of the host, and what it has written down."""
         self.connected, self.log = True, list(log)
 
     def refuse(self, why: str) -> None:
-        """The host is there and may not be spoken to; empty: it may again."""
+        """Note why the host is there and may not be spoken to; empty: it may again."""
         self.refusal = why
 
     def disconnect(self) -> bool:
-        """The host does not answer; whether it did before."""
+        """Note that the host does not answer; return whether it did before."""
         before, self.connected = self.connected, False
         return before
 
     def take(self, state: Mapping[str, Any]) -> None:
-        """The host has said how controller and store are."""
+        """Take in how controller and store are, as the host says."""
         self.attempt = int(state.get("attempt", 0))
         self.controller, self.store = str(state.get("controller")), str(state.get("store"))
         self.problem, self.kind = str(state.get("problem", "")), str(state.get("kind", ""))
@@ -74,16 +74,16 @@ class ControllerView:
         self.takes_over, self.unfilled = bool(state.get("takes_over")), bool(state.get("unfilled"))
 
     def write_down(self, entry: Mapping[str, Any]) -> None:
-        """What is said before the conversation was taken up belongs to the log."""
+        """Add to the log what is said before the conversation was taken up."""
         self.log.append(entry)
 
     def asked_for(self, attempt: int, call: str, arguments: Mapping[str, object], now: float) -> None:
-        """A start was asked for."""
+        """Note that a start was asked for."""
         self.starts = self.starts + 1 if self.requested == attempt else 1
         self.requested, self.requested_at, self.wanted = attempt, now, (call, arguments)
 
     def forget_request(self) -> None:
-        """What was asked for has been ended."""
+        """Forget what was asked for: it has been ended."""
         self.requested = -1
 
 
@@ -115,30 +115,30 @@ class CheckpointView:
     save: ReportedSave | None = None
 
     def ask(self, pod_uid: str) -> None:
-        """It is another agent's turn."""
+        """Make it another agent's turn."""
         self.pod_uid = pod_uid
 
     def is_new(self, trigger: tuple[int, bool]) -> bool:
-        """Whether the agent is to look at once, for this trigger."""
+        """Return whether the agent is to look at once, for this trigger."""
         before, self.trigger = self.trigger, trigger
         self.look += trigger != before
         return trigger != before
 
     def begin_save(self) -> None:
-        """MindIO is told to save."""
+        """Note the newest step before MindIO is told to save."""
         self.step_before_save = self.found.step if self.found is not None else -1
 
     def save_reported(self, save: ReportedSave) -> None:
-        """MindIO has reported a save: it is looked for at once."""
+        """Note that MindIO has reported a save, which is looked for at once."""
         self.save = save
         self.look += 1
 
     def told_save(self) -> None:
-        """Nobody waits for a save any more."""
+        """Forget the reported save: nobody waits for it."""
         self.save = None
 
     def take(self, said: pb.CheckpointState) -> None:
-        """An agent has looked; what an attempt was given to load stays known when it is another agent's turn."""
+        """Take in what an agent has found; what an attempt was given to load stays known when another agent looks."""
         found, before = pb.CheckpointState(), self.found
         found.CopyFrom(said)
         if before is not None and found.attempt < before.attempt:
