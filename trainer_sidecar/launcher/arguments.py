@@ -38,7 +38,7 @@ def options(words: Iterable[str]) -> Dict[str, str]:
 
 
 def means_to_resume(found: Dict[str, str]) -> bool:
-    """Whether a start loads what an earlier one has saved, with optimizer and step."""
+    """Return whether a start loads what an earlier one has saved, with optimizer and step."""
     save, load = found.get("save", ""), found.get("load", "")
     same = bool(save) and os.path.normpath(save) == os.path.normpath(load)
     return same and "finetune" not in found
@@ -86,7 +86,10 @@ def _option_at(arguments: List[str], position: int) -> List[str]:
 
 
 def resumes(environment: Dict[str, str], arguments: List[str]) -> bool:
-    """Whether to change this start's arguments: if the job says so, from the second start on, if a save exists."""
+    """Return whether to change this start's arguments.
+
+    That is so if the job says so, from the second start on, and if a save exists.
+    """
     attempt = environment.get("HAJOB_ATTEMPT", "")
     if environment.get(RESUME_POLICY) != ARGUMENTS or not attempt.isdigit() or int(attempt) < 2:
         return False

@@ -86,5 +86,5 @@ def _text(line: bytes) -> str:
 
 
 def is_lost_log(line: bytes) -> bool:
-    """Whether the script's `tee` can't write its file: it then ends with 1, however the training ends."""
+    """Return whether the script's `tee` can't write its file: it then ends with 1, however the training ends."""
     return _TEE.match(line) is not None

@@ -33,7 +33,7 @@ def _environment(pid: int) -> List[bytes]:
 
 
 def holds_chip(pid: int, chips: Tuple[str, ...] = CHIPS) -> bool:
-    """Whether a process has the device of a chip open."""
+    """Return whether a process has the device of a chip open."""
     directory = "/proc/{}/fd".format(pid)
     with contextlib.suppress(OSError):
         for descriptor in os.listdir(directory):

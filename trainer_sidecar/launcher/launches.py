@@ -14,7 +14,7 @@ from .clients import Clients
 from .loop import Loop
 
 OUTPUT_WAIT_SECONDS = 0.005
-OUTPUT_WAITS = 400
+OUTPUT_WAITS = 400  # 2 s in all
 
 
 class Launch:
@@ -149,7 +149,7 @@ class Launches:
             self._close_output(launch)
 
     def rank_ended(self) -> None:
-        """When all ranks of this pod have finished, let the script go on."""
+        """Let the script go on when all ranks of this pod have finished."""
         self._clients.hear_agent()  # it may have reported a registration just now
         newest = self._ranks.newest()
         finished = [rank for rank in newest if rank.finished]

@@ -25,7 +25,7 @@ class Kills:
         self._seen = self._count()
 
     def has_risen(self) -> bool:
-        """Whether the count has risen since the last call. A file that cannot be read counts nothing."""
+        """Return whether the count has risen since the last call. A file that cannot be read counts nothing."""
         before, self._seen = self._seen, self._count()
         return self._seen > before
 

@@ -17,7 +17,7 @@ from trainer_sidecar import prctl
 
 from .limits import ProcessLimits
 
-CANNOT_EXECUTE = 127
+CANNOT_EXECUTE = 127  # as a shell tells it
 RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 """Signals that Python or the launcher handles in its own way; a started program gets the kernel's defaults."""
 

@@ -97,7 +97,10 @@ def parse(call: ShimCall, size: Size) -> Program:
 
 
 def is_single(call: ShimCall, size: Size) -> bool:
-    """Whether a call launches one process on one node although the job has several per pod: not this job's training."""
+    """Return whether a call launches one process on one node although the job has several per pod.
+
+    Such a call is not this job's training.
+    """
     if call.tool == MSRUN or size.ranks_per_node == 1:
         return False
     options = _torchrun_options(call)

@@ -257,7 +257,7 @@ class Ranks:
         self._files.call(lambda: kept.link(path, kept_in))
 
     def has_run(self, rank: int) -> bool:
-        """Whether a process of this rank was started here before."""
+        """Return whether a process of this rank was started here before."""
         return rank in self._newest
 
     def end(self, rank: int, up_to: ProcessName, gently: bool) -> None:

@@ -53,7 +53,7 @@ class StartScript:
             self._changed()
 
     def prints_to(self, descriptor: int) -> bool:
-        """Whether bytes written to the descriptor appear in the command's own output."""
+        """Return whether bytes written to the descriptor appear in the command's own output."""
         return os.fstat(descriptor).st_ino in [os.fstat(pipe).st_ino for pipe in self._pipes]
 
     def ended(self, code: int) -> None:

@@ -19,7 +19,7 @@ import socket
 import sys
 from typing import Any, Dict, List, NoReturn, Tuple
 
-REFUSED = 64
+REFUSED = 64  # EX_USAGE of sysexits.h
 ASKS = ("-h", "--help", "--version")
 """Answered by the image's own tool."""
 MODULES = {

@@ -24,7 +24,7 @@ class Signs:
         self._lines = 0
 
     def look(self, pids: Iterable[int], lines: int, elapsed: float = LOOK_SECONDS) -> bool:
-        """Whether a process has worked or printed in the `elapsed` seconds since the last look."""
+        """Return whether a process has worked or printed in the `elapsed` seconds since the last look."""
         seconds = {pid: used(pid) for pid in pids}
         worked = any(now - self._seconds.get(pid, 0.0) >= SHARE * elapsed for pid, now in seconds.items())
         printed = lines > self._lines

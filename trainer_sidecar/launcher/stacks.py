@@ -126,7 +126,7 @@ def innermost_last(text: str) -> List[str]:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal; without one the signal would kill it."""
+    """Return whether a process has a handler for a signal; without one the signal would kill it."""
     for line in _text("/proc/{}/status".format(pid)).splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)

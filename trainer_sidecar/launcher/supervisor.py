@@ -33,7 +33,7 @@ from . import (
 )
 from .loop import Loop
 
-REFUSED = 64
+REFUSED = 64  # EX_USAGE of sysexits.h
 AGENT_WAIT_SECONDS = 3.0
 FILES_SECONDS = 1.0
 NO_CALL_NOTE_SECONDS = 60.0

@@ -87,7 +87,7 @@ class UserFiles:
         self._tell({"kind": "files", "number": order["number"], "errno": errno.ESHUTDOWN, "problem": problem})
 
     def finish(self, seconds: float) -> None:
-        """Before the launcher ends, report finished orders, so that the agent does not decide on them anew."""
+        """Report finished orders before the launcher ends, so that the agent does not decide on them anew."""
         for read_end, thread in list(self._at_work.items()):
             thread.join(seconds)
             if not thread.is_alive():

@@ -25,7 +25,7 @@ from .variables import TOKEN
 IMPORTS = "HAJOB_WARM_IMPORTS"
 COLD = "this spare's ranks will be started cold: {}"
 SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which Python names from 3.10 on
-PIPE_BYTES = 65536
+PIPE_BYTES = 65536  # a pipe's usual size
 DEFAULT_IMPORTS = {program.MSRUN: "numpy mindspore"}
 TORCH_IMPORTS = "numpy torch torch_npu"
 READ_AT_IMPORT = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "ASCEND_", "TORCH_", "NPU_")
