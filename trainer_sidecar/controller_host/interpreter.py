@@ -27,7 +27,7 @@ NAMES = ("python3", "python")
 
 
 def is_here(package: str) -> bool:
-    """Whether this Python has the package, without an import."""
+    """Return whether this Python has the package, without an import."""
     try:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):

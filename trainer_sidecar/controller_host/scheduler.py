@@ -31,7 +31,7 @@ threading.Event().wait()
 
 
 def is_wanted(environment: Dict[str, str]) -> bool:
-    """Whether the job trains with MindSpore; the variable is MindIO's own."""
+    """Return whether the job trains with MindSpore; the variable is MindIO's own."""
     return environment.get("MINDIO_FOR_MINDSPORE", "").lower() in ("1", "true")
 
 
