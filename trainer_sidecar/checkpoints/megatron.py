@@ -46,7 +46,7 @@ class _Tracker:
         return self.text is not None and self.step is None and self.text != RELEASE
 
     def committed(self, candidate: _Candidate) -> bool:
-        """Whether a finished directory was complete when it was saved, by this mark."""
+        """Return whether a finished directory was complete when it was saved, by this mark."""
         return self.lost or (self.step is not None and candidate.step <= self.step)
 
 
