@@ -18,8 +18,8 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-KEPT_CONNECTIONS = 8
-"""As many threads as ask at once in one test; more have a connection for one call, at 5 ms of processor."""
+KEPT_CONNECTIONS = 64
+"""More than the threads that ask at once in any test."""
 RETRY = urllib3.Retry(
     total=None, connect=0, read=0, other=0, redirect=0, status=10, status_forcelist=[429], allowed_methods=None,
     raise_on_status=False,

@@ -15,7 +15,8 @@ from e2e.harness.undisturbed import undisturbed
 from e2e.trainer import proof
 from e2e.trainer.faults import order
 
-ITERATIONS = 300
+ITERATIONS = 500
+"""Fifty seconds for two faults: `msrun` and its ranks take longer to start than others."""
 INTERVAL = 30
 MINDSPORE = {"framework": "MindSpore", "optimizer": {"sharding": "None"}}
 

@@ -30,7 +30,7 @@ from tests.integration.operator.scripted_jobs import ScriptedJobs, lane_nodes
 
 Object = dict[str, Any]
 
-ROW_SECONDS = 60.0
+ROW_SECONDS = 120.0
 QUIET_SECONDS = 2.0
 BUDGETS = 2
 """PodDisruptionBudgets of a job: the last that is made for its start."""
@@ -328,6 +328,7 @@ class Table:
             await self.played[word].scene.take_back()
 
     async def _begin(self, lane: str, word: str, node_rank: int) -> None:
+        await self.jobs.until(f"a pod for {word}", lambda: len(self.jobs.rank_pods(lane).get(node_rank, [])) == 1)
         (pod,) = self.jobs.rank_pods(lane)[node_rank]
         scene = Scene(self.jobs, lane, pod, word)
         scene.remember()
