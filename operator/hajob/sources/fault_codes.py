@@ -33,7 +33,7 @@ LEVEL_WORDS: Final = {
 
 
 class CodeTable(StrEnum):
-    """The four families of codes."""
+    """The four families of fault codes, each with its own table."""
 
     CHIP = "chip"
     SWITCH = "switch"
@@ -43,7 +43,7 @@ class CodeTable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FaultCodes:
-    """Levels of codes.
+    """The levels of fault codes: the shipped tables and the admin's overrides.
 
     Attributes:
         overrides: code to level, before the shipped table.

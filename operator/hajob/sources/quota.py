@@ -37,7 +37,7 @@ _WITHOUT_END: Final = "NotTerminating"
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A ResourceQuota.
+    """The part of a ResourceQuota that the operator keeps.
 
     Attributes:
         hard: the limits.

@@ -124,7 +124,7 @@ agent, by which Karpenter repairs nodes. No new pod is placed there; whether a t
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What parsers go by, beside the object.
+    """What parsers need beside the object.
 
     Attributes:
         now_ms: milliseconds since 1970; times far ahead of it are not believed.

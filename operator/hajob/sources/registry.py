@@ -17,7 +17,7 @@ from hajob.sources.reading import Reading, RejectionReason, Terms, is_node_name,
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One source.
+    """One source of facts: which objects it reads, and how.
 
     Attributes:
         name: for people.
