@@ -98,7 +98,7 @@ class Gathered:
 
 @dataclass(slots=True)
 class FaultsRead:
-    """What the objects tell, by parsers of the operator's.
+    """What the operator's parsers read from the objects.
 
     Attributes:
         seen: number of objects of each source.

@@ -55,7 +55,7 @@ DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A fault to be told, or taken back.
+    """A fault to write into the cluster, or to take back.
 
     Attributes:
         kind: what breaks.

@@ -44,7 +44,7 @@ class _NobodyError(ClusterError):
 
 @dataclass(frozen=True)
 class LogQuery:
-    """What is asked for.
+    """The output that is asked for.
 
     Attributes:
         job: name of the job.

@@ -45,7 +45,7 @@ class Objects(Protocol):
 
 
 class KubernetesObjects:
-    """Of the cluster of a kubeconfig: the one given, `$KUBECONFIG` or ~/.kube/config, as kubectl takes it."""
+    """Requests to the cluster of a kubeconfig: the one given, `$KUBECONFIG` or ~/.kube/config, as kubectl takes it."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         from kubernetes import client, config
