@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Fence:
-    """The last messages and signs, and the processes it has ended. Times are nanoseconds of the agent's clock."""
+    """The last signs of coordinator and ranks, and the ended processes. Times are nanoseconds of the agent's clock."""
 
     def __init__(self, after_seconds: int, now: int) -> None:
         self._after_seconds = after_seconds

@@ -51,7 +51,7 @@ async def register(
 
 
 class StandInRules(Protocol):
-    """What standing in for ranks goes by."""
+    """What the agent tells its stand-ins: which controller there is, and for which ranks they stand in."""
 
     def controller_address(self) -> str:
         """Return host:port of the MindIO controller, empty while there is none."""
@@ -67,7 +67,7 @@ class StandInRules(Protocol):
 
 
 class StandIns:
-    """One short connection for every rank that the order names, to each controller once."""
+    """Short connections that register ranks without a process: one for each such rank, to each controller once."""
 
     def __init__(self, rules: StandInRules, registrations: Registrations) -> None:
         self._rules = rules

@@ -83,7 +83,10 @@ class Registration:
 
 
 class Registrations:
-    """By rank; of a rank without any they are made from another's, whose groups are the job's."""
+    """The registrations of this pod's ranks.
+
+    That of a rank which has none is made from another rank's, because the groups in it are the same for the whole job.
+    """
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class StepMargin:
-    """What one rank's link has told the controller too much."""
+    """The steps that one rank's link has told the controller beyond those that the rank has made."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank

@@ -32,7 +32,7 @@ class Written:
 
 
 class StoreJournal:
-    """By key.
+    """What this pod's processes have written into the store, by key.
 
     Attributes:
         dialect: How the clients of this pod speak; empty: none has said anything.

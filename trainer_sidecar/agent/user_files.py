@@ -19,7 +19,7 @@ def order_of(verdict: Verdict) -> dict[str, Any]:
 
 
 class FileOrders:
-    """One order at a time.
+    """The order to change files that the launcher carries out; there is one at a time.
 
     `send` gives the launcher a message; False: it is not connected.
     """
