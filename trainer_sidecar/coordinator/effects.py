@@ -21,7 +21,7 @@ class HostRequest:
 
 
 class Effects:
-    """Collected until the shell takes them."""
+    """What the core wants sent: reports, requests and orders, collected until the shell takes them."""
 
     def __init__(self) -> None:
         self.outbox = ReportOutbox()

@@ -57,7 +57,7 @@ class OpenIncident:
 
 @dataclass(slots=True)
 class Incidents:
-    """One at a time."""
+    """The open incident, of which there is one at a time, and the numbers that are taken."""
 
     incarnation: int = 0  # the highest known
     concluded: int = 0  # orders up to this number have been carried out

@@ -41,7 +41,7 @@ from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the job's rules go by; times in seconds."""
+    """Time limits of the job's rules, in seconds."""
 
     answer_seconds: float = 110.0  # MindIO's wait for an answer, less a margin
     controller_again_seconds: float = 1.0  # after the first failure: the second one tells whether it passes by itself
@@ -72,7 +72,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What never changes. `incarnation`: that this coordinator's own pod was made for; 0: not known."""
+    """What never changes while this coordinator runs.
+
+    `incarnation`: the one that its own pod was made for; 0: not known.
+    """
 
     endpoint: Endpoint
     limits: Limits = field(default_factory=Limits)

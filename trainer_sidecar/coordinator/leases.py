@@ -45,7 +45,9 @@ class _Contact:
 
 
 class Contacts:
-    """When each agent was heard last, and its gate granted a lease. One that has never spoken is starting, not silent.
+    """When each agent was heard last, and when its gate was granted a lease.
+
+    An agent that has never spoken is starting, not silent.
 
     `begin`: a coordinator before this one may have granted until then.
     """

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class KeepingPhase(StrEnum):
-    """How far it is."""
+    """Phases of the recovery of a lost store's content."""
 
     NONE = "none"  # nothing was lost
     GATHERING = "gathering"  # what agents tell
@@ -35,7 +35,7 @@ class KeepingPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What a store is to be told."""
+    """What a new store is filled with."""
 
     dialect: Dialect
     entries: tuple[tuple[bytes, bytes], ...]
@@ -70,7 +70,7 @@ class _Key:
 
 @dataclass(slots=True)
 class StoreKeeping:
-    """One loss. Times in seconds."""
+    """The recovery from one loss of the store. Times in seconds."""
 
     phase: KeepingPhase = KeepingPhase.NONE
     problem: str = ""

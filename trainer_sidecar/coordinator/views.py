@@ -17,7 +17,7 @@ from trainer_sidecar.coordinator.incidents import OpenIncident
 
 @dataclass(slots=True)
 class ControllerView:
-    """The controller host."""
+    """What is known of the controller host."""
 
     connected: bool = False
     attempt: int = 0
