@@ -15,13 +15,13 @@ from hajob.plan import events
 from hajob.plan.simulate import SimulationRequest, simulate
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import view
-from tests.unit.runtime.test_job_controller import Events, Town, death_of, settled
+from tests.rigs.job_controller import ControllerTown, RecordedEvents, death_of_rank, settle_town
 
 
 class Ledger:
     """Every write of a controller, in its order, as `simulate` lists them."""
 
-    def __init__(self, town: Town) -> None:
+    def __init__(self, town: ControllerTown) -> None:
         self.town, self.found = town, list[Write]()
         kube = town.kube
         self._delete, self._create, self._patch = kube.delete, kube.create, kube.patch
@@ -52,14 +52,14 @@ class Ledger:
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
-    assert isinstance(made.events, Events)
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
+    assert isinstance(made.events, RecordedEvents)
     yield made
     await made.controller.close()
 
 
-async def begin(town: Town, free: int) -> Ledger:
+async def begin(town: ControllerTown, free: int) -> Ledger:
     """A training whose cluster has so many free nodes; from now on every write is noted."""
     await town.train()
     taken = {pod.node_name for pod in town.pods() if pod.role == "rank"}
@@ -68,7 +68,7 @@ async def begin(town: Town, free: int) -> Ledger:
     return Ledger(town)
 
 
-async def loses(town: Town, *nodes: int, wait: bool) -> None:
+async def loses(town: ControllerTown, *nodes: int, wait: bool) -> None:
     """Nodes fall silent; with `wait`, no replacement comes in time."""
     for node in nodes:
         ranks = [2 * node, 2 * node + 1]
@@ -79,10 +79,10 @@ async def loses(town: Town, *nodes: int, wait: bool) -> None:
     if wait:
         town.clock.seconds += 271
         town.controller._advance(events.DeadlineReached(name="Recovery"))
-        await settled(town)
+        await settle_town(town)
 
 
-async def go_on(town: Town, *kinds: int, **more: Any) -> None:
+async def go_on(town: ControllerTown, *kinds: int, **more: Any) -> None:
     """What is deleted is gone, and the coordinator reports milestones, one after the other."""
     for kind in kinds:
         await town.end_deleted_pods()
@@ -99,7 +99,7 @@ def in_runs(found: Iterable[Write], resource: str) -> list[list[Write]]:
     return [sorted(run, key=repr) for _, run in runs]
 
 
-def compare(town: Town, ledger: Ledger, question: SimulationRequest) -> None:
+def compare(town: ControllerTown, ledger: Ledger, question: SimulationRequest) -> None:
     """Pods and Events one by one; of the status, that it was there first and not less often than was said.
 
     A status that may wait is written again for every three seconds that a recovery takes, and whenever the scripted
@@ -115,21 +115,21 @@ def compare(town: Town, ledger: Ledger, question: SimulationRequest) -> None:
     assert ledger.found.count(STATUS) >= said.count(STATUS)
 
 
-async def test_a_process(town: Town) -> None:
+async def test_a_process(town: ControllerTown) -> None:
     ledger = await begin(town, free=2)
-    await town.report(death_of(5), step=5)
+    await town.report(death_of_rank(5), step=5)
     await go_on(town, wire.STOPPED, wire.NAMED, wire.RESUMED, wire.RESULT)
     compare(town, ledger, SimulationRequest(ranks=(5,), free_nodes=2))
 
 
-async def test_a_node(town: Town) -> None:
+async def test_a_node(town: ControllerTown) -> None:
     ledger = await begin(town, free=2)
     await loses(town, 2, wait=False)
     await go_on(town, wire.STOPPED, wire.NAMED, wire.RESUMED, wire.RESULT)
     compare(town, ledger, SimulationRequest(nodes=(2,), free_nodes=2))
 
 
-async def test_a_shrink(town: Town) -> None:
+async def test_a_shrink(town: ControllerTown) -> None:
     ledger = await begin(town, free=0)
     await loses(town, 2, wait=True)
     await go_on(town, wire.RESUMED)
@@ -137,7 +137,7 @@ async def test_a_shrink(town: Town) -> None:
     compare(town, ledger, SimulationRequest(nodes=(2,)))
 
 
-async def test_a_checkpoint_and_a_restart_from_it(town: Town) -> None:
+async def test_a_checkpoint_and_a_restart_from_it(town: ControllerTown) -> None:
     ledger = await begin(town, free=0)
     await loses(town, 0, wait=True)
     await go_on(town, wire.RESULT, strategy="dump")
@@ -146,7 +146,7 @@ async def test_a_checkpoint_and_a_restart_from_it(town: Town) -> None:
     compare(town, ledger, SimulationRequest(nodes=(0,)))
 
 
-async def test_a_restart(town: Town) -> None:
+async def test_a_restart(town: ControllerTown) -> None:
     ledger = await begin(town, free=0)
     await loses(town, 1, 3, wait=True)
     await go_on(town, wire.STARTED, wire.RESUMED)

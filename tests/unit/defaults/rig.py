@@ -26,8 +26,8 @@ from hajob.runtime.job_controller import JobController
 from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
+from tests.rigs.job_controller import ControllerTown
 from tests.unit.coordinator.world import ENDPOINT, Agent, Mindio, World
-from tests.unit.runtime.test_job_controller import Town
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.job import Setup
 from trainer_sidecar.coordinator.settings import read_settings
@@ -266,7 +266,7 @@ class RigLink:
             self.world.core.acknowledge(sequence)
 
 
-class Rig(Town):
+class Rig(ControllerTown):
     """A cluster of `nodes` nodes with chips, one job of four of them, and whoever looks after it."""
 
     def __init__(self, spec: Json | None = None, *, nodes: int = NODES) -> None:

@@ -22,10 +22,10 @@ from hajob.runtime import metrics
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.ports import Ports
+from tests.rigs.job_controller import ControllerTown, settle_town
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import until
 from tests.unit.protocol.kept_sidecar import JOB, RECORDINGS, KeptServer, Line, recording, speak
-from tests.unit.runtime.test_job_controller import Town, settled
 from trainer_sidecar.agent import server as agent_server
 from trainer_sidecar.agent import settings as agent_settings
 from trainer_sidecar.coordinator.agents import AgentLink, Dials
@@ -38,7 +38,7 @@ VERSIONS = sorted(place.name for place in RECORDINGS.iterdir())
 everyone = pytest.mark.parametrize("version", VERSIONS)
 
 
-class TownWithKeptCoordinator(Town):
+class TownWithKeptCoordinator(ControllerTown):
     """A job of two nodes with two chips each, whose coordinator is dialled for real."""
 
     def __init__(self, lines: list[Line]) -> None:
@@ -80,7 +80,7 @@ class TownWithKeptCoordinator(Town):
         """Let real messages and the town's time go on until a condition holds."""
         async with asyncio.timeout(90):
             while not condition():
-                await settled(self)
+                await settle_town(self)
                 await asyncio.sleep(0.005)
         assert condition(), what
 
@@ -100,7 +100,7 @@ async def test_a_kept_coordinators_job_is_still_protected(version: str, monkeypa
     town = TownWithKeptCoordinator(recording(version, "operator-coordinator"))
     before = refused()
     try:
-        await settled(town)
+        await settle_town(town)
         server = await town.serve()
         monkeypatch.setattr(town.kube, "pod_of_token", town.prove)
         await town.run_pods()

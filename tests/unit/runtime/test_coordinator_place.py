@@ -11,47 +11,47 @@ from hajob.api import constants as names
 from hajob.plan.policy import UNPLACED_SECONDS
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 WORDS = "0/4 nodes are available: 4 node(s) didn't satisfy existing pods anti-affinity rules."
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": WORDS}
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     for number in (4, 5):
         del made.nodes[f"node-{number}"]
-    await settled(made)
+    await settle_town(made)
     yield made
     await made.controller.close()
 
 
-def body_of(town: Town, pod: PodView) -> dict[str, Any]:
+def body_of(town: ControllerTown, pod: PodView) -> dict[str, Any]:
     found: dict[str, Any] = town.kube.objects["pods", NAMESPACE, pod.name]
     return found
 
 
-async def place(town: Town, pod: PodView, node: str) -> None:
+async def place(town: ControllerTown, pod: PodView, node: str) -> None:
     """The scheduler has found this node for it, or none."""
     body = body_of(town, pod)
     body["status"] = {"phase": "Pending", "conditions": [] if node else [UNSCHEDULABLE]}
     if node:
         body["spec"]["nodeName"] = node
     town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
 
 
-def coordinator(town: Town) -> PodView:
+def coordinator(town: ControllerTown) -> PodView:
     (found,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR and not pod.deleting)
     return found
 
 
-def ranks(town: Town) -> list[PodView]:
+def ranks(town: ControllerTown) -> list[PodView]:
     return sorted((pod for pod in town.pods() if pod.is_rank), key=lambda pod: pod.node_rank)
 
 
-async def all_but_the_last(town: Town, coordinator_on: str) -> PodView:
+async def all_but_the_last(town: ControllerTown, coordinator_on: str) -> PodView:
     """Three of four rank pods have nodes; returns the fourth."""
     *placed, last = ranks(town)
     await place(town, last, "")
@@ -61,7 +61,7 @@ async def all_but_the_last(town: Town, coordinator_on: str) -> PodView:
     return last
 
 
-async def test_a_coordinator_makes_room_for_the_last_rank(town: Town) -> None:
+async def test_a_coordinator_makes_room_for_the_last_rank(town: ControllerTown) -> None:
     await all_but_the_last(town, coordinator_on="node-3")
     before = coordinator(town)
     await town.clock.advance(UNPLACED_SECONDS - 1)
@@ -71,7 +71,7 @@ async def test_a_coordinator_makes_room_for_the_last_rank(town: Town) -> None:
     assert body_of(town, coordinator(town))["metadata"]["labels"][names.LABEL_PLACEMENT] == names.PLACEMENT_ANYWHERE
 
 
-async def test_a_rank_that_finds_its_node_leaves_it_alone(town: Town) -> None:
+async def test_a_rank_that_finds_its_node_leaves_it_alone(town: ControllerTown) -> None:
     last = await all_but_the_last(town, coordinator_on="node-3")
     before = coordinator(town)
     await town.clock.advance(UNPLACED_SECONDS / 2)
@@ -80,7 +80,7 @@ async def test_a_rank_that_finds_its_node_leaves_it_alone(town: Town) -> None:
     assert coordinator(town).uid == before.uid
 
 
-async def test_a_coordinator_where_no_rank_fits_stays(town: Town) -> None:
+async def test_a_coordinator_where_no_rank_fits_stays(town: ControllerTown) -> None:
     town.nodes["node-3"] = NodeView("node-3")
     await all_but_the_last(town, coordinator_on="node-3")
     before = coordinator(town)

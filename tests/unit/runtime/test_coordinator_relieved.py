@@ -6,33 +6,33 @@ import pytest
 
 from hajob.plan import events
 from hajob.sources.pod import PodView, view
+from tests.rigs.job_controller import ControllerTown, death_of_rank, settle_town
 from tests.unit.runtime.test_coordinator_place import body_of
 from tests.unit.runtime.test_coordinators_node_lost import phase
-from tests.unit.runtime.test_job_controller import Town, death_of, settled
 
 
-async def moving() -> tuple[Town, PodView, PodView]:
+async def moving() -> tuple[ControllerTown, PodView, PodView]:
     """A training, the coordinator that serves, and the pod of the one that shall relieve it."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     town.controller._take_in([events.CoordinatorMoveRequested(message="node-9 is to be emptied")])
-    await settled(town)
+    await settle_town(town)
     old, new = sorted(coordinators(town), key=lambda pod: pod.incarnation)
     return town, old, new
 
 
-def coordinators(town: Town) -> list[PodView]:
+def coordinators(town: ControllerTown) -> list[PodView]:
     return [pod for pod in town.pods() if not pod.is_rank and not pod.is_spare and not pod.deleting]
 
 
-async def give(town: Town, pod: PodView, **status: str) -> None:
+async def give(town: ControllerTown, pod: PodView, **status: str) -> None:
     """It is seen; one that has an address has a node as well."""
     body = body_of(town, pod)
     body["status"] = {"phase": "Pending", **status}
     if status:
         body["spec"]["nodeName"] = "node-5"
     town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
 
 
 @pytest.mark.parametrize("status", [{}, {"podIP": "127.0.2.5"}], ids=["no node", "pulls its image"])
@@ -41,7 +41,7 @@ async def test_a_fault_is_decided_by_the_one_that_serves(status: dict[str, str])
     town, old, new = await moving()
     await give(town, new, **status)
     dialled = len(town.links)
-    await town.report(death_of(5), step=6)
+    await town.report(death_of_rank(5), step=6)
     assert phase(town) == "Gathering"
     assert len(town.links) == dialled
     assert [pod.name for pod in coordinators(town)] == [old.name]
@@ -54,7 +54,7 @@ async def test_a_fault_waits_for_the_new_one_that_runs() -> None:
     town, old, new = await moving()
     await give(town, new, phase="Running", podIP="127.0.2.5")
     assert town.links[-1].address.startswith("127.0.2.5")
-    await town.report(death_of(5), step=6, controller_ready=False, taking_over=True)
+    await town.report(death_of_rank(5), step=6, controller_ready=False, taking_over=True)
     assert phase(town) == "Held"
     assert {pod.name for pod in coordinators(town)} == {old.name, new.name}
     await town.controller.close()

@@ -14,20 +14,20 @@ from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, 
 from hajob.plan.state import JobPhase
 from hajob.runtime.deadline_timer import HEAR_SECONDS
 from hajob.sources.pod import PodView, view
+from tests.rigs.job_controller import ControllerTown, death_of_rank, settle_town
 from tests.unit.runtime.test_coordinator_place import body_of, coordinator
-from tests.unit.runtime.test_job_controller import Town, death_of, settled
 
 SILENCE = HEAR_SECONDS + UNREACHABLE_SECONDS + COORDINATOR_SECONDS + 2
 SUCCESSORS_SILENCE = UNREACHABLE_SECONDS + SUCCESSOR_SECONDS + 2
 
 
-async def waited(town: Town, seconds: float) -> None:
+async def waited(town: ControllerTown, seconds: float) -> None:
     """Second by second, because each deadline begins when another one has passed."""
     for _ in range(math.ceil(seconds)):
         await town.clock.advance(1.0)
 
 
-async def lose(town: Town) -> PodView:
+async def lose(town: ControllerTown) -> PodView:
     """Its node goes silent, for longer than it is waited for; returns the coordinator that was there."""
     lost = coordinator(town)
     town.controller.observer.coordinator.connected_changed(False, "the node hung up")
@@ -37,22 +37,22 @@ async def lose(town: Town) -> PodView:
     return lost
 
 
-def phase(town: Town) -> str:
+def phase(town: ControllerTown) -> str:
     """The job's, now."""
     return town.controller.state.phase.value
 
 
-async def give(town: Town, node: str, **status: Any) -> PodView:
+async def give(town: ControllerTown, node: str, **status: Any) -> PodView:
     """The newest coordinator's pod gets this node, and what its kubelet says of it."""
     body = body_of(town, coordinator(town))
     body["spec"]["nodeName"] = node
     body["status"] = {"phase": "Pending", **status}
     town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
     return view(body)
 
 
-def required(town: Town) -> list[str]:
+def required(town: ControllerTown) -> list[str]:
     """Names of the nodes where the newest coordinator may not be placed."""
     affinity = body_of(town, coordinator(town))["spec"]["affinity"]["nodeAffinity"]
     terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
@@ -60,7 +60,7 @@ def required(town: Town) -> list[str]:
 
 
 async def test_its_successor_keeps_off_the_node_that_fell_silent() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.train()
     lost = await lose(town)
     assert town.nodes[lost.node_name].ready
@@ -69,7 +69,7 @@ async def test_its_successor_keeps_off_the_node_that_fell_silent() -> None:
 
 
 async def test_a_successor_without_another_node_takes_any() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await lose(town)
     body = body_of(town, coordinator(town))
@@ -84,7 +84,7 @@ async def test_a_successor_without_another_node_takes_any() -> None:
 
 async def test_a_successor_given_to_a_dead_node_is_made_anew() -> None:
     """Whoever places it may know no more than the API server; it never gets an address that could fall silent."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await lose(town)
     given = await give(town, "node-5")
@@ -100,12 +100,12 @@ async def test_a_successor_given_to_a_dead_node_is_made_anew() -> None:
 
 
 async def test_a_first_coordinator_given_to_a_dead_node() -> None:
-    town = Town()
-    await settled(town)
+    town = ControllerTown()
+    await settle_town(town)
     given = await give(town, "node-5")
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
     town.controller.look_for_stranded("node-5")
-    await settled(town)
+    await settle_town(town)
     await town.end_deleted_pods()
     assert coordinator(town).name != given.name
     await town.controller.close()
@@ -114,7 +114,7 @@ async def test_a_first_coordinator_given_to_a_dead_node() -> None:
 async def test_a_successor_whose_node_is_lost_too_has_one() -> None:
     """It ran, and falls silent before it has taken over, or before it has said a word."""
     for said in (True, False):
-        town = Town()
+        town = ControllerTown()
         await town.train()
         await lose(town)
         second = await give(town, "node-5", phase="Running", podIP="127.0.2.5")
@@ -131,7 +131,7 @@ async def test_a_successor_whose_node_is_lost_too_has_one() -> None:
 
 async def test_a_slow_start_is_no_silence() -> None:
     """The address comes with the sandbox, before a training image of 20 GB is pulled."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await lose(town)
     slow = await give(town, "node-5", podIP="127.0.2.5")
@@ -146,7 +146,7 @@ async def test_a_slow_start_is_no_silence() -> None:
 
 
 async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.train()
     town.controller.observer.coordinator.connected_changed(False, "the rack lost its power")
     (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
@@ -165,16 +165,16 @@ async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None
 
 async def test_a_new_operator_waits_for_it_as_well() -> None:
     """The leader was lost with them: its successor has heard nobody when it begins."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     town.controller.observer.coordinator.connected_changed(False, "the rack lost its power")
     (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
     town.controller.pod_seen(gone, deleted=True)
     del town.kube.objects["pods", gone.namespace, gone.name]
-    await settled(town)
+    await settle_town(town)
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert phase(town) == "Held"
     await town.report(step=6)
     assert phase(town) == "Gathering"
@@ -184,7 +184,7 @@ async def test_a_new_operator_waits_for_it_as_well() -> None:
 
 async def test_a_successor_given_to_a_node_that_is_known_to_be_dead() -> None:
     """The news of the node came first, or an operator that has just begun finds it so."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await lose(town)
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
@@ -197,7 +197,7 @@ async def test_a_successor_given_to_a_node_that_is_known_to_be_dead() -> None:
 
 async def test_a_successors_node_is_lost_while_it_pulls() -> None:
     """It has an address, and nobody has ever answered there."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await lose(town)
     given = await give(town, "node-5", podIP="127.0.2.5")
@@ -210,7 +210,7 @@ async def test_a_successors_node_is_lost_while_it_pulls() -> None:
 
 async def test_a_coordinator_that_is_heard_has_started() -> None:
     """The kubelet's word that it runs may come late, or never."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await lose(town)
     given = await give(town, "node-5", podIP="127.0.2.5")
@@ -228,13 +228,13 @@ async def test_a_coordinator_that_is_heard_has_started() -> None:
 
 async def test_a_new_operator_hears_the_coordinator_first() -> None:
     """The pod was lost while nobody led; it is seen before anybody is dialled."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await town.controller.close()
     (lost,) = (pod for pod in town.pods() if pod.node_rank == 1)
     body_of(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert phase(town) == "Held"
     await town.report(step=6)
     assert phase(town) == "Gathering"
@@ -242,37 +242,37 @@ async def test_a_new_operator_hears_the_coordinator_first() -> None:
     await town.controller.close()
 
 
-async def repair(town: Town) -> None:
+async def repair(town: ControllerTown) -> None:
     """A rank has died, another process takes its place."""
-    await town.report(death_of(5), step=6)
+    await town.report(death_of_rank(5), step=6)
     assert phase(town) == "Gathering"
 
 
-async def move(town: Town) -> None:
+async def move(town: ControllerTown) -> None:
     """A pod is to leave its node."""
     town.controller._take_in([events.MigrateRequested(nodes=(2,))])
-    await settled(town)
+    await settle_town(town)
     assert phase(town) == "Migrating"
 
 
-async def pause(town: Town) -> None:
+async def pause(town: ControllerTown) -> None:
     """Every rank is to wait at the end of its step."""
     town.controller._take_in([events.PauseRequested(request="2026-01-01T00:00:00Z", seconds=600)])
-    await settled(town)
+    await settle_town(town)
     assert phase(town) == "Paused"
 
 
-async def save(town: Town) -> None:
+async def save(town: ControllerTown) -> None:
     """The step where the training stands is saved, by request."""
     town.controller._take_in([events.RestartRequested()])
-    await settled(town)
+    await settle_town(town)
     assert phase(town) == "Saving"
 
 
-Begin = Callable[[Town], Awaitable[None]]
+Begin = Callable[[ControllerTown], Awaitable[None]]
 
 
-def power_off_its_node(town: Town) -> PodView:
+def power_off_its_node(town: ControllerTown) -> PodView:
     """It is silent, and some day the API server says so; returns the coordinator that was there."""
     lost = coordinator(town)
     town.controller.observer.coordinator.connected_changed(False, "the node lost its power")
@@ -284,7 +284,7 @@ def power_off_its_node(town: Town) -> PodView:
 @pytest.mark.parametrize("begin", [repair, pause, save])
 async def test_its_node_is_powered_off_in_an_action(begin: Begin) -> None:
     """Its successor is told the same; nobody had died when it was lost, and nothing starts anew."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await begin(town)
     before, ordered = phase(town), town.links[-1].orders[-1]
@@ -305,14 +305,14 @@ async def test_its_node_is_powered_off_in_an_action(begin: Begin) -> None:
 @pytest.mark.parametrize("begin", [repair, move, pause])
 async def test_a_new_operator_finds_an_action_and_an_evicted_pod(begin: Begin) -> None:
     """The pod was lost while nobody led; the coordinator serves all the time, and is heard a moment later."""
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await begin(town)
     await town.controller.close()
     (lost,) = (pod for pod in town.pods() if pod.node_rank == 1)
     body_of(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.report(step=6)
     assert phase(town) == "Gathering"
     assert [pod.incarnation for pod in town.pods() if pod.node_rank == 1 and not pod.deleting] != [lost.incarnation]

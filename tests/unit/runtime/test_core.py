@@ -28,7 +28,7 @@ from hajob.sources.pod import view
 from hajob.status.journal import read
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import unreachable
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 UID = "uid-1"
 
@@ -36,7 +36,7 @@ UID = "uid-1"
 class Hall:
     """A core with one job."""
 
-    def __init__(self, town: Town) -> None:
+    def __init__(self, town: ControllerTown) -> None:
         self.town = town
         self.core = OperatorCore(town._ports(), Caches())
         self.core.pods_complete(town.kube.version)
@@ -51,21 +51,21 @@ class Hall:
         version = self.town.kube.version
         await self.show_pods()
         self.core.pods_complete(version)
-        await settled(self.town)
+        await settle_town(self.town)
 
     async def show_pods(self) -> None:
         for (resource, _, _), body in sorted(self.town.kube.objects.items()):
             if resource == "pods":
                 self.core.pod_changed(view(body), deleted=False)
-        await settled(self.town)
+        await settle_town(self.town)
 
 
 @pytest.fixture
 async def hall() -> AsyncIterator[Hall]:
-    town = Town()
+    town = ControllerTown()
     await town.controller.close()
     made = Hall(town)
-    await settled(town)
+    await settle_town(town)
     yield made
     await made.core.close()
 
@@ -91,7 +91,7 @@ async def test_a_failed_controller_is_opened_anew_from_the_journal(hall: Hall, m
     hall.core.job_seen(hall.town.stored())  # from a cache that may be older than the last write
     assert hall.controller is None
     await hall.town.clock.advance(1.0)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller not in {None, broken}
     assert hall.controller is not None
     assert hall.controller.state == before
@@ -110,10 +110,10 @@ async def test_a_controller_whose_task_failed_is_opened_anew(hall: Hall, monkeyp
     broken._outputs.status.publish()
     broken._outputs.status.current = broken._outputs.status.current.model_copy(update={"incarnation": 77})
     broken._outputs.status._put()
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller is None
     await hall.town.clock.advance(1.0)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller not in {None, broken}
 
 
@@ -128,7 +128,7 @@ async def test_what_cannot_be_opened_again_makes_the_process_unhealthy(
     assert hall.core.unhealthy() == "the controller of job quickstart is broken: RuntimeError: a bug"
     hall.town.kube.server.faults.clear()
     await hall.town.clock.advance(60.0)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller is not None
     assert hall.core.unhealthy() == ""
 
@@ -141,7 +141,7 @@ async def test_a_server_that_is_away_makes_no_process_unhealthy(hall: Hall, monk
         assert hall.core.unhealthy() == ""
     hall.town.kube.server.faults.clear()
     await hall.town.clock.advance(60.0)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller is not None
 
 
@@ -174,7 +174,7 @@ async def test_a_pod_that_went_unseen_is_made_anew_after_the_next_list(hall: Hal
     await hall.list_pods()
     for _ in range(3):
         await hall.town.clock.advance(5.0)
-        await settled(hall.town)
+        await settle_town(hall.town)
     heirs = [pod for pod in hall.town.pods() if (pod.role, pod.node_rank) == (role, victim.node_rank)]
     assert [pod.name in before for pod in heirs] == [False]
 
@@ -182,7 +182,7 @@ async def test_a_pod_that_went_unseen_is_made_anew_after_the_next_list(hall: Hal
 async def test_a_list_that_is_older_than_a_pod_says_nothing_about_it(hall: Hall) -> None:
     names_before = sorted(pod.name for pod in hall.town.pods())
     hall.core.pods_complete("100")  # from a cache that has not heard of the pods yet
-    await settled(hall.town)
+    await settle_town(hall.town)
     await hall.show_pods()
     assert hall.controller is not None
     assert hall.controller.state.incident is None
@@ -194,17 +194,17 @@ async def test_a_list_of_another_namespace_says_nothing_about_a_pod(hall: Hall) 
     names_before = sorted(pod.name for pod in hall.town.pods())
     del hall.town.kube.objects["pods", NAMESPACE, names_before[0]]
     hall.core.pods_complete(hall.town.kube.version, "elsewhere")
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller is not None
     assert hall.controller.state.incident is None
     hall.core.pods_complete(hall.town.kube.version, NAMESPACE)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller.state.incident is not None
 
 
 async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list was shown between the server's decision and its answer."""
-    town = Town()
+    town = ControllerTown()
     await town.controller.close()
     halls: list[Hall] = []
     lost: list[str] = []
@@ -220,11 +220,11 @@ async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypat
 
     monkeypatch.setattr(town.kube, "create", slow)
     halls.append(Hall(town))
-    await settled(town)
+    await settle_town(town)
     for _ in range(3):
         await halls[0].show_pods()
         await town.clock.advance(5.0)
-        await settled(town)
+        await settle_town(town)
     assert lost[0] not in {pod.name for pod in town.pods()}
     assert len([pod for pod in town.pods() if not pod.deleting]) == 5
     await halls[0].core.close()
@@ -239,7 +239,7 @@ async def test_a_job_gone_without_release_leaves_nothing_at_work(hall: Hall) -> 
     assert controller is not None
     assert [link.closed for link in hall.town.links] == [False]
     hall.core.job_gone(UID)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller is None
     assert [task.done() for task in controller._tasks] == [True, True]
     assert [link.closed for link in hall.town.links] == [True]
@@ -258,7 +258,7 @@ async def test_what_comes_after_the_end_is_left_to_the_next_leader(hall: Hall) -
     raw, writes = hall.town.stored(), len(hall.town.kube.writes)
     await hall.core.close()
     hall.core.job_seen(raw)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.core._controllers == {}
     with pytest.raises(ApiError, match=NOT_LEADING) as error:  # else the finalizer would go
         await hall.core.job_released(UID)
@@ -269,7 +269,7 @@ async def test_what_comes_after_the_end_is_left_to_the_next_leader(hall: Hall) -
 async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     other = {**hall.town.raw, "metadata": {**hall.town.raw["metadata"], "name": "other", "uid": "uid-2"}}
     hall.core.job_seen(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
-    await settled(hall.town)
+    await settle_town(hall.town)
     controllers = dict(hall.core._controllers)
     close = controllers[UID].close
 
@@ -281,14 +281,14 @@ async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monke
     await hall.core.close()
     assert [task.done() for controller in controllers.values() for task in controller._tasks] == [True] * 4
     await hall.town.clock.advance(60.0)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.core._controllers == {}
 
 
 # --------------------------------------------------------------------------------- jobs that cannot be looked after
 
 
-async def taken_over(town: Town, **status: object) -> Hall:
+async def taken_over(town: ControllerTown, **status: object) -> Hall:
     """A job that trains, and an operator that finds this in its status when it begins to lead."""
     await town.train()
     await town.controller.close()
@@ -297,11 +297,11 @@ async def taken_over(town: Town, **status: object) -> Hall:
     town.events.reasons.clear()
     hall = Hall(town)
     await hall.show_pods()
-    await settled(town)
+    await settle_town(town)
     return hall
 
 
-def accepted(town: Town) -> tuple[str, str]:
+def accepted(town: ControllerTown) -> tuple[str, str]:
     found = next(one for one in town.status()["conditions"] if one["type"] == "Accepted")
     return found["status"], found["reason"]
 
@@ -315,7 +315,7 @@ def accepted(town: Town) -> tuple[str, str]:
     ],
 )
 async def test_a_job_with_a_foreign_journal_is_told_and_left(status: dict[str, object], reason: str) -> None:
-    town = Town()
+    town = ControllerTown()
     hall = await taken_over(town, **status)
     before = town.status()
     assert accepted(town) == ("Unknown", reason)
@@ -333,14 +333,14 @@ async def test_a_job_with_a_foreign_journal_is_told_and_left(status: dict[str, o
 
 
 async def test_a_job_on_hold_is_taken_up_with_another_journal() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.train()
     journal = town.status()["journal"]
     hall = await taken_over(town, journal="{")
     assert hall.controller is None
     town.status()["journal"] = journal
     hall.core.job_seen(town.stored())
-    await settled(town)
+    await settle_town(town)
     assert hall.controller is not None
     await hall.show_pods()
     await town.clock.advance(5.0)
@@ -349,10 +349,10 @@ async def test_a_job_on_hold_is_taken_up_with_another_journal() -> None:
 
 
 async def test_a_job_on_hold_can_be_deleted() -> None:
-    town = Town()
+    town = ControllerTown()
     hall = await taken_over(town, journal="{")
     await hall.core.job_released(UID)
-    await settled(town)
+    await settle_town(town)
     assert metrics.JOBS_ON_HOLD.labels("JournalUnreadable")._value.get() == 0
     await hall.core.close()
 
@@ -375,7 +375,7 @@ async def test_a_copied_pod_changes_nothing(hall: Hall, how: str) -> None:
         copy["metadata"]["ownerReferences"] = [{**owner, "controller": False} for owner in owners]
     hall.core.pod_changed(view(copy), deleted=False)
     hall.core.pod_changed(view(copy), deleted=True)
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert hall.controller.state == before
     assert len(hall.town.pods()) == 5
 
@@ -405,7 +405,7 @@ class TwoJobs:
     """Two jobs of four nodes each, six nodes, and a scheduler that knows no gang: each pod for itself."""
 
     def __init__(self, **scheduling: str) -> None:
-        self.town, self.caches = Town(), Caches()
+        self.town, self.caches = ControllerTown(), Caches()
         self.core = OperatorCore(replace(self.town._ports(), capacity=lambda: self.caches.capacity), self.caches)
         self.core.pods_complete(self.town.kube.version)
         self.scheduling = scheduling
@@ -498,7 +498,7 @@ def newer_crd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(status, "ofTomorrow", {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
 
 
-def newer(town: Town) -> Json:
+def newer(town: ControllerTown) -> Json:
     """The job with a word of a CRD that is newer than this operator."""
     stored = town.stored()
     stored["spec"]["framework"] = "JAX"
@@ -508,7 +508,7 @@ def newer(town: Town) -> Json:
 
 @pytest.mark.usefixtures("newer_crd")
 async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.controller.close()
     writes = len(town.kube.writes)
     raw = newer(town)
@@ -516,20 +516,20 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
     core = OperatorCore(town._ports(), Caches())
     core.pods_complete(town.kube.version)
     core.job_seen(raw)
-    await settled(town)
+    await settle_town(town)
     assert accepted(town) == ("Unknown", "SpecNotRead")
     (condition,) = town.status()["conditions"]
     assert "spec.framework: Input should be 'PyTorch' or 'MindSpore', not 'JAX'" in condition["message"]
     assert (town.status()["summary"]["state"], condition["observedGeneration"]) == ("OnHold", 2)
     assert metrics.JOBS_ON_HOLD.labels("SpecNotRead")._value.get() == 1
     core.job_seen(town.stored())
-    await settled(town)
+    await settle_town(town)
     assert len(town.kube.writes) == writes + 1, "what it has said is not said again"
     assert town.events.reasons.count("SpecNotRead") == 1
     town.stored()["spec"]["framework"] = "PyTorch"
     town.stored()["metadata"]["generation"] = 3
     core.job_seen(town.stored())
-    await settled(town)
+    await settle_town(town)
     await town.clock.advance(5.0)
     assert accepted(town) == ("True", "Valid")
     assert metrics.JOBS_ON_HOLD.labels("SpecNotRead")._value.get() == 0
@@ -538,7 +538,7 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
 
 @pytest.mark.usefixtures("newer_crd")
 async def test_of_a_newer_operators_job_only_the_condition_changes() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await town.controller.close()
     status = town.status()
@@ -556,7 +556,7 @@ async def test_of_a_newer_operators_job_only_the_condition_changes() -> None:
     others = [one for one in status["conditions"] if one["type"] != "Accepted"]
     core = OperatorCore(town._ports(), Caches())
     core.job_seen(newer(town))
-    await settled(town)
+    await settle_town(town)
     after = town.status()
     assert accepted(town) == ("Unknown", "SpecNotRead")
     assert {name: value for name, value in after.items() if name in before} == before
@@ -571,7 +571,7 @@ async def test_a_running_job_is_served_by_its_last_spec_and_says_so(hall: Hall) 
     controller = hall.controller
     for _ in range(2):
         hall.core.job_seen(newer(hall.town))
-        await settled(hall.town)
+        await settle_town(hall.town)
     assert hall.town.events.reasons.count("SpecNotRead") == 1
     assert hall.controller is controller
     assert accepted(hall.town) == ("Unknown", "SpecNotRead")
@@ -579,19 +579,19 @@ async def test_a_running_job_is_served_by_its_last_spec_and_says_so(hall: Hall) 
     hall.town.stored()["spec"]["framework"] = "PyTorch"
     hall.town.stored()["metadata"]["generation"] = 3
     hall.core.job_seen(hall.town.stored())
-    await settled(hall.town)
+    await settle_town(hall.town)
     assert accepted(hall.town) == ("True", "Valid")
     assert hall.town.status()["observedGeneration"] == 3
 
 
 async def test_another_operators_unreadable_job_is_left() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.controller.close()
     writes = len(town.kube.writes)
     raw = newer(town)
     raw["spec"]["managedBy"] = "somebody.example/else"
     core = OperatorCore(town._ports(), Caches())
     core.job_seen(raw)
-    await settled(town)
+    await settle_town(town)
     assert len(town.kube.writes) == writes
     await core.close()

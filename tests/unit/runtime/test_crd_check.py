@@ -17,7 +17,7 @@ from hajob.runtime.kube import ApiError
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
-from tests.unit.runtime.test_job_controller import Town, condition_of, settled
+from tests.rigs.job_controller import ControllerTown, condition_of, settle_town
 
 CRDS = "customresourcedefinitions"
 
@@ -107,21 +107,21 @@ async def test_a_crd_that_is_missing_is_lacking_as_a_whole(check: CrdCheck) -> N
 
 
 async def test_every_job_says_that_the_crd_is_older() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.train()
     assert condition_of(town, "Degraded")[1] == "Protected"
     sentence = ""
     object.__setattr__(town.controller._outputs._ports, "crd_is_older", lambda: sentence)
     sentence = "the CRD is older"
     town.controller.say_again()
-    await settled(town)
+    await settle_town(town)
     await town.clock.advance(60)
     assert condition_of(town, "Degraded")[:2] == ("True", "CRDOlder")
     await town.controller.close()
 
 
 async def test_a_job_says_which_of_its_fields_nobody_reads() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.controller.close()
     town.stored()["spec"]["wings"] = 2
     town.open()

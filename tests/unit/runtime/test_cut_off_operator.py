@@ -20,7 +20,7 @@ from hajob.runtime.job_controller import JobController
 from hajob.runtime.partition_detector import PartitionDetector
 from hajob.sources.pod import view
 from tests.rigs.fake_clock import settle
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town
+from tests.rigs.job_controller import NAMESPACE, ControllerTown
 
 JOBS = ("one", "two", "three")
 
@@ -28,7 +28,7 @@ JOBS = ("one", "two", "three")
 class City:
     """An operator with three jobs that train, and the nodes below them."""
 
-    def __init__(self, town: Town) -> None:
+    def __init__(self, town: ControllerTown) -> None:
         self.town, self.clock, self.kube = town, town.clock, town.kube
         self.watch = PartitionDetector(town.clock, self._reach, self._tell)
         self.caches = Caches()
@@ -109,7 +109,7 @@ class City:
 
 @pytest.fixture
 async def city() -> AsyncIterator[City]:
-    town = Town()
+    town = ControllerTown()
     await town.controller.close()
     made = City(town)
     await made.train()

@@ -19,7 +19,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import registry
 from hajob.sources.pod import view
 from hajob.sources.reading import SickCondition, Terms
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 from tests.unit.sources import hardware_objects as objects
 
 Expected = tuple[JobPhase, Action | None, tuple[int, ...], tuple[int, ...]]
@@ -157,13 +157,13 @@ CONDITIONS: Final = {"Slow": SickCondition(Level.SUB_HEALTH), "Broken": SickCond
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
 
-async def training(town: Town) -> str:
+async def training(town: ControllerTown) -> str:
     """A job that trains, each rank pod on chips 0 and 1 of its node; the node of node rank 1."""
     await town.train()
     node = ""
@@ -177,7 +177,7 @@ async def training(town: Town) -> str:
     return node
 
 
-async def told(town: Town, *raws: dict[str, Any]) -> None:
+async def told(town: ControllerTown, *raws: dict[str, Any]) -> None:
     """The operator reads these objects, and a minute passes."""
     faults = ClusterFaults(town.nodes.keys)
     for number, raw in enumerate(raws):
@@ -187,10 +187,10 @@ async def told(town: Town, *raws: dict[str, Any]) -> None:
         town.faults[name] = list(faults.of_node(name, 1))
     town.sub_healthy.update(faults.sub_healthy())
     town.controller.look_for_faults(frozenset(town.nodes))
-    await settled(town)
+    await settle_town(town)
 
 
-def outcome(town: Town) -> Expected:
+def outcome(town: ControllerTown) -> Expected:
     state = town.controller.state
     if state.incident is None:
         return (state.phase, None, (), ())
@@ -199,7 +199,7 @@ def outcome(town: Town) -> Expected:
 
 
 @pytest.mark.parametrize(("make", "level", "expected"), MATRIX, ids=[f"{m.__name__} {one}" for m, one, _ in MATRIX])
-async def test_each_level_leads_to_its_action(town: Town, make: Make, level: str, expected: Expected) -> None:
+async def test_each_level_leads_to_its_action(town: ControllerTown, make: Make, level: str, expected: Expected) -> None:
     node = await training(town)
     orders, writes = len(town.links[0].orders), len(town.kube.objects)
     await told(town, make(node, level))
@@ -213,7 +213,7 @@ async def test_each_level_leads_to_its_action(town: Town, make: Make, level: str
         assert len(town.kube.objects) == writes
 
 
-async def test_one_fault_from_three_tellers_is_one_incident(town: Town) -> None:
+async def test_one_fault_from_three_tellers_is_one_incident(town: ControllerTown) -> None:
     node = await training(town)
     await told(town, device(node, "RestartNPU"), gathered(node, "RestartNPU"))
     first = town.controller.state.incident
@@ -223,7 +223,7 @@ async def test_one_fault_from_three_tellers_is_one_incident(town: Town) -> None:
     assert len(first.fact_ids) == 1
 
 
-async def test_a_worse_fault_in_a_recovery_raises_the_action(town: Town) -> None:
+async def test_a_worse_fault_in_a_recovery_raises_the_action(town: ControllerTown) -> None:
     node = await training(town)
     await told(town, device(node, "RestartRequest"))
     assert outcome(town) == CHIP_IN_PLACE

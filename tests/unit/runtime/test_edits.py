@@ -24,7 +24,7 @@ from hajob.objects.settings import PodSettings
 from hajob.objects.spare_pod import spare_pod
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
-from tests.unit.runtime.test_job_controller import Town, settled
+from tests.rigs.job_controller import ControllerTown, settle_town
 
 SECONDS: Final = 2.0
 """Within so long of virtual time everybody knows."""
@@ -95,13 +95,13 @@ EDITS: Final[dict[str, tuple[Any, set[str]]]] = {
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
 
-async def edit(town: Town, field: str, value: Any) -> None:
+async def edit(town: ControllerTown, field: str, value: Any) -> None:
     """Edit one field of the job as a person would, and let two seconds pass."""
     stored = town.stored()
     place = stored["spec"]
@@ -114,14 +114,14 @@ async def edit(town: Town, field: str, value: Any) -> None:
     await town.clock.advance(SECONDS)
 
 
-def assignment(town: Town) -> wire.Assignment:
+def assignment(town: ControllerTown) -> wire.Assignment:
     return town.links[-1].assignments[-1]
 
 
-def built(build: Callable[[HATrainingJob, PodSettings], Any]) -> Callable[[Town], Any]:
+def built(build: Callable[[HATrainingJob, PodSettings], Any]) -> Callable[[ControllerTown], Any]:
     """A pod that would be made now."""
 
-    def look(town: Town) -> Any:
+    def look(town: ControllerTown) -> Any:
         try:
             return build(town.controller.job, PodSettings(sidecar_image="hajob/sidecar:dev"))
         except ValueError:
@@ -130,7 +130,7 @@ def built(build: Callable[[HATrainingJob, PodSettings], Any]) -> Callable[[Town]
     return look
 
 
-KNOWERS: Final[dict[str, Callable[[Town], Any]]] = {
+KNOWERS: Final[dict[str, Callable[[ControllerTown], Any]]] = {
     PLANNER: lambda town: town.controller._memory.policy,
     COORDINATOR: lambda town: (assignment(town).standing_orders, assignment(town).hang_rule),
     AGENTS: lambda town: list(assignment(town).log_rules),
@@ -145,11 +145,11 @@ KNOWERS: Final[dict[str, Callable[[Town], Any]]] = {
 }
 
 
-def held(town: Town) -> str:
+def held(town: ControllerTown) -> str:
     return next(str(one["reason"]) for one in town.status()["conditions"] if one["type"] == "Held")
 
 
-def known(town: Town) -> dict[str, Any]:
+def known(town: ControllerTown) -> dict[str, Any]:
     return {name: deepcopy(look(town)) for name, look in KNOWERS.items()}
 
 
@@ -170,7 +170,7 @@ def test_every_editable_field_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("field", EDITS)
-async def test_an_edit_reaches_whoever_needs_it(town: Town, field: str) -> None:
+async def test_an_edit_reaches_whoever_needs_it(town: ControllerTown, field: str) -> None:
     value, who = EDITS[field]
     await town.train()
     before = known(town)
@@ -181,7 +181,7 @@ async def test_an_edit_reaches_whoever_needs_it(town: Town, field: str) -> None:
 
 
 @pytest.mark.parametrize("phase", [phase for phase in JobPhase if phase not in {JobPhase.NEW, JobPhase.DELETED}])
-async def test_the_generation_is_observed_in_every_phase(town: Town, phase: JobPhase) -> None:
+async def test_the_generation_is_observed_in_every_phase(town: ControllerTown, phase: JobPhase) -> None:
     await town.train()
     memory = town.controller._memory
     memory.journal = replace(memory.journal, state=replace(memory.state, phase=phase))
@@ -189,14 +189,14 @@ async def test_the_generation_is_observed_in_every_phase(town: Town, phase: JobP
     assert town.status()["observedGeneration"] == 2
 
 
-async def test_what_was_edited_while_no_operator_ran_is_observed(town: Town) -> None:
+async def test_what_was_edited_while_no_operator_ran_is_observed(town: ControllerTown) -> None:
     await town.train()
     await town.controller.close()
     stored = town.stored()
     stored["spec"]["recovery"] = {"logRules": [{"name": "nan", "pattern": "loss: nan"}], "mode": "Observe"}
     stored["metadata"]["generation"] += 1
     town.open()
-    await settled(town)
+    await settle_town(town)
     town.controller.observer.coordinator.connected_changed(True, "")
     await town.clock.advance(SECONDS)
     assert town.status()["observedGeneration"] == 2
@@ -204,7 +204,7 @@ async def test_what_was_edited_while_no_operator_ran_is_observed(town: Town) -> 
     assert [rule.name for rule in assignment(town).log_rules] == ["nan"]
 
 
-async def test_an_edit_without_meaning_for_anybody_is_observed(town: Town) -> None:
+async def test_an_edit_without_meaning_for_anybody_is_observed(town: ControllerTown) -> None:
     await town.train()
     await edit(town, "startupDeadlineSeconds", 1800)  # the default, written down
     assert town.status()["observedGeneration"] == 2

@@ -10,12 +10,12 @@ import pytest
 from hajob.api import constants as names
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import view
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, death_of, end_pods, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, death_of_rank, end_pods, settle_town
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
@@ -35,36 +35,36 @@ def nodes(*, finished: tuple[int, ...]) -> list[wire.NodeState]:
     ]
 
 
-async def ends(town: Town, *, saved: bool = False, finished: tuple[int, ...] = (), **more: Any) -> None:
+async def ends(town: ControllerTown, *, saved: bool = False, finished: tuple[int, ...] = (), **more: Any) -> None:
     """The coordinator reports that the last step has ended."""
     end = wire.FINAL_CHECKPOINT if saved else wire.LAST_STEP_ENDED
     await town.report(step=40, end=end, nodes=nodes(finished=finished), **more)
 
 
-def rank_pods(town: Town) -> dict[int, tuple[str, dict[str, Any]]]:
+def rank_pods(town: ControllerTown) -> dict[int, tuple[str, dict[str, Any]]]:
     """Node rank to name and body of its pod."""
     bodies = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     return {view(body).node_rank: (view(body).name, body) for body in bodies if view(body).role == names.ROLE_RANK}
 
 
-async def goes(town: Town, node_rank: int) -> None:
+async def goes(town: ControllerTown, node_rank: int) -> None:
     """A rank pod is deleted."""
     name, body = rank_pods(town)[node_rank]
     del town.kube.objects["pods", NAMESPACE, name]
     town.controller.pod_seen(view(body), deleted=True)
-    await settled(town)
+    await settle_town(town)
 
 
-async def next_operator(town: Town) -> None:
+async def next_operator(town: ControllerTown) -> None:
     """Another operator leads, and is shown the pods that there are."""
     await town.clock.advance(3.1)  # so that all is written
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
 
 
 @pytest.mark.parametrize("another_leads", [False, True])
-async def test_a_pod_that_has_finished_may_go_while_another_saves(town: Town, *, another_leads: bool) -> None:
+async def test_a_pod_that_has_finished_may_go_while_another_saves(town: ControllerTown, *, another_leads: bool) -> None:
     await town.train()
     await ends(town, finished=(1, 2, 3))
     if another_leads:
@@ -80,10 +80,10 @@ async def test_a_pod_that_has_finished_may_go_while_another_saves(town: Town, *,
     assert town.status()["summary"]["state"] == "Complete"
 
 
-async def test_deaths_after_the_final_checkpoint_restart_nothing(town: Town) -> None:
+async def test_deaths_after_the_final_checkpoint_restart_nothing(town: ControllerTown) -> None:
     await town.train()
     await ends(town)
-    await town.report(*(death_of(rank, f"exit-{rank}") for rank in range(8)), step=40, end=wire.LAST_STEP_ENDED)
+    await town.report(*(death_of_rank(rank, f"exit-{rank}") for rank in range(8)), step=40, end=wire.LAST_STEP_ENDED)
     assert town.controller.state.phase == "Ending"
     await ends(town, saved=True)
     assert town.controller.state.incident is None
@@ -95,13 +95,13 @@ async def test_deaths_after_the_final_checkpoint_restart_nothing(town: Town) -> 
     assert idle == [1, 1, 1, 1], "their start scripts wait for ranks that nobody starts"
 
 
-async def test_a_second_container_gives_its_chips_back(town: Town) -> None:
+async def test_a_second_container_gives_its_chips_back(town: ControllerTown) -> None:
     await town.train()
     await ends(town, finished=(0, 1, 2, 3))
     await town.report(
         nodes=nodes(finished=(0, 1, 2, 3)), milestones=[wire.Milestone(kind=wire.FINISHED_ALL, incarnation=1)]
     )
-    await settled(town)
+    await settle_town(town)
     pods = rank_pods(town)
     assert [body["spec"].get("activeDeadlineSeconds") for _, body in pods.values()] == [None] * 4, (
         "scripts may go on after their ranks"
@@ -109,13 +109,13 @@ async def test_a_second_container_gives_its_chips_back(town: Town) -> None:
     name, body = pods[2]
     body["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
     town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
     ended = {rank for rank, (_, each) in rank_pods(town).items() if each["spec"].get("activeDeadlineSeconds") == 1}
     assert ended == {2}
     assert ("pods", NAMESPACE, name) in town.kube.objects, "it stays, for its logs"
 
 
-async def test_pods_end_a_saved_job_without_a_coordinator(town: Town) -> None:
+async def test_pods_end_a_saved_job_without_a_coordinator(town: ControllerTown) -> None:
     await town.train()
     await ends(town, saved=True)
     await end_pods(town, names.ROLE_COORDINATOR, 137)
@@ -125,11 +125,11 @@ async def test_pods_end_a_saved_job_without_a_coordinator(town: Town) -> None:
         ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
         body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
         town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
     assert town.status()["summary"]["state"] == "Complete"
 
 
-async def test_another_failed_container_is_no_fault_at_the_end(town: Town) -> None:
+async def test_another_failed_container_is_no_fault_at_the_end(town: ControllerTown) -> None:
     """Its exit code makes the pod's phase Failed, at the very moment in which trainer ends with 0."""
     await town.train()
     await town.controller.close()
@@ -142,6 +142,6 @@ async def test_another_failed_container_is_no_fault_at_the_end(town: Town) -> No
             ],
         }
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert town.status()["summary"]["state"] == "Complete"
     assert town.status().get("incidents", []) == []

@@ -15,12 +15,12 @@ from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, of_node_rank_1, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, incarnations_of_node_1, settle_town
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
@@ -30,15 +30,15 @@ def fault(node: str, level: Level = Level.SUB_HEALTH, code: str = "c") -> Cluste
     return ClusterFact(name, Source.NODE_HARDWARE, kind_of(level), node, code=code, level=level, harms=harms(level))
 
 
-def phase_of(town: Town) -> JobPhase:
+def phase_of(town: ControllerTown) -> JobPhase:
     return town.controller.state.phase
 
 
-def serving(town: Town, node_rank: int = 1) -> PodView:
+def serving(town: ControllerTown, node_rank: int = 1) -> PodView:
     return min((pod for pod in town.pods() if pod.node_rank == node_rank), key=lambda pod: pod.incarnation)
 
 
-async def trained(town: Town, **recovery: Any) -> str:
+async def trained(town: ControllerTown, **recovery: Any) -> str:
     """A job that trains under a recovery policy; the node of its node rank 1."""
     town.raw = town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
     town.raw["spec"].setdefault("recovery", {}).update(recovery)
@@ -48,13 +48,13 @@ async def trained(town: Town, **recovery: Any) -> str:
     return serving(town).node_name
 
 
-async def breaks(town: Town, node: str, *faults: ClusterFact) -> None:
+async def breaks(town: ControllerTown, node: str, *faults: ClusterFact) -> None:
     """From now on these faults stand on the node."""
     town.faults[node] = list(faults)
     if any(one.level is Level.SUB_HEALTH for one in faults):
         town.sub_healthy.add(node)
     town.controller.look_for_faults(frozenset({node}))
-    await settled(town)
+    await settle_town(town)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,15 @@ async def breaks(town: Town, node: str, *faults: ClusterFact) -> None:
         ("Evict", JobPhase.GATHERING),
     ],
 )
-async def test_a_sub_healthy_node_leads_to_what_the_policy_says(town: Town, policy: str, phase: JobPhase) -> None:
+async def test_a_sub_healthy_node_leads_to_what_the_policy_says(
+    town: ControllerTown, policy: str, phase: JobPhase
+) -> None:
     node = await trained(town, subHealthPolicy=policy)
     await breaks(town, node, fault(node))
     assert phase_of(town) is phase
 
 
-async def test_a_chip_of_unknown_owner_is_told_once(town: Town) -> None:
+async def test_a_chip_of_unknown_owner_is_told_once(town: ControllerTown) -> None:
     """No annotation lists the pod's chips, and it has two of eight."""
     node = await trained(town)
     town.nodes[node] = dataclasses.replace(town.nodes[node], all_chips={names.DEFAULT_RESOURCE_NAME: 8})
@@ -86,7 +88,7 @@ async def test_a_chip_of_unknown_owner_is_told_once(town: Town) -> None:
     assert town.events.reasons.count("ChipUnknown") == 2
 
 
-async def test_a_sub_healthy_node_is_not_left_for_a_worse_one(town: Town) -> None:
+async def test_a_sub_healthy_node_is_not_left_for_a_worse_one(town: ControllerTown) -> None:
     node = await trained(town)
     town.sub_healthy.update(town.nodes)
     await breaks(town, node, fault(node))
@@ -97,7 +99,7 @@ async def test_a_sub_healthy_node_is_not_left_for_a_worse_one(town: Town) -> Non
     assert phase_of(town) is JobPhase.MIGRATING
 
 
-async def test_what_stands_while_a_job_recovers_is_asked_for_later(town: Town) -> None:
+async def test_what_stands_while_a_job_recovers_is_asked_for_later(town: ControllerTown) -> None:
     node = await trained(town)
     dead = wire.Fact(id="exit", kind=wire.PROCESS_EXITED, node_rank=2, ranks=[4], incarnation=1, exit_code=-9, step=5)
     await town.report(dead, step=5)
@@ -111,18 +113,18 @@ async def test_what_stands_while_a_job_recovers_is_asked_for_later(town: Town) -
     assert phase_of(town) is JobPhase.MIGRATING
 
 
-async def test_a_move_is_given_up_when_the_node_is_well_again(town: Town) -> None:
+async def test_a_move_is_given_up_when_the_node_is_well_again(town: ControllerTown) -> None:
     node = await trained(town)
     await breaks(town, node, fault(node))
     await town.run_pods()
-    assert of_node_rank_1(town) == [1, 2]
+    assert incarnations_of_node_1(town) == [1, 2]
     await breaks(town, node)
     assert phase_of(town) is JobPhase.RUNNING
-    assert of_node_rank_1(town) == [1]
+    assert incarnations_of_node_1(town) == [1]
 
 
 @pytest.mark.parametrize("why", ["not read yet", "not believed"])
-async def test_a_silence_of_the_sources_withdraws_nothing(town: Town, why: str) -> None:
+async def test_a_silence_of_the_sources_withdraws_nothing(town: ControllerTown, why: str) -> None:
     node = await trained(town)
     await breaks(town, node, fault(node))
     town.faults_known, town.held = why != "not read yet", why if why == "not believed" else ""
@@ -130,7 +132,7 @@ async def test_a_silence_of_the_sources_withdraws_nothing(town: Town, why: str) 
     assert phase_of(town) is JobPhase.MIGRATING
 
 
-async def test_a_fault_that_is_over_is_none_when_hold_ends(town: Town) -> None:
+async def test_a_fault_that_is_over_is_none_when_hold_ends(town: ControllerTown) -> None:
     node = await trained(town, mode="Hold")
     await breaks(town, node, fault(node, Level.SEPARATE))
     assert phase_of(town) is JobPhase.HELD
@@ -139,30 +141,30 @@ async def test_a_fault_that_is_over_is_none_when_hold_ends(town: Town) -> None:
     assert town.status()["incidents"][0]["outcome"] == "Recovered"
 
 
-async def test_a_pod_placed_on_a_broken_node_is_told_of_it(town: Town) -> None:
+async def test_a_pod_placed_on_a_broken_node_is_told_of_it(town: ControllerTown) -> None:
     node = await trained(town)
     town.faults[node] = [fault(node, Level.SEPARATE)]  # nobody tells that it has changed
     town.controller.pod_seen(dataclasses.replace(serving(town), chips=("0", "1")))
     assert phase_of(town) is JobPhase.GATHERING
 
 
-async def test_a_breaker_that_opens_is_told_on_the_job(town: Town) -> None:
+async def test_a_breaker_that_opens_is_told_on_the_job(town: ControllerTown) -> None:
     await trained(town)
     town.held = "300 of 1000 nodes were reported faulty"
     town.controller.breaker_changed(town.held)
-    await settled(town)
+    await settle_town(town)
     held = next(one for one in town.status()["conditions"] if one["type"] == "Held")
     assert (held["status"], held["reason"], held["message"]) == ("True", "BreakerOpen", town.held)
     assert town.events.reasons[-1] == "BreakerOpen"
     town.held = ""
     town.controller.breaker_changed("")
-    await settled(town)
+    await settle_town(town)
     held = next(one for one in town.status()["conditions"] if one["type"] == "Held")
     assert (held["status"], town.events.reasons[-1]) == ("False", "BreakerClosed")
 
 
-async def test_a_flood_strands_no_pod(town: Town) -> None:
-    await settled(town)
+async def test_a_flood_strands_no_pod(town: ControllerTown) -> None:
+    await settle_town(town)
     pod = next(pod for pod in town.pods() if pod.node_rank == 0)
     body = town.kube.objects["pods", NAMESPACE, pod.name]
     body["spec"]["nodeName"] = "node-0"
@@ -176,14 +178,14 @@ async def test_a_flood_strands_no_pod(town: Town) -> None:
     assert town.controller.state.pod_incarnation(0) > before.pod_incarnation(0)
 
 
-def excluded(town: Town, node_rank: int) -> frozenset[str]:
+def excluded(town: ControllerTown, node_rank: int) -> frozenset[str]:
     newest = max((pod for pod in town.pods() if pod.node_rank == node_rank), key=lambda pod: pod.incarnation)
     return newest.excluded
 
 
-async def test_no_pod_is_placed_on_a_quarantined_node(town: Town) -> None:
+async def test_no_pod_is_placed_on_a_quarantined_node(town: ControllerTown) -> None:
     town.quarantined = {"node-4"}
-    await settled(town)
+    await settle_town(town)
     assert {excluded(town, rank) for rank in range(4)} == {frozenset({"node-4"})}
     (coordinator,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR)
     affinity = town.kube.objects["pods", NAMESPACE, coordinator.name]["spec"]["affinity"]["nodeAffinity"]
@@ -192,42 +194,42 @@ async def test_no_pod_is_placed_on_a_quarantined_node(town: Town) -> None:
     assert {"weight": 100, "preference": {"matchFields": fields}} in preferred
 
 
-async def test_a_replacement_keeps_off_quarantined_nodes_too(town: Town) -> None:
+async def test_a_replacement_keeps_off_quarantined_nodes_too(town: ControllerTown) -> None:
     node = await trained(town)
     town.quarantined = {"node-0", "node-5"}
     await breaks(town, node, fault(node, Level.SEPARATE))
     assert excluded(town, 1) >= {"node-0", "node-5", node}
 
 
-async def test_pods_that_wait_are_made_anew_after_a_release(town: Town) -> None:
+async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown) -> None:
     town.quarantined = {"node-3", "node-4", "node-5"}
-    await settled(town)
+    await settle_town(town)
     waiting = next(pod for pod in town.pods() if pod.node_rank == 3)
     body = town.kube.objects["pods", NAMESPACE, waiting.name]
     unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
     body["status"] = {"phase": "Pending", "conditions": [unplaced]}
     town.controller.pod_seen(next(pod for pod in town.pods() if pod.name == waiting.name))
-    await settled(town)
+    await settle_town(town)
     assert waiting.name in {pod.name for pod in town.pods()}
     town.quarantined = {"node-4"}
     town.controller.places_changed()
-    await settled(town)
+    await settle_town(town)
     assert waiting.name not in {pod.name for pod in town.pods()}
     town.controller.pod_seen(waiting, deleted=True)
-    await settled(town)
+    await settle_town(town)
     assert excluded(town, 3) == {"node-4"}
 
 
-async def taken_over(town: Town) -> None:
+async def taken_over(town: ControllerTown) -> None:
     """While no operator looks a fault comes to the node of node rank 1; then one begins."""
     node = await trained(town)
     await town.controller.close()
     town.faults[node] = [fault(node, Level.SEPARATE)]
     town.open()
-    await settled(town)
+    await settle_town(town)
 
 
-async def test_what_stood_before_the_operator_began_is_the_same(town: Town) -> None:
+async def test_what_stood_before_the_operator_began_is_the_same(town: ControllerTown) -> None:
     await taken_over(town)
     assert phase_of(town) is JobPhase.RUNNING  # what works now, the coordinator knows
     await town.report(step=6)
@@ -237,7 +239,7 @@ async def test_what_stood_before_the_operator_began_is_the_same(town: Town) -> N
     assert state.incident.replaced_nodes == (1,)
 
 
-async def test_a_coordinator_that_is_not_heard_has_a_successor(town: Town) -> None:
+async def test_a_coordinator_that_is_not_heard_has_a_successor(town: ControllerTown) -> None:
     await taken_over(town)
     await town.clock.advance(10)
     assert phase_of(town) is JobPhase.HELD
@@ -247,7 +249,7 @@ async def test_a_coordinator_that_is_not_heard_has_a_successor(town: Town) -> No
     assert town.controller.state.coordinator > before
 
 
-async def test_a_fault_that_is_told_twice_counts_once(town: Town) -> None:
+async def test_a_fault_that_is_told_twice_counts_once(town: ControllerTown) -> None:
     node = await trained(town)
     await breaks(town, node, fault(node, Level.SEPARATE))
     before = town.controller.state
@@ -255,7 +257,7 @@ async def test_a_fault_that_is_told_twice_counts_once(town: Town) -> None:
     assert town.controller.state == before
 
 
-async def test_a_fault_of_a_node_without_pods_changes_nothing(town: Town) -> None:
+async def test_a_fault_of_a_node_without_pods_changes_nothing(town: ControllerTown) -> None:
     await trained(town)
     before = town.controller.state
     await breaks(town, "node-99", fault("node-99", Level.SEPARATE))

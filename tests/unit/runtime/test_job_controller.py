@@ -5,239 +5,41 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from copy import deepcopy
 from dataclasses import replace
-from datetime import timedelta
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import yaml
 
 from hajob.api import constants as names
-from hajob.api.base import Json
 from hajob.api.conditions import ConditionType
-from hajob.api.job import HATrainingJob, Metadata
-from hajob.domain.hardware import ClusterFact
-from hajob.objects.settings import PodSettings
+from hajob.api.job import HATrainingJob
 from hajob.plan import events
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.runtime.announcements import Announcer
-from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.avoided_nodes import AvoidedNodes
-from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
-from hajob.runtime.job_controller import JobController
 from hajob.runtime.kube import ApiError
-from hajob.runtime.ports import Ports
-from hajob.runtime.status_writer import StatusWriter
-from hajob.scheduling.capacity import Capacity
-from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 from hajob.status.journal import read
-from tests.rigs.fake_clock import FakeClock
-from tests.rigs.fake_kube import FakeKube
+from tests.rigs.job_controller import (
+    NAMESPACE,
+    ControllerTown,
+    condition_of,
+    death_of_rank,
+    end_pods,
+    incarnations_of_node_1,
+    settle_town,
+)
 from tests.unit.runtime.malformed_templates import TRAINER, job_with
-
-EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
-NAMESPACE = "default"
-
-
-class Link:
-    """A channel that writes down what it was told."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.orders: list[wire.Order] = []
-        self.assignments: list[wire.Assignment] = []
-        self.acknowledged = 0
-        self.closed = False
-
-    def start(self) -> None:
-        """Nothing is dialled."""
-
-    def hurry(self) -> None:
-        """Nothing is dialled."""
-
-    async def close(self) -> None:
-        self.closed = True
-
-    def assign(self, assignment: wire.Assignment) -> None:
-        self.assignments.append(assignment)
-
-    def order(self, order: wire.Order) -> None:
-        self.orders.append(order)
-
-    def acknowledge(self, sequence: int) -> None:
-        self.acknowledged = sequence
-
-
-class Events:
-    """An announcer that remembers the reasons and what it said."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-        self.messages: list[str] = []
-
-    def announce(self, _job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
-        assert warning in {True, False}
-        self.reasons.append(reason)
-        self.messages.append(message)
-
-
-class Town:
-    """The world of one controller: nodes, pods that come up when they are made, one coordinator."""
-
-    def __init__(self, raw: Json | None = None) -> None:
-        self.clock, self.events = FakeClock(), Events()
-        self.fence = 1
-        self.kube = FakeKube(self.clock)
-        self.store = AuthorityStore(self.kube, self.clock, "hajob-system", timedelta(days=365))
-        self.links: list[Link] = []
-        self.avoided_nodes = AvoidedNodes()
-        self.faults: dict[str, list[ClusterFact]] = {}
-        self.held = ""
-        self.faults_known = True
-        self.quarantined: set[str] = set()
-        self.sub_healthy: set[str] = set()
-        self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
-        raw = raw or yaml.safe_load(EXAMPLE.read_text())
-        raw["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-1", "generation": 1}
-        self.raw = self.kube.put(names.PLURAL, NAMESPACE, raw)
-        self.sequence = 0
-        self.controller = self.open()
-
-    def open(self) -> JobController:
-        """A controller as a new operator opens it: from what the server has."""
-        stored = self.stored()
-        self.controller = JobController(HATrainingJob.from_object(stored), self._ports())
-        for pod in self.pods():
-            self.controller.pod_seen(pod)
-        self.controller.pods_listed()
-        self.controller.start()
-        return self.controller
-
-    def _ports(self) -> Ports:
-        def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
-            assert all((job_uid, credentials, listener))
-            self.links.append(Link(address))
-            return self.links[-1]
-
-        def writer(job: HATrainingJob) -> StatusWriter:
-            async def at_once() -> None:
-                return None
-
-            return StatusWriter(
-                self.kube,
-                self.clock,
-                namespace=NAMESPACE,
-                name=job.metadata.name,
-                uid=job.metadata.uid,
-                known=job.status.to_json(),
-                may_write=at_once,
-            )
-
-        return Ports(
-            authorities=self.store,
-            kube=self.kube,
-            clock=self.clock,
-            dial=dial,
-            status_writer=writer,
-            announcer=cast("Announcer", self.events),
-            pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
-            fence=lambda: self.fence,
-            capacity=self.capacity,
-            avoided_nodes=self.avoided_nodes,
-            faults_on=lambda node: [(fact, 0) for fact in self.faults.get(node, ()) if not self.held],
-            why_held=lambda: self.held,
-            standing=lambda node: self.faults.get(node, []) if self.faults_known and not self.held else None,
-            sub_healthy=lambda: self.sub_healthy,
-            quarantined=lambda: self.quarantined,
-        )
-
-    def capacity(self) -> Capacity:
-        """Nodes and pods as they are now."""
-        found = Capacity.of(self.nodes.values(), self.pods())
-        found.keep_out(self.quarantined)
-        return found
-
-    def stored(self) -> dict[str, Any]:
-        """The job as the server has it."""
-        found: dict[str, Any] = self.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
-        return found
-
-    def status(self) -> dict[str, Any]:
-        """Its status."""
-        found: dict[str, Any] = self.stored().get("status", {})
-        return found
-
-    def pods(self) -> list[PodView]:
-        """The pods on the server."""
-        return [view(body) for (resource, _, _), body in self.kube.objects.items() if resource == "pods"]
-
-    async def run_pods(self) -> None:
-        """Every pod gets a node and an address and runs, and the controller is shown it."""
-        for number, ((resource, _, _), body) in enumerate(sorted(self.kube.objects.items())):
-            if resource == "pods" and "podIP" not in body.get("status", {}):
-                body["spec"]["nodeName"] = f"node-{number % 6}"
-                body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
-                self.controller.pod_seen(view(body))
-        await settled(self)
-
-    async def end_deleted_pods(self) -> None:
-        """The kubelets end what is being deleted, and the controller is shown that it is gone."""
-        for pod in [pod for pod in self.pods() if pod.deleting]:
-            del self.kube.objects["pods", pod.namespace, pod.name]
-        there = {pod.uid for pod in self.pods()}
-        for pod in [pod for pod in self.controller.observer.pods.all() if pod.uid not in there]:
-            self.controller.pod_seen(pod, deleted=True)
-        await settled(self)
-
-    async def report(self, *facts: wire.Fact, **state: Any) -> None:
-        """The coordinator reports."""
-        self.sequence += 1
-        milestones = state.pop("milestones", [])
-        if state.pop("hello", True):
-            self.controller.observer.coordinator.connected_changed(True, "")
-        attempt = self.controller.state.attempt
-        known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
-        self.controller.observer.coordinator.reported(
-            wire.Report(
-                sequence=self.sequence,
-                state=wire.CoordinatorState(**known),
-                facts=facts,
-                milestones=milestones,
-            )
-        )
-        await settled(self)
-
-    async def train(self) -> None:
-        """From the first visit to a training that has done five steps."""
-        await settled(self)
-        await self.run_pods()
-        await self.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
-        await self.report(step=5)
-
-
-async def settled(town: Town) -> None:
-    """Let everything that can happen now happen."""
-    for _ in range(4):
-        await town.clock.advance(0.002)
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
 
-def death_of(rank: int, fact: str = "exit-1") -> wire.Fact:
-    return wire.Fact(
-        id=fact, kind=wire.PROCESS_EXITED, node_rank=rank // 2, ranks=[rank], incarnation=1, exit_code=-9, step=5
-    )
-
-
-async def test_every_condition_is_there_from_the_first_visit(town: Town) -> None:
-    await settled(town)
+async def test_every_condition_is_there_from_the_first_visit(town: ControllerTown) -> None:
+    await settle_town(town)
     assert [each["type"] for each in town.status()["conditions"]] == [str(type_) for type_ in ConditionType]
 
 
@@ -245,14 +47,14 @@ async def test_the_refusal_of_a_template_is_told_whatever_stands_in_it() -> None
     mounts = [{"name": "checkpoints", "mountPath": "/ckpt"}, {"name": "checkpoints"}]
     raw = job_with((*TRAINER, "volumeMounts"), mounts)
     raw["spec"]["output"] = {"path": "/output"}
-    town = Town(raw)
-    await settled(town)
+    town = ControllerTown(raw)
+    await settle_town(town)
     (accepted,) = [one for one in town.status()["conditions"] if one["type"] == "Accepted"]
     await town.controller.close()
     assert (accepted["status"], accepted["reason"]) == ("False", "Invalid")
 
 
-async def test_a_new_job_gets_its_pods_and_is_started(town: Town) -> None:
+async def test_a_new_job_gets_its_pods_and_is_started(town: ControllerTown) -> None:
     await town.train()
     assert sorted(pod.role for pod in town.pods()) == ["coordinator", *["rank"] * 4]
     assert town.links[0].orders[-1].action == wire.START
@@ -260,14 +62,14 @@ async def test_a_new_job_gets_its_pods_and_is_started(town: Town) -> None:
     assert town.status()["summary"]["state"] == "Running"
 
 
-async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: Town) -> None:
+async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: ControllerTown) -> None:
     await town.train()
     before = len(town.links[0].orders)
     town.controller.observer.coordinator.reported(
         wire.Report(
             sequence=9,
             state=wire.CoordinatorState(controller_ready=True, attempt=1, step=5),
-            facts=[death_of(5)],
+            facts=[death_of_rank(5)],
         )
     )
     order = town.links[0].orders[before]  # nothing was awaited
@@ -275,13 +77,13 @@ async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: Town) 
 
 
 @pytest.mark.parametrize(("comes", "action"), [(True, "InPlace"), (False, "Restart")])
-async def test_a_fault_told_with_the_controllers_loss(town: Town, comes: bool, action: str) -> None:
+async def test_a_fault_told_with_the_controllers_loss(town: ControllerTown, comes: bool, action: str) -> None:
     await town.train()
-    await town.report(death_of(5), step=5, controller_ready=False, taking_over=comes, conversation="Lost")
+    await town.report(death_of_rank(5), step=5, controller_ready=False, taking_over=comes, conversation="Lost")
     assert town.status()["incidents"][0]["action"] == action
 
 
-async def test_a_pod_is_replaced_only_after_the_decision_is_written(town: Town) -> None:
+async def test_a_pod_is_replaced_only_after_the_decision_is_written(town: ControllerTown) -> None:
     await town.train()
     lost = next(pod for pod in town.pods() if pod.node_rank == 0)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
@@ -294,22 +96,18 @@ async def test_a_pod_is_replaced_only_after_the_decision_is_written(town: Town) 
     assert (order.action, list(order.replaced_nodes)) == (wire.REPLACE, [0])
 
 
-async def moving(town: Town) -> PodView:
+async def moving(town: ControllerTown) -> PodView:
     """A job that trains and whose node rank 1 is being moved; its first pod."""
     await town.train()
     first = next(pod for pod in town.pods() if pod.node_rank == 1)
     town.controller._advance(events.MigrateRequested(nodes=(1,)))
-    await settled(town)
+    await settle_town(town)
     return first
 
 
-def of_node_rank_1(town: Town) -> list[int]:
-    return sorted(pod.incarnation for pod in town.pods() if pod.node_rank == 1 and not pod.deleting)
-
-
-async def test_a_move_makes_a_second_pod_on_another_node(town: Town) -> None:
+async def test_a_move_makes_a_second_pod_on_another_node(town: ControllerTown) -> None:
     first = await moving(town)
-    assert of_node_rank_1(town) == [1, 2]
+    assert incarnations_of_node_1(town) == [1, 2]
     (second,) = [
         body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).incarnation == 2
     ]
@@ -320,55 +118,55 @@ async def test_a_move_makes_a_second_pod_on_another_node(town: Town) -> None:
     assert town.links[0].orders[-1].action == wire.MIGRATE
 
 
-async def test_when_a_move_is_done_the_first_pod_goes(town: Town) -> None:
+async def test_when_a_move_is_done_the_first_pod_goes(town: ControllerTown) -> None:
     await moving(town)
     await town.run_pods()
     await town.report(step=9, milestones=[wire.Milestone(kind=wire.RESUMED, incarnation=2, step=9)])
     assert town.controller.state.phase is JobPhase.RUNNING
-    assert of_node_rank_1(town) == [2]
+    assert incarnations_of_node_1(town) == [2]
     assert len([pod for pod in town.pods() if not pod.deleting]) == 5
 
 
-async def test_when_a_move_is_given_up_the_second_pod_goes(town: Town) -> None:
+async def test_when_a_move_is_given_up_the_second_pod_goes(town: ControllerTown) -> None:
     await moving(town)
     await town.run_pods()
     town.controller.reported(
         wire.Report(sequence=8, state=wire.CoordinatorState(controller_ready=True, attempt=1, step=6))
     )
     await town.clock.advance(300.0)
-    await settled(town)
+    await settle_town(town)
     assert town.controller.state.phase is JobPhase.RUNNING
-    assert of_node_rank_1(town) == [1]
+    assert incarnations_of_node_1(town) == [1]
 
 
-async def test_a_new_operator_goes_on_with_a_move(town: Town) -> None:
+async def test_a_new_operator_goes_on_with_a_move(town: ControllerTown) -> None:
     await moving(town)
     await town.run_pods()
     await town.controller.close()
     town.open()
-    await settled(town)
-    assert of_node_rank_1(town) == [1, 2]
+    await settle_town(town)
+    assert incarnations_of_node_1(town) == [1, 2]
     await town.report(step=9, milestones=[wire.Milestone(kind=wire.RESUMED, incarnation=2, step=9)])
-    assert of_node_rank_1(town) == [2]
+    assert incarnations_of_node_1(town) == [2]
 
 
-async def test_nothing_is_started_in_a_pod_being_deleted(town: Town) -> None:
+async def test_nothing_is_started_in_a_pod_being_deleted(town: ControllerTown) -> None:
     await town.train()
     body = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-2-" in str(body))
     dying = {**body, "metadata": {**body["metadata"], "deletionTimestamp": "2026-11-22T12:00:00Z"}}
     town.controller.pod_seen(view(dying))
-    await town.report(death_of(4), step=5)  # ended by the kubelet
+    await town.report(death_of_rank(4), step=5)  # ended by the kubelet
     order = town.links[0].orders[-1]
     assert (order.action, list(order.replaced_nodes), list(order.restart_ranks)) == (wire.REPLACE, [2], [])
 
 
-async def test_the_status_says_when_an_action_is_used_up(town: Town) -> None:
+async def test_the_status_says_when_an_action_is_used_up(town: ControllerTown) -> None:
     body = deepcopy(town.stored())
     body["spec"]["recovery"] = {"actions": [{"name": "InPlace", "maxCount": 1}, {"name": "Restart"}]}
     body["metadata"]["generation"] = 2
     town.controller.job_seen(HATrainingJob.from_object(body))
     await town.train()
-    await town.report(death_of(4), step=5)
+    await town.report(death_of_rank(4), step=5)
     for kind in (wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED, wire.RESULT):
         await town.report(step=6, milestones=[wire.Milestone(kind=kind, incarnation=2, step=6, strategy="recover")])
     await town.clock.advance(10)
@@ -377,11 +175,11 @@ async def test_the_status_says_when_an_action_is_used_up(town: Town) -> None:
     assert "BudgetLeft" not in told["Restart"]
 
 
-async def test_an_incident_is_closed_though_the_next_begins_at_once(town: Town) -> None:
+async def test_an_incident_is_closed_though_the_next_begins_at_once(town: ControllerTown) -> None:
     """How an incident ended is written when there is time; the next one may begin before."""
     await town.train()
     for number, rank in enumerate((5, 6), 1):
-        death = death_of(rank, f"exit-{number}")
+        death = death_of_rank(rank, f"exit-{number}")
         death.incarnation = town.controller.state.incarnation
         await town.report(death, step=5, hello=False)
         incarnation = town.controller.state.incarnation
@@ -393,24 +191,24 @@ async def test_an_incident_is_closed_though_the_next_begins_at_once(town: Town) 
     assert [incident["outcome"] for incident in town.status()["incidents"]] == ["Recovered", "Recovered"]
 
 
-async def test_a_new_operator_repeats_the_order_and_makes_no_copies(town: Town) -> None:
+async def test_a_new_operator_repeats_the_order_and_makes_no_copies(town: ControllerTown) -> None:
     await town.train()
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
     order, pods = town.links[-1].orders[-1], {pod.uid for pod in town.pods()}
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.run_pods()
     assert town.links[-1].orders[-1] == order
     assert {pod.uid for pod in town.pods()} == pods
 
 
-async def test_a_new_start_avoids_a_silent_node_without_its_pod(town: Town) -> None:
+async def test_a_new_start_avoids_a_silent_node_without_its_pod(town: ControllerTown) -> None:
     await town.train()
     lost = next(pod for pod in town.pods() if pod.node_rank == 3)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1), step=5)
     town.controller.pod_seen(lost, deleted=True)
-    await town.report(death_of(2), step=5, incarnation=2)
+    await town.report(death_of_rank(2), step=5, incarnation=2)
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="recover")
     await town.report(milestones=[failed], step=5, incarnation=2)
     assert town.controller.state.phase == "Restarting"
@@ -420,8 +218,8 @@ async def test_a_new_start_avoids_a_silent_node_without_its_pod(town: Town) -> N
     assert any(lost.node_name in str(body["spec"]["affinity"]) for body in anew)
 
 
-async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> None:
-    await settled(town)
+async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: ControllerTown) -> None:
+    await settle_town(town)
     stranded = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
     stranded["spec"]["nodeName"] = "node-0"
     town.controller.pod_seen(view(stranded))
@@ -430,7 +228,7 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     town.nodes["node-0"] = replace(town.nodes["node-0"], ready=False)
     town.controller.look_for_stranded("node-0")
     town.controller.look_for_stranded("node-0")
-    await settled(town)
+    await settle_town(town)
     assert town.controller.state.phase is JobPhase.PENDING
     assert town.controller.state.restarts_infrastructure == 0
     assert stranded["metadata"]["name"] not in {pod.name for pod in town.pods()}
@@ -443,7 +241,7 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Town) -> 
     [({"boot": "second"}, True), ({"boot": "first"}, False), ({"boot": "second", "unschedulable": True}, False)],
 )
 async def test_a_node_that_has_booted_anew_is_used_again(
-    town: Town, comes_back: dict[str, Any], used_again: bool
+    town: ControllerTown, comes_back: dict[str, Any], used_again: bool
 ) -> None:
     town.nodes = {name: replace(node, boot="first") for name, node in town.nodes.items()}
     await town.train()
@@ -452,11 +250,11 @@ async def test_a_node_that_has_booted_anew_is_used_again(
     town.nodes[lost.node_name] = replace(node, ready=False)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1), step=5)
     town.controller.pod_seen(lost, deleted=True)
-    await settled(town)
+    await settle_town(town)
     waiting = next(pod for pod in town.pods() if pod.node_rank == 3)
     assert lost.node_name in waiting.excluded
     town.controller.pod_seen(replace(waiting, unschedulable="0/6 nodes are available"))
-    await settled(town)
+    await settle_town(town)
     town.nodes[lost.node_name] = replace(node, **comes_back)
     town.controller.look_for_capacity()
     await town.clock.advance(1.0)
@@ -473,9 +271,9 @@ async def test_a_node_that_has_booted_anew_is_used_again(
 
 
 async def test_a_job_applied_anew_avoids_the_formerly_silent_node() -> None:
-    town = Town()
+    town = ControllerTown()
     town.avoided_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
-    await settled(town)
+    await settle_town(town)
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     assert made
     assert all("node-3" in str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK)
@@ -484,11 +282,11 @@ async def test_a_job_applied_anew_avoids_the_formerly_silent_node() -> None:
 
 async def test_avoided_nodes_are_better_than_too_few() -> None:
     """Four are needed: nodes that were silent a moment ago may be booted again, and the place of a pod is fixed."""
-    town = Town()
+    town = ControllerTown()
     for number in range(3):
         town.avoided_nodes.add(f"node-{number}", town.clock.monotonic())
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
-    await settled(town)
+    await settle_town(town)
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     ranks = [str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK]
     assert len(ranks) == 4
@@ -496,8 +294,8 @@ async def test_avoided_nodes_are_better_than_too_few() -> None:
     await town.controller.close()
 
 
-async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: Town) -> None:
-    await settled(town)
+async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: ControllerTown) -> None:
+    await settle_town(town)
     await town.run_pods()
     home = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     taken = wire.Fact(id="port", kind=wire.PORT_TAKEN, node_rank=1, ranks=[2, 3], incarnation=1, message="8000")
@@ -509,8 +307,8 @@ async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: Tow
     assert all(home in str(body["spec"]["affinity"]) for body in ranks)
 
 
-async def test_a_pod_that_its_node_refuses_comes_anew_alone_elsewhere(town: Town) -> None:
-    await settled(town)
+async def test_a_pod_that_its_node_refuses_comes_anew_alone_elsewhere(town: ControllerTown) -> None:
+    await settle_town(town)
     refused = next(pod for pod in town.pods() if pod.node_rank == 1)
     trouble = {"phase": "Failed", "trouble_code": "UnexpectedAdmissionError", "trouble": "no healthy devices"}
     town.controller.pod_seen(replace(refused, node_name="node-1", **trouble))  # type: ignore[arg-type]
@@ -529,14 +327,14 @@ def test_a_pod_without_a_node_makes_no_node_avoided() -> None:
     assert nodes.names(62.0) == []
 
 
-async def test_a_report_is_acknowledged_after_its_effects_are_written(town: Town) -> None:
+async def test_a_report_is_acknowledged_after_its_effects_are_written(town: ControllerTown) -> None:
     await town.train()
-    await town.report(death_of(5), step=5)
+    await town.report(death_of_rank(5), step=5)
     assert town.links[0].acknowledged == town.sequence
     assert town.status()["incidents"][0]["action"] == "InPlace"
 
 
-async def test_a_report_without_news_goes_no_further(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_report_without_news_goes_no_further(town: ControllerTown, monkeypatch: pytest.MonkeyPatch) -> None:
     await town.train()
     await town.clock.advance(10.0)
     monkeypatch.setattr(type(town.controller.observer), "view", lambda _: pytest.fail("it looked at the cluster"))
@@ -551,9 +349,9 @@ async def test_a_report_without_news_goes_no_further(town: Town, monkeypatch: py
     assert account.furthest_step == 6
 
 
-async def test_a_recovery_is_told_with_phases_that_add_up(town: Town) -> None:
+async def test_a_recovery_is_told_with_phases_that_add_up(town: ControllerTown) -> None:
     await town.train()
-    await town.report(death_of(5), step=5)
+    await town.report(death_of_rank(5), step=5)
     for kind in (wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED):
         strategies = ["exit", "dump", "recover"] if kind == wire.NAMED else []
         milestone = wire.Milestone(kind=kind, incarnation=2, step=6, strategies=strategies)
@@ -564,17 +362,17 @@ async def test_a_recovery_is_told_with_phases_that_add_up(town: Town) -> None:
     assert town.events.reasons[-2:] == ["Recovering", "Recovered"]
 
 
-async def test_a_lost_coordinator_shows_in_its_condition(town: Town) -> None:
+async def test_a_lost_coordinator_shows_in_its_condition(town: ControllerTown) -> None:
     await town.train()
     town.controller.observer.coordinator.connected_changed(False, "it hung up")
-    await settled(town)
+    await settle_town(town)
     ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
 
 
-async def test_why_a_coordinator_cannot_serve_is_told(town: Town) -> None:
+async def test_why_a_coordinator_cannot_serve_is_told(town: ControllerTown) -> None:
     """A port of its node is taken, say: the kubelet starts the container again and again."""
-    await settled(town)
+    await settle_town(town)
     (pod,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR)
     trouble = "container coordinator: Error: hajob coordinator: cannot serve on 10.0.0.1:7070"
     town.controller.pod_seen(replace(pod, phase="Running", node_name="node-1", trouble=trouble))
@@ -583,19 +381,19 @@ async def test_why_a_coordinator_cannot_serve_is_told(town: Town) -> None:
     assert (ready["reason"], trouble in ready["message"]) == ("Unreachable", True)
 
 
-async def test_a_wait_for_a_coordinator_survives_the_operator(town: Town) -> None:
+async def test_a_wait_for_a_coordinator_survives_the_operator(town: ControllerTown) -> None:
     await town.train()
     town.controller.observer.coordinator.connected_changed(False, "it hung up")
     await town.clock.advance(3.1)  # so that it is written
     assert "Unreachable" in town.controller.state.deadlines
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert "Unreachable" in town.controller.state.deadlines
 
 
-async def test_a_wait_for_a_node_survives_the_operator(town: Town) -> None:
-    await settled(town)
+async def test_a_wait_for_a_node_survives_the_operator(town: ControllerTown) -> None:
+    await settle_town(town)
     bodies = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     (body,) = (body for body in bodies if view(body).role == names.ROLE_COORDINATOR)
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
@@ -610,11 +408,11 @@ async def test_a_wait_for_a_node_survives_the_operator(town: Town) -> None:
     assert coordinator.name != view(body).name
 
 
-async def test_a_coordinator_dead_before_the_leader_came_is_missed(town: Town) -> None:
+async def test_a_coordinator_dead_before_the_leader_came_is_missed(town: ControllerTown) -> None:
     await town.train()
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert "Unreachable" in town.controller.state.deadlines
     await town.clock.advance(16.0)
     assert town.events.reasons[-1] == "CoordinatorUnreachable"
@@ -622,27 +420,27 @@ async def test_a_coordinator_dead_before_the_leader_came_is_missed(town: Town) -
     assert town.controller.state.phase is JobPhase.UNPROTECTED
 
 
-async def test_suspended_while_no_operator_looked(town: Town) -> None:
+async def test_suspended_while_no_operator_looked(town: ControllerTown) -> None:
     await town.train()
     await town.controller.close()
     town.stored()["spec"]["suspend"] = True
     town.stored()["metadata"]["generation"] = 2
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert town.controller.state.phase == "Running", "the coordinator, which would save, is still being dialled"
     await town.report(step=5, conversation="Serving")
     assert town.controller.state.phase == "Saving"
 
 
-async def test_a_fault_before_a_coordinator_has_looked_around(town: Town) -> None:
+async def test_a_fault_before_a_coordinator_has_looked_around(town: ControllerTown) -> None:
     """Its channel is up again; that it takes over it says when agents have told it of their ranks."""
     await town.train()
     town.controller.observer.coordinator.connected_changed(False, "it hung up")
-    await settled(town)
+    await settle_town(town)
     await town.report(controller_ready=False, conversation="Offline")
     lost = next(pod for pod in town.pods() if pod.is_rank and pod.node_rank == 1)
     town.controller.pod_seen(lost, deleted=True)
-    await settled(town)
+    await settle_town(town)
     assert town.controller.state.phase == "Held"
     await town.report(controller_ready=False, taking_over=True, conversation="Offline")
     await town.report(step=5, conversation="Serving")
@@ -650,17 +448,7 @@ async def test_a_fault_before_a_coordinator_has_looked_around(town: Town) -> Non
     assert town.controller.state.restarts_infrastructure == 0
 
 
-async def end_pods(town: Town, role: str, code: int = 0) -> None:
-    """Every pod of a role ends, and the controller is shown it."""
-    for (resource, _, _), body in sorted(town.kube.objects.items()):
-        if resource == "pods" and view(body).role == role:
-            ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
-            body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
-            town.controller.pod_seen(view(body))
-    await settled(town)
-
-
-async def test_an_end_without_a_coordinator_completes_the_job(town: Town) -> None:
+async def test_an_end_without_a_coordinator_completes_the_job(town: ControllerTown) -> None:
     await town.train()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
     assert town.controller.state.phase == "Unprotected"
@@ -669,18 +457,18 @@ async def test_an_end_without_a_coordinator_completes_the_job(town: Town) -> Non
     assert town.status()["summary"]["state"] == "Complete"
 
 
-async def test_an_end_that_nobody_saw_is_complete(town: Town) -> None:
+async def test_an_end_that_nobody_saw_is_complete(town: ControllerTown) -> None:
     await town.train()
     await town.controller.close()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
     await end_pods(town, names.ROLE_RANK)
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert town.status()["summary"]["state"] == "Complete"
     assert town.status()["incidents"] == []
 
 
-async def test_a_finished_pod_that_is_drained_is_not_made_again(town: Town) -> None:
+async def test_a_finished_pod_that_is_drained_is_not_made_again(town: ControllerTown) -> None:
     """By the next leader, which did not see it go: it would hold chips for a job that is complete."""
     await town.train()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
@@ -690,13 +478,13 @@ async def test_a_finished_pod_that_is_drained_is_not_made_again(town: Town) -> N
     del town.kube.objects["pods", NAMESPACE, drained.name]
     left = {pod.name for pod in town.pods() if pod.role == names.ROLE_RANK}
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.clock.advance(60.0)
     assert town.status()["summary"]["state"] == "Complete"
     assert {pod.name for pod in town.pods() if pod.role == names.ROLE_RANK} == left
 
 
-async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: Town) -> None:
+async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: ControllerTown) -> None:
     await town.train()
     first = next(body for (kind, _, _), body in sorted(town.kube.objects.items()) if kind == "pods")
     first["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
@@ -709,7 +497,7 @@ async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: Town) -> N
     assert town.controller.state.incident is None
 
 
-async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
+async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: ControllerTown) -> None:
     await town.train()
     await town.controller.close()
     journal = read(town.status()["journal"]).journal
@@ -717,7 +505,7 @@ async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
     shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
     town.status()["journal"] = shrunk.dump(0)
     controller = town.open()
-    await settled(town)
+    await settle_town(town)
     waits, spare = {}, [name for name in town.nodes if name not in {pod.node_name for pod in town.pods()}]
     for name, nodes in (("none", {}), ("one", {spare[0]: town.nodes[spare[0]]}), ("none again", {})):
         town.nodes = nodes
@@ -727,32 +515,27 @@ async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: Town) -> None:
     assert waits == {"none": False, "one": True, "none again": False}
 
 
-def condition_of(town: Town, kind: str) -> tuple[str, str, str]:
-    found = next(each for each in town.status()["conditions"] if each["type"] == kind)
-    return found["status"], found["reason"], found["message"]
-
-
 @pytest.mark.parametrize("code", ["ImageUnusable", "MindIOTLSMismatch"])
-async def test_what_no_restart_changes_fails_the_job_at_once(town: Town, code: str) -> None:
-    await settled(town)
+async def test_what_no_restart_changes_fails_the_job_at_once(town: ControllerTown, code: str) -> None:
+    await settle_town(town)
     await town.run_pods()
     await town.report(controller_ready=False, problems=[wire.Problem(code=code, message="in words")])
     assert condition_of(town, "Failed") == ("True", code, "in words")
     assert all(pod.deleting for pod in town.pods())
 
 
-async def test_a_trainer_silent_about_copies_is_called_unrecoverable(town: Town) -> None:
+async def test_a_trainer_silent_about_copies_is_called_unrecoverable(town: ControllerTown) -> None:
     await town.train()
     secret = wire.Problem(code="CopiesNotRegistered", message="rank 0 trains and has not told")
     await town.report(step=6, problems=[secret])
     town.controller._outputs.status.publish()
-    await settled(town)
+    await settle_town(town)
     assert town.controller.state.phase == "Running"
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
 
 
-async def test_a_start_that_goes_on_is_not_given_up(town: Town) -> None:
-    await settled(town)
+async def test_a_start_that_goes_on_is_not_given_up(town: ControllerTown) -> None:
+    await settle_town(town)
     await town.run_pods()
     for _ in range(4):
         await town.clock.advance(1000.0)
@@ -762,41 +545,41 @@ async def test_a_start_that_goes_on_is_not_given_up(town: Town) -> None:
     assert condition_of(town, "Failed")[:2] == ("True", "StartupDeadlineExceeded")
 
 
-async def test_missing_handlers_are_seen_at_run_time(town: Town) -> None:
+async def test_missing_handlers_are_seen_at_run_time(town: ControllerTown) -> None:
     await town.train()
     await town.report(step=6, problems=[wire.Problem(code="CopiesNotRegistered", message="rank 0")])
     town.controller._outputs.status.publish()
-    await settled(town)
+    await settle_town(town)
     unmet = {one["action"]: [each["name"] for each in one["unmet"]] for one in town.status()["recoverability"]}
     assert {action for action, names in unmet.items() if "HandlersRegistered" in names} == unmet.keys() - {"Restart"}
 
 
-async def test_accepted_warns_of_what_a_launch_switches_off(town: Town) -> None:
-    await settled(town)
+async def test_accepted_warns_of_what_a_launch_switches_off(town: ControllerTown) -> None:
+    await settle_town(town)
     await town.run_pods()
     await town.report(launched=["pretrain_gpt.py", "--bf16", "--lora-target-modules", "q_proj", "--swap-optimizer"])
     town.controller._outputs.status.publish()
-    await settled(town)
+    await settle_town(town)
     status, reason, message = condition_of(town, "Accepted")
     assert (status, reason) == ("True", "Valid")
     assert message.startswith("actions left: ")
     assert {"NoLora", "NoSwapOptimizer"} <= set(message.replace("(", " ").replace(")", " ").replace(",", " ").split())
 
 
-async def test_a_recovery_failed_in_the_trainer_is_named_at_restart(town: Town) -> None:
+async def test_a_recovery_failed_in_the_trainer_is_named_at_restart(town: ControllerTown) -> None:
     await town.train()
-    await town.report(death_of(5), step=5)
+    await town.report(death_of_rank(5), step=5)
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, text="clean failed", strategy="recover")
     await town.report(milestones=[failed], step=5, incarnation=2)
     assert town.controller.state.phase == "Restarting"
     assert condition_of(town, "Running") == ("False", "Restarting", "recover failed: 499 clean failed")
 
 
-def job_there(town: Town) -> bool:
+def job_there(town: ControllerTown) -> bool:
     return (names.PLURAL, NAMESPACE, "quickstart") in town.kube.objects
 
 
-async def complete_with_ttl(town: Town, seconds: int) -> None:
+async def complete_with_ttl(town: ControllerTown, seconds: int) -> None:
     """A job that ends now and is to be deleted later."""
     town.stored()["spec"]["ttlSecondsAfterFinished"] = seconds
     town.stored()["metadata"]["generation"] += 1
@@ -808,7 +591,7 @@ async def complete_with_ttl(town: Town, seconds: int) -> None:
     assert town.controller.state.phase == "Complete"
 
 
-async def test_an_ended_job_is_deleted_in_its_time(town: Town) -> None:
+async def test_an_ended_job_is_deleted_in_its_time(town: ControllerTown) -> None:
     await complete_with_ttl(town, 600)
     await town.clock.advance(599.0)
     assert job_there(town)
@@ -817,26 +600,26 @@ async def test_an_ended_job_is_deleted_in_its_time(town: Town) -> None:
     assert not job_there(town)
 
 
-async def test_a_new_operator_counts_on_and_a_changed_limit_counts(town: Town) -> None:
+async def test_a_new_operator_counts_on_and_a_changed_limit_counts(town: ControllerTown) -> None:
     await complete_with_ttl(town, 600)
     await town.controller.close()
     await town.clock.advance(1000.0)
     assert job_there(town)
     town.stored()["spec"]["ttlSecondsAfterFinished"] = 2000
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.clock.advance(900.0)
     assert job_there(town)
     await town.clock.advance(101.0)
     assert not job_there(town)
 
 
-async def away_during(town: Town, *facts: wire.Fact) -> None:
+async def away_during(town: ControllerTown, *facts: wire.Fact) -> None:
     """No operator for a minute; meanwhile the coordinator recovers rank 5 and tells all of it to the next one."""
     await town.controller.close()
     await town.clock.advance(60.0)
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.run_pods()
     seconds = 1_000_000_000
     milestones = [
@@ -856,11 +639,11 @@ async def away_during(town: Town, *facts: wire.Fact) -> None:
 
 
 @pytest.mark.parametrize("decided", [True, False])
-async def test_recoveries_without_an_operator_are_told_as_one(town: Town, decided: bool) -> None:
+async def test_recoveries_without_an_operator_are_told_as_one(town: ControllerTown, decided: bool) -> None:
     await town.train()
     if decided:
-        await town.report(death_of(5), step=5)
-    await away_during(town, *([] if decided else [death_of(5)]))
+        await town.report(death_of_rank(5), step=5)
+    await away_during(town, *([] if decided else [death_of_rank(5)]))
     assert town.controller.state.phase == "Running"
     (incident,) = town.status()["incidents"]
     assert (incident["action"], incident["outcome"], incident["incarnation"]) == ("InPlace", "Recovered", 2)
@@ -868,25 +651,25 @@ async def test_recoveries_without_an_operator_are_told_as_one(town: Town, decide
     assert len(town.pods()) == 5
 
 
-async def test_a_pod_on_a_node_excluded_while_running_moves(town: Town) -> None:
+async def test_a_pod_on_a_node_excluded_while_running_moves(town: ControllerTown) -> None:
     await town.train()
     home = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     town.stored()["spec"]["scheduling"] = {"excludedNodeNames": [home]}
     town.stored()["metadata"]["generation"] += 1
     town.controller.job_seen(HATrainingJob.from_object(town.stored()))
-    await settled(town)
+    await settle_town(town)
     assert str(town.controller.state.phase) == "Migrating"
     assert town.links[0].orders[-1].action == wire.MIGRATE
-    assert of_node_rank_1(town) == [1, 2]
+    assert incarnations_of_node_1(town) == [1, 2]
     await town.run_pods()
     await town.clock.advance(300.0)
     assert str(town.controller.state.phase) == "Running"
-    assert of_node_rank_1(town) == [1]
+    assert incarnations_of_node_1(town) == [1]
     await town.clock.advance(300.0)
     assert town.events.reasons.count("MigrateGivenUp") == 1
 
 
-async def test_a_leader_with_a_clock_behind_is_not_refused(town: Town) -> None:
+async def test_a_leader_with_a_clock_behind_is_not_refused(town: ControllerTown) -> None:
     """Coordinators refuse an assignment of a smaller revision than the one they have."""
     await town.train()
     await town.clock.advance(4.0)
@@ -894,7 +677,7 @@ async def test_a_leader_with_a_clock_behind_is_not_refused(town: Town) -> None:
     await town.controller.close()
     town.clock.step_wall(-60.0)
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.run_pods()
     assert len(town.links) == 2
     assert town.links[-1].assignments[-1].revision >= newest

@@ -22,9 +22,9 @@ from hajob.runtime.job_certificates import CHECK_SECONDS, JobCertificates
 from hajob.runtime.kube import ApiError
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 from tests.unit.runtime.fresh_certificates import YEAR, certificates_of
 from tests.unit.runtime.test_certificates import _context, _handshake
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
 
 HOME = "hajob-system"
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
@@ -219,7 +219,7 @@ async def test_a_secret_that_cannot_be_made_is_told(world: World, caplog: pytest
 
 @pytest.mark.parametrize("new_leader", [False, True])
 async def test_a_pod_made_after_its_secret_was_deleted_finds_it(new_leader: bool) -> None:
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await town.clock.advance(2)
     key = next(each for each in town.kube.objects if each[0] == "secrets" and each[2] != SECRET_NAME)
@@ -229,13 +229,13 @@ async def test_a_pod_made_after_its_secret_was_deleted_finds_it(new_leader: bool
         await town.controller.close()
         town.store = AuthorityStore(town.kube, town.clock, HOME, YEAR)
         town.open()
-        await settled(town)
+        await settle_town(town)
         await town.report(step=6)
     lost = next(pod for pod in town.pods() if pod.role == names.ROLE_RANK and pod.node_rank == 1)
     del town.kube.objects["pods", NAMESPACE, lost.name]
     town.controller.pod_seen(lost, deleted=True)
     for _ in range(5):
-        await settled(town)
+        await settle_town(town)
     made = [pod for pod in town.pods() if pod.role == names.ROLE_RANK and pod.node_rank == 1]
     assert [pod.name != lost.name for pod in made] == [True]
     assert base64.b64decode(town.kube.objects[key]["data"]["ca.crt"]) == before

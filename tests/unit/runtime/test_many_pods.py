@@ -21,7 +21,7 @@ from hajob.runtime.core import OperatorCore
 from hajob.runtime.kube import ApiError
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, death_of, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, death_of_rank, settle_town
 
 REQUEST_SECONDS = 0.01
 
@@ -29,7 +29,7 @@ REQUEST_SECONDS = 0.01
 class BusyServer:
     """An API server that takes its time, and notes what is asked at the same time."""
 
-    def __init__(self, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, town: ControllerTown, monkeypatch: pytest.MonkeyPatch) -> None:
         self.under_way = self.most = 0
         self.created = 0
         self.deleted: list[str] = []
@@ -64,8 +64,8 @@ class BusyServer:
         self.under_way -= 1
 
 
-async def a_job_of(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Town, BusyServer]:
-    town = Town()
+async def a_job_of(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[ControllerTown, BusyServer]:
+    town = ControllerTown()
     await town.controller.close()
     server = BusyServer(town, monkeypatch)
     town.stored()["spec"] |= {"numNodes": num_nodes}
@@ -74,13 +74,13 @@ async def a_job_of(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Tow
 
 
 @pytest.fixture
-async def big(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Town, BusyServer]]:
+async def big(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[ControllerTown, BusyServer]]:
     town, server = await a_job_of(1000, monkeypatch)
     yield town, server
     await town.controller.close()
 
 
-def ranks(town: Town) -> int:
+def ranks(town: ControllerTown) -> int:
     return sum(pod.role == names.ROLE_RANK and not pod.deleting for pod in town.pods())
 
 
@@ -90,7 +90,7 @@ def test_rows_grow_and_lose_nothing() -> None:
     assert [item for row in rows for item in row] == list(range(200))
 
 
-async def test_a_thousand_pods_are_made_fifty_at_a_time(big: tuple[Town, BusyServer]) -> None:
+async def test_a_thousand_pods_are_made_fifty_at_a_time(big: tuple[ControllerTown, BusyServer]) -> None:
     town, server = big
     rounds = len(list(slices(range(1000), first=1))) + 1  # one more for the coordinator
     await town.clock.advance(REQUEST_SECONDS * rounds + 0.1)
@@ -100,7 +100,7 @@ async def test_a_thousand_pods_are_made_fifty_at_a_time(big: tuple[Town, BusySer
 
 
 async def test_what_a_quota_refuses_is_not_asked_a_thousand_times(
-    big: tuple[Town, BusyServer],
+    big: tuple[ControllerTown, BusyServer],
 ) -> None:
     town, server = big
     server.room = 20
@@ -109,7 +109,7 @@ async def test_what_a_quota_refuses_is_not_asked_a_thousand_times(
     assert server.created < 40
 
 
-async def see_them_gone(town: Town) -> None:
+async def see_them_gone(town: ControllerTown) -> None:
     """What the watch tells of pods that are deleted."""
     left = {pod.name for pod in town.pods()}
     for pod in town.controller.observer.pods.all():
@@ -123,7 +123,7 @@ async def test_a_deleted_job_asks_once_for_each_pod(monkeypatch: pytest.MonkeyPa
     await town.clock.advance(1.0)
     for pod in town.pods():
         town.controller.pod_seen(pod)
-    await settled(town)
+    await settle_town(town)
     server.most = 0
     task = asyncio.create_task(town.controller.release())
     await town.clock.advance(REQUEST_SECONDS * 6)
@@ -135,7 +135,7 @@ async def test_a_deleted_job_asks_once_for_each_pod(monkeypatch: pytest.MonkeyPa
     assert not [one for one in town.kube.objects if one[0] == "pods" and one[1] == NAMESPACE]
 
 
-async def test_a_job_deleted_while_its_pods_are_made_gets_no_more(big: tuple[Town, BusyServer]) -> None:
+async def test_a_job_deleted_while_its_pods_are_made_gets_no_more(big: tuple[ControllerTown, BusyServer]) -> None:
     town, server = big
     await town.clock.advance(REQUEST_SECONDS * 4)
     task = asyncio.create_task(town.controller.release())
@@ -147,13 +147,13 @@ async def test_a_job_deleted_while_its_pods_are_made_gets_no_more(big: tuple[Tow
     assert server.created == made < 100
 
 
-async def restarted(town: Town) -> None:
+async def restarted(town: ControllerTown) -> None:
     """Every pod runs and is asked to go; the job starts anew."""
     for number, pod in enumerate(town.pods()):
         body = town.kube.objects["pods", NAMESPACE, pod.name]
         body["spec"]["nodeName"] = f"node-{number % 6}"
         town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
     town.controller._advance(events.RestartRequested())
     await town.clock.advance(1.0)
 
@@ -186,7 +186,7 @@ async def test_a_pod_that_never_goes_is_not_waited_for_for_ever(monkeypatch: pyt
     await town.controller.close()
 
 
-async def large_training(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Town, BusyServer]:
+async def large_training(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[ControllerTown, BusyServer]:
     """Every pod runs on a node of its own, the training has begun, and some nodes are free."""
     town, server = await a_job_of(num_nodes, monkeypatch)
     chips = {names.DEFAULT_RESOURCE_NAME: 2}
@@ -197,7 +197,7 @@ async def large_training(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tup
         body["spec"]["nodeName"] = f"node-{number}"
         body["status"] = {"phase": "Running", "podIP": f"127.0.{number // 250}.{number % 250 + 1}"}
         town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
     await town.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
     await town.report(step=5)
     return town, server
@@ -223,36 +223,36 @@ async def test_many_lost_nodes_cost_two_writes_each_and_a_second(monkeypatch: py
     await town.controller.close()
 
 
-def status_writes(town: Town) -> list[Any]:
+def status_writes(town: ControllerTown) -> list[Any]:
     return [body for kind, resource, body in town.kube.writes if (kind, resource) == ("patch", names.PLURAL)]
 
 
-async def taken_over(town: Town) -> None:
+async def taken_over(town: ControllerTown) -> None:
     """Another operator leads, and finds all as it was."""
     await town.controller.close()
     town.kube.writes.clear()
     town.fence += 1
     town.open()
-    await settled(town)
+    await settle_town(town)
 
 
 async def test_a_new_leader_of_a_training_writes_nothing_that_is_known() -> None:
-    town = Town()
+    town = ControllerTown()
     await town.train()
     await town.clock.advance(10.0)
     await taken_over(town)
     await town.report(step=5)
     await town.clock.advance(10.0)
     assert town.kube.writes == []
-    await town.report(death_of(2), step=6)
+    await town.report(death_of_rank(2), step=6)
     assert status_writes(town), "what is new is written, with the fence of the new leader"
     assert town.status()["fence"] == 2
     await town.controller.close()
 
 
 async def test_a_new_leader_of_a_start_writes_nothing_that_is_known() -> None:
-    town = Town()
-    await settled(town)
+    town = ControllerTown()
+    await settle_town(town)
     await town.run_pods()
     await town.clock.advance(20.0)
     await taken_over(town)
@@ -265,7 +265,7 @@ class Cost:
     """A core with jobs of many pods, and the Python calls that one event takes: the same on every machine."""
 
     def __init__(self, num_nodes: int, num_jobs: int = 1) -> None:
-        self.town, self.caches = Town(), Caches()
+        self.town, self.caches = ControllerTown(), Caches()
         ports = dataclasses.replace(self.town._ports(), capacity=lambda: self.caches.capacity)
         self.core = OperatorCore(ports, self.caches)
         self.core.pods_complete(self.town.kube.version)

@@ -10,31 +10,31 @@ import pytest
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.scheduling.demand import is_kept_off
 from hajob.sources.node import NodeView, Taint
-from tests.unit.runtime.test_job_controller import Town, settled
+from tests.rigs.job_controller import ControllerTown, settle_town
 
 CORDONED = NodeView("node", unschedulable=True)
 DISRUPTED = NodeView("node", taints=(Taint("karpenter.sh/disrupted", "NoSchedule"),), drained=True)
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
 
-def degraded(town: Town) -> tuple[str, str]:
+def degraded(town: ControllerTown) -> tuple[str, str]:
     found = next(each for each in town.status()["conditions"] if each["type"] == "Degraded")
     return found["reason"], found["message"]
 
 
-async def cordon(town: Town, node: str, *, cordoned: bool = True) -> None:
+async def cordon(town: ControllerTown, node: str, *, cordoned: bool = True) -> None:
     town.nodes[node] = replace(town.nodes[node], unschedulable=cordoned)
     town.controller.look_for_moves()
-    await settled(town)
+    await settle_town(town)
 
 
-async def test_a_failed_move_degrades_the_job_until_the_node_is_left(town: Town) -> None:
+async def test_a_failed_move_degrades_the_job_until_the_node_is_left(town: ControllerTown) -> None:
     await town.train()
     node = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     await cordon(town, node)
@@ -42,7 +42,7 @@ async def test_a_failed_move_degrades_the_job_until_the_node_is_left(town: Town)
     await town.clock.advance(200.0)
     await town.report(step=6)
     await town.clock.advance(100.0)
-    await settled(town)
+    await settle_town(town)
     assert town.controller.state.phase == "Running"
     assert degraded(town) == (
         "MoveFailed",
@@ -54,7 +54,7 @@ async def test_a_failed_move_degrades_the_job_until_the_node_is_left(town: Town)
     assert degraded(town)[0] != "MoveFailed"
 
 
-async def test_a_move_that_works_leaves_nothing_to_tell(town: Town) -> None:
+async def test_a_move_that_works_leaves_nothing_to_tell(town: ControllerTown) -> None:
     await town.train()
     node = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     await cordon(town, node)
@@ -65,12 +65,12 @@ async def test_a_move_that_works_leaves_nothing_to_tell(town: Town) -> None:
     assert degraded(town)[0] != "MoveFailed"
 
 
-async def test_a_move_leads_to_no_cordoned_node(town: Town) -> None:
+async def test_a_move_leads_to_no_cordoned_node(town: ControllerTown) -> None:
     """The scheduler would put pods that tolerate every taint there, and they would have to move again."""
     await town.controller.close()
     town.stored()["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.train()
     node = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     other = next(name for name in sorted(town.nodes) if name not in {pod.node_name for pod in town.pods()})
@@ -84,12 +84,12 @@ LEAVING = Taint("example.com/leaving", "NoSchedule")
 """Of a cluster whose admin has named it in the settings (drainTaints)."""
 
 
-async def test_a_move_leads_to_no_drained_node(town: Town) -> None:
+async def test_a_move_leads_to_no_drained_node(town: ControllerTown) -> None:
     await town.controller.close()
     tolerated = [{"key": LEAVING.key, "operator": "Exists"}]
     town.stored()["spec"]["template"]["spec"]["tolerations"] = tolerated
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.train()
     node = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     other = next(name for name in sorted(town.nodes) if name not in {pod.node_name for pod in town.pods()})

@@ -16,44 +16,44 @@ from hajob.runtime.leaving_pods import GONE_SECONDS
 from hajob.runtime.start_gate import LOOK_SECONDS
 from hajob.sources.node import OUT_OF_SERVICE, Taint
 from hajob.sources.pod import PodView, view
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
-    await settled(made)
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
+    await settle_town(made)
     await made.run_pods()
     yield made
     await made.controller.close()
 
 
-async def show(town: Town) -> None:
+async def show(town: ControllerTown) -> None:
     """What the watch tells of every pod."""
     stored = {pod.name: pod for pod in town.pods()}
     for pod in [*town.controller.observer.pods.all()]:
         town.controller.pod_seen(stored.get(pod.name, pod), deleted=pod.name not in stored)
     for pod in stored.values():
         town.controller.pod_seen(pod)
-    await settled(town)
+    await settle_town(town)
 
 
-def ended(town: Town, *pods: PodView) -> None:
+def ended(town: ControllerTown, *pods: PodView) -> None:
     """The kubelet has ended their containers and lets them go."""
     for pod in pods:
         del town.kube.objects["pods", NAMESPACE, pod.name]
 
 
-async def new_coordinator_runs(town: Town) -> None:
+async def new_coordinator_runs(town: ControllerTown) -> None:
     (pod,) = [pod for pod in town.pods() if pod.role == "coordinator" and pod.incarnation > 1]
     body = town.kube.objects["pods", NAMESPACE, pod.name]
     body["spec"]["nodeName"] = "node-5"
     body["status"] = {"phase": "Running", "podIP": "127.0.9.9"}
     town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
 
 
-async def restarted(town: Town) -> list[PodView]:
+async def restarted(town: ControllerTown) -> list[PodView]:
     """The job starts anew, its new coordinator is dialled; the old rank pods, which are asked to go."""
     old = [pod for pod in town.pods() if pod.role == "rank"]
     town.controller._advance(events.RestartRequested())
@@ -63,24 +63,24 @@ async def restarted(town: Town) -> list[PodView]:
     return old
 
 
-def told(town: Town) -> list[int]:
+def told(town: ControllerTown) -> list[int]:
     """Actions that the new coordinator was told."""
     return [order.action for order in town.links[-1].orders]
 
 
-def running(town: Town) -> str:
+def running(town: ControllerTown) -> str:
     return str(next(each["message"] for each in town.status()["conditions"] if each["type"] == "Running"))
 
 
-async def node_is(town: Town, name: str, **fields: object) -> None:
+async def node_is(town: ControllerTown, name: str, **fields: object) -> None:
     """As the core shows it."""
     town.nodes[name] = replace(town.nodes[name], **fields)  # type: ignore[arg-type]
     town.controller.look_for_stranded(name)
-    await settled(town)
+    await settle_town(town)
     await show(town)
 
 
-async def restarted_beside_a_dead_node(town: Town) -> list[PodView]:
+async def restarted_beside_a_dead_node(town: ControllerTown) -> list[PodView]:
     """The pods of the attempt before, of which the first is left on a node that is away."""
     old = await restarted(town)
     ended(town, *old[1:])
@@ -91,7 +91,7 @@ async def restarted_beside_a_dead_node(town: Town) -> list[PodView]:
     return old
 
 
-async def test_a_start_waits_until_old_pods_are_gone(town: Town) -> None:
+async def test_a_start_waits_until_old_pods_are_gone(town: ControllerTown) -> None:
     old = await restarted(town)
     assert town.links[-1].address.startswith("127.0.9.9")
     assert all(view(town.kube.objects["pods", NAMESPACE, pod.name]).deleting for pod in old)
@@ -106,7 +106,7 @@ async def test_a_start_waits_until_old_pods_are_gone(town: Town) -> None:
     assert told(town) == [wire.START]
 
 
-async def test_a_pod_whose_containers_have_ended_is_not_awaited(town: Town) -> None:
+async def test_a_pod_whose_containers_have_ended_is_not_awaited(town: ControllerTown) -> None:
     old = await restarted(town)
     for pod in old:
         town.kube.objects["pods", NAMESPACE, pod.name]["status"]["phase"] = "Failed"
@@ -114,7 +114,7 @@ async def test_a_pod_whose_containers_have_ended_is_not_awaited(town: Town) -> N
     assert told(town) == [wire.START]
 
 
-async def test_a_pod_stuck_on_a_node_that_is_there_is_awaited(town: Town) -> None:
+async def test_a_pod_stuck_on_a_node_that_is_there_is_awaited(town: ControllerTown) -> None:
     old = await restarted(town)
     await town.clock.advance(3600.0)  # twice as long as a start may take
     await show(town)
@@ -126,7 +126,7 @@ async def test_a_pod_stuck_on_a_node_that_is_there_is_awaited(town: Town) -> Non
     assert told(town) == [wire.START]
 
 
-async def test_ranks_on_a_dead_node_are_outlived(town: Town) -> None:
+async def test_ranks_on_a_dead_node_are_outlived(town: ControllerTown) -> None:
     old = await restarted_beside_a_dead_node(town)
     assert old[0].name not in {pod.name for pod in town.pods()}  # deleted without grace
     await town.clock.advance(FENCE_SECONDS - 10.0)
@@ -136,13 +136,13 @@ async def test_ranks_on_a_dead_node_are_outlived(town: Town) -> None:
     assert told(town) == [wire.START]
 
 
-def hold_by_a_finalizer(town: Town, *pods: PodView) -> None:
+def hold_by_a_finalizer(town: ControllerTown, *pods: PodView) -> None:
     """Somebody else wants to see these pods before they go, and never does."""
     for pod in pods:
         town.kube.objects["pods", NAMESPACE, pod.name]["metadata"]["finalizers"] = ["example.com/accounting"]
 
 
-async def test_a_finalizer_on_a_dead_nodes_pod_holds_no_start_up(town: Town) -> None:
+async def test_a_finalizer_on_a_dead_nodes_pod_holds_no_start_up(town: ControllerTown) -> None:
     hold_by_a_finalizer(town, *[pod for pod in town.pods() if pod.role == "rank"][:1])
     old = await restarted_beside_a_dead_node(town)
     assert [pod.left_over for pod in town.pods() if pod.name == old[0].name] == [True]
@@ -154,7 +154,7 @@ async def test_a_finalizer_on_a_dead_nodes_pod_holds_no_start_up(town: Town) -> 
     assert told(town) == [wire.START]
 
 
-async def test_the_word_of_a_person_ends_the_wait(town: Town) -> None:
+async def test_the_word_of_a_person_ends_the_wait(town: ControllerTown) -> None:
     old = await restarted_beside_a_dead_node(town)
     assert told(town) == []
     await node_is(town, old[0].node_name, taints=(Taint(OUT_OF_SERVICE, "NoExecute", "nodeshutdown"),))
@@ -162,35 +162,35 @@ async def test_the_word_of_a_person_ends_the_wait(town: Town) -> None:
     assert told(town) == [wire.START]
 
 
-async def test_the_next_leader_waits_as_long(town: Town) -> None:
+async def test_the_next_leader_waits_as_long(town: ControllerTown) -> None:
     await restarted_beside_a_dead_node(town)
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.clock.advance(5.0)
     assert told(town) == []
     await town.clock.advance(FENCE_SECONDS)
     assert told(town) == [wire.START]
 
 
-async def test_the_coordinator_before_hears_of_the_start_at_once(town: Town) -> None:
+async def test_the_coordinator_before_hears_of_the_start_at_once(town: ControllerTown) -> None:
     town.controller._advance(events.RestartRequested())
     assert town.links[0].orders[-1].action == wire.START  # ends what it runs
 
 
-async def test_who_takes_over_a_training_is_told_at_once(town: Town) -> None:
+async def test_who_takes_over_a_training_is_told_at_once(town: ControllerTown) -> None:
     await town.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
     await town.report(step=5)
     town.controller._advance(events.RanksUnreachable(nodes=("node-1",)))
     await town.clock.advance(4.0)  # the next leader reads of it
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert town.controller.state.unreachable
     assert told(town)[-1:] == [wire.START]
 
 
-async def test_a_deleted_job_is_kept_until_its_pods_are_gone(town: Town) -> None:
+async def test_a_deleted_job_is_kept_until_its_pods_are_gone(town: ControllerTown) -> None:
     release = asyncio.create_task(town.controller.release())
     await town.clock.advance(2.0)
     pods = town.pods()
@@ -211,7 +211,7 @@ async def test_a_deleted_job_is_kept_until_its_pods_are_gone(town: Town) -> None
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_a_deleted_job_leaves_a_dead_node_behind(town: Town, held: bool) -> None:
+async def test_a_deleted_job_leaves_a_dead_node_behind(town: ControllerTown, held: bool) -> None:
     pods = town.pods()
     if held:
         hold_by_a_finalizer(town, pods[0])

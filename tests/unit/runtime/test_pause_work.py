@@ -14,52 +14,52 @@ from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.kube import ApiError
 from hajob.sources.pod import PodView, view
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 TEMPLATE = {"spec": {"containers": [{"name": "test", "image": "tests:1", "command": ["test-the-chips"]}]}}
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
 
-async def asks(town: Town, **pause: Any) -> None:
+async def asks(town: ControllerTown, **pause: Any) -> None:
     """The spec asks for a pause, or takes it back (nothing given)."""
     raw = town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
     raw["spec"]["pause"] = {"requestTime": "2026-11-22T10:00:00Z", **pause} if pause else None
     raw["metadata"]["generation"] += 1
     town.controller.job_seen(HATrainingJob.from_object(raw))
-    await settled(town)
+    await settle_town(town)
 
 
-async def still(town: Town) -> None:
+async def still(town: ControllerTown) -> None:
     """Every rank waits."""
     await town.report(step=6, milestones=[wire.Milestone(kind=wire.STOPPED, incarnation=2)])
-    await settled(town)
+    await settle_town(town)
 
 
-def hooks(town: Town) -> list[PodView]:
+def hooks(town: ControllerTown) -> list[PodView]:
     return sorted((pod for pod in town.pods() if pod.is_hook), key=lambda pod: pod.node_rank)
 
 
-async def end(town: Town, hook: PodView, code: int) -> None:
+async def end(town: ControllerTown, hook: PodView, code: int) -> None:
     """The work on a node ends."""
     body = town.kube.objects["pods", NAMESPACE, hook.name]
     ended = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
     statuses = [{"name": names.HOOK_CONTAINER, "state": ended}]
     body["status"] = {"phase": "Failed" if code else "Succeeded", "containerStatuses": statuses}
     town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
 
 
-def orders(town: Town) -> list[int]:
+def orders(town: ControllerTown) -> list[int]:
     return [order.action for order in town.links[0].orders]
 
 
-async def working(town: Town, **pause: Any) -> list[PodView]:
+async def working(town: ControllerTown, **pause: Any) -> list[PodView]:
     """A job that trained and waits while its nodes are tested; the pods of the test."""
     await town.train()
     await asks(town, template=TEMPLATE, **pause)
@@ -69,7 +69,7 @@ async def working(town: Town, **pause: Any) -> list[PodView]:
     return hooks(town)
 
 
-async def test_work_runs_on_every_node_and_then_the_training_goes_on(town: Town) -> None:
+async def test_work_runs_on_every_node_and_then_the_training_goes_on(town: ControllerTown) -> None:
     found = await working(town)
     ranks = {pod.node_rank: pod.node_name for pod in town.pods() if pod.is_rank}
     bodies = [town.kube.objects["pods", NAMESPACE, hook.name] for hook in found]
@@ -93,7 +93,7 @@ async def test_work_runs_on_every_node_and_then_the_training_goes_on(town: Town)
     assert scheduled["status"] == "True"
 
 
-async def test_a_node_that_fails_is_quarantined_and_left(town: Town) -> None:
+async def test_a_node_that_fails_is_quarantined_and_left(town: ControllerTown) -> None:
     found = await working(town)
     for hook, code in zip(found, (0, 2, 0, 1), strict=True):
         await end(town, hook, code)
@@ -105,7 +105,7 @@ async def test_a_node_that_fails_is_quarantined_and_left(town: Town) -> None:
     assert (cause["code"], cause["source"]) == ("PauseHookFailed", "Pod")
 
 
-async def test_work_is_done_on_chosen_nodes_only(town: Town) -> None:
+async def test_work_is_done_on_chosen_nodes_only(town: ControllerTown) -> None:
     await town.train()
     node = next(pod.node_name for pod in town.pods() if pod.node_rank == 2)
     await asks(town, template=TEMPLATE, nodeNames=[node, "node-that-is-not-there"])
@@ -113,7 +113,7 @@ async def test_work_is_done_on_chosen_nodes_only(town: Town) -> None:
     assert [hook.node_rank for hook in hooks(town)] == [2]
 
 
-async def test_work_that_the_server_refuses_ends_the_pause(town: Town) -> None:
+async def test_work_that_the_server_refuses_ends_the_pause(town: ControllerTown) -> None:
     await town.train()
     refusal = ApiError(403, "Forbidden", "no pods for you")
 
@@ -134,7 +134,7 @@ async def test_work_that_the_server_refuses_ends_the_pause(town: Town) -> None:
         ({"spec": {"containers": [{"name": "a", "image": "t", "env": 5}]}}, "spec.pause.template"),
     ],
 )
-async def test_no_training_is_held_for_work_that_is_no_pod(town: Town, template: Any, told: str) -> None:
+async def test_no_training_is_held_for_work_that_is_no_pod(town: ControllerTown, template: Any, told: str) -> None:
     await town.train()
     before = orders(town)
     await asks(town, template=template)
@@ -145,7 +145,7 @@ async def test_no_training_is_held_for_work_that_is_no_pod(town: Town, template:
     assert orders(town)[-1] == wire.PAUSE, "the next request is another one"
 
 
-async def test_without_work_the_pause_lasts_until_it_is_taken_back(town: Town) -> None:
+async def test_without_work_the_pause_lasts_until_it_is_taken_back(town: ControllerTown) -> None:
     await town.train()
     await asks(town, timeoutSeconds=300)
     await still(town)
@@ -157,12 +157,12 @@ async def test_without_work_the_pause_lasts_until_it_is_taken_back(town: Town) -
     assert orders(town)[-1] == wire.CONTINUE
 
 
-async def test_a_new_operator_goes_on_with_the_work(town: Town) -> None:
+async def test_a_new_operator_goes_on_with_the_work(town: ControllerTown) -> None:
     found = await working(town)
     await end(town, found[0], 0)
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert len(hooks(town)) == 4
     for hook in found[1:]:
         await end(town, hook, 0)
@@ -170,13 +170,13 @@ async def test_a_new_operator_goes_on_with_the_work(town: Town) -> None:
     assert town.links[-1].orders[-1].action == wire.CONTINUE
 
 
-async def test_a_suspend_ends_the_pause_first(town: Town) -> None:
+async def test_a_suspend_ends_the_pause_first(town: ControllerTown) -> None:
     found = await working(town)
     raw = town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
     raw["spec"]["suspend"] = True
     raw["metadata"]["generation"] += 1
     town.controller.job_seen(HATrainingJob.from_object(raw))
-    await settled(town)
+    await settle_town(town)
     assert (orders(town)[-1], town.controller.state.phase) == (wire.CONTINUE, JobPhase.PAUSED)
     assert all(pod.deleting for pod in hooks(town)), found
     await town.report(step=7, milestones=[wire.Milestone(kind=wire.RESULT, incarnation=2, strategy="continue")])

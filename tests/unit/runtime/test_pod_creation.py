@@ -15,13 +15,13 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.kube import ApiError
 from hajob.sources.pod import view
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, death_of, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, death_of_rank, settle_town
 
 
 class Quota:
     """A ResourceQuota of the town's namespace."""
 
-    def __init__(self, town: Town) -> None:
+    def __init__(self, town: ControllerTown) -> None:
         self._town = town
 
     async def allow(self, pods: int) -> None:
@@ -35,25 +35,25 @@ class Quota:
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
 
-def condition(town: Town, type_: str) -> dict[str, Any]:
+def condition(town: ControllerTown, type_: str) -> dict[str, Any]:
     found: dict[str, Any] = next(one for one in town.status()["conditions"] if one["type"] == type_)
     return found
 
 
-def ranks(town: Town) -> list[int]:
+def ranks(town: ControllerTown) -> list[int]:
     return sorted(pod.node_rank for pod in town.pods() if pod.role == names.ROLE_RANK and not pod.deleting)
 
 
-async def test_a_job_over_quota_waits_with_the_servers_words(town: Town) -> None:
+async def test_a_job_over_quota_waits_with_the_servers_words(town: ControllerTown) -> None:
     quota = Quota(town)
     await quota.allow(0)
-    await settled(town)
+    await settle_town(town)
     scheduled = condition(town, "Scheduled")
     assert (scheduled["status"], scheduled["reason"]) == ("False", "QuotaExceeded")
     assert "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0" in scheduled["message"]
@@ -66,7 +66,7 @@ async def test_a_job_over_quota_waits_with_the_servers_words(town: Town) -> None
     assert condition(town, "Scheduled")["reason"] != "QuotaExceeded"
 
 
-async def test_a_refused_pod_is_asked_for_less_and_less_often(town: Town) -> None:
+async def test_a_refused_pod_is_asked_for_less_and_less_often(town: ControllerTown) -> None:
     await Quota(town).allow(0)
     counted = metrics.NOT_CREATED.labels("QuotaExceeded")._value
     first = counted.get()
@@ -77,7 +77,7 @@ async def test_a_refused_pod_is_asked_for_less_and_less_often(town: Town) -> Non
     assert 10 <= counted.get() - first - soon <= 21
 
 
-async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: Town) -> None:
+async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: ControllerTown) -> None:
     await town.train()
     await Quota(town).allow(5)
     await town.controller.close()
@@ -89,12 +89,12 @@ async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: Town) 
 
     town.kube.create = refuse  # type: ignore[method-assign, assignment]
     town.open()
-    await settled(town)
+    await settle_town(town)
     assert condition(town, "Accepted")["status"] == "True"
     assert len(town.links) == 2
 
 
-async def test_a_replacement_in_a_full_quota_comes_after_the_lost_pod(town: Town) -> None:
+async def test_a_replacement_in_a_full_quota_comes_after_the_lost_pod(town: ControllerTown) -> None:
     await town.train()
     await Quota(town).allow(5)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
@@ -103,10 +103,10 @@ async def test_a_replacement_in_a_full_quota_comes_after_the_lost_pod(town: Town
     assert {pod.node_rank: pod.incarnation for pod in town.pods() if not pod.deleting}[0] == 2
 
 
-async def test_a_restart_in_a_full_quota_does_not_deadlock(town: Town) -> None:
+async def test_a_restart_in_a_full_quota_does_not_deadlock(town: ControllerTown) -> None:
     await town.train()
     await Quota(town).allow(5)
-    await town.report(death_of(2), step=5)
+    await town.report(death_of_rank(2), step=5)
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="recover")
     await town.report(milestones=[failed], step=5, incarnation=2)
     assert town.controller.state.phase is JobPhase.RESTARTING
@@ -118,7 +118,7 @@ async def test_a_restart_in_a_full_quota_does_not_deadlock(town: Town) -> None:
     assert ranks(town) == [0, 1, 2, 3]
 
 
-async def test_a_delete_that_fails_keeps_no_pod_from_being_made(town: Town) -> None:
+async def test_a_delete_that_fails_keeps_no_pod_from_being_made(town: ControllerTown) -> None:
     await town.train()
     refused = ApiError(500, "InternalError", "no")
 
@@ -130,7 +130,7 @@ async def test_a_delete_that_fails_keeps_no_pod_from_being_made(town: Town) -> N
     assert 2 in [pod.incarnation for pod in town.pods() if pod.node_rank == 0]
 
 
-async def test_a_policy_that_refuses_a_replacement_is_told_once(town: Town) -> None:
+async def test_a_policy_that_refuses_a_replacement_is_told_once(town: ControllerTown) -> None:
     await town.train()
     create = town.kube.create
 
@@ -149,7 +149,7 @@ async def test_a_policy_that_refuses_a_replacement_is_told_once(town: Town) -> N
     assert town.events.reasons.count("PodsNotCreated") == 1
 
 
-async def test_a_secret_over_quota_is_told(town: Town) -> None:
+async def test_a_secret_over_quota_is_told(town: ControllerTown) -> None:
     create = town.kube.create
 
     async def refuse(resource: str, *arguments: Any, **more: Any) -> Any:
@@ -174,9 +174,9 @@ FULL = {
 }
 
 
-async def fill_up(town: Town, node_rank: int = 3) -> dict[str, Any]:
+async def fill_up(town: ControllerTown, node_rank: int = 3) -> dict[str, Any]:
     """Every pod has a node but this one, for which the scheduler finds none; it as it is."""
-    await settled(town)
+    await settle_town(town)
     last = next(
         body
         for (kind, _, _), body in town.kube.objects.items()
@@ -189,7 +189,7 @@ async def fill_up(town: Town, node_rank: int = 3) -> dict[str, Any]:
     return last
 
 
-async def test_a_pod_without_a_node_stops_the_start_up_clock(town: Town) -> None:
+async def test_a_pod_without_a_node_stops_the_start_up_clock(town: ControllerTown) -> None:
     last = await fill_up(town)
     scheduled = condition(town, "Scheduled")
     assert scheduled["reason"] == "WaitingForCapacity"
@@ -208,7 +208,7 @@ async def test_a_pod_without_a_node_stops_the_start_up_clock(town: Town) -> None
     assert condition(town, "Failed")["reason"] == "StartupDeadlineExceeded"
 
 
-async def test_a_quota_that_is_full_stops_the_start_up_clock(town: Town) -> None:
+async def test_a_quota_that_is_full_stops_the_start_up_clock(town: ControllerTown) -> None:
     await Quota(town).allow(0)
     await town.clock.advance(20_000.0)
     assert town.controller.state.phase is JobPhase.PENDING
@@ -218,7 +218,7 @@ async def test_a_quota_that_is_full_stops_the_start_up_clock(town: Town) -> None
     assert town.controller.state.waiting is None
 
 
-async def test_a_quota_that_gets_room_is_used_at_once(town: Town) -> None:
+async def test_a_quota_that_gets_room_is_used_at_once(town: ControllerTown) -> None:
     await Quota(town).allow(0)
     await town.clock.advance(300.0)
     tries = metrics.NOT_CREATED.labels("QuotaExceeded")._value.get()
@@ -232,7 +232,7 @@ async def test_a_quota_that_gets_room_is_used_at_once(town: Town) -> None:
     assert ranks(town) == [0, 1, 2, 3]
 
 
-async def test_a_secret_over_quota_is_tried_again_at_once(town: Town) -> None:
+async def test_a_secret_over_quota_is_tried_again_at_once(town: ControllerTown) -> None:
     create, full = town.kube.create, True
 
     async def refuse(resource: str, namespace: str, body: Any, *, dry_run: bool = False) -> Any:
@@ -249,14 +249,14 @@ async def test_a_secret_over_quota_is_tried_again_at_once(town: Town) -> None:
     assert ranks(town) == [0, 1, 2, 3]
 
 
-async def test_a_changed_quota_is_nothing_to_who_waits_for_none(town: Town) -> None:
-    await settled(town)
+async def test_a_changed_quota_is_nothing_to_who_waits_for_none(town: ControllerTown) -> None:
+    await settle_town(town)
     town.controller.quota_changed()
-    await settled(town)
+    await settle_town(town)
     assert ranks(town) == [0, 1, 2, 3]
 
 
-async def test_an_edited_wait_ends_the_job_by_name(town: Town) -> None:
+async def test_an_edited_wait_ends_the_job_by_name(town: ControllerTown) -> None:
     await fill_up(town)
     await town.clock.advance(5.0)
     await town.controller.close()
@@ -268,7 +268,7 @@ async def test_an_edited_wait_ends_the_job_by_name(town: Town) -> None:
     assert condition(town, "Scheduled")["reason"] != "QuotaExceeded"
 
 
-async def test_a_pod_preempted_while_starting_comes_anew_alone(town: Town) -> None:
+async def test_a_pod_preempted_while_starting_comes_anew_alone(town: ControllerTown) -> None:
     await fill_up(town)
     before = {pod.node_rank: pod.uid for pod in town.pods()}
     taken = next(
@@ -284,16 +284,16 @@ async def test_a_pod_preempted_while_starting_comes_anew_alone(town: Town) -> No
     assert town.controller.state.attempt == 1
 
 
-async def test_a_failed_job_is_revived_and_tells_it(town: Town) -> None:
+async def test_a_failed_job_is_revived_and_tells_it(town: ControllerTown) -> None:
     await town.train()
     town.controller._advance(events.RestartRequested())
-    await settled(town)
+    await settle_town(town)
     town.controller._advance(events.DeadlineReached(name="Recovery"))
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="dump")
     await town.report(milestones=[failed], step=5, incarnation=2)
     assert town.controller.state.phase is JobPhase.RESTARTING
     town.controller._advance(events.Unworkable(reason="ImageUnusable", message="no mindio_ttp"))
-    await settled(town)
+    await settle_town(town)
     assert condition(town, "Failed")["status"] == "True"
     raw = town.stored()
     raw["spec"]["restartRequestTime"] = "2026-11-22T12:00:00Z"

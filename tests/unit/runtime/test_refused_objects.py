@@ -19,7 +19,7 @@ from hajob.runtime.pod_reconciler import Difference
 from hajob.sources.pod import PodView, view
 from hajob.status.announcements import Announcement
 from tests.rigs.fake_clock import FakeClock
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 WEBHOOK = ApiError(500, "InternalError", "failed calling webhook: no endpoints available")
 FOREIGN = "quota.example.com/hold"
@@ -37,13 +37,13 @@ class Told:
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
 
-def show_pods(town: Town) -> list[PodView]:
+def show_pods(town: ControllerTown) -> list[PodView]:
     """The controller sees every pod as it is; return the rank pods."""
     for pod in town.pods():
         town.controller.pod_seen(pod)
@@ -56,11 +56,11 @@ def silent(node_rank: int, incarnation: int = 1) -> wire.Fact:
     return wire.Fact(id=fact, kind=wire.AGENT_SILENT, node_rank=node_rank, ranks=ranks, incarnation=incarnation)
 
 
-def of_node_rank(town: Town, node_rank: int) -> list[PodView]:
+def of_node_rank(town: ControllerTown, node_rank: int) -> list[PodView]:
     return [pod for pod in town.pods() if pod.is_rank and pod.node_rank == node_rank]
 
 
-async def test_a_pod_that_may_not_be_deleted_delays_no_other(town: Town) -> None:
+async def test_a_pod_that_may_not_be_deleted_delays_no_other(town: ControllerTown) -> None:
     await town.train()
     (kept,) = of_node_rank(town, 0)
 
@@ -73,13 +73,13 @@ async def test_a_pod_that_may_not_be_deleted_delays_no_other(town: Town) -> None
     await town.clock.advance(62.0)  # the pauses between the tries have become long
     await town.report(silent(3), step=5)
     await town.clock.advance(2.0)
-    await settled(town)
+    await settle_town(town)
     assert [pod.incarnation > 1 for pod in of_node_rank(town, 3)] == [True]
 
 
-async def test_a_gate_behind_somebody_elses_is_opened(town: Town) -> None:
+async def test_a_gate_behind_somebody_elses_is_opened(town: ControllerTown) -> None:
     enough, town.nodes = town.nodes, {"node-0": town.nodes["node-0"]}
-    await settled(town)
+    await settle_town(town)
     gated = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).gated]
     assert len(gated) == 4
     for body in gated:  # as a mutating webhook leaves them
@@ -88,21 +88,21 @@ async def test_a_gate_behind_somebody_elses_is_opened(town: Town) -> None:
     town.nodes = enough
     town.controller.look_for_capacity()
     await town.clock.advance(6.0)
-    await settled(town)
+    await settle_town(town)
     pods = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).is_rank]
     left = [body["spec"]["schedulingGates"] for body in pods]
     assert left == [[{"name": FOREIGN}]] * 4
     show_pods(town)
-    await settled(town)
+    await settle_town(town)
     scheduled = next(each for each in town.status()["conditions"] if each["type"] == "Scheduled")
     assert FOREIGN in scheduled["message"]
 
 
-async def test_no_waiting_pod_excludes_a_node_that_was_released(town: Town) -> None:
+async def test_no_waiting_pod_excludes_a_node_that_was_released(town: ControllerTown) -> None:
     """A gang whose pods exclude different nodes may never be placed: one takes the last node that the other allows."""
     every, town.nodes = town.nodes, {f"node-{n}": town.nodes[f"node-{n}"] for n in range(3)}
     town.quarantined.add("node-4")
-    await settled(town)
+    await settle_town(town)
     first = show_pods(town)
     assert all(pod.gated and pod.excluded == {"node-4"} for pod in first)
     town.nodes = {f"node-{n}": every[f"node-{n}"] for n in range(4)}
@@ -118,7 +118,7 @@ async def test_no_waiting_pod_excludes_a_node_that_was_released(town: Town) -> N
     assert len(ranks) == 4
 
 
-async def refuse_pods_of(town: Town, node_rank: int, seconds: int) -> int:
+async def refuse_pods_of(town: ControllerTown, node_rank: int, seconds: int) -> int:
     """A broken device plugin: node-1 refuses each pod of this node rank; return how many there were."""
     before = {pod.name for pod in of_node_rank(town, node_rank)}
     made: set[str] = set()
@@ -134,8 +134,8 @@ async def refuse_pods_of(town: Town, node_rank: int, seconds: int) -> int:
     return len(made - before)
 
 
-async def test_a_node_that_refuses_every_pod_is_asked_ever_later(town: Town) -> None:
-    await settled(town)
+async def test_a_node_that_refuses_every_pod_is_asked_ever_later(town: ControllerTown) -> None:
+    await settle_town(town)
     made = await refuse_pods_of(town, 1, 60)
     assert 3 <= made <= 9  # 2 at once, then 1, 2, 4, 8, 16, 30 s apart, each at least half of that
     scheduled = next(each for each in town.status()["conditions"] if each["type"] == "Scheduled")
@@ -179,9 +179,9 @@ def test_a_node_in_trouble_again_and_again_is_avoided_for_longer() -> None:
 async def test_a_refused_job_starts_once_its_pods_are_allowed() -> None:
     """Nobody edits the job: its service account was made a moment later."""
     missing = ApiError(403, "Forbidden", 'pods "x" is forbidden: serviceaccount "trainer" not found')
-    town = Town()
+    town = ControllerTown()
     town.kube.server.faults.refuse(missing, matching=requests("pods"), times=3)
-    await settled(town)
+    await settle_town(town)
     assert town.status()["summary"]["state"] == "Refused"
     await town.clock.advance(60)
     assert len([pod for pod in town.pods() if pod.is_rank]) == 4

@@ -14,15 +14,15 @@ from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
+from tests.rigs.job_controller import ControllerTown, condition_of, settle_town
 from tests.unit.plan.plan_specs import GOOD
-from tests.unit.runtime.test_job_controller import Town, condition_of, settled
 from tests.unit.runtime.test_pod_creation import Quota
 
 DELAY = 30
 CHIPS = {names.DEFAULT_RESOURCE_NAME: 2}
 
 
-class SmallTown(Town):
+class SmallTown(ControllerTown):
     """Four nodes with chips for four rank pods, and one without for the coordinator."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class SmallTown(Town):
 
     async def come_up(self) -> None:
         """Every pod gets a node with room, all run, and the training does a step that none of before did."""
-        await settled(self)
+        await settle_town(self)
         await self.end_deleted_pods()
         for body in self.bodies():
             role, taken = body["metadata"]["labels"][names.LABEL_ROLE], {pod.node_name for pod in self.pods()}
@@ -50,7 +50,7 @@ class SmallTown(Town):
                 body["spec"]["nodeName"] = where
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{len(taken)}"}
                 self.controller.pod_seen(view(body))
-        await settled(self)
+        await settle_town(self)
         base, step = self.controller.state.base, self.controller.state.step
         await self.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=base)])
         await self.report(step=max(step, 0) + 5)
@@ -67,7 +67,7 @@ class SmallTown(Town):
         for name in nodes:
             del self.nodes[name]
         self.controller._advance(events.RestartRequested())
-        await settled(self)
+        await settle_town(self)
         await self.saved()
 
     def bodies(self) -> list[Json]:
@@ -119,7 +119,7 @@ async def test_a_new_leader_goes_on_with_the_smaller_size(small: SmallTown) -> N
     before = {pod.name for pod in small.pods()}
     await small.controller.close()
     small.open()
-    await settled(small)
+    await settle_town(small)
     assert small.controller.state.nodes == 2
     assert {pod.name for pod in small.pods() if not pod.deleting} == before
     assert small.controller.observer.view().layout.world_size == 4

@@ -9,22 +9,22 @@ import pytest
 
 from hajob.plan.policy import RELEASE_SECONDS
 from hajob.sources.pod import view
-from tests.unit.runtime.test_job_controller import NAMESPACE, Town, settled
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     made.raw["spec"]["scheduling"] = {"waitingPodPolicy": "Release"}
     await made.controller.close()
     made.kube.put("hatrainingjobs", NAMESPACE, made.raw)
     made.open()
-    await settled(made)
+    await settle_town(made)
     yield made
     await made.controller.close()
 
 
-async def half_of_the_nodes(town: Town) -> None:
+async def half_of_the_nodes(town: ControllerTown) -> None:
     """Two rank pods have nodes, for two the scheduler finds none."""
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
     for pod in town.pods():
@@ -34,20 +34,20 @@ async def half_of_the_nodes(town: Town) -> None:
         else:
             body["spec"]["nodeName"] = f"node-{pod.node_rank + 1}"
         town.controller.pod_seen(view(body))
-    await settled(town)
+    await settle_town(town)
 
 
-def ranks(town: Town) -> list[tuple[int, bool]]:
+def ranks(town: ControllerTown) -> list[tuple[int, bool]]:
     """Incarnation of each rank pod, and whether it goes."""
     return sorted((pod.incarnation, pod.deleting) for pod in town.pods() if pod.role == "rank")
 
 
-def scheduled(town: Town) -> tuple[str, str]:
+def scheduled(town: ControllerTown) -> tuple[str, str]:
     found = next(each for each in town.status()["conditions"] if each["type"] == "Scheduled")
     return found["reason"], found["message"]
 
 
-async def test_chips_are_given_back_and_taken_up_again(town: Town) -> None:
+async def test_chips_are_given_back_and_taken_up_again(town: ControllerTown) -> None:
     await half_of_the_nodes(town)
     await town.clock.advance(RELEASE_SECONDS - 1)
     assert ranks(town) == [(1, False)] * 4
@@ -72,5 +72,5 @@ async def test_chips_are_given_back_and_taken_up_again(town: Town) -> None:
     for number in (3, 4, 5):
         town.nodes[f"node-{number}"] = replace(town.nodes["node-0"], name=f"node-{number}")
     town.controller.look_for_capacity()
-    await settled(town)
+    await settle_town(town)
     assert ranks(town) == [(2, False)] * 4

@@ -12,19 +12,19 @@ from hajob.api.job import HATrainingJob
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
-from tests.unit.runtime.test_job_controller import Town, settled
+from tests.rigs.job_controller import ControllerTown, settle_town
 
 MODES = pytest.mark.parametrize("mode", ["Observe", "Hold"])
 
 
 @pytest.fixture
-async def town() -> AsyncIterator[Town]:
-    made = Town()
+async def town() -> AsyncIterator[ControllerTown]:
+    made = ControllerTown()
     yield made
     await made.controller.close()
 
 
-async def switch(town: Town, mode: str) -> None:
+async def switch(town: ControllerTown, mode: str) -> None:
     """Edit the mode, and let two seconds pass."""
     stored = town.stored()
     stored["spec"]["recovery"] = {**stored["spec"].get("recovery", {}), "mode": mode}
@@ -33,27 +33,27 @@ async def switch(town: Town, mode: str) -> None:
     await town.clock.advance(2.0)
 
 
-def condition(town: Town, kind: str) -> tuple[str, str]:
+def condition(town: ControllerTown, kind: str) -> tuple[str, str]:
     """Status and reason."""
     found: dict[str, Any] = next(one for one in town.status()["conditions"] if one["type"] == kind)
     return found["status"], found["reason"]
 
 
-async def delete_pod(town: Town, node_rank: int) -> PodView:
+async def delete_pod(town: ControllerTown, node_rank: int) -> PodView:
     """Somebody deletes the pod of a node rank, and it is gone."""
     lost = next(pod for pod in town.pods() if pod.node_rank == node_rank)
     del town.kube.objects["pods", lost.namespace, lost.name]
     town.controller.pod_seen(lost, deleted=True)
-    await settled(town)
+    await settle_town(town)
     return lost
 
 
-def rank_pods(town: Town) -> list[tuple[int, int]]:
+def rank_pods(town: ControllerTown) -> list[tuple[int, int]]:
     return sorted((pod.node_rank, pod.incarnation) for pod in town.pods() if pod.is_rank and not pod.deleting)
 
 
 @MODES
-async def test_a_deleted_pod_stays_an_open_incident(town: Town, mode: str) -> None:
+async def test_a_deleted_pod_stays_an_open_incident(town: ControllerTown, mode: str) -> None:
     await town.train()
     await switch(town, mode)
     orders = len(town.links[0].orders)
@@ -77,13 +77,13 @@ async def test_a_deleted_pod_stays_an_open_incident(town: Town, mode: str) -> No
 
 
 @MODES
-async def test_another_operator_makes_no_pod_either(town: Town, mode: str) -> None:
+async def test_another_operator_makes_no_pod_either(town: ControllerTown, mode: str) -> None:
     await town.train()
     await switch(town, mode)
     await delete_pod(town, 3)
     await town.controller.close()
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.report(step=5)
     await town.clock.advance(60)
     assert town.controller.state.phase is JobPhase.HELD
@@ -93,14 +93,14 @@ async def test_another_operator_makes_no_pod_either(town: Town, mode: str) -> No
 
 
 @MODES
-async def test_a_pod_deleted_while_no_operator_ran_is_a_fault(town: Town, mode: str) -> None:
+async def test_a_pod_deleted_while_no_operator_ran_is_a_fault(town: ControllerTown, mode: str) -> None:
     await town.train()
     await switch(town, mode)
     await town.controller.close()
     lost = next(pod for pod in town.pods() if pod.node_rank == 3)
     del town.kube.objects["pods", lost.namespace, lost.name]
     town.open()
-    await settled(town)
+    await settle_town(town)
     await town.clock.advance(60)
     assert rank_pods(town) == [(0, 1), (1, 1), (2, 1)]
     silent = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1)
@@ -109,8 +109,8 @@ async def test_a_pod_deleted_while_no_operator_ran_is_a_fault(town: Town, mode: 
 
 
 @MODES
-async def test_a_fault_of_a_start_restarts_nothing(town: Town, mode: str) -> None:
-    await settled(town)
+async def test_a_fault_of_a_start_restarts_nothing(town: ControllerTown, mode: str) -> None:
+    await settle_town(town)
     await town.run_pods()
     await switch(town, mode)
     await town.report(
@@ -125,7 +125,7 @@ async def test_a_fault_of_a_start_restarts_nothing(town: Town, mode: str) -> Non
     assert town.controller.state.attempt == 2
 
 
-async def test_a_training_that_goes_on_is_shown_as_such(town: Town) -> None:
+async def test_a_training_that_goes_on_is_shown_as_such(town: ControllerTown) -> None:
     await town.train()
     await switch(town, "Observe")
     rule = wire.Fact(
@@ -137,7 +137,7 @@ async def test_a_training_that_goes_on_is_shown_as_such(town: Town) -> None:
     assert town.status()["incidents"][0]["outcome"] == "Open"
 
 
-async def test_a_hang_that_ends_by_itself_leads_to_nothing(town: Town) -> None:
+async def test_a_hang_that_ends_by_itself_leads_to_nothing(town: ControllerTown) -> None:
     await town.train()
     await switch(town, "Observe")
     await town.report(wire.Fact(id="hang", kind=wire.HANG, node_rank=-1, ranks=range(8), incarnation=1, step=5), step=5)

@@ -1,0 +1,243 @@
+"""A job controller between an API server in memory and a scripted coordinator."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import yaml
+
+from e2e.bootstrap.paths import CHECKOUT
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob, Metadata
+from hajob.domain.hardware import ClusterFact
+from hajob.objects.settings import PodSettings
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.runtime.announcements import Announcer
+from hajob.runtime.authority_store import AuthorityStore
+from hajob.runtime.avoided_nodes import AvoidedNodes
+from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
+from hajob.runtime.job_controller import JobController
+from hajob.runtime.ports import Ports
+from hajob.runtime.status_writer import StatusWriter
+from hajob.scheduling.capacity import Capacity
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView, view
+from tests.rigs.fake_clock import FakeClock
+from tests.rigs.fake_kube import FakeKube
+
+QUICKSTART = CHECKOUT / "examples/quickstart.yaml"
+
+
+NAMESPACE = "default"
+
+
+class Link:
+    """A channel that writes down what it was told."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.orders: list[wire.Order] = []
+        self.assignments: list[wire.Assignment] = []
+        self.acknowledged = 0
+        self.closed = False
+
+    def start(self) -> None:
+        """Nothing is dialled."""
+
+    def hurry(self) -> None:
+        """Nothing is dialled."""
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def assign(self, assignment: wire.Assignment) -> None:
+        self.assignments.append(assignment)
+
+    def order(self, order: wire.Order) -> None:
+        self.orders.append(order)
+
+    def acknowledge(self, sequence: int) -> None:
+        self.acknowledged = sequence
+
+
+class RecordedEvents:
+    """An announcer that remembers the reasons and what it said."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.messages: list[str] = []
+
+    def announce(self, _job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
+        assert warning in {True, False}
+        self.reasons.append(reason)
+        self.messages.append(message)
+
+
+class ControllerTown:
+    """The world of one controller: nodes, pods that come up when they are made, one coordinator."""
+
+    def __init__(self, raw: Json | None = None) -> None:
+        self.clock, self.events = FakeClock(), RecordedEvents()
+        self.fence = 1
+        self.kube = FakeKube(self.clock)
+        self.store = AuthorityStore(self.kube, self.clock, "hajob-system", timedelta(days=365))
+        self.links: list[Link] = []
+        self.avoided_nodes = AvoidedNodes()
+        self.faults: dict[str, list[ClusterFact]] = {}
+        self.held = ""
+        self.faults_known = True
+        self.quarantined: set[str] = set()
+        self.sub_healthy: set[str] = set()
+        self.nodes = {f"node-{n}": NodeView(f"node-{n}", chips={names.DEFAULT_RESOURCE_NAME: 2}) for n in range(6)}
+        raw = raw or yaml.safe_load(QUICKSTART.read_text())
+        raw["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-1", "generation": 1}
+        self.raw = self.kube.put(names.PLURAL, NAMESPACE, raw)
+        self.sequence = 0
+        self.controller = self.open()
+
+    def open(self) -> JobController:
+        """A controller as a new operator opens it: from what the server has."""
+        stored = self.stored()
+        self.controller = JobController(HATrainingJob.from_object(stored), self._ports())
+        for pod in self.pods():
+            self.controller.pod_seen(pod)
+        self.controller.pods_listed()
+        self.controller.start()
+        return self.controller
+
+    def _ports(self) -> Ports:
+        def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
+            assert all((job_uid, credentials, listener))
+            self.links.append(Link(address))
+            return self.links[-1]
+
+        def writer(job: HATrainingJob) -> StatusWriter:
+            async def at_once() -> None:
+                return None
+
+            return StatusWriter(
+                self.kube,
+                self.clock,
+                namespace=NAMESPACE,
+                name=job.metadata.name,
+                uid=job.metadata.uid,
+                known=job.status.to_json(),
+                may_write=at_once,
+            )
+
+        return Ports(
+            authorities=self.store,
+            kube=self.kube,
+            clock=self.clock,
+            dial=dial,
+            status_writer=writer,
+            announcer=cast("Announcer", self.events),
+            pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
+            fence=lambda: self.fence,
+            capacity=self.capacity,
+            avoided_nodes=self.avoided_nodes,
+            faults_on=lambda node: [(fact, 0) for fact in self.faults.get(node, ()) if not self.held],
+            why_held=lambda: self.held,
+            standing=lambda node: self.faults.get(node, []) if self.faults_known and not self.held else None,
+            sub_healthy=lambda: self.sub_healthy,
+            quarantined=lambda: self.quarantined,
+        )
+
+    def capacity(self) -> Capacity:
+        """Nodes and pods as they are now."""
+        found = Capacity.of(self.nodes.values(), self.pods())
+        found.keep_out(self.quarantined)
+        return found
+
+    def stored(self) -> dict[str, Any]:
+        """The job as the server has it."""
+        found: dict[str, Any] = self.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Its status."""
+        found: dict[str, Any] = self.stored().get("status", {})
+        return found
+
+    def pods(self) -> list[PodView]:
+        """The pods on the server."""
+        return [view(body) for (resource, _, _), body in self.kube.objects.items() if resource == "pods"]
+
+    async def run_pods(self) -> None:
+        """Every pod gets a node and an address and runs, and the controller is shown it."""
+        for number, ((resource, _, _), body) in enumerate(sorted(self.kube.objects.items())):
+            if resource == "pods" and "podIP" not in body.get("status", {}):
+                body["spec"]["nodeName"] = f"node-{number % 6}"
+                body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
+                self.controller.pod_seen(view(body))
+        await settle_town(self)
+
+    async def end_deleted_pods(self) -> None:
+        """The kubelets end what is being deleted, and the controller is shown that it is gone."""
+        for pod in [pod for pod in self.pods() if pod.deleting]:
+            del self.kube.objects["pods", pod.namespace, pod.name]
+        there = {pod.uid for pod in self.pods()}
+        for pod in [pod for pod in self.controller.observer.pods.all() if pod.uid not in there]:
+            self.controller.pod_seen(pod, deleted=True)
+        await settle_town(self)
+
+    async def report(self, *facts: wire.Fact, **state: Any) -> None:
+        """The coordinator reports."""
+        self.sequence += 1
+        milestones = state.pop("milestones", [])
+        if state.pop("hello", True):
+            self.controller.observer.coordinator.connected_changed(True, "")
+        attempt = self.controller.state.attempt
+        known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
+        self.controller.observer.coordinator.reported(
+            wire.Report(
+                sequence=self.sequence,
+                state=wire.CoordinatorState(**known),
+                facts=facts,
+                milestones=milestones,
+            )
+        )
+        await settle_town(self)
+
+    async def train(self) -> None:
+        """From the first visit to a training that has done five steps."""
+        await settle_town(self)
+        await self.run_pods()
+        await self.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
+        await self.report(step=5)
+
+
+async def settle_town(town: ControllerTown) -> None:
+    """Let everything that can happen now happen."""
+    for _ in range(4):
+        await town.clock.advance(0.002)
+
+
+def death_of_rank(rank: int, fact: str = "exit-1") -> wire.Fact:
+    """Build what the coordinator reports when a rank's first process is killed after five steps."""
+    return wire.Fact(
+        id=fact, kind=wire.PROCESS_EXITED, node_rank=rank // 2, ranks=[rank], incarnation=1, exit_code=-9, step=5
+    )
+
+
+def incarnations_of_node_1(town: ControllerTown) -> list[int]:
+    """List the incarnations of node rank 1's pods that are not being deleted."""
+    return sorted(pod.incarnation for pod in town.pods() if pod.node_rank == 1 and not pod.deleting)
+
+
+async def end_pods(town: ControllerTown, role: str, code: int = 0) -> None:
+    """End every pod of a role, and show it to the controller."""
+    for (resource, _, _), body in sorted(town.kube.objects.items()):
+        if resource == "pods" and view(body).role == role:
+            ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
+            body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
+            town.controller.pod_seen(view(body))
+    await settle_town(town)
+
+
+def condition_of(town: ControllerTown, kind: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a condition of the job."""
+    found = next(each for each in town.status()["conditions"] if each["type"] == kind)
+    return found["status"], found["reason"], found["message"]
