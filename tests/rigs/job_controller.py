@@ -210,7 +210,7 @@ class ControllerTown:
 
 
 async def settle_town(town: ControllerTown) -> None:
-    """Let everything that can happen now happen."""
+    """Let everything that can happen now happen: eight milliseconds pass."""
     for _ in range(4):
         await town.clock.advance(0.002)
 
@@ -241,3 +241,36 @@ def condition_of(town: ControllerTown, kind: str) -> tuple[str, str, str]:
     """Return status, reason and message of a condition of the job."""
     found = next(each for each in town.status()["conditions"] if each["type"] == kind)
     return found["status"], found["reason"], found["message"]
+
+
+def body_of_pod(town: ControllerTown, pod: PodView) -> dict[str, Any]:
+    """Find the object of a pod on the server."""
+    found: dict[str, Any] = town.kube.objects["pods", NAMESPACE, pod.name]
+    return found
+
+
+def coordinator_pod_of(town: ControllerTown) -> PodView:
+    """Find the coordinator's pod, the one that is not being deleted."""
+    (found,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR and not pod.deleting)
+    return found
+
+
+def phase_of_job(town: ControllerTown) -> str:
+    """Return the phase that the job is in now."""
+    return town.controller.state.phase.value
+
+
+class PodQuota:
+    """A ResourceQuota of the town's namespace."""
+
+    def __init__(self, town: ControllerTown) -> None:
+        self._town = town
+
+    async def allow(self, pods: int) -> None:
+        """Set how many pods may be there."""
+        kube, path = self._town.kube, f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+        body: dict[str, Any] = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": str(pods)}}}
+        if ("resourcequotas", NAMESPACE, "q") in kube.objects:
+            await kube.transport.request("DELETE", f"{path}/q", query={})
+        await kube.transport.request("POST", path, query={}, body=body)
+        await self._town.clock.advance(0.5)

@@ -17,7 +17,7 @@ from tests.integration.chart.chart_release import TAKE, Release
 from tests.integration.chart.helm import CHART, helm
 from tests.integration.chart.test_chart_on_server import POLICIES
 from tests.integration.conftest import QUICKSTART
-from tests.integration.runtime.test_rights_on_server import credentials_of
+from tests.rigs.operator_rights import operator_credentials
 
 on_server = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes what other tests may write: make chart"
@@ -29,7 +29,7 @@ class Guarded:
     """A job with a finalizer, where the policy holds."""
 
     def __init__(self, release: Release, directory: Path) -> None:
-        self.release, self.credentials = release, credentials_of(release.plane, release.namespace, directory)
+        self.release, self.credentials = release, operator_credentials(release.plane, release.namespace, directory)
         self.operator = f"system:serviceaccount:{release.namespace}:{NAME}"
         self.path = f"/apis/training.hajob.io/v1alpha1/namespaces/{release.namespace}/hatrainingjobs/guarded"
         metadata = {"name": "guarded", "finalizers": [FINALIZER]}

@@ -15,10 +15,9 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.fixtures import a_namespace
 from e2e.harness.operator import moved, uninstall
 from tests.integration.chart.helm import rendered
-from tests.integration.runtime.test_rights_matrix import TABLE, table
+from tests.rigs.operator_rights import KINDS_THAT_GIVE_RIGHTS, RIGHTS_FILE, rights_table
 
 OF_A_LIST = Path(__file__).parent / "rights-of-a-list.txt"
-KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 EVERYWHERE = "faultNamespaces={kube-system,mindx-dl}"
 
 
@@ -26,7 +25,9 @@ EVERYWHERE = "faultNamespaces={kube-system,mindx-dl}"
 def installed(plane: ControlPlane, namespace: str, *values: str) -> Iterator[None]:
     """The chart's rights, in a namespace of this test and under names of its own."""
     plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mindx-dl"}})
-    objects = [moved(each, namespace) for each in rendered("--set", ",".join(values)) if each["kind"] in KINDS]
+    objects = [
+        moved(each, namespace) for each in rendered("--set", ",".join(values)) if each["kind"] in KINDS_THAT_GIVE_RIGHTS
+    ]
     plane.apply(*objects)
     try:
         yield
@@ -37,7 +38,7 @@ def installed(plane: ControlPlane, namespace: str, *values: str) -> Iterator[Non
 def test_the_charts_rights_are_those_of_the_table(control_plane: ControlPlane, namespace: str) -> None:
     places = {"where it runs": namespace, "kube-system": "kube-system", "elsewhere": "default"}
     with installed(control_plane, namespace, EVERYWHERE):
-        assert table(control_plane, namespace, places) == TABLE.read_text()
+        assert rights_table(control_plane, namespace, places) == RIGHTS_FILE.read_text()
 
 
 def test_with_a_list_the_rights_to_jobs_end_with_it(control_plane: ControlPlane, namespace: str) -> None:
@@ -48,7 +49,7 @@ def test_with_a_list_the_rights_to_jobs_end_with_it(control_plane: ControlPlane,
     ):
         listed = {"in the list": jobs, "there as well": more}
         places = {"where it runs": namespace, **listed, "kube-system": "kube-system", "elsewhere": "default"}
-        found = table(control_plane, namespace, places)
+        found = rights_table(control_plane, namespace, places)
     if os.environ.get("HAJOB_UPDATE_GOLDEN"):
         OF_A_LIST.write_text(found)
     assert found == OF_A_LIST.read_text()

@@ -22,7 +22,7 @@ from e2e.trainer import proof
 from hajob.version import VERSION
 from tests.integration.chart.chart_release import TAKE, Release
 from tests.integration.chart.helm import CHART, rendered
-from tests.unit.runtime.test_rights import bound_to_the_operator
+from tests.rigs.operator_rights import rights_bound_to_the_operator
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes the CRDs that other tests use: make chart"
@@ -77,7 +77,7 @@ class Upgrade:
 
 def rights(values: str) -> dict[tuple[str, str], str]:
     """What the chart grants: resource and verb, with the API group."""
-    return bound_to_the_operator(rendered("--values", values))
+    return rights_bound_to_the_operator(rendered("--values", values))
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:

@@ -21,8 +21,8 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.fixtures import a_namespace
 from e2e.harness.operator import NAME, moved, uninstall
 from hajob.api import constants as names
-from tests.integration.chart.test_chart_rights import KINDS
 from tests.integration.conftest import QUICKSTART, collection
+from tests.rigs.operator_rights import KINDS_THAT_GIVE_RIGHTS
 
 GOLDEN = CHECKOUT / "tests/integration/chart/golden/two-namespaces.yaml"
 SERVED = ("jobs", "more-jobs")
@@ -34,7 +34,7 @@ NUM_PODS = 5
 
 def rights(operator: str, served: tuple[str, str]) -> list[Object]:
     """What the chart gives an operator with a list, for one that runs and serves elsewhere; without Helm."""
-    found = [each for each in yaml.safe_load_all(GOLDEN.read_text()) if each["kind"] in KINDS]
+    found = [each for each in yaml.safe_load_all(GOLDEN.read_text()) if each["kind"] in KINDS_THAT_GIVE_RIGHTS]
     for each in found:
         if (where := each["metadata"].get("namespace")) in SERVED:
             each["metadata"]["namespace"] = served[SERVED.index(where)]

@@ -21,9 +21,9 @@ from e2e.bootstrap.paths import CHECKOUT
 from release import debian, image, layout
 from release.platforms import PLATFORMS
 from release.tree import without_links, write_below
+from tests.rigs.operator import UNREACHABLE_KUBECONFIG
 from tests.unit.agent.certificates import Authority
 from tests.unit.agent.rig import ADDRESS, JOB, Pod
-from tests.unit.runtime.test_operator_ends_in_words import KUBECONFIG
 from trainer_sidecar.install import install
 
 QUICKSTART: Final = CHECKOUT / "examples" / "quickstart.yaml"
@@ -129,7 +129,7 @@ def test_each_part_serves_and_ends_when_told(machine: Machine, part: str, tmp_pa
         own |= {"HAJOB_COORDINATOR_PORT": str(port), "MINDIO_WAIT_MINDX_TIME": "120"}
         install(tmp_path)
     if part == "operator":
-        (tmp_path / "config").write_text(KUBECONFIG)
+        (tmp_path / "config").write_text(UNREACHABLE_KUBECONFIG)
         own = {"HAJOB_KUBECONFIG": str(tmp_path / "config"), "HAJOB_POD_IP": ADDRESS, "HAJOB_METRICS_PORT": str(port)}
         module = "hajob.runtime.app"
     log = tmp_path / "log"

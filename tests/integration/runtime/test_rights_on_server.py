@@ -12,7 +12,7 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
 from e2e.harness.fixtures import a_namespace
-from e2e.harness.operator import NAME, install_crd, install_rights
+from e2e.harness.operator import install_crd, install_rights
 from hajob.api import constants as names
 from hajob.api.constants import CRD_NAME
 from hajob.api.crd_difference import CrdDifference, difference
@@ -24,7 +24,7 @@ from hajob.objects.settings import PodSettings
 from hajob.objects.tls_secret import tls_secret
 from hajob.runtime.announcements import EventType, event
 from hajob.runtime.clock import SystemClock
-from hajob.runtime.credentials import ApiCredentials, from_kubeconfig, from_service_account
+from hajob.runtime.credentials import ApiCredentials, from_kubeconfig
 from hajob.runtime.disruption_budgets import DisruptionBudgets
 from hajob.runtime.frontend import Frontend
 from hajob.runtime.http_kube import HttpKube
@@ -32,6 +32,7 @@ from hajob.runtime.kube import ApiError, PatchKind
 from hajob.runtime.status_writer import operations
 from hajob.scheduling.drains import Budgets
 from tests.integration.conftest import QUICKSTART
+from tests.rigs.operator_rights import operator_credentials
 from tests.unit.runtime.fresh_certificates import certificates_of
 
 Job = dict[str, Any]
@@ -40,17 +41,7 @@ Job = dict[str, Any]
 def installed(plane: ControlPlane, namespace: str, directory: Path) -> ApiCredentials:
     """The operator's service account as installed, without its Deployment."""
     install_rights(plane, namespace)
-    return credentials_of(plane, namespace, directory)
-
-
-def credentials_of(plane: ControlPlane, namespace: str, directory: Path) -> ApiCredentials:
-    """The operator's service account, as its pod has it."""
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}/token"
-    token = plane.api.create(path, {"spec": {}})["status"]["token"]
-    (directory / "token").write_text(token)
-    (directory / "ca.crt").write_bytes(plane.ca_file.read_bytes())
-    host, _, port = plane.server.removeprefix("https://").rpartition(":")
-    return from_service_account(str(directory), {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
+    return operator_credentials(plane, namespace, directory)
 
 
 @pytest.fixture

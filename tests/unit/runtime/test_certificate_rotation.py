@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from hajob.runtime.certificates import SPREAD, Authority, authorities_at, issue, material_at, new_authority
-from tests.unit.runtime.test_certificates import _context, _handshake
+from tests.rigs.tls_handshakes import tls_context, tls_handshake
 
 UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -159,6 +159,6 @@ def test_tls_agrees_in_the_middle_of_a_replacement(tmp_path: Path, client_is_beh
     client, server = (spread, after) if client_is_behind else (after, spread)
     (tmp_path / "client").mkdir()
     (tmp_path / "server").mkdir()
-    dialling = _context(ssl.Purpose.SERVER_AUTH, tmp_path / "client", dict(client), "coordinator")
-    serving = _context(ssl.Purpose.CLIENT_AUTH, tmp_path / "server", dict(server), "agent")
-    _handshake(dialling, serving, f"agent.{UID}")
+    dialling = tls_context(ssl.Purpose.SERVER_AUTH, tmp_path / "client", dict(client), "coordinator")
+    serving = tls_context(ssl.Purpose.CLIENT_AUTH, tmp_path / "server", dict(server), "agent")
+    tls_handshake(dialling, serving, f"agent.{UID}")

@@ -9,34 +9,10 @@ import pytest
 from cryptography import x509
 
 from hajob.objects.tls_secret import KEYS
+from tests.rigs.tls_handshakes import tls_context, tls_handshake
 from tests.unit.runtime.fresh_certificates import certificates_of
 
 UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
-
-
-def _context(purpose: ssl.Purpose, directory: Path, material: dict[str, bytes], identity: str) -> ssl.SSLContext:
-    for name, content in material.items():
-        (directory / name).write_bytes(content)
-    context = ssl.create_default_context(purpose, cafile=str(directory / "ca.crt"))
-    context.load_cert_chain(directory / f"{identity}.crt", directory / f"{identity}.key")
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def _handshake(client: ssl.SSLContext, server: ssl.SSLContext, server_name: str) -> None:
-    """A TLS handshake in memory; raises what either side would."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    dialling = client.wrap_bio(to_client, to_server, server_hostname=server_name)
-    serving = server.wrap_bio(to_server, to_client, server_side=True)
-    done = set()
-    for _ in range(10):
-        for side in (dialling, serving):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-            done.add(side)
-    assert len(done) == 2
 
 
 def test_every_part_gets_its_file_and_its_name() -> None:
@@ -50,16 +26,16 @@ def test_every_part_gets_its_file_and_its_name() -> None:
 
 def test_coordinator_and_agent_of_one_job_accept_each_other(tmp_path: Path) -> None:
     material = certificates_of(UID)
-    client = _context(ssl.Purpose.SERVER_AUTH, tmp_path, material, "coordinator")
-    server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, material, "agent")
-    _handshake(client, server, f"agent.{UID}")
+    client = tls_context(ssl.Purpose.SERVER_AUTH, tmp_path, material, "coordinator")
+    server = tls_context(ssl.Purpose.CLIENT_AUTH, tmp_path, material, "agent")
+    tls_handshake(client, server, f"agent.{UID}")
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        _handshake(client, server, f"operator.{UID}")
+        tls_handshake(client, server, f"operator.{UID}")
 
 
 def test_another_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    client = _context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", certificates_of(UID), "coordinator")
-    server = _context(ssl.Purpose.CLIENT_AUTH, tmp_path, certificates_of(UID), "agent")
+    client = tls_context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", certificates_of(UID), "coordinator")
+    server = tls_context(ssl.Purpose.CLIENT_AUTH, tmp_path, certificates_of(UID), "agent")
     with pytest.raises(ssl.SSLError):
-        _handshake(client, server, f"agent.{UID}")
+        tls_handshake(client, server, f"agent.{UID}")

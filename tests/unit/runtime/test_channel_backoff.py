@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from hajob.runtime.channel import Channel, CoordinatorCredentials
+from tests.rigs.channel_listeners import DeafListener
 from tests.rigs.fake_clock import FakeClock
-from tests.unit.runtime.test_channel_closing import Deaf
 
 
 class Absent:
@@ -18,7 +18,7 @@ class Absent:
         self.answers = False
         self.looked: list[float] = []
         none = CoordinatorCredentials(b"", b"", b"")
-        self.channel = Channel("127.0.0.1:1", "uid", none, Deaf(), fence=lambda: 1, clock=self.clock)
+        self.channel = Channel("127.0.0.1:1", "uid", none, DeafListener(), fence=lambda: 1, clock=self.clock)
         monkeypatch.setattr(self.channel, "_converse", self._dial)
         monkeypatch.setattr(self.channel, "_answers", self._look)
         self.channel.start()
@@ -59,7 +59,7 @@ async def test_a_look_is_cheap_and_true() -> None:
     none = CoordinatorCredentials(b"", b"", b"")
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    channel = Channel(f"127.0.0.1:{port}", "uid", none, Deaf(), fence=lambda: 1, clock=FakeClock())
+    channel = Channel(f"127.0.0.1:{port}", "uid", none, DeafListener(), fence=lambda: 1, clock=FakeClock())
     assert await channel._answers()
     server.close()
     await server.wait_closed()

@@ -8,6 +8,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime.channel import Channel, CoordinatorCredentials
+from tests.rigs.channel_listeners import DeafListener
 from tests.rigs.fake_clock import FakeClock
 
 
@@ -21,21 +22,10 @@ class Stream:
         return message
 
 
-class Deaf:
-    async def greeted(self, _hello: wire.Hello) -> bool:
-        return True
-
-    def reported(self, _report: wire.Report) -> None:
-        pass
-
-    def connected_changed(self, up: bool, reason: str) -> None:
-        pass
-
-
 async def test_closing_is_not_lost_when_a_message_comes_with_it() -> None:
     stream = Stream()
     credentials = CoordinatorCredentials(b"", b"", b"")
-    channel = Channel("127.0.0.1:1", "uid", credentials, Deaf(), fence=lambda: 1, clock=FakeClock())
+    channel = Channel("127.0.0.1:1", "uid", credentials, DeafListener(), fence=lambda: 1, clock=FakeClock())
     reading = asyncio.create_task(channel._read(stream))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     stream.next.set_result(wire.CoordinatorMessage(hello=wire.Hello(version=1)))
@@ -52,7 +42,7 @@ async def test_a_conversation_in_which_nothing_can_be_said_ends(monkeypatch: pyt
     """Reports would go on arriving, and no order would ever leave."""
     stream = Stream()
     credentials = CoordinatorCredentials(b"", b"", b"")
-    channel = Channel("127.0.0.1:1", "uid", credentials, Deaf(), fence=lambda: 1, clock=FakeClock())
+    channel = Channel("127.0.0.1:1", "uid", credentials, DeafListener(), fence=lambda: 1, clock=FakeClock())
 
     async def fail(*_: object) -> None:
         raise ValueError("this order cannot be sent")

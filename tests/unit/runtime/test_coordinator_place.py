@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from hajob.api import constants as names
 from hajob.plan.policy import UNPLACED_SECONDS
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
-from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
+from tests.rigs.job_controller import ControllerTown, body_of_pod, coordinator_pod_of, settle_town
 
 WORDS = "0/4 nodes are available: 4 node(s) didn't satisfy existing pods anti-affinity rules."
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": WORDS}
@@ -27,24 +26,14 @@ async def town() -> AsyncIterator[ControllerTown]:
     await made.controller.close()
 
 
-def body_of(town: ControllerTown, pod: PodView) -> dict[str, Any]:
-    found: dict[str, Any] = town.kube.objects["pods", NAMESPACE, pod.name]
-    return found
-
-
 async def place(town: ControllerTown, pod: PodView, node: str) -> None:
     """The scheduler has found this node for it, or none."""
-    body = body_of(town, pod)
+    body = body_of_pod(town, pod)
     body["status"] = {"phase": "Pending", "conditions": [] if node else [UNSCHEDULABLE]}
     if node:
         body["spec"]["nodeName"] = node
     town.controller.pod_seen(view(body))
     await settle_town(town)
-
-
-def coordinator(town: ControllerTown) -> PodView:
-    (found,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR and not pod.deleting)
-    return found
 
 
 def ranks(town: ControllerTown) -> list[PodView]:
@@ -55,7 +44,7 @@ async def all_but_the_last(town: ControllerTown, coordinator_on: str) -> PodView
     """Three of four rank pods have nodes; returns the fourth."""
     *placed, last = ranks(town)
     await place(town, last, "")
-    await place(town, coordinator(town), coordinator_on)
+    await place(town, coordinator_pod_of(town), coordinator_on)
     for number, pod in enumerate(placed):
         await place(town, pod, f"node-{number}")
     return last
@@ -63,26 +52,29 @@ async def all_but_the_last(town: ControllerTown, coordinator_on: str) -> PodView
 
 async def test_a_coordinator_makes_room_for_the_last_rank(town: ControllerTown) -> None:
     await all_but_the_last(town, coordinator_on="node-3")
-    before = coordinator(town)
+    before = coordinator_pod_of(town)
     await town.clock.advance(UNPLACED_SECONDS - 1)
-    assert coordinator(town).uid == before.uid
+    assert coordinator_pod_of(town).uid == before.uid
     await town.clock.advance(2)
     assert town.events.reasons[-1] == "CoordinatorSharesNode"
-    assert body_of(town, coordinator(town))["metadata"]["labels"][names.LABEL_PLACEMENT] == names.PLACEMENT_ANYWHERE
+    assert (
+        body_of_pod(town, coordinator_pod_of(town))["metadata"]["labels"][names.LABEL_PLACEMENT]
+        == names.PLACEMENT_ANYWHERE
+    )
 
 
 async def test_a_rank_that_finds_its_node_leaves_it_alone(town: ControllerTown) -> None:
     last = await all_but_the_last(town, coordinator_on="node-3")
-    before = coordinator(town)
+    before = coordinator_pod_of(town)
     await town.clock.advance(UNPLACED_SECONDS / 2)
     await place(town, last, "another")
     await town.clock.advance(2 * UNPLACED_SECONDS)
-    assert coordinator(town).uid == before.uid
+    assert coordinator_pod_of(town).uid == before.uid
 
 
 async def test_a_coordinator_where_no_rank_fits_stays(town: ControllerTown) -> None:
     town.nodes["node-3"] = NodeView("node-3")
     await all_but_the_last(town, coordinator_on="node-3")
-    before = coordinator(town)
+    before = coordinator_pod_of(town)
     await town.clock.advance(3 * UNPLACED_SECONDS)
-    assert coordinator(town).uid == before.uid
+    assert coordinator_pod_of(town).uid == before.uid

@@ -6,9 +6,7 @@ import pytest
 
 from hajob.plan import events
 from hajob.sources.pod import PodView, view
-from tests.rigs.job_controller import ControllerTown, death_of_rank, settle_town
-from tests.unit.runtime.test_coordinator_place import body_of
-from tests.unit.runtime.test_coordinators_node_lost import phase
+from tests.rigs.job_controller import ControllerTown, body_of_pod, death_of_rank, phase_of_job, settle_town
 
 
 async def moving() -> tuple[ControllerTown, PodView, PodView]:
@@ -27,7 +25,7 @@ def coordinators(town: ControllerTown) -> list[PodView]:
 
 async def give(town: ControllerTown, pod: PodView, **status: str) -> None:
     """It is seen; one that has an address has a node as well."""
-    body = body_of(town, pod)
+    body = body_of_pod(town, pod)
     body["status"] = {"phase": "Pending", **status}
     if status:
         body["spec"]["nodeName"] = "node-5"
@@ -42,11 +40,11 @@ async def test_a_fault_is_decided_by_the_one_that_serves(status: dict[str, str])
     await give(town, new, **status)
     dialled = len(town.links)
     await town.report(death_of_rank(5), step=6)
-    assert phase(town) == "Gathering"
+    assert phase_of_job(town) == "Gathering"
     assert len(town.links) == dialled
     assert [pod.name for pod in coordinators(town)] == [old.name]
     await town.report(step=6)
-    assert phase(town) == "Gathering"
+    assert phase_of_job(town) == "Gathering"
     await town.controller.close()
 
 
@@ -55,6 +53,6 @@ async def test_a_fault_waits_for_the_new_one_that_runs() -> None:
     await give(town, new, phase="Running", podIP="127.0.2.5")
     assert town.links[-1].address.startswith("127.0.2.5")
     await town.report(death_of_rank(5), step=6, controller_ready=False, taking_over=True)
-    assert phase(town) == "Held"
+    assert phase_of_job(town) == "Held"
     assert {pod.name for pod in coordinators(town)} == {old.name, new.name}
     await town.controller.close()

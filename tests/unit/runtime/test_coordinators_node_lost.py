@@ -14,8 +14,14 @@ from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, 
 from hajob.plan.state import JobPhase
 from hajob.runtime.deadline_timer import HEAR_SECONDS
 from hajob.sources.pod import PodView, view
-from tests.rigs.job_controller import ControllerTown, death_of_rank, settle_town
-from tests.unit.runtime.test_coordinator_place import body_of, coordinator
+from tests.rigs.job_controller import (
+    ControllerTown,
+    body_of_pod,
+    coordinator_pod_of,
+    death_of_rank,
+    phase_of_job,
+    settle_town,
+)
 
 SILENCE = HEAR_SECONDS + UNREACHABLE_SECONDS + COORDINATOR_SECONDS + 2
 SUCCESSORS_SILENCE = UNREACHABLE_SECONDS + SUCCESSOR_SECONDS + 2
@@ -29,22 +35,17 @@ async def waited(town: ControllerTown, seconds: float) -> None:
 
 async def lose(town: ControllerTown) -> PodView:
     """Its node goes silent, for longer than it is waited for; returns the coordinator that was there."""
-    lost = coordinator(town)
+    lost = coordinator_pod_of(town)
     town.controller.observer.coordinator.connected_changed(False, "the node hung up")
     await waited(town, SILENCE)
     assert town.controller.state.phase is JobPhase.UNPROTECTED
-    assert coordinator(town).name != lost.name
+    assert coordinator_pod_of(town).name != lost.name
     return lost
-
-
-def phase(town: ControllerTown) -> str:
-    """The job's, now."""
-    return town.controller.state.phase.value
 
 
 async def give(town: ControllerTown, node: str, **status: Any) -> PodView:
     """The newest coordinator's pod gets this node, and what its kubelet says of it."""
-    body = body_of(town, coordinator(town))
+    body = body_of_pod(town, coordinator_pod_of(town))
     body["spec"]["nodeName"] = node
     body["status"] = {"phase": "Pending", **status}
     town.controller.pod_seen(view(body))
@@ -54,7 +55,7 @@ async def give(town: ControllerTown, node: str, **status: Any) -> PodView:
 
 def required(town: ControllerTown) -> list[str]:
     """Names of the nodes where the newest coordinator may not be placed."""
-    affinity = body_of(town, coordinator(town))["spec"]["affinity"]["nodeAffinity"]
+    affinity = body_of_pod(town, coordinator_pod_of(town))["spec"]["affinity"]["nodeAffinity"]
     terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
     return [name for term in terms for one in term["matchFields"] for name in one["values"]]
 
@@ -72,12 +73,12 @@ async def test_a_successor_without_another_node_takes_any() -> None:
     town = ControllerTown()
     await town.train()
     await lose(town)
-    body = body_of(town, coordinator(town))
+    body = body_of_pod(town, coordinator_pod_of(town))
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
     body["status"] = {"phase": "Pending", "conditions": [full]}
     town.controller.pod_seen(view(body))
     await waited(town, 11.0)
-    assert coordinator(town).name != view(body).name
+    assert coordinator_pod_of(town).name != view(body).name
     assert required(town) == []
     await town.controller.close()
 
@@ -89,12 +90,12 @@ async def test_a_successor_given_to_a_dead_node_is_made_anew() -> None:
     await lose(town)
     given = await give(town, "node-5")
     await waited(town, 2.0 * ANOTHER_COORDINATOR_SECONDS)
-    assert coordinator(town).name == given.name
+    assert coordinator_pod_of(town).name == given.name
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
     town.controller.look_for_stranded("node-5")
     await waited(town, ANOTHER_COORDINATOR_SECONDS + 2.0)
     assert town.controller.state.phase is JobPhase.UNPROTECTED
-    assert coordinator(town).name != given.name
+    assert coordinator_pod_of(town).name != given.name
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()
 
@@ -107,7 +108,7 @@ async def test_a_first_coordinator_given_to_a_dead_node() -> None:
     town.controller.look_for_stranded("node-5")
     await settle_town(town)
     await town.end_deleted_pods()
-    assert coordinator(town).name != given.name
+    assert coordinator_pod_of(town).name != given.name
     await town.controller.close()
 
 
@@ -121,10 +122,10 @@ async def test_a_successor_whose_node_is_lost_too_has_one() -> None:
         if said:
             town.controller.observer.coordinator.connected_changed(True, "")
             await waited(town, 2.0 * SUCCESSORS_SILENCE)
-            assert coordinator(town).name == second.name
+            assert coordinator_pod_of(town).name == second.name
             town.controller.observer.coordinator.connected_changed(False, "the node hung up")
         await waited(town, SUCCESSORS_SILENCE)
-        assert coordinator(town).name != second.name
+        assert coordinator_pod_of(town).name != second.name
         assert "node-5" in required(town)
         await town.controller.close()
 
@@ -136,12 +137,12 @@ async def test_a_slow_start_is_no_silence() -> None:
     await lose(town)
     slow = await give(town, "node-5", podIP="127.0.2.5")
     await waited(town, 10.0 * SUCCESSORS_SILENCE)
-    assert coordinator(town).name == slow.name
+    assert coordinator_pod_of(town).name == slow.name
     running = await give(town, "node-5", phase="Running", podIP="127.0.2.5")
     await waited(town, SUCCESSORS_SILENCE - 4.0)
     await town.report(step=6, controller_ready=False)
     await waited(town, 2.0 * SUCCESSORS_SILENCE)
-    assert coordinator(town).name == running.name
+    assert coordinator_pod_of(town).name == running.name
     await town.controller.close()
 
 
@@ -151,14 +152,14 @@ async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None
     town.controller.observer.coordinator.connected_changed(False, "the rack lost its power")
     (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
     town.controller.pod_seen(gone, deleted=True)
-    assert phase(town) == "Held"
+    assert phase_of_job(town) == "Held"
     await waited(town, SILENCE)
-    assert phase(town) == "Held"
+    assert phase_of_job(town) == "Held"
     held = next(each for each in town.status()["conditions"] if each["type"] == "Held")
     assert (held["status"], held["reason"]) == ("True", "WaitsForController")
     await give(town, "node-5", phase="Running", podIP="127.0.2.5")
     await town.report(step=6)
-    assert phase(town) == "Saving"
+    assert phase_of_job(town) == "Saving"
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()
 
@@ -175,9 +176,9 @@ async def test_a_new_operator_waits_for_it_as_well() -> None:
     await town.controller.close()
     town.open()
     await settle_town(town)
-    assert phase(town) == "Held"
+    assert phase_of_job(town) == "Held"
     await town.report(step=6)
-    assert phase(town) == "Gathering"
+    assert phase_of_job(town) == "Gathering"
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()
 
@@ -190,8 +191,8 @@ async def test_a_successor_given_to_a_node_that_is_known_to_be_dead() -> None:
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
     given = await give(town, "node-5")
     await waited(town, ANOTHER_COORDINATOR_SECONDS + 2.0)
-    assert coordinator(town).name != given.name
-    assert phase(town) == "Unprotected"
+    assert coordinator_pod_of(town).name != given.name
+    assert phase_of_job(town) == "Unprotected"
     await town.controller.close()
 
 
@@ -204,7 +205,7 @@ async def test_a_successors_node_is_lost_while_it_pulls() -> None:
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
     town.controller.look_for_stranded("node-5")
     await waited(town, ANOTHER_COORDINATOR_SECONDS + 2.0)
-    assert coordinator(town).name != given.name
+    assert coordinator_pod_of(town).name != given.name
     await town.controller.close()
 
 
@@ -218,11 +219,11 @@ async def test_a_coordinator_that_is_heard_has_started() -> None:
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
     town.controller.look_for_stranded("node-5")
     await waited(town, SUCCESSORS_SILENCE)
-    assert coordinator(town).name == given.name
-    assert phase(town) == "Running"
+    assert coordinator_pod_of(town).name == given.name
+    assert phase_of_job(town) == "Running"
     town.controller.observer.coordinator.connected_changed(False, "the node is dead indeed")
     await waited(town, SILENCE)
-    assert coordinator(town).name != given.name
+    assert coordinator_pod_of(town).name != given.name
     await town.controller.close()
 
 
@@ -232,12 +233,12 @@ async def test_a_new_operator_hears_the_coordinator_first() -> None:
     await town.train()
     await town.controller.close()
     (lost,) = (pod for pod in town.pods() if pod.node_rank == 1)
-    body_of(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
+    body_of_pod(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
     town.open()
     await settle_town(town)
-    assert phase(town) == "Held"
+    assert phase_of_job(town) == "Held"
     await town.report(step=6)
-    assert phase(town) == "Gathering"
+    assert phase_of_job(town) == "Gathering"
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()
 
@@ -245,28 +246,28 @@ async def test_a_new_operator_hears_the_coordinator_first() -> None:
 async def repair(town: ControllerTown) -> None:
     """A rank has died, another process takes its place."""
     await town.report(death_of_rank(5), step=6)
-    assert phase(town) == "Gathering"
+    assert phase_of_job(town) == "Gathering"
 
 
 async def move(town: ControllerTown) -> None:
     """A pod is to leave its node."""
     town.controller._take_in([events.MigrateRequested(nodes=(2,))])
     await settle_town(town)
-    assert phase(town) == "Migrating"
+    assert phase_of_job(town) == "Migrating"
 
 
 async def pause(town: ControllerTown) -> None:
     """Every rank is to wait at the end of its step."""
     town.controller._take_in([events.PauseRequested(request="2026-01-01T00:00:00Z", seconds=600)])
     await settle_town(town)
-    assert phase(town) == "Paused"
+    assert phase_of_job(town) == "Paused"
 
 
 async def save(town: ControllerTown) -> None:
     """The step where the training stands is saved, by request."""
     town.controller._take_in([events.RestartRequested()])
     await settle_town(town)
-    assert phase(town) == "Saving"
+    assert phase_of_job(town) == "Saving"
 
 
 Begin = Callable[[ControllerTown], Awaitable[None]]
@@ -274,7 +275,7 @@ Begin = Callable[[ControllerTown], Awaitable[None]]
 
 def power_off_its_node(town: ControllerTown) -> PodView:
     """It is silent, and some day the API server says so; returns the coordinator that was there."""
-    lost = coordinator(town)
+    lost = coordinator_pod_of(town)
     town.controller.observer.coordinator.connected_changed(False, "the node lost its power")
     town.nodes[lost.node_name] = replace(town.nodes[lost.node_name], ready=False)
     town.controller.look_for_stranded(lost.node_name)
@@ -287,17 +288,17 @@ async def test_its_node_is_powered_off_in_an_action(begin: Begin) -> None:
     town = ControllerTown()
     await town.train()
     await begin(town)
-    before, ordered = phase(town), town.links[-1].orders[-1]
+    before, ordered = phase_of_job(town), town.links[-1].orders[-1]
     lost = power_off_its_node(town)
     await waited(town, SILENCE)
-    successor = coordinator(town)
+    successor = coordinator_pod_of(town)
     assert successor.name != lost.name
     await waited(town, 300.0)
     await give(town, "node-5", phase="Running", podIP="127.0.2.5")
     await town.report(step=6, controller_ready=False, taking_over=True)
     assert town.links[-1].orders[-1] == ordered
     await town.report(step=6)
-    assert (phase(town), coordinator(town).name) == (before, successor.name)
+    assert (phase_of_job(town), coordinator_pod_of(town).name) == (before, successor.name)
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()
 
@@ -310,11 +311,11 @@ async def test_a_new_operator_finds_an_action_and_an_evicted_pod(begin: Begin) -
     await begin(town)
     await town.controller.close()
     (lost,) = (pod for pod in town.pods() if pod.node_rank == 1)
-    body_of(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
+    body_of_pod(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
     town.open()
     await settle_town(town)
     await town.report(step=6)
-    assert phase(town) == "Gathering"
+    assert phase_of_job(town) == "Gathering"
     assert [pod.incarnation for pod in town.pods() if pod.node_rank == 1 and not pod.deleting] != [lost.incarnation]
     assert town.controller.state.restarts_infrastructure == 0
     await town.controller.close()

@@ -29,6 +29,7 @@ from hajob.status.journal import read
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import unreachable
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
+from tests.rigs.two_jobs import TwoJobs
 
 UID = "uid-1"
 
@@ -399,49 +400,6 @@ async def test_only_a_shrunk_job_is_told_of_each_node(hall: Hall) -> None:
         assert bool(controller.state.shrunk.capacity_ms) is free
     await core.close()
     assert core._ports.capacity_watchers == set()
-
-
-class TwoJobs:
-    """Two jobs of four nodes each, six nodes, and a scheduler that knows no gang: each pod for itself."""
-
-    def __init__(self, **scheduling: str) -> None:
-        self.town, self.caches = ControllerTown(), Caches()
-        self.core = OperatorCore(replace(self.town._ports(), capacity=lambda: self.caches.capacity), self.caches)
-        self.core.pods_complete(self.town.kube.version)
-        self.scheduling = scheduling
-
-    async def start(self) -> None:
-        await self.town.controller.close()
-        for name in self.town.nodes:
-            self.core.node_changed(self.town.nodes[name], deleted=False)
-        raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}
-        raw["spec"] = raw["spec"] | {"scheduling": self.scheduling}
-        for number in range(2):
-            metadata = {"name": f"job-{number}", "namespace": NAMESPACE, "generation": 1}
-            self.core.job_seen(self.town.kube.put(names.PLURAL, NAMESPACE, raw | {"metadata": metadata}))
-        await self.show(10.0)
-
-    async def show(self, seconds: float) -> None:
-        """Pods without a gate get a node one after the other, job by job in turn, and the operator sees all."""
-        for _ in range(int(seconds * 5)):
-            pods = sorted((pod for pod in self.town.pods() if pod.role == names.ROLE_RANK), key=lambda p: p.node_rank)
-            taken = {pod.node_name for pod in pods}
-            for pod in pods:
-                free = [name for name in sorted(self.town.nodes) if name not in taken]
-                body = self.town.kube.objects["pods", NAMESPACE, pod.name]
-                if not pod.node_name and not body["spec"].get("schedulingGates") and free:
-                    body["spec"]["nodeName"] = free[0]
-                    taken.add(free[0])
-            for body in [body for (kind, _, _), body in self.town.kube.objects.items() if kind == "pods"]:
-                self.core.pod_changed(view(body), deleted=False)
-            await self.town.clock.advance(0.2)
-
-    def placed(self, job: int) -> int:
-        ours = [pod for pod in self.town.pods() if pod.role == names.ROLE_RANK and pod.name.startswith(f"job-{job}-")]
-        return sum(bool(pod.node_name) for pod in ours)
-
-    def gates_opened(self) -> int:
-        return sum(kind == "patch" and resource == "pods" for kind, resource, _ in self.town.kube.writes)
 
 
 async def test_without_gates_two_jobs_hold_half_each() -> None:

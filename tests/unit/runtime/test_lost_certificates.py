@@ -23,8 +23,8 @@ from hajob.runtime.kube import ApiError
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
+from tests.rigs.tls_handshakes import tls_context, tls_handshake
 from tests.unit.runtime.fresh_certificates import YEAR, certificates_of
-from tests.unit.runtime.test_certificates import _context, _handshake
 
 HOME = "hajob-system"
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
@@ -67,9 +67,9 @@ def agree(tmp_path: Path, client: dict[str, bytes], server: dict[str, bytes]) ->
     """The operator dials the coordinator; raises where TLS does."""
     (tmp_path / "client").mkdir(exist_ok=True)
     (tmp_path / "server").mkdir(exist_ok=True)
-    dialling = _context(ssl.Purpose.SERVER_AUTH, tmp_path / "client", client, "operator")
-    serving = _context(ssl.Purpose.CLIENT_AUTH, tmp_path / "server", server, "coordinator")
-    _handshake(dialling, serving, "coordinator.uid-1")
+    dialling = tls_context(ssl.Purpose.SERVER_AUTH, tmp_path / "client", client, "operator")
+    serving = tls_context(ssl.Purpose.CLIENT_AUTH, tmp_path / "server", server, "coordinator")
+    tls_handshake(dialling, serving, "coordinator.uid-1")
 
 
 # ------------------------------------------------------------------------------------------ the authority

@@ -12,7 +12,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.cli.injection import Injection, InjectionKind, device_map, device_map_name
-from tests.unit.runtime.test_operator import Led, World
+from tests.rigs.operator import LedOperator, OperatorWorld
 
 NODES = 500
 RACK = 50
@@ -32,8 +32,8 @@ class Mass:
     """A cluster of many nodes under an operator that leads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.world = World()
-        self.led = Led(self.world, monkeypatch)
+        self.world = OperatorWorld()
+        self.led = LedOperator(self.world, monkeypatch)
         self.operator = self.world.operator
 
     async def begin(self) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from pathlib import Path
 
 import pytest
-import yaml
 from aiohttp import web
 
 from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.requests import requests
-from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.cli.injection import Injection, InjectionKind, device_map
 from hajob.cluster.reachability import ExpectedCoordinator, Reach
@@ -24,71 +21,21 @@ from hajob.runtime.lease import FENCE_LIMIT
 from hajob.runtime.settings import Settings
 from hajob.sources.node import NodeView
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
-from tests.rigs.fake_clock import FakeClock, settle
-
-JOB = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
-
-
-class World:
-    """An operator on a server."""
-
-    def __init__(self, **settings: str) -> None:
-        self.clock = FakeClock()
-        self.server = MemoryServer(self.clock)
-        self.kube = MemoryKube(self.server)
-        chosen = Settings.from_environment({"HAJOB_METRICS_PORT": "0", **settings})
-        self.operator = Operator(chosen, self.kube, ApiCredentials("https://nowhere"), self.clock)
-
-    async def node(self, name: str, **condition: str) -> None:
-        """A node of the pool of its first letter, with conditions beside Ready."""
-        told = [{"type": key, "status": status} for key, status in {"Ready": "True", **condition}.items()]
-        await self.kube.create("nodes", "", {"metadata": {"name": name, "labels": {"pool": name[0]}}})
-        await self.kube.patch("nodes", "", name, {"status": {"conditions": told}}, subresource="status")
-
-    async def job(self, name: str, fence: int, namespace: str = "default") -> None:
-        """A job whose status holds a fence."""
-        await self.kube.create(names.PLURAL, namespace, {**JOB, "metadata": {"name": name}})
-        await self.kube.patch(names.PLURAL, namespace, name, {"status": {"fence": fence}}, subresource="status")
-
-
-class Led:
-    """An operator that runs, with a frontend that only counts its starts."""
-
-    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.operator, self.clock, self.starts = world.operator, world.clock, 0
-
-        async def stop() -> None:
-            """Nothing was started."""
-
-        monkeypatch.setattr(self.operator._frontend, "start", self._start)
-        monkeypatch.setattr(self.operator._frontend, "stop", stop)
-        self.task = asyncio.create_task(self.operator.run())
-
-    def _start(self, _: object) -> None:
-        self.starts += 1
-
-    async def wait_until_leading(self) -> None:
-        async with asyncio.timeout(90):
-            while not self.operator._lease.is_leader:
-                await asyncio.sleep(0.01)  # the metrics' listener is a real one
-                await self.clock.advance(0.1)
-
-    async def end(self) -> None:
-        self.operator._stop.set()
-        await self.task
+from tests.rigs.fake_clock import settle
+from tests.rigs.operator import LedOperator, OperatorWorld
 
 
 @pytest.fixture
-async def world() -> World:
-    return World()
+async def world() -> OperatorWorld:
+    return OperatorWorld()
 
 
 @pytest.fixture
-async def operator(world: World) -> Operator:
+async def operator(world: OperatorWorld) -> Operator:
     return world.operator
 
 
-async def test_every_list_of_pods_is_told_to_the_core(world: World, operator: Operator) -> None:
+async def test_every_list_of_pods_is_told_to_the_core(world: OperatorWorld, operator: Operator) -> None:
     watch = asyncio.create_task(operator._pods.informers[0].run())
     await settle()
     assert operator._caches.listed_version("default") == str(world.server.history.version)
@@ -123,8 +70,10 @@ async def test_the_lease_is_given_back_also_after_a_task_has_failed(operator: Op
     assert lease["spec"]["holderIdentity"] == ""
 
 
-async def test_an_api_server_away_for_half_an_hour_ends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    led = Led(world, monkeypatch)
+async def test_an_api_server_away_for_half_an_hour_ends_nothing(
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     fence = led.operator._lease.fence
     outage = world.server.faults.unreachable()
@@ -141,10 +90,12 @@ async def test_an_api_server_away_for_half_an_hour_ends_nothing(world: World, mo
     await led.end()
 
 
-async def test_an_operator_that_starts_without_an_api_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_operator_that_starts_without_an_api_waits(
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await world.job("job", 41)
     outage = world.server.faults.unreachable()
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     for _ in range(60):
         await world.clock.advance(10)
         assert (led.operator._unhealthy(), led.operator._unready() == "") == ("", False)
@@ -155,10 +106,10 @@ async def test_an_operator_that_starts_without_an_api_waits(world: World, monkey
     await led.end()
 
 
-async def test_a_forged_fence_costs_no_leader(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forged_fence_costs_no_leader(world: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.job("honest", 7)
     await world.job("forged", FENCE_LIMIT)
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     assert led.operator._lease.fence == 8
     led.operator._lease.claim(FENCE_LIMIT)
@@ -169,9 +120,9 @@ async def test_a_forged_fence_costs_no_leader(world: World, monkeypatch: pytest.
 
 
 async def test_a_lease_deleted_under_a_leader_starts_one_frontend(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     await world.kube.delete("leases", "hajob-system", "hajob-operator")
     await world.clock.advance(5)
@@ -181,20 +132,22 @@ async def test_a_lease_deleted_under_a_leader_starts_one_frontend(
 
 async def test_an_operator_with_an_older_crd_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a rolling upgrade that forgot the CRD stops at its first pod, and the version before goes on leading."""
-    world = World()
+    world = OperatorWorld()
     crd = copy.deepcopy(custom_resource_definition())
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].pop("output")
     await world.kube.create("customresourcedefinitions", "", crd)
     await world.kube.create("customresourcedefinitions", "", quarantine_definition())
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     assert "it lacks spec.output" in world.operator._unready()
     assert world.operator._unhealthy() == ""
     await led.end()
 
 
-async def test_a_leader_that_is_cut_off_ends_for_a_better_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    led = Led(world, monkeypatch)
+async def test_a_leader_that_is_cut_off_ends_for_a_better_one(
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     other = Operator(
         Settings(identity="two", metrics_port=0),
@@ -219,8 +172,8 @@ async def test_a_leader_that_is_cut_off_ends_for_a_better_one(world: World, monk
     standby.cancel()
 
 
-async def test_the_lease_is_free_before_kopf_has_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    led = Led(world, monkeypatch)
+async def test_the_lease_is_free_before_kopf_has_ended(world: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     holders: list[str] = []
 
@@ -233,8 +186,8 @@ async def test_the_lease_is_free_before_kopf_has_ended(world: World, monkeypatch
     assert holders == [""]
 
 
-async def test_a_broken_chip_quarantines_its_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    led = Led(world, monkeypatch)
+async def test_a_broken_chip_quarantines_its_node(world: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     await world.kube.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     injection = Injection.of(InjectionKind.CHIP, "n1", 3)
@@ -257,7 +210,7 @@ async def test_a_broken_chip_quarantines_its_node(world: World, monkeypatch: pyt
 
 
 async def test_only_nodes_with_its_labels_are_quarantined(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(HAJOB_FAULT_NODE_SELECTOR="pool=a")
+    world = OperatorWorld(HAJOB_FAULT_NODE_SELECTOR="pool=a")
     for name in ("a1", "b1", "b2"):
         await world.node(name, KernelDeadlock="True")
     labels = {"training.hajob.io/settings": "faults"}
@@ -269,7 +222,7 @@ async def test_only_nodes_with_its_labels_are_quarantined(monkeypatch: pytest.Mo
     theirs = {"kind": names.QUARANTINE_KIND, "apiVersion": names.API_VERSION, "metadata": {"name": "b2"}}
     theirs["spec"] = {"nodeName": "b2", "source": "Device", "reason": "SeparateNPU", "faults": ["x"]}
     theirs = await world.kube.create(names.QUARANTINES, "", theirs)
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     for _ in range(10):
         await world.clock.advance(1)

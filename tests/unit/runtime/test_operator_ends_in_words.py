@@ -14,16 +14,9 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.loopback import own_address, own_port
+from tests.rigs.operator import UNREACHABLE_KUBECONFIG
 
 COMMAND = (sys.executable, "-m", "hajob.runtime.app")
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: here
-contexts: [{name: here, context: {cluster: here, user: me}}]
-clusters: [{name: here, cluster: {server: "http://127.0.0.1:9"}}]
-users: [{name: me, user: {token: secret}}]
-"""
 
 
 def start(environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -47,7 +40,7 @@ def test_without_a_service_account(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pod_ip", ["nowhere", "192.0.2.1"])  # no address; one that this machine does not have
 def test_at_an_address_that_cannot_be_had(tmp_path: Path, pod_ip: str) -> None:
     kubeconfig = tmp_path / "config"
-    kubeconfig.write_text(KUBECONFIG)
+    kubeconfig.write_text(UNREACHABLE_KUBECONFIG)
     ended = start({"HAJOB_KUBECONFIG": str(kubeconfig), "HAJOB_POD_IP": pod_ip})
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
@@ -56,7 +49,7 @@ def test_at_an_address_that_cannot_be_had(tmp_path: Path, pod_ip: str) -> None:
 
 def test_told_to_end_before_the_server_has_answered(tmp_path: Path) -> None:
     """Whoever ends it need not wait for a server that does not answer."""
-    (tmp_path / "config").write_text(KUBECONFIG)
+    (tmp_path / "config").write_text(UNREACHABLE_KUBECONFIG)
     address, port = own_address(), own_port()
     environment = {"HAJOB_KUBECONFIG": str(tmp_path / "config"), "HAJOB_POD_IP": address}
     environment["HAJOB_METRICS_PORT"] = str(port)

@@ -15,23 +15,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.runtime import metrics
 from hajob.runtime.kube import ApiError
 from hajob.sources.pod import view
-from tests.rigs.job_controller import NAMESPACE, ControllerTown, death_of_rank, settle_town
-
-
-class Quota:
-    """A ResourceQuota of the town's namespace."""
-
-    def __init__(self, town: ControllerTown) -> None:
-        self._town = town
-
-    async def allow(self, pods: int) -> None:
-        """So many pods may be there."""
-        kube, path = self._town.kube, f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
-        body: dict[str, Any] = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": str(pods)}}}
-        if ("resourcequotas", NAMESPACE, "q") in kube.objects:
-            await kube.transport.request("DELETE", f"{path}/q", query={})
-        await kube.transport.request("POST", path, query={}, body=body)
-        await self._town.clock.advance(0.5)
+from tests.rigs.job_controller import NAMESPACE, ControllerTown, PodQuota, death_of_rank, settle_town
 
 
 @pytest.fixture
@@ -51,7 +35,7 @@ def ranks(town: ControllerTown) -> list[int]:
 
 
 async def test_a_job_over_quota_waits_with_the_servers_words(town: ControllerTown) -> None:
-    quota = Quota(town)
+    quota = PodQuota(town)
     await quota.allow(0)
     await settle_town(town)
     scheduled = condition(town, "Scheduled")
@@ -67,7 +51,7 @@ async def test_a_job_over_quota_waits_with_the_servers_words(town: ControllerTow
 
 
 async def test_a_refused_pod_is_asked_for_less_and_less_often(town: ControllerTown) -> None:
-    await Quota(town).allow(0)
+    await PodQuota(town).allow(0)
     counted = metrics.NOT_CREATED.labels("QuotaExceeded")._value
     first = counted.get()
     await town.clock.advance(30.0)
@@ -79,7 +63,7 @@ async def test_a_refused_pod_is_asked_for_less_and_less_often(town: ControllerTo
 
 async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: ControllerTown) -> None:
     await town.train()
-    await Quota(town).allow(5)
+    await PodQuota(town).allow(5)
     await town.controller.close()
     create = town.kube.create
 
@@ -96,7 +80,7 @@ async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: Contro
 
 async def test_a_replacement_in_a_full_quota_comes_after_the_lost_pod(town: ControllerTown) -> None:
     await town.train()
-    await Quota(town).allow(5)
+    await PodQuota(town).allow(5)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
     await town.clock.advance(1.0)
     assert ranks(town) == [0, 1, 2, 3]
@@ -105,7 +89,7 @@ async def test_a_replacement_in_a_full_quota_comes_after_the_lost_pod(town: Cont
 
 async def test_a_restart_in_a_full_quota_does_not_deadlock(town: ControllerTown) -> None:
     await town.train()
-    await Quota(town).allow(5)
+    await PodQuota(town).allow(5)
     await town.report(death_of_rank(2), step=5)
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="recover")
     await town.report(milestones=[failed], step=5, incarnation=2)
@@ -209,23 +193,23 @@ async def test_a_pod_without_a_node_stops_the_start_up_clock(town: ControllerTow
 
 
 async def test_a_quota_that_is_full_stops_the_start_up_clock(town: ControllerTown) -> None:
-    await Quota(town).allow(0)
+    await PodQuota(town).allow(0)
     await town.clock.advance(20_000.0)
     assert town.controller.state.phase is JobPhase.PENDING
-    await Quota(town).allow(5)
+    await PodQuota(town).allow(5)
     await town.clock.advance(30.0)
     await town.run_pods()
     assert town.controller.state.waiting is None
 
 
 async def test_a_quota_that_gets_room_is_used_at_once(town: ControllerTown) -> None:
-    await Quota(town).allow(0)
+    await PodQuota(town).allow(0)
     await town.clock.advance(300.0)
     tries = metrics.NOT_CREATED.labels("QuotaExceeded")._value.get()
     town.controller.quota_changed()  # what changed need not be what the job lacks
     await town.clock.advance(0.6)
     assert metrics.NOT_CREATED.labels("QuotaExceeded")._value.get() == tries + 1
-    await Quota(town).allow(5)
+    await PodQuota(town).allow(5)
     for _ in range(20):
         town.controller.quota_changed()
     await town.clock.advance(0.6)

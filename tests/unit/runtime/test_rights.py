@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import pytest
 import yaml
@@ -18,6 +18,7 @@ import yaml
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.api import constants as names
 from hajob.runtime.kube import API_PATHS
+from tests.rigs.operator_rights import Right, rights_bound_to_the_operator
 
 SOURCE = CHECKOUT / "operator/hajob"
 VERBS = {
@@ -40,8 +41,6 @@ BY_OTHERS = {
     (names.PLURAL, "patch"): "kopf, for the finalizer",
     (f"{names.PLURAL}/finalizers", "update"): "the API server, for blockOwnerDeletion in ownerReferences",
 }
-
-Right = tuple[str, str]
 
 
 def calls() -> set[Right]:
@@ -95,18 +94,7 @@ def _resource(path: Path, given: ast.expr, constants: dict[str, str]) -> str:
 
 def granted() -> dict[Right, str]:
     """Resource and verb of every rule in deploy/hajob.yaml that is bound to the operator, with its API group."""
-    return bound_to_the_operator(list(yaml.safe_load_all((CHECKOUT / "deploy/hajob.yaml").read_text())))
-
-
-def bound_to_the_operator(objects: list[dict[str, Any]]) -> dict[Right, str]:
-    """Resource and verb of every rule of the roles that these objects bind, with its API group."""
-    found: dict[Right, str] = {}
-    bound = {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in objects if "roleRef" in each}
-    for each in objects:
-        for rule in each["rules"] if (each["kind"], each["metadata"]["name"]) in bound else []:
-            for resource in rule["resources"]:
-                found.update({(resource, verb): group for verb in rule["verbs"] for group in rule["apiGroups"]})
-    return found
+    return rights_bound_to_the_operator(list(yaml.safe_load_all((CHECKOUT / "deploy/hajob.yaml").read_text())))
 
 
 def test_the_calls_are_found() -> None:
@@ -157,11 +145,11 @@ CLUSTER_SCOPED = {"nodes", names.QUARANTINES, "customresourcedefinitions", "toke
 def test_with_a_list_the_rights_to_jobs_are_in_its_namespaces() -> None:
     objects = list(yaml.safe_load_all(OF_A_LIST.read_text()))
     one, two, cluster = (
-        bound_to_the_operator(
+        rights_bound_to_the_operator(
             [each for each in objects if each["metadata"].get("namespace") == where or "roleRef" in each]
         )
         for where in ("jobs", "more-jobs", None)
     )
-    assert bound_to_the_operator(objects).keys() == granted().keys()
+    assert rights_bound_to_the_operator(objects).keys() == granted().keys()
     assert one == two != {}
     assert {(resource, verb) for resource, verb in cluster if resource not in CLUSTER_SCOPED} == BEYOND_A_LIST

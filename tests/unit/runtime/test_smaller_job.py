@@ -14,9 +14,8 @@ from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
-from tests.rigs.job_controller import ControllerTown, condition_of, settle_town
+from tests.rigs.job_controller import ControllerTown, PodQuota, condition_of, settle_town
 from tests.unit.plan.plan_specs import GOOD
-from tests.unit.runtime.test_pod_creation import Quota
 
 DELAY = 30
 CHIPS = {names.DEFAULT_RESOURCE_NAME: 2}
@@ -171,7 +170,7 @@ async def test_nodes_that_go_while_it_waits_make_it_smaller(small: SmallTown) ->
 
 
 async def test_a_quota_that_was_cut_makes_the_next_start_smaller(small: SmallTown) -> None:
-    await Quota(small).allow(3)
+    await PodQuota(small).allow(3)
     await small.lose()
     assert small.controller.state.nodes == 0
     await small.end_deleted_pods()

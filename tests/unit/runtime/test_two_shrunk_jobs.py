@@ -15,7 +15,7 @@ from hajob.sources.node import NodeView
 from hajob.sources.quota import Quota
 from hajob.status.journal import read
 from tests.rigs.job_controller import NAMESPACE
-from tests.unit.runtime.test_core import TwoJobs
+from tests.rigs.two_jobs import TwoJobs
 
 GONE = Shrunk(dropped=(3,), ranks=(6, 7), nodes=(3,), lost_nodes=(3,))
 CHIPS = {names.DEFAULT_RESOURCE_NAME: 2}

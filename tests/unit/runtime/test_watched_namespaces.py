@@ -19,8 +19,8 @@ from hajob.runtime.settings import Settings
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 from tests.rigs.fake_clock import FakeClock, settle
 from tests.rigs.fake_kube import FakeKube
-from tests.unit.runtime.test_operator import Led, World
-from tests.unit.runtime.test_tenants import CHIPS, Told
+from tests.rigs.operator import LedOperator, OperatorWorld
+from tests.rigs.tenants import EIGHT_CHIPS, RecordedTenants
 
 FORBIDDEN = ApiError(403, "Forbidden", 'User "operator" cannot list resource "pods" in the namespace "b"')
 
@@ -63,8 +63,8 @@ def test_the_variable_of_version_0_1_is_refused_not_ignored() -> None:
 
 
 @pytest.fixture
-async def world() -> World:
-    made = World(HAJOB_WATCH_NAMESPACES="a,b")
+async def world() -> OperatorWorld:
+    made = OperatorWorld(HAJOB_WATCH_NAMESPACES="a,b")
     for name in ("a", "b", "c"):
         await made.kube.create("namespaces", "", {"metadata": {"name": name}})
     for definition in (custom_resource_definition(), quarantine_definition()):
@@ -72,7 +72,7 @@ async def world() -> World:
     return made
 
 
-async def pod(world: World, namespace: str) -> None:
+async def pod(world: OperatorWorld, namespace: str) -> None:
     """A pod of a job."""
     metadata = {"name": "rank", "labels": {names.LABEL_JOB_UID: f"job-in-{namespace}"}}
     await world.kube.create(
@@ -80,31 +80,35 @@ async def pod(world: World, namespace: str) -> None:
     )
 
 
-async def test_pods_of_jobs_are_read_where_jobs_are_served(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pods_of_jobs_are_read_where_jobs_are_served(
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for namespace in ("a", "b", "c"):
         await pod(world, namespace)
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     assert led.operator._caches.pods.keys() == {"a/rank", "b/rank"}
     await led.end()
 
 
-async def test_the_highest_fence_of_any_of_them_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_highest_fence_of_any_of_them_counts(world: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     for namespace, fence in (("a", 7), ("b", 41), ("c", 900)):
         await world.job("job", fence, namespace)
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     assert led.operator._lease.fence == 42
     await led.end()
 
 
-async def test_a_refused_namespace_keeps_no_other_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_namespace_keeps_no_other_waiting(
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await world.job("job", 7, "a")
     await world.job("job", 41, "b")
     await pod(world, "a")
     await pod(world, "b")
     refused = world.server.faults.refuse(FORBIDDEN, matching=in_namespace("b"), times=None)
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     assert led.operator._lease.fence == 8
     assert led.operator._caches.pods.keys() == {"a/rank"}
@@ -116,11 +120,13 @@ async def test_a_refused_namespace_keeps_no_other_waiting(world: World, monkeypa
     await led.end()
 
 
-async def test_an_operator_that_may_read_none_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_operator_that_may_read_none_is_not_ready(
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So a rolling upgrade whose rights are wrong stops at its first pod."""
     for namespace in ("a", "b"):
         world.server.faults.refuse(FORBIDDEN, matching=in_namespace(namespace), times=None)
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await world.clock.advance(60)
     assert led.operator._unready() == "still listing pods, hatrainingjobs"
     assert not led.operator._lease.is_leader
@@ -128,11 +134,11 @@ async def test_an_operator_that_may_read_none_is_not_ready(world: World, monkeyp
 
 
 async def test_one_that_may_list_pods_everywhere_but_no_jobs_is_not(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chart lets it: pods of everybody take chips."""
     refused = world.server.faults.refuse(FORBIDDEN, matching=requests(names.PLURAL), times=None)
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await world.clock.advance(60)
     assert led.operator._unready() == "still listing hatrainingjobs"
     refused.end()
@@ -141,9 +147,11 @@ async def test_one_that_may_list_pods_everywhere_but_no_jobs_is_not(
     await led.end()
 
 
-async def test_what_is_refused_is_told_until_it_no_longer_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_refused_is_told_until_it_no_longer_is(
+    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pods may be read everywhere, but the Role is gone, and comes back; the watches begin anew meanwhile."""
-    led = Led(world, monkeypatch)
+    led = LedOperator(world, monkeypatch)
     await led.wait_until_leading()
     assert (led.operator._note(), counted("b")) == ("", 0)
     refused = world.server.faults.refuse(
@@ -170,25 +178,25 @@ def counted(namespace: str) -> float:
 
 
 @pytest.fixture
-async def told() -> AsyncIterator[Told]:
-    made = Told("a", "b")
+async def told() -> AsyncIterator[RecordedTenants]:
+    made = RecordedTenants("a", "b")
     await settle()
     yield made
     for task in made.tasks:
         task.cancel()
 
 
-async def test_jobs_that_are_not_served_occupy_their_nodes(told: Told) -> None:
+async def test_jobs_that_are_not_served_occupy_their_nodes(told: RecordedTenants) -> None:
     """Another operator's, or those of a namespace that has left the list: they train on."""
     for namespace in ("a", "c"):
         metadata = {"name": "rank", "labels": {names.LABEL_JOB_UID: f"job-in-{namespace}"}}
-        body = {"containers": [{"name": "main", "resources": {"limits": CHIPS}}], "nodeName": f"node-{namespace}"}
+        body = {"containers": [{"name": "main", "resources": {"limits": EIGHT_CHIPS}}], "nodeName": f"node-{namespace}"}
         told.kube.put("pods", namespace, {"metadata": metadata, "spec": body, "status": {"phase": "Running"}})
     await settle()
     assert [now for _, now in told.pods if now] == ["node-c"]
 
 
-async def test_quotas_are_read_where_jobs_are_served(told: Told) -> None:
+async def test_quotas_are_read_where_jobs_are_served(told: RecordedTenants) -> None:
     for namespace in ("a", "b", "c"):
         quota: dict[str, Any] = {"metadata": {"name": "q"}, "status": {"hard": {"pods": "5"}, "used": {"pods": "5"}}}
         told.kube.put("resourcequotas", namespace, quota)
