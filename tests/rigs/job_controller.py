@@ -28,8 +28,6 @@ from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
 
 QUICKSTART = CHECKOUT / "examples/quickstart.yaml"
-
-
 NAMESPACE = "default"
 
 

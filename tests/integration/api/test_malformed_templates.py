@@ -13,8 +13,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.credentials import from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
-from tests.unit.runtime.malformed_templates import MALFORMED, UNKNOWN_WORDS, shown
-from tests.unit.runtime.test_admission import refused_in_words
+from tests.rigs.malformed_templates import MALFORMED, UNKNOWN_WORDS, check_refused_in_words, shown
 
 
 class Named(HttpKube):
@@ -41,4 +40,4 @@ async def kube(control_plane: ControlPlane, crd: Json) -> AsyncIterator[Named]:
 
 @pytest.mark.parametrize("case", [*MALFORMED, *UNKNOWN_WORDS], ids=shown)
 async def test_nonsense_in_a_template_is_refused_in_words(kube: Named, case: Any) -> None:
-    await refused_in_words(kube, case)
+    await check_refused_in_words(kube, case)

@@ -24,8 +24,8 @@ from hajob.runtime.credentials import from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError
 from tests.integration.conftest import ROOT
+from tests.rigs.example_jobs import pods_of_every_kind
 from tests.unit.api.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, QUICKSTART, edited
-from tests.unit.objects.test_odd_templates import every_kind
 
 SETTINGS = PodSettings("hajob/sidecar:dev")
 SAMPLE = 15
@@ -61,7 +61,7 @@ def test_every_pod_of_what_is_accepted_can_be_made(control_plane: ControlPlane, 
         async with HttpKube(await from_kubeconfig(str(control_plane.kubeconfig))) as kube:
             stored = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job, dry_run=True))
             assert await evaluate(kube, stored, SETTINGS) == (Reason.VALID, "")
-            for pod in every_kind(stored):
+            for pod in pods_of_every_kind(stored):
                 await kube.create("pods", "default", pod, dry_run=True)
 
     @settings(max_examples=SAMPLE, suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.generate])

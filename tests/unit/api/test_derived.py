@@ -15,64 +15,55 @@ from hajob.api.derived import (
     not_served,
     world_size,
 )
-from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.errors import LayoutError
-
-
-def spec(**fields: Any) -> HATrainingJobSpec:
-    smallest = {
-        "accelerator": {"product": "A2"},
-        "numNodes": 4,
-        "parallelism": {"tensor": 8},
-        "checkpoint": {"path": "/ckpt"},
-        "template": {"spec": {"containers": [{"name": "trainer"}]}},
-    }
-    return HATrainingJobSpec.model_validate({**smallest, **fields})
+from tests.rigs.example_jobs import smallest_spec
 
 
 def test_the_product_gives_the_chips() -> None:
-    assert world_size(spec()) == 32
-    assert world_size(spec(accelerator={"product": "A3"})) == 64
-    assert world_size(spec(accelerator={"product": "A3", "chipsPerNode": 2}, parallelism={"tensor": 2})) == 8
+    assert world_size(smallest_spec()) == 32
+    assert world_size(smallest_spec(accelerator={"product": "A3"})) == 64
+    assert world_size(smallest_spec(accelerator={"product": "A3", "chipsPerNode": 2}, parallelism={"tensor": 2})) == 8
 
 
 def test_data_parallel_is_what_is_left() -> None:
-    assert data_parallel_size(spec()) == 4
-    assert data_parallel_size(spec(parallelism={"tensor": 4, "pipeline": 2, "context": 2})) == 2
+    assert data_parallel_size(smallest_spec()) == 4
+    assert data_parallel_size(smallest_spec(parallelism={"tensor": 4, "pipeline": 2, "context": 2})) == 2
     with pytest.raises(LayoutError, match="not a multiple"):
-        data_parallel_size(spec(parallelism={"tensor": 3}))
+        data_parallel_size(smallest_spec(parallelism={"tensor": 3}))
 
 
 def test_the_second_copy_costs_memory_that_is_told_beforehand() -> None:
-    assert effective(spec()).extra_bytes_per_chip == 0
+    assert effective(smallest_spec()).extra_bytes_per_chip == 0
     model = {"parameters": 8_000_000_000}
-    assert effective(spec(model=model)).extra_bytes_per_chip == 16 * 1_000_000_000 // 4
-    assert effective(spec(model=model, optimizer={"copies": 1})).extra_bytes_per_chip == 0
+    assert effective(smallest_spec(model=model)).extra_bytes_per_chip == 16 * 1_000_000_000 // 4
+    assert effective(smallest_spec(model=model, optimizer={"copies": 1})).extra_bytes_per_chip == 0
 
 
 def test_who_holds_the_same_shard_is_told_within_bounds() -> None:
-    told = effective(spec())
+    told = effective(smallest_spec())
     assert told.num_copy_groups == 16
     assert [group.ranks for group in told.copy_groups][:3] == [(0, 16), (8, 24), (1, 17)]
-    assert {group.num_ranks for group in effective(spec(optimizer={"copies": 1})).copy_groups} == {1}
-    big = effective(spec(numNodes=1024, optimizer={"sharding": "None"}))
+    assert {group.num_ranks for group in effective(smallest_spec(optimizer={"copies": 1})).copy_groups} == {1}
+    big = effective(smallest_spec(numNodes=1024, optimizer={"sharding": "None"}))
     assert (big.num_copy_groups, len(big.copy_groups)) == (8, 8)
     assert (big.copy_groups[0].num_ranks, len(big.copy_groups[0].ranks)) == (1024, 16)
-    assert len(effective(spec(numNodes=1024)).copy_groups) == 16
+    assert len(effective(smallest_spec(numNodes=1024)).copy_groups) == 16
 
 
 def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
-    assert allowed_actions(spec()) == FAULT_ACTIONS
-    written = spec(recovery={"actions": [{"name": "Replace", "maxCount": 0}, {"name": "Retry", "windowSeconds": 5}]})
+    assert allowed_actions(smallest_spec()) == FAULT_ACTIONS
+    written = smallest_spec(
+        recovery={"actions": [{"name": "Replace", "maxCount": 0}, {"name": "Retry", "windowSeconds": 5}]}
+    )
     assert Action.REPLACE not in allowed_actions(written)
     assert action_limits(written, Action.RETRY).window_seconds == 5
-    assert action_limits(written, Action.RETRY).max_count == action_limits(spec(), Action.RETRY).max_count
+    assert action_limits(written, Action.RETRY).max_count == action_limits(smallest_spec(), Action.RETRY).max_count
 
 
 def test_a_request_that_cannot_be_met_is_named() -> None:
-    assert not_served(spec()) == ""
-    sentence = not_served(spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "queueName": "q"}))
+    assert not_served(smallest_spec()) == ""
+    sentence = not_served(smallest_spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "queueName": "q"}))
     assert "launcher: TaskD, scheduling.gangPolicy: Volcano, scheduling.queueName" in sentence
 
 
@@ -89,21 +80,28 @@ def test_a_request_that_cannot_be_met_is_named() -> None:
     ],
 )
 def test_what_nothing_reads_is_named(fields: dict[str, Any], named: str) -> None:
-    assert f"does not support {named} yet" in not_served(spec(**fields))
+    assert f"does not support {named} yet" in not_served(smallest_spec(**fields))
 
 
 def test_what_means_nothing_is_no_selector() -> None:
-    assert not_served(spec(accelerator={"product": "A2", "superPodChips": 16})) == ""
-    assert not_served(spec(checkpoint={"path": "/ckpt", "savedLimit": 2}, elastic={"restartSize": "Original"})) == ""
-    assert not_served(spec(elastic={"restartSize": "Available"})) == ""
+    assert not_served(smallest_spec(accelerator={"product": "A2", "superPodChips": 16})) == ""
+    assert (
+        not_served(smallest_spec(checkpoint={"path": "/ckpt", "savedLimit": 2}, elastic={"restartSize": "Original"}))
+        == ""
+    )
+    assert not_served(smallest_spec(elastic={"restartSize": "Available"})) == ""
 
 
 NODES_NETWORK = {"spec": {"hostNetwork": True, "containers": [{"name": "trainer"}]}}
 
 
 def test_a_coordinator_listens_where_its_gates_do() -> None:
-    assert coordinator_ports(spec()) == (7070, 8000, 29500)
-    assert coordinator_ports(spec(network={"mindIOPort": 8100, "coordinatorPort": 7170})) == (7170, 8100, 29500)
+    assert coordinator_ports(smallest_spec()) == (7070, 8000, 29500)
+    assert coordinator_ports(smallest_spec(network={"mindIOPort": 8100, "coordinatorPort": 7170})) == (
+        7170,
+        8100,
+        29500,
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,4 +118,4 @@ def test_a_coordinator_listens_where_its_gates_do() -> None:
     ],
 )
 def test_on_the_host_it_leaves_the_ranks_their_ports(network: dict[str, int], ports: tuple[int, ...]) -> None:
-    assert coordinator_ports(spec(network=network, template=NODES_NETWORK)) == ports
+    assert coordinator_ports(smallest_spec(network=network, template=NODES_NETWORK)) == ports

@@ -12,12 +12,12 @@ from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_notes, log_rule_refusal
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain import patterns
-from tests.unit.api.test_derived import spec
+from tests.rigs.example_jobs import smallest_spec
 
 
 def ruled(pattern: str, framework: str = "PyTorch", **more: Any) -> HATrainingJobSpec:
     rule = {"name": "mine", "pattern": pattern, **more}
-    return spec(framework=framework, recovery={"logRules": [{"name": "fine", "pattern": "HCCL error"}, rule]})
+    return smallest_spec(framework=framework, recovery={"logRules": [{"name": "fine", "pattern": "HCCL error"}, rule]})
 
 
 def test_a_rule_that_cannot_be_served_is_named_with_the_reason() -> None:

@@ -16,13 +16,13 @@ import pytest
 from hajob.cli.simulate import as_json, as_text
 from hajob.domain.actions import Action
 from hajob.plan.simulate import SimulationRequest, simulate
-from tests.unit.cli.test_simulate import JOB
+from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 
 GOLDEN = Path(__file__).parent / "answers.txt"
 
 
 def spec(**changes: Any) -> dict[str, Any]:
-    made: dict[str, Any] = copy.deepcopy(JOB["spec"])
+    made: dict[str, Any] = copy.deepcopy(EXAMPLE_MANIFEST["spec"])
     return {**made, **changes}
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hajob.cli.main import main
-from tests.unit.cli.test_simulate import JOB
+from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 from tests.unit.sources import hardware_objects as objects
 
 
@@ -69,7 +69,7 @@ def test_a_pod_of_unknown_chips_may_be_hit(capsys: pytest.CaptureFixture[str], t
 def test_the_jobs_policy_decides_about_sub_health(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: str, action: str | None
 ) -> None:
-    job = {**JOB, "spec": {**JOB["spec"], "recovery": {"subHealthPolicy": policy}}}
+    job = {**EXAMPLE_MANIFEST, "spec": {**EXAMPLE_MANIFEST["spec"], "recovery": {"subHealthPolicy": policy}}}
     raw = objects.device_info(objects.fault(level="SubHealthFault"))
     assert ask(capsys, tmp_path, raw, job=job)["facts"][0]["action"] == action
 

@@ -19,7 +19,7 @@ from hajob.domain.hardware import Level
 from hajob.sources import registry
 from hajob.sources.fault_codes import LEVEL_WORDS
 from hajob.sources.reading import Terms
-from tests.unit.cli.test_quarantine_command import FakeObjects
+from tests.rigs.command_objects import FakeCommandObjects
 from tests.unit.sources import hardware_objects
 
 NOW_MS = 1_795_255_200_000
@@ -35,15 +35,15 @@ LEVELS = {
 }
 
 
-def injected(*words: str, objects: FakeObjects | None = None) -> FakeObjects:
+def injected(*words: str, objects: FakeCommandObjects | None = None) -> FakeCommandObjects:
     parser = argparse.ArgumentParser()
     inject.add_arguments(parser)
-    found = objects or FakeObjects()
+    found = objects or FakeCommandObjects()
     inject.carry_out(inject.read(parser.parse_args(words)), found, NOW_MS, lambda _: None)
     return found
 
 
-def seen(objects: FakeObjects) -> list[tuple[str, Level | None]]:
+def seen(objects: FakeCommandObjects) -> list[tuple[str, Level | None]]:
     readings = [registry.read(objects.found[path], Terms(NOW_MS)) for path in (DEVICES, NODED) if path in objects.found]
     assert [one.rejected for one in readings] == [[] for _ in readings]
     return [(fact.code, fact.level) for one in readings for fact in one.facts]
@@ -173,7 +173,7 @@ def test_without_a_demo_that_is_said(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 @pytest.mark.parametrize("kind", [kind for kind in InjectionKind if kind is not InjectionKind.RECOVER])
 def test_a_node_that_is_not_there_has_no_faults(kind: InjectionKind) -> None:
-    objects = FakeObjects()
+    objects = FakeCommandObjects()
     before = dict(objects.found)
     with pytest.raises(ClusterError, match="there is no node n9: kubectl get nodes"):
         injected(kind, "n9", "3", objects=objects)

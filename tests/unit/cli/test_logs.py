@@ -16,7 +16,7 @@ from hajob.cli.cluster import ClusterError, Container, Streams
 from hajob.cli.log_reader import reader_pod
 from hajob.cli.logs import CULPRIT, LogQuery, check, readers, show
 from hajob.domain.errors import HajobInputError
-from tests.unit.cli.test_simulate import JOB
+from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 
 UID = "4711"
 VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "training"}}]
@@ -32,7 +32,7 @@ def job(**spec: Any) -> dict[str, Any]:
     }
     template = {"spec": {"containers": [trainer], "volumes": VOLUMES}}
     made = {
-        **JOB["spec"],
+        **EXAMPLE_MANIFEST["spec"],
         "accelerator": {"product": "A2", "chipsPerNode": 2},
         "numNodes": 4,
         "parallelism": {"tensor": 2},
@@ -40,7 +40,7 @@ def job(**spec: Any) -> dict[str, Any]:
         "template": template,
         **spec,
     }
-    return {**JOB, "metadata": {"name": "job", "namespace": "team", "uid": UID}, "spec": made}
+    return {**EXAMPLE_MANIFEST, "metadata": {"name": "job", "namespace": "team", "uid": UID}, "spec": made}
 
 
 def pod(node_rank: int, incarnation: int = 1, *, runs: bool = True, phase: str = "Running") -> dict[str, Any]:

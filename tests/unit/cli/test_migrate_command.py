@@ -8,18 +8,20 @@ import pytest
 
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.migrate import migrate
-from tests.unit.cli.test_quarantine_command import FakeObjects
+from tests.rigs.command_objects import FakeCommandObjects
 
 PATH = "/apis/training.hajob.io/v1alpha1/namespaces/ns/hatrainingjobs/job"
 
 
-def objects(*excluded: str) -> FakeObjects:
+def objects(*excluded: str) -> FakeCommandObjects:
     scheduling = {"excludedNodeNames": list(excluded)} if excluded else {}
     nodes: dict[str, Any] = {f"/api/v1/nodes/n{number}": {} for number in range(300)}
-    return FakeObjects(**nodes, **{PATH: {"metadata": {"resourceVersion": "7"}, "spec": {"scheduling": scheduling}}})
+    return FakeCommandObjects(
+        **nodes, **{PATH: {"metadata": {"resourceVersion": "7"}, "spec": {"scheduling": scheduling}}}
+    )
 
 
-def written(found: FakeObjects) -> Any:
+def written(found: FakeCommandObjects) -> Any:
     return found.found[PATH]["spec"]["scheduling"].get("excludedNodeNames")
 
 
@@ -38,7 +40,7 @@ def test_a_word_that_is_taken_back_lets_the_job_in_again() -> None:
 
 def test_no_such_job_and_too_many_nodes_are_refused() -> None:
     with pytest.raises(ClusterError, match="no HATrainingJob job in namespace ns"):
-        migrate(FakeObjects(), "ns", "job", ["n1"])
+        migrate(FakeCommandObjects(), "ns", "job", ["n1"])
     with pytest.raises(ValueError, match="at most 256"):
         migrate(objects(), "ns", "job", [f"n{number}" for number in range(257)])
 

@@ -3,47 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from hajob.cli import breaker, main, quarantine
 from hajob.cli.cluster import ClusterError
-from hajob.cli.objects import JOBS, NODES, QUARANTINES
+from hajob.cli.objects import JOBS, QUARANTINES
+from tests.rigs.command_objects import FakeCommandObjects
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 
-class FakeObjects:
-    """Objects by path; a merge patch is merged two levels deep."""
-
-    def __init__(self, **found: dict[str, Any]) -> None:
-        self.found: dict[str, Any] = {f"{NODES}/n1": {"metadata": {"name": "n1", "uid": "u"}}, **found}
-
-    def find(self, path: str) -> dict[str, Any] | None:
-        below = [one for key, one in self.found.items() if key.rpartition("/")[0] == path]
-        return {"items": below} if below else self.found.get(path)
-
-    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        self.found[f"{path}/{body['metadata']['name']}"] = dict(body)
-        return dict(body)
-
-    def replace(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        self.found[path] = dict(body)
-        return dict(body)
-
-    def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        for key, value in body.items():
-            self.found[path].setdefault(key, {}).update(value)
-        return dict(self.found[path])
-
-    def delete(self, path: str) -> None:
-        self.found.pop(path, None)
-
-
-def command(objects: FakeObjects, *words: str) -> list[str]:
+def command(objects: FakeCommandObjects, *words: str) -> list[str]:
     said: list[str] = []
     arguments: argparse.Namespace = main.parser().parse_args(["quarantine", *words])
     assert quarantine.carry_out(arguments, objects, NOW, said.append) == 0
@@ -51,7 +23,7 @@ def command(objects: FakeObjects, *words: str) -> list[str]:
 
 
 def test_a_node_is_kept_out_listed_and_let_in() -> None:
-    objects = FakeObjects()
+    objects = FakeCommandObjects()
     assert command(objects) == ["no node is in quarantine"]
     words = ("add", "n1", "--for", "2h", "--reason", "Maintenance", "--message", "new fans")
     assert command(objects, *words) == ["node n1 is in quarantine until 2026-11-22T14:00:00Z"]
@@ -66,7 +38,7 @@ def test_a_node_is_kept_out_listed_and_let_in() -> None:
 
 def test_a_release_names_the_faults_that_may_stand() -> None:
     known = {"metadata": {"name": "n1"}, "spec": {"nodeName": "n1", "faults": ["Ascend910-3/40F84E00"]}}
-    objects = FakeObjects(**{f"{QUARANTINES}/n1": known})
+    objects = FakeCommandObjects(**{f"{QUARANTINES}/n1": known})
     assert command(objects, "release", "n1") == [
         "node n1 is released; pardoned until they are over: Ascend910-3/40F84E00"
     ]
@@ -76,7 +48,7 @@ def test_a_release_names_the_faults_that_may_stand() -> None:
 
 def test_a_node_that_is_not_in_quarantine_can_be_pardoned() -> None:
     """A fault may harm jobs and keep nothing off, or the quarantine may be over already."""
-    objects = FakeObjects()
+    objects = FakeCommandObjects()
     (told,) = command(objects, "release", "n1")
     assert told == "node n1 is not in quarantine; the faults that it has now are pardoned until they are over"
     made = objects.found[f"{QUARANTINES}/n1"]
@@ -88,9 +60,9 @@ def test_a_node_that_is_not_in_quarantine_can_be_pardoned() -> None:
 
 def test_what_is_not_there_is_said() -> None:
     with pytest.raises(ClusterError, match="there is no node n2"):
-        command(FakeObjects(), "release", "n2")
+        command(FakeCommandObjects(), "release", "n2")
     with pytest.raises(ClusterError, match="there is no node n2"):
-        command(FakeObjects(), "add", "n2")
+        command(FakeCommandObjects(), "add", "n2")
 
 
 @pytest.mark.parametrize("told", ["2", "h", "-1h", "1.5h", "1w"])
@@ -100,7 +72,7 @@ def test_a_duration_that_is_none_is_refused(told: str) -> None:
 
 
 def test_an_admin_believes_what_was_held_back() -> None:
-    objects = FakeObjects()
+    objects = FakeCommandObjects()
     breaker.believe(objects, "hajob-system", NOW)
     path = "/api/v1/namespaces/hajob-system/configmaps/hajob-faults"
     made = objects.found[path]["metadata"]
@@ -116,10 +88,10 @@ def test_jobs_that_are_held_are_named() -> None:
     told = {"type": "Held", "status": "True", "reason": "BreakerOpen", "message": "4 of 10 nodes were reported faulty"}
     held = {"metadata": {"namespace": "a", "name": "b"}, "status": {"conditions": [told]}}
     said: list[str] = []
-    breaker.held(FakeObjects(**{f"{JOBS}/b": held}), said.append)
+    breaker.held(FakeCommandObjects(**{f"{JOBS}/b": held}), said.append)
     free = {**held, "status": {"conditions": [{**told, "status": "False", "reason": "NotHeld"}]}}
-    breaker.held(FakeObjects(**{f"{JOBS}/b": free}), said.append)
-    breaker.held(FakeObjects(), said.append)
+    breaker.held(FakeCommandObjects(**{f"{JOBS}/b": free}), said.append)
+    breaker.held(FakeCommandObjects(), said.append)
     assert said == [
         "a/b: 4 of 10 nodes were reported faulty",
         "closed: Hajob acts on faults of nodes and chips",

@@ -20,43 +20,14 @@ from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.simulate import SimulationRequest, simulate
 from hajob.plan.view import ClusterView
 from hajob.status.journal import Journal, read
+from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 from tests.unit.plan.plan_rig import Rig
-
-ARGUMENTS = ["--global-batch-size", "64", "--micro-batch-size", "1", "--tensor-model-parallel-size", "2"]
-JOB: dict[str, Any] = {
-    "apiVersion": "training.hajob.io/v1alpha1",
-    "kind": "HATrainingJob",
-    "metadata": {"name": "example"},
-    "spec": {
-        "accelerator": {"product": "A2", "chipsPerNode": 2},
-        "numNodes": 4,
-        "parallelism": {"tensor": 2},
-        "checkpoint": {"path": "/ckpt"},
-        "template": {
-            "spec": {
-                "containers": [
-                    {
-                        "name": "trainer",
-                        "volumeMounts": [{"name": "shared", "mountPath": "/ckpt"}],
-                        "image": "example/trainer:1",
-                        "command": ["torchrun", "train.py"],
-                        "args": [
-                            *ARGUMENTS,
-                            *("--save", "/ckpt", "--load", "/ckpt", "--bf16", "--ckpt-format", "torch"),
-                            "--use-distributed-optimizer",
-                        ],
-                    }
-                ]
-            }
-        },
-    },
-}
 
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
     path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(JOB), encoding="utf-8")
+    path.write_text(yaml.safe_dump(EXAMPLE_MANIFEST), encoding="utf-8")
     return path
 
 
@@ -74,7 +45,7 @@ def test_exactly_the_promised_keys(capsys: pytest.CaptureFixture[str], manifest:
 
 
 def test_what_the_script_switches_off_is_noted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["template"]["spec"]["containers"][0]["args"].append("--swap-optimizer")
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
@@ -90,7 +61,7 @@ def test_every_copy_pair_is_named(capsys: pytest.CaptureFixture[str], manifest: 
 
 
 def test_experts_have_copies_of_their_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["parallelism"] = {"tensor": 2, "expert": 2, "expertTensor": 1}
     path = tmp_path / "experts.yaml"
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
@@ -117,7 +88,7 @@ def test_a_process(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
 
 
 def test_a_job_that_is_not_started_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["launcher"] = "TaskD"
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
@@ -140,7 +111,7 @@ def test_a_node_without_and_with_a_free_one(capsys: pytest.CaptureFixture[str], 
 
 
 def test_pods_that_leave_with_a_shrink_are_not_kept() -> None:
-    spec = {**JOB["spec"], "parallelism": {"tensor": 2, "pipeline": 2}}
+    spec = {**EXAMPLE_MANIFEST["spec"], "parallelism": {"tensor": 2, "pipeline": 2}}
     answer = simulate(spec, SimulationRequest(nodes=(1,)))
     assert (answer.action, answer.isolation.nodes, answer.kept_nodes) == ("Shrink", (1, 3), (0, 2))
 
@@ -206,7 +177,7 @@ def test_the_text_says_it_in_words(capsys: pytest.CaptureFixture[str], manifest:
 
 
 def test_the_memory_of_the_copies_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["model"] = {"parameters": 2_000_000_000}
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
@@ -218,7 +189,7 @@ def test_the_memory_of_the_copies_is_told(capsys: pytest.CaptureFixture[str], tm
 
 
 def test_the_job_fails_when_nothing_is_left(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     names = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")
     job["spec"]["recovery"] = {"actions": [{"name": name, "maxCount": 0} for name in names]}
     path = tmp_path / "job.yaml"
@@ -231,7 +202,7 @@ def test_the_job_fails_when_nothing_is_left(capsys: pytest.CaptureFixture[str], 
 
 
 def test_a_manifest_on_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Namespace\n---\n" + yaml.safe_dump(JOB)))
+    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Namespace\n---\n" + yaml.safe_dump(EXAMPLE_MANIFEST)))
     assert main(["simulate", "-f", "-", "--lose", "rank=0", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["action"] == "InPlace"
 
@@ -239,19 +210,19 @@ def test_a_manifest_on_standard_input(capsys: pytest.CaptureFixture[str], monkey
 @pytest.mark.parametrize("mode", ["Hold", "Observe"])
 def test_it_is_told_what_an_enforced_recovery_would_do(mode: str) -> None:
     question = SimulationRequest(nodes=(2,))
-    held = simulate({**JOB["spec"], "recovery": {"mode": mode}}, question)
-    enforced = simulate(JOB["spec"], question)
+    held = simulate({**EXAMPLE_MANIFEST["spec"], "recovery": {"mode": mode}}, question)
+    enforced = simulate(EXAMPLE_MANIFEST["spec"], question)
     assert (held.action, held.considered) == (enforced.action, enforced.considered)
 
 
 def test_every_action_up_to_the_taken_one_is_evaluated() -> None:
-    answer = simulate(JOB["spec"], SimulationRequest(nodes=(2,)))
+    answer = simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest(nodes=(2,)))
     evaluated = [(verdict.action, verdict.taken) for verdict in answer.considered]
     assert evaluated == [("Retry", False), ("InPlace", False), ("Replace", False), ("Shrink", True)]
 
 
 def test_larger_actions_that_would_not_work_are_refused_too() -> None:
-    considered = simulate(JOB["spec"], SimulationRequest(ranks=(5,))).considered
+    considered = simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest(ranks=(5,))).considered
     assert [(one.action, one.taken) for one in considered] == [("Retry", False), ("InPlace", True), ("Replace", False)]
 
 
@@ -270,7 +241,7 @@ def test_larger_actions_that_would_not_work_are_refused_too() -> None:
 def test_the_imagined_job_trains_again_in_the_end(
     question: SimulationRequest, action: str, phase: str, attempt: int
 ) -> None:
-    answer = simulate(JOB["spec"], question)
+    answer = simulate(EXAMPLE_MANIFEST["spec"], question)
     end = answer.turns[-1].transition.state
     assert (answer.action, end.phase, end.incident, end.attempt) == (action, phase, None, attempt)
 
@@ -282,20 +253,21 @@ def test_where_nothing_can_be_replaced_nothing_is_awaited(
     answer = ask(capsys, manifest, "--lose", "node=2", "--during", during)
     assert answer["refused"].get("Replace") in (None, ["StillPossible"])
     assert not any(
-        turn.waited for turn in simulate(JOB["spec"], SimulationRequest(nodes=(2,), during=Action(during))).turns
+        turn.waited
+        for turn in simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest(nodes=(2,), during=Action(during))).turns
     )
 
 
 def test_a_restart_after_a_further_loss_is_not_awaited() -> None:
     """MindSpore cannot go on without a complete copy: the second node turns the replacement into a restart."""
-    answer = simulate({**JOB["spec"], "framework": "MindSpore"}, SimulationRequest(nodes=(1, 3)))
+    answer = simulate({**EXAMPLE_MANIFEST["spec"], "framework": "MindSpore"}, SimulationRequest(nodes=(1, 3)))
     assert answer.action == "Restart"
     assert not any(turn.waited for turn in answer.turns)
 
 
 @pytest.mark.parametrize("during", Action)
 def test_the_simulated_job_survives_its_journal(during: Action) -> None:
-    begin = simulate(JOB["spec"], SimulationRequest(ranks=(5,), during=during)).turns[0].before
+    begin = simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest(ranks=(5,), during=during)).turns[0].before
     assert read(Journal(begin).dump(0)).journal.state == begin
     assert begin.incident is not None
     assert begin.incident.action is during
@@ -303,19 +275,19 @@ def test_the_simulated_job_survives_its_journal(during: Action) -> None:
 
 def test_a_question_without_a_loss_is_refused() -> None:
     with pytest.raises(HajobInputError, match=r"^no loss is given: name at least one rank or node$"):
-        simulate(JOB["spec"], SimulationRequest())
+        simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest())
 
 
 @pytest.mark.parametrize("sizes", [["--global-batch-size", "64"], ["--micro-batch-size", "1"]])
 def test_half_of_the_batch_sizes_tell_nothing(sizes: list[str]) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["template"]["spec"]["containers"][0]["args"] = sizes
     answer = simulate(job["spec"], SimulationRequest(ranks=(5,)))
     assert (answer.micro_batches, answer.step_time) == ((), None)
 
 
 def test_a_script_hides_the_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["template"]["spec"]["containers"][0] = {"name": "trainer", "command": ["bash", "train.sh"]}
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
@@ -352,7 +324,7 @@ def test_command_lines_that_make_no_sense(manifest: Path, arguments: list[str]) 
 
 
 def edited(**changes: Any) -> dict[str, Any]:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     for key, value in changes.items():
         job["spec"][key] = value
     return job
@@ -393,7 +365,7 @@ def test_files_that_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 def test_a_batch_that_does_not_divide_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["template"]["spec"]["containers"][0]["args"] = ["--global-batch-size=63", "--micro-batch-size=1"]
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
@@ -407,7 +379,7 @@ def test_a_batch_that_does_not_divide_is_named(capsys: pytest.CaptureFixture[str
 )
 def test_the_live_machine_decides_the_same(ranks: tuple[int, ...], nodes: tuple[int, ...], free: int) -> None:
     """Fed like the operator, fact by fact, the machine comes to the same action and the same effects."""
-    spec = JOB["spec"]
+    spec = EXAMPLE_MANIFEST["spec"]
     answer = simulate(spec, SimulationRequest(ranks, nodes, free))
     rig = Rig.running(
         view=ClusterView(layout_of(spec), step=10, free_nodes=free, checkpoint_step=10), policy=from_spec(spec)
@@ -424,7 +396,7 @@ def test_the_live_machine_decides_the_same(ranks: tuple[int, ...], nodes: tuple[
 
 
 def test_a_lost_node_goes_onto_a_spare_and_shrinks_nothing(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = copy.deepcopy(JOB)
+    job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["scheduling"] = {"numSpareNodes": 1}
     manifest.write_text(yaml.safe_dump(job), encoding="utf-8")
     assert main(["simulate", "-f", str(manifest), "--lose", "node=2", "-o", "json"]) == 0

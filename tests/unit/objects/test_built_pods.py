@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -26,25 +25,10 @@ from hajob.objects.settings import PodSettings
 from hajob.objects.spare_pod import spare_pod
 from hajob.objects.tls_secret import KEYS, read_tls_secret, tls_secret
 from hajob.plan.policy import from_spec
+from tests.rigs.example_jobs import Object, example_in_the_nodes_network, example_job
 
-ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = Path(__file__).parent / "golden"
 SETTINGS = PodSettings("hajob/sidecar:dev")
-UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
-Object = dict[str, Any]
-
-
-def example(name: str, **spec: Any) -> HATrainingJob:
-    raw = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text(encoding="utf-8"))
-    raw["metadata"] |= {"uid": UID, "namespace": "team-a"}
-    raw["spec"] |= spec
-    return HATrainingJob.from_object(raw)
-
-
-def in_the_nodes_network(name: str, **spec: Any) -> HATrainingJob:
-    job = example(name, **spec)
-    job.spec.template["spec"]["hostNetwork"] = True
-    return job
 
 
 def ranks_of(job: HATrainingJob) -> Object:
@@ -52,20 +36,22 @@ def ranks_of(job: HATrainingJob) -> Object:
 
 
 BUILT: dict[str, Callable[[], Object]] = {
-    "quickstart-rank-pod": lambda: rank_pod(example("quickstart"), 3, 17, SETTINGS, ["node-b", "node-a"]),
-    "quickstart-coordinator-pod": lambda: coordinator_pod(example("quickstart"), 17, SETTINGS),
-    "quickstart-rank-environment": lambda: ranks_of(example("quickstart")),
-    "one-node-rank-environment": lambda: ranks_of(example("quickstart", numNodes=1)),
-    "one-node-mindspore-rank-environment": lambda: ranks_of(example("quickstart", numNodes=1, framework="MindSpore")),
-    "full-rank-pod": lambda: rank_pod(example("full"), 0, 1, SETTINGS),
-    "full-coordinator-pod": lambda: coordinator_pod(example("full"), 1, SETTINGS, apart=False),
-    "full-rank-environment": lambda: ranks_of(example("full")),
-    "mindspore-rank-pod": lambda: rank_pod(example("full", framework="MindSpore"), 0, 1, SETTINGS),
-    "mindspore-coordinator-pod": lambda: coordinator_pod(example("full", framework="MindSpore"), 1, SETTINGS),
-    "mindspore-rank-environment": lambda: ranks_of(example("full", framework="MindSpore")),
-    "host-network-rank-pod": lambda: rank_pod(in_the_nodes_network("quickstart"), 0, 1, SETTINGS),
-    "host-network-coordinator-pod": lambda: coordinator_pod(in_the_nodes_network("quickstart"), 1, SETTINGS),
-    "tls-secret": lambda: tls_secret(example("quickstart"), {name: name.encode() for name in KEYS}),
+    "quickstart-rank-pod": lambda: rank_pod(example_job("quickstart"), 3, 17, SETTINGS, ["node-b", "node-a"]),
+    "quickstart-coordinator-pod": lambda: coordinator_pod(example_job("quickstart"), 17, SETTINGS),
+    "quickstart-rank-environment": lambda: ranks_of(example_job("quickstart")),
+    "one-node-rank-environment": lambda: ranks_of(example_job("quickstart", numNodes=1)),
+    "one-node-mindspore-rank-environment": lambda: ranks_of(
+        example_job("quickstart", numNodes=1, framework="MindSpore")
+    ),
+    "full-rank-pod": lambda: rank_pod(example_job("full"), 0, 1, SETTINGS),
+    "full-coordinator-pod": lambda: coordinator_pod(example_job("full"), 1, SETTINGS, apart=False),
+    "full-rank-environment": lambda: ranks_of(example_job("full")),
+    "mindspore-rank-pod": lambda: rank_pod(example_job("full", framework="MindSpore"), 0, 1, SETTINGS),
+    "mindspore-coordinator-pod": lambda: coordinator_pod(example_job("full", framework="MindSpore"), 1, SETTINGS),
+    "mindspore-rank-environment": lambda: ranks_of(example_job("full", framework="MindSpore")),
+    "host-network-rank-pod": lambda: rank_pod(example_in_the_nodes_network("quickstart"), 0, 1, SETTINGS),
+    "host-network-coordinator-pod": lambda: coordinator_pod(example_in_the_nodes_network("quickstart"), 1, SETTINGS),
+    "tls-secret": lambda: tls_secret(example_job("quickstart"), {name: name.encode() for name in KEYS}),
 }
 
 
@@ -82,9 +68,9 @@ def test_it_is_what_the_file_says(name: str) -> None:
 def test_pods_keep_apart_by_the_label_that_the_admin_has_chosen(apart: bool) -> None:
     mine = PodSettings("hajob/sidecar:dev", topology_label="example.com/blade")
     pods = [
-        rank_pod(example("full"), 0, 1, mine),
-        spare_pod(example("full"), 0, mine),
-        coordinator_pod(example("full"), 1, mine, apart=apart),
+        rank_pod(example_job("full"), 0, 1, mine),
+        spare_pod(example_job("full"), 0, mine),
+        coordinator_pod(example_job("full"), 1, mine, apart=apart),
     ]
     told = [json.dumps(pod["spec"]["affinity"]["podAntiAffinity"]) for pod in pods]
     assert all('"topologyKey": "example.com/blade"' in one and "hostname" not in one for one in told)
@@ -97,7 +83,7 @@ def _container(pod: Object, name: str) -> Object:
 
 
 def test_the_launcher_knows_where_its_last_word_goes() -> None:
-    job = example("quickstart")
+    job = example_job("quickstart")
     trainer = job.spec.template["spec"]["containers"][0]
     trainer["terminationMessagePath"] = "/run/last-word"
     variables = {
@@ -107,7 +93,7 @@ def test_the_launcher_knows_where_its_last_word_goes() -> None:
 
 
 def test_the_users_template_is_not_changed() -> None:
-    job = example("full")
+    job = example_job("full")
     before = deepcopy(job.spec.template)
     rank_pod(job, 0, 1, SETTINGS, ["x"])
     coordinator_pod(job, 1, SETTINGS)
@@ -115,7 +101,7 @@ def test_the_users_template_is_not_changed() -> None:
 
 
 def test_names_fit_a_label_and_differ_by_job_and_incarnation() -> None:
-    job = example("quickstart")
+    job = example_job("quickstart")
     longest = job.model_copy(update={"metadata": job.metadata.model_copy(update={"name": "n" * 40})})
     assert len(rank_pod_name(longest, 16383, 10**9)) <= 63
     assert len(coordinator_pod_name(longest, 10**9)) <= 63
@@ -124,7 +110,7 @@ def test_names_fit_a_label_and_differ_by_job_and_incarnation() -> None:
 
 
 def test_already_exists_succeeds_only_for_owner_and_incarnation() -> None:
-    job = example("quickstart")
+    job = example_job("quickstart")
     pod = rank_pod(job, 0, 1, SETTINGS)
     assert is_same_pod(deepcopy(pod), pod)
     assert not is_same_pod(rank_pod(job, 0, 2, SETTINGS), pod)
@@ -134,7 +120,7 @@ def test_already_exists_succeeds_only_for_owner_and_incarnation() -> None:
 
 
 def test_chips_are_what_the_spec_says_whatever_the_template_says() -> None:
-    job = example("quickstart")
+    job = example_job("quickstart")
     trainer = job.spec.template["spec"]["containers"][0]
     trainer["resources"] = {"limits": {"huawei.com/Ascend910": "1", "cpu": "4"}}
     resources = _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["resources"]
@@ -146,7 +132,7 @@ def test_chips_are_what_the_spec_says_whatever_the_template_says() -> None:
 
 
 def test_hajobs_variables_come_first_and_count() -> None:
-    job = example("quickstart")
+    job = example_job("quickstart")
     trainer = job.spec.template["spec"]["containers"][0]
     trainer["env"] = [{"name": "HAJOB_DIR", "value": "/mine"}, {"name": "URL", "value": "tcp://$(POD_IP)"}]
     env = _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["env"]
@@ -156,16 +142,16 @@ def test_hajobs_variables_come_first_and_count() -> None:
 
 
 def test_the_command_follows_the_launcher_and_taskd_is_left() -> None:
-    full = _container(rank_pod(example("full"), 0, 1, SETTINGS), "trainer")
+    full = _container(rank_pod(example_job("full"), 0, 1, SETTINGS), "trainer")
     assert full["command"][:4] == ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", "bash"]
     assert full["command"][4] == "pretrain_qwen3_8b.sh"
     assert "args" not in full
-    taskd = _container(rank_pod(example("full", launcher="TaskD"), 0, 1, SETTINGS), "trainer")
+    taskd = _container(rank_pod(example_job("full", launcher="TaskD"), 0, 1, SETTINGS), "trainer")
     assert (taskd["command"], taskd["args"][0]) == (["bash"], "pretrain_qwen3_8b.sh")
 
 
 def test_excluded_nodes_are_out_in_every_alternative() -> None:
-    job = example("quickstart", scheduling={"excludedNodeNames": ["node-x"]})
+    job = example_job("quickstart", scheduling={"excludedNodeNames": ["node-x"]})
     terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("a", "b")]
     job.spec.template["spec"]["affinity"] = {
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
@@ -179,7 +165,7 @@ def test_excluded_nodes_are_out_in_every_alternative() -> None:
 
 
 def test_a_coordinator_free_to_go_anywhere_may_sit_with_ranks() -> None:
-    job = example("quickstart")
+    job = example_job("quickstart")
     ranks = rank_pod(job, 0, 1, SETTINGS)["spec"]["affinity"]["podAntiAffinity"]
     avoided = ranks["requiredDuringSchedulingIgnoredDuringExecution"][1]["labelSelector"]["matchLabels"]
     apart, anywhere = (
@@ -199,14 +185,14 @@ def test_the_output_lies_on_the_innermost_volume_or_nowhere() -> None:
     assert (mount_for({"volumeMounts": mounts}, "/ckpt/other") or {})["name"] == "a"
     assert mount_for({"volumeMounts": mounts}, "/ckpts") is None
     assert mount_for({}, "/ckpt") is None
-    job = example("quickstart", output={"path": "/nowhere"})
+    job = example_job("quickstart", output={"path": "/nowhere"})
     assert output_directory(job) == f"/nowhere/{job.metadata.uid}"
     env = _container(rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
     assert next(entry for entry in env if entry["name"] == "HAJOB_OUTPUT_DIR")["value"] == ""
 
 
 def test_the_agent_sees_the_checkpoints_wherever_the_output_goes() -> None:
-    job = example("quickstart", output={"path": "/logs/here"})
+    job = example_job("quickstart", output={"path": "/logs/here"})
     trainer = job.spec.template["spec"]["containers"][0]
     trainer["volumeMounts"] = [
         {"name": "ckpt", "mountPath": job.spec.checkpoint.path, "readOnly": True},
@@ -222,7 +208,7 @@ def test_the_agent_sees_the_checkpoints_wherever_the_output_goes() -> None:
 
 
 def test_silent_nodes_are_tolerated_without_a_limit() -> None:
-    job = example("quickstart")
+    job = example_job("quickstart")
     job.spec.template["spec"]["tolerations"] = [
         {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
     ]
@@ -234,17 +220,17 @@ def test_silent_nodes_are_tolerated_without_a_limit() -> None:
 
 def test_a_broken_secret_is_named() -> None:
     with pytest.raises(ValueError, match="need"):
-        tls_secret(example("quickstart"), {"ca.crt": b""})
+        tls_secret(example_job("quickstart"), {"ca.crt": b""})
     with pytest.raises(ValueError, match=r"agent\.crt"):
         read_tls_secret({"metadata": {"name": "s"}, "data": {"ca.crt": ""}})
 
 
 def test_an_agent_asks_for_a_cpu_of_its_own() -> None:
-    agent = _container(rank_pod(example("quickstart"), 0, 1, SETTINGS), "agent")
+    agent = _container(rank_pod(example_job("quickstart"), 0, 1, SETTINGS), "agent")
     assert agent["resources"]["requests"]["cpu"] == "1"
 
 
 @pytest.mark.parametrize(("nodes", "cpu"), [(4, "50m"), (2048, "1024m")])
 def test_a_coordinator_asks_for_what_its_agents_cost(nodes: int, cpu: str) -> None:
-    pod = coordinator_pod(example("quickstart", numNodes=nodes), 1, SETTINGS)
+    pod = coordinator_pod(example_job("quickstart", numNodes=nodes), 1, SETTINGS)
     assert _container(pod, "coordinator")["resources"]["requests"]["cpu"] == cpu

@@ -13,7 +13,7 @@ from hajob.api.derived import coordinator_ports
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
-from tests.unit.objects.test_built_pods import Object, example
+from tests.rigs.example_jobs import Object, example_job
 
 POLICIES = list(yaml.safe_load_all((CHECKOUT / "deploy/network-policies.yaml").read_text()))
 SETTINGS = PodSettings("image")
@@ -27,7 +27,7 @@ def deployment() -> Object:
 
 def pods() -> dict[str, tuple[str, dict[str, str]]]:
     """Namespace and labels of each kind of pod."""
-    job = example("quickstart")
+    job = example_job("quickstart")
     made = {"rank": rank_pod(job, 0, 1, SETTINGS), "coordinator": coordinator_pod(job, 1, SETTINGS)}
     found = {role: ("jobs", pod["metadata"]["labels"]) for role, pod in made.items()}
     found["operator"] = (HOME, deployment()["spec"]["template"]["metadata"]["labels"])
@@ -75,7 +75,7 @@ OTHER_PORTS: Final = {"agentPort": 7171, "coordinatorPort": 7170, "mindIOPort": 
 
 
 def conversations() -> Iterator[tuple[str, str, int]]:
-    for job in (example("quickstart"), example("quickstart", network=OTHER_PORTS)):
+    for job in (example_job("quickstart"), example_job("quickstart", network=OTHER_PORTS)):
         ports = coordinator_ports(job.spec)
         yield "operator", "coordinator", ports.coordinator
         yield "coordinator", "rank", job.spec.network.agent_port

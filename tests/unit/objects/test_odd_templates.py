@@ -14,30 +14,14 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.objects.coordinator_pod import coordinator_pod
-from hajob.objects.hook_pod import hook_pod
 from hajob.objects.rank_pod import OWN_INIT_CONTAINERS, rank_pod
 from hajob.objects.review import notes, refusals
-from hajob.objects.settings import PodSettings
-from hajob.objects.spare_pod import spare_pod
 from hajob.runtime.admission import evaluate
 from hajob.sources.pod import view
+from tests.rigs.example_jobs import SETTINGS, pods_of_every_kind
 from tests.rigs.fake_clock import FakeClock
 
-SETTINGS = PodSettings("hajob/sidecar:dev")
 odd = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
-
-def every_kind(job: HATrainingJob) -> list[Json]:
-    """A pod of every kind, as it is made in every situation."""
-    pods = [
-        rank_pod(job, 0, 1, SETTINGS, gated=True),
-        rank_pod(job, 3, 17, SETTINGS, ["node-1"], place="node-2"),
-        coordinator_pod(job, 2, SETTINGS, ["node-1"], silent=["node-2"]),
-        coordinator_pod(job, 3, SETTINGS, apart=False),
-        spare_pod(job, 0, SETTINGS, ["node-1"]),
-    ]
-    return pods + ([hook_pod(job, 1, "node-1", 4)] if job.spec.pause is not None else [])
 
 
 async def accepted(job: Json) -> HATrainingJob:
@@ -45,7 +29,7 @@ async def accepted(job: Json) -> HATrainingJob:
     kube = MemoryKube(MemoryServer(FakeClock()))
     stored = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
     assert await evaluate(kube, stored, SETTINGS) == (Reason.VALID, "")
-    for pod in every_kind(stored):
+    for pod in pods_of_every_kind(stored):
         await kube.create("pods", "default", pod, dry_run=True)
     return stored
 

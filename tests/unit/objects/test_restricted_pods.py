@@ -11,7 +11,7 @@ from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.runtime.settings import Settings
-from tests.unit.objects.test_built_pods import Object, example, in_the_nodes_network
+from tests.rigs.example_jobs import Object, example_in_the_nodes_network, example_job
 
 OURS = {"install", "agent", "coordinator"}
 
@@ -27,13 +27,13 @@ def ours(pod: Object) -> list[Object]:
 
 
 def with_pod_user(user: int) -> HATrainingJob:
-    job = example("quickstart")
+    job = example_job("quickstart")
     job.spec.template["spec"]["securityContext"] = {"runAsUser": user}
     return job
 
 
 def test_injected_containers_are_restricted() -> None:
-    for pod in pods(PodSettings("image"), example("quickstart"), example("full"), with_pod_user(1000)):
+    for pod in pods(PodSettings("image"), example_job("quickstart"), example_job("full"), with_pod_user(1000)):
         for container in ours(pod):
             context = container["securityContext"]
             assert context["allowPrivilegeEscalation"] is False
@@ -58,7 +58,7 @@ def test_an_installation_says_how_the_sidecar_is_pulled_and_run() -> None:
             "HAJOB_SIDECAR_SECURITY_CONTEXT": '{"runAsUser": 1000, "runAsNonRoot": true}',
         }
     ).pod_settings()
-    job = example("quickstart")
+    job = example_job("quickstart")
     job.spec.template["spec"]["imagePullSecrets"] = [{"name": "users"}, {"name": "one"}]
     for pod in pods(settings, job):
         assert [each["name"] for each in pod["spec"]["imagePullSecrets"]] == ["users", "one", "two"]
@@ -70,7 +70,7 @@ def test_an_installation_says_how_the_sidecar_is_pulled_and_run() -> None:
 
 
 def test_a_jobs_own_resources_of_the_agent_count_more() -> None:
-    job = example("quickstart", agent={"resources": {"requests": {"cpu": "3"}}})
+    job = example_job("quickstart", agent={"resources": {"requests": {"cpu": "3"}}})
     pod = rank_pod(job, 0, 1, PodSettings("image", resources={"requests": {"cpu": "1"}}))
     found = {each["name"]: each["resources"]["requests"]["cpu"] for each in ours(pod)}
     assert found == {"install": "1", "agent": "3"}
@@ -105,14 +105,14 @@ def told(pod: Object, name: str) -> dict[str, str]:
 
 
 def test_in_the_nodes_network_a_pod_declares_its_ports() -> None:
-    rank, coordinator = pods(PodSettings("image"), in_the_nodes_network("quickstart"))
+    rank, coordinator = pods(PodSettings("image"), example_in_the_nodes_network("quickstart"))
     assert ports_of(rank) == {"agent": 7071, "mindio": 8000, "rendezvous": 29500}
     assert ports_of(coordinator) == {"coordinator": 7070, "controller": 7072, "store": 7073}
 
 
 def test_in_the_nodes_network_a_job_has_ports_of_its_own() -> None:
     network = {"agentPort": 7181, "coordinatorPort": 7180, "mindIOPort": 7182, "rendezvousPort": 7184}
-    rank, coordinator = pods(PodSettings("image"), in_the_nodes_network("quickstart", network=network))
+    rank, coordinator = pods(PodSettings("image"), example_in_the_nodes_network("quickstart", network=network))
     assert ports_of(rank) == {"agent": 7181, "mindio": 7182, "rendezvous": 7184}
     assert ports_of(coordinator) == {"coordinator": 7180, "controller": 7183, "store": 7185}
 
@@ -120,8 +120,8 @@ def test_in_the_nodes_network_a_job_has_ports_of_its_own() -> None:
 def test_every_process_is_told_where_it_listens() -> None:
     network = {"agentPort": 7181, "coordinatorPort": 7180, "mindIOPort": 8100, "rendezvousPort": 29600}
     for job, opened in (
-        (example("quickstart", network=network), ("8100", "29600")),
-        (in_the_nodes_network("quickstart", network=network), ("7182", "7183")),
+        (example_job("quickstart", network=network), ("8100", "29600")),
+        (example_in_the_nodes_network("quickstart", network=network), ("7182", "7183")),
     ):
         rank, coordinator = pods(PodSettings("image"), job)
         assert told(rank, "agent") == {"AGENT": "7181", "MINDIO": "8100", "RENDEZVOUS": "29600"}
@@ -134,7 +134,7 @@ def test_every_process_is_told_where_it_listens() -> None:
 
 
 def test_in_a_network_of_its_own_a_pod_takes_no_port_of_the_node() -> None:
-    rank, coordinator = pods(PodSettings("image"), example("quickstart"))
+    rank, coordinator = pods(PodSettings("image"), example_job("quickstart"))
     (trainer,), (controller,) = rank["spec"]["containers"], coordinator["spec"]["containers"]
     assert "ports" not in trainer
     assert controller["ports"] == [

@@ -10,14 +10,14 @@ from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.objects.spare_pod import spare_pod
 from hajob.sources.pod import view
-from tests.unit.objects.test_built_pods import Object, example
+from tests.rigs.example_jobs import Object, example_job
 
 SETTINGS = PodSettings("image")
 
 
 def built(mode: SpareMode) -> tuple[Object, Object]:
     """A spare's pod and a rank pod of one job."""
-    job = example("full")
+    job = example_job("full")
     job = job.model_copy(
         update={
             "spec": job.spec.model_copy(

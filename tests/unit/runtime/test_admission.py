@@ -13,43 +13,22 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.objects.settings import PodSettings
-from hajob.plan.flags import read_flags
-from hajob.plan.policy import layout_of
 from hajob.runtime.admission import evaluate
-from hajob.runtime.kube import ApiError, Kube
-from hajob.scheduling.demand import Demand
-from hajob.sources.node import NodeView
 from tests.rigs.fake_clock import FakeClock
+from tests.rigs.malformed_templates import (
+    KNOWN_TO_THE_CRD_ONLY,
+    MALFORMED,
+    SETTINGS,
+    check_refused_in_words,
+    job_with,
+    shown,
+)
 from tests.unit.api.unserved_jobs import BY_THE_OPERATOR, edited
-from tests.unit.runtime.malformed_templates import KNOWN_TO_THE_CRD_ONLY, LABEL, MALFORMED, job_with, shown
-
-SETTINGS = PodSettings(sidecar_image="hajob/sidecar:dev")
-NODE = NodeView("node", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={LABEL: "7"})
-
-
-async def refused_in_words(kube: Kube, case: Any) -> None:
-    """By the CRD, or by the operator; whatever reads the template before that must bear it."""
-    stored = None
-    try:
-        stored = await kube.create(names.PLURAL, "default", job_with(*case))
-    except ApiError as error:
-        refused = error
-    if stored is None:
-        assert refused.status == 422
-        assert "spec.template" in refused.message or "volumeMounts, mountPath" in refused.message
-        return
-    job = HATrainingJob.from_object(stored)
-    read_flags(job.spec.template)
-    Demand.of(job.spec, layout_of(job.spec)).node_filter()(NODE)
-    reason, message = await evaluate(kube, job, SETTINGS)
-    assert reason in {Reason.INVALID, Reason.POD_REFUSED}
-    assert message
 
 
 @pytest.mark.parametrize("case", MALFORMED, ids=shown)
 async def test_nonsense_in_a_template_is_refused_in_words(case: Any) -> None:
-    await refused_in_words(MemoryKube(MemoryServer(FakeClock())), case)
+    await check_refused_in_words(MemoryKube(MemoryServer(FakeClock())), case)
 
 
 @pytest.mark.parametrize("case", [case for case in MALFORMED if case[0][-1] not in KNOWN_TO_THE_CRD_ONLY], ids=shown)

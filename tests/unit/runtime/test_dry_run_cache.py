@@ -18,7 +18,7 @@ from hajob.runtime.authority_store import AuthorityStore
 from hajob.runtime.dry_run_cache import SERVES_SECONDS, DryRunCache
 from hajob.runtime.kube import ApiError
 from tests.rigs.fake_clock import FakeClock
-from tests.unit.runtime.malformed_templates import job_with
+from tests.rigs.malformed_templates import job_with
 
 SETTINGS = PodSettings(sidecar_image="hajob/sidecar:dev")
 

@@ -28,7 +28,7 @@ from tests.rigs.job_controller import (
     incarnations_of_node_1,
     settle_town,
 )
-from tests.unit.runtime.malformed_templates import TRAINER, job_with
+from tests.rigs.malformed_templates import TRAINER, job_with
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.runtime.settings import Settings
-from tests.unit.objects.test_built_pods import example
+from tests.rigs.example_jobs import example_job
 
 ENTRIES = ("hajob.runtime.app", "trainer_sidecar.agent.__main__", "trainer_sidecar.coordinator.__main__")
 PROGRAM = """
@@ -60,7 +60,7 @@ def test_text_is_for_people(entry: str) -> None:
 
 
 def test_the_operator_hands_its_format_to_the_sidecars() -> None:
-    job, settings = example("quickstart"), Settings.from_environment({"HAJOB_LOG_FORMAT": "json"}).pod_settings()
+    job, settings = example_job("quickstart"), Settings.from_environment({"HAJOB_LOG_FORMAT": "json"}).pod_settings()
     wanted = {"name": "HAJOB_LOG_FORMAT", "value": "json"}
     for pod, name in ((rank_pod(job, 0, 1, settings), "agent"), (coordinator_pod(job, 1, settings), "coordinator")):
         spec = pod["spec"]
@@ -70,4 +70,4 @@ def test_the_operator_hands_its_format_to_the_sidecars() -> None:
 
 
 def test_pods_say_nothing_of_the_usual_format() -> None:
-    assert "HAJOB_LOG_FORMAT" not in json.dumps(rank_pod(example("quickstart"), 0, 1, PodSettings("image")))
+    assert "HAJOB_LOG_FORMAT" not in json.dumps(rank_pod(example_job("quickstart"), 0, 1, PodSettings("image")))

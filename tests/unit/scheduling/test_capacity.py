@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,29 +17,16 @@ from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.plan.policy import layout_of
 from hajob.scheduling.capacity import Capacity
-from hajob.scheduling.demand import Demand
 from hajob.sources.node import NodeView, Taint, view
 from hajob.sources.pod import ForeignPod, PodView, foreign_pod
 from hajob.sources.pod import view as pod_view
+from tests.rigs.capacity import NODE_WITH_TWO_CHIPS, QUICKSTART, demand_of, pod_of_this_operator, quickstart_spec
 
-EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
-NODE = NodeView("node", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={"pool": "a", "rack": "1"})
 TAINT = Taint("reserved", "NoSchedule", "others")
 
 
-def spec(excluded: tuple[str, ...] = (), **pod: Any) -> HATrainingJobSpec:
-    body = yaml.safe_load(EXAMPLE.read_text())["spec"]
-    body["template"]["spec"] |= pod
-    body["scheduling"] = {"excludedNodeNames": list(excluded)}
-    return HATrainingJobSpec.model_validate(body)
-
-
 def is_free(node: NodeView, job: HATrainingJobSpec, *pods: PodView | ForeignPod) -> bool:
-    return set(Capacity.of([node], pods).free(demand(job))) == {node.name}
-
-
-def demand(job: HATrainingJobSpec) -> Demand:
-    return Demand.of(job, layout_of(job))
+    return set(Capacity.of([node], pods).free(demand_of(job))) == {node.name}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +43,7 @@ def demand(job: HATrainingJobSpec) -> Demand:
     ],
 )
 def test_what_a_node_says(changes: dict[str, Any], free: bool) -> None:
-    assert is_free(replace(NODE, **changes), spec()) is free
+    assert is_free(replace(NODE_WITH_TWO_CHIPS, **changes), quickstart_spec()) is free
 
 
 CHIPS = {"resources": {"limits": {names.DEFAULT_RESOURCE_NAME: "2"}}}
@@ -72,8 +58,8 @@ def somebodys(phase: str = "Running", node: str = "node", **spec: Any) -> Foreig
 def test_chips_of_other_tenants_are_taken() -> None:
     theirs = somebodys()
     assert theirs is not None
-    assert not is_free(NODE, spec(), theirs)
-    assert is_free(replace(NODE, chips={names.DEFAULT_RESOURCE_NAME: 4}), spec(), theirs)
+    assert not is_free(NODE_WITH_TWO_CHIPS, quickstart_spec(), theirs)
+    assert is_free(replace(NODE_WITH_TWO_CHIPS, chips={names.DEFAULT_RESOURCE_NAME: 4}), quickstart_spec(), theirs)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +79,8 @@ def listens(*ports: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": "main", "ports": list(ports)}]
 
 
-ON_THE_HOST = spec(hostNetwork=True)
-OF_THE_TEMPLATE = spec(
+ON_THE_HOST = quickstart_spec(hostNetwork=True)
+OF_THE_TEMPLATE = quickstart_spec(
     containers=[{"name": "trainer", "ports": [{"containerPort": 5000, "hostPort": 9100, "hostIP": "10.0.0.1"}]}]
 )
 PORT_CASES = [
@@ -105,7 +91,7 @@ PORT_CASES = [
     (ON_THE_HOST, {"containers": listens({"containerPort": 8000})}, True),
     (ON_THE_HOST, {"containers": listens({"containerPort": 8000}), "hostNetwork": True}, False),
     (ON_THE_HOST, {"initContainers": listens({"containerPort": 80, "hostPort": 8000})}, True),
-    (spec(), {"containers": listens({"containerPort": 80, "hostPort": 8000})}, True),
+    (quickstart_spec(), {"containers": listens({"containerPort": 80, "hostPort": 8000})}, True),
     (OF_THE_TEMPLATE, {"containers": listens({"containerPort": 80, "hostPort": 9100})}, False),
     (OF_THE_TEMPLATE, {"containers": listens({"containerPort": 80, "hostPort": 9100, "hostIP": "10.0.0.2"})}, True),
     (OF_THE_TEMPLATE, {"containers": listens({"containerPort": 80, "hostPort": 9100, "hostIP": "0.0.0.0"})}, False),
@@ -117,26 +103,26 @@ def test_ports_of_the_node_are_taken_by_whoever_has_them(
     job: HATrainingJobSpec, theirs: dict[str, Any], *, free: bool
 ) -> None:
     pod = somebodys(**{"containers": [], **theirs})
-    assert is_free(NODE, job, *([pod] if pod is not None else [])) is free
+    assert is_free(NODE_WITH_TWO_CHIPS, job, *([pod] if pod is not None else [])) is free
 
 
 def test_a_port_is_free_again_when_its_pod_is_gone() -> None:
     pod = somebodys(containers=listens({"containerPort": 80, "hostPort": 8000}))
     assert pod is not None
-    capacity = Capacity.of([NODE], [pod])
+    capacity = Capacity.of([NODE_WITH_TWO_CHIPS], [pod])
     assert not capacity.has_other_tenants("node")
-    assert set(capacity.free(demand(ON_THE_HOST))) == set()
+    assert set(capacity.free(demand_of(ON_THE_HOST))) == set()
     capacity.pod_gone(pod.key)
-    assert set(capacity.free(demand(ON_THE_HOST))) == {"node"}
+    assert set(capacity.free(demand_of(ON_THE_HOST))) == {"node"}
 
 
 def test_pods_on_the_host_have_the_ports_of_the_demand() -> None:
-    raw = yaml.safe_load(EXAMPLE.read_text())
+    raw = yaml.safe_load(QUICKSTART.read_text())
     raw["metadata"] |= {"namespace": "default", "uid": "uid-1"}
     raw["spec"]["template"]["spec"]["hostNetwork"] = True
     job = HATrainingJob.from_object(raw)
     pod = pod_view(rank_pod(job, 0, 1, PodSettings("hajob/sidecar:dev")))
-    assert set(pod.ports) == set(demand(ON_THE_HOST).ports)
+    assert set(pod.ports) == set(demand_of(ON_THE_HOST).ports)
     assert len(pod.ports) == 3
     coordinator = pod_view(coordinator_pod(job, 1, PodSettings("hajob/sidecar:dev")))
     assert len(coordinator.ports) == 3
@@ -148,11 +134,11 @@ def test_a_finished_rank_pod_occupies_nothing() -> None:
         "spec": {"nodeName": "node", "containers": [{"name": "trainer", **CHIPS}]},
         "status": {"phase": "Running"},
     }
-    capacity = Capacity.of([NODE], [pod_view(body)])
-    assert set(capacity.free(demand(spec()))) == set()
+    capacity = Capacity.of([NODE_WITH_TWO_CHIPS], [pod_view(body)])
+    assert set(capacity.free(demand_of(quickstart_spec()))) == set()
     body["status"] = {"phase": "Succeeded"}
     capacity.pod_seen(pod_view(body))
-    assert set(capacity.free(demand(spec()))) == {"node"}
+    assert set(capacity.free(demand_of(quickstart_spec()))) == {"node"}
 
 
 def test_init_containers_and_sidecars_count_once() -> None:
@@ -179,26 +165,21 @@ AFFINITY_CASES = [
 @pytest.mark.parametrize(("terms", "free"), AFFINITY_CASES)
 def test_what_a_node_affinity_asks_for(terms: list[dict[str, Any]], free: bool) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    assert is_free(NODE, spec(affinity={"nodeAffinity": required})) is free
-
-
-def own(name: str, node: str, role: str = names.ROLE_RANK) -> PodView:
-    held = ((names.DEFAULT_RESOURCE_NAME, 2),) if role == names.ROLE_RANK else ()
-    return PodView("default", name, name, "uid-1", role, 0, 1, node_name=node, requests=held)
+    assert is_free(NODE_WITH_TWO_CHIPS, quickstart_spec(affinity={"nodeAffinity": required})) is free
 
 
 def test_a_job_gets_no_second_pod_on_one_of_its_nodes() -> None:
-    wide = [replace(NODE, name=f"wide-{n}", chips={names.DEFAULT_RESOURCE_NAME: 8}) for n in range(3)]
-    pods = [own("r", "wide-0"), own("c", "wide-1", names.ROLE_COORDINATOR)]
+    wide = [replace(NODE_WITH_TWO_CHIPS, name=f"wide-{n}", chips={names.DEFAULT_RESOURCE_NAME: 8}) for n in range(3)]
+    pods = [pod_of_this_operator("r", "wide-0"), pod_of_this_operator("c", "wide-1", names.ROLE_COORDINATOR)]
     capacity = Capacity.of(wide, pods)
-    assert capacity.free_for(demand(spec()), "uid-1", {"wide-0", "wide-1"}) == 1
-    assert capacity.free_for(demand(spec()), "uid-2", set()) == 3
+    assert capacity.free_for(demand_of(quickstart_spec()), "uid-1", {"wide-0", "wide-1"}) == 1
+    assert capacity.free_for(demand_of(quickstart_spec()), "uid-2", set()) == 3
 
 
 def test_what_is_kept_is_what_would_be_counted() -> None:
     """After any row of events, what is kept event by event equals what a fresh look finds."""
     chance = random.Random(7)
-    jobs = [spec(), spec(nodeSelector={"pool": "a"}), spec(excluded=("node-3",))]
+    jobs = [quickstart_spec(), quickstart_spec(nodeSelector={"pool": "a"}), quickstart_spec(excluded=("node-3",))]
     capacity, pods = Capacity(), dict[str, PodView]()
     for _ in range(2000):
         name = f"node-{chance.randrange(6)}"
@@ -206,17 +187,21 @@ def test_what_is_kept_is_what_would_be_counted() -> None:
             case 0:
                 labels = {"pool": chance.choice("ab")}
                 cordoned = chance.random() < 0.2
-                node = replace(NODE, name=name, ready=chance.random() < 0.8, labels=labels, unschedulable=cordoned)
+                node = replace(
+                    NODE_WITH_TWO_CHIPS, name=name, ready=chance.random() < 0.8, labels=labels, unschedulable=cordoned
+                )
                 capacity.node_seen(node)
             case 1:
                 capacity.node_gone(name)
             case 2:
-                pod = replace(own(f"p{chance.randrange(9)}", name), phase=chance.choice(["Running", "Failed"]))
+                pod = replace(
+                    pod_of_this_operator(f"p{chance.randrange(9)}", name), phase=chance.choice(["Running", "Failed"])
+                )
                 pods[pod.key] = pod
                 capacity.pod_seen(pod)
             case 3 if pods:
                 capacity.pod_gone(pods.popitem()[0])
-        job = demand(chance.choice(jobs))
+        job = demand_of(chance.choice(jobs))
         fresh = Capacity.of(capacity.nodes.values(), pods.values())
         assert set(capacity.free(job)) == set(fresh.free(job))
         assert capacity.not_ready == fresh.not_ready
@@ -227,9 +212,9 @@ def test_what_is_kept_is_what_would_be_counted() -> None:
 
 
 def test_what_the_job_asks_for() -> None:
-    assert is_free(NODE, spec(nodeSelector={"pool": "a"}))
-    assert not is_free(NODE, spec(nodeSelector={"pool": "a", "rack": "2"}))
-    assert not is_free(NODE, spec(excluded=("node",)))
+    assert is_free(NODE_WITH_TWO_CHIPS, quickstart_spec(nodeSelector={"pool": "a"}))
+    assert not is_free(NODE_WITH_TWO_CHIPS, quickstart_spec(nodeSelector={"pool": "a", "rack": "2"}))
+    assert not is_free(NODE_WITH_TWO_CHIPS, quickstart_spec(excluded=("node",)))
 
 
 @pytest.mark.parametrize(
@@ -246,8 +231,8 @@ def test_what_the_job_asks_for() -> None:
     ],
 )
 def test_taints_that_a_job_tolerates(toleration: dict[str, str], tolerated: bool) -> None:
-    tainted = replace(NODE, taints=(TAINT,))
-    assert is_free(tainted, spec(tolerations=[toleration])) is tolerated
+    tainted = replace(NODE_WITH_TWO_CHIPS, taints=(TAINT,))
+    assert is_free(tainted, quickstart_spec(tolerations=[toleration])) is tolerated
 
 
 def test_a_node_as_kubernetes_has_it() -> None:
@@ -260,13 +245,13 @@ def test_a_node_as_kubernetes_has_it() -> None:
 
 
 def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
-    nodes = [replace(NODE, name=f"node-{number}") for number in range(6)]
-    nodes.append(replace(NODE, name="node-9", ready=False))
-    job = spec(nodeSelector={"pool": "a"})
+    nodes = [replace(NODE_WITH_TWO_CHIPS, name=f"node-{number}") for number in range(6)]
+    nodes.append(replace(NODE_WITH_TWO_CHIPS, name="node-9", ready=False))
+    job = quickstart_spec(nodeSelector={"pool": "a"})
     layout = layout_of(job)
 
     def avoided(*names: str) -> set[str]:
-        return Capacity.of(nodes, []).to_avoid(demand(job), "uid-1", layout.num_nodes, names)
+        return Capacity.of(nodes, []).to_avoid(demand_of(job), "uid-1", layout.num_nodes, names)
 
     assert avoided("node-2", "node-0") == {"node-0", "node-2", "node-9"}
     assert avoided("node-2", "node-0", "node-1") == {"node-0", "node-1", "node-9"}
@@ -277,9 +262,9 @@ def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
 
 
 def test_a_jobs_own_nodes_count_for_its_restart() -> None:
-    nodes = [replace(NODE, name=f"node-{number}") for number in range(5)]
-    job, taken = spec(), [own(f"r{number}", f"node-{number}") for number in range(4)]
+    nodes = [replace(NODE_WITH_TWO_CHIPS, name=f"node-{number}") for number in range(5)]
+    job, taken = quickstart_spec(), [pod_of_this_operator(f"r{number}", f"node-{number}") for number in range(4)]
     capacity = Capacity.of(nodes, taken)
-    assert capacity.to_avoid(demand(job), "uid-1", 4, ["node-1"]) == {"node-1"}
-    assert capacity.to_avoid(demand(job), "uid-1", 4, ["node-1", "node-2"]) == {"node-2"}
-    assert capacity.to_avoid(demand(job), "uid-1", 5, ["node-1", "node-2"]) == set()
+    assert capacity.to_avoid(demand_of(job), "uid-1", 4, ["node-1"]) == {"node-1"}
+    assert capacity.to_avoid(demand_of(job), "uid-1", 4, ["node-1", "node-2"]) == {"node-2"}
+    assert capacity.to_avoid(demand_of(job), "uid-1", 5, ["node-1", "node-2"]) == set()

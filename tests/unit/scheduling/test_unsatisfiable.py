@@ -10,25 +10,37 @@ import pytest
 from hajob.api import constants as names
 from hajob.scheduling.unsatisfiable import why_none_fits
 from hajob.sources.node import NodeView, Taint
-from tests.unit.scheduling.test_capacity import NODE, demand, spec
+from tests.rigs.capacity import NODE_WITH_TWO_CHIPS, demand_of, quickstart_spec
 
 CHIP = names.DEFAULT_RESOURCE_NAME
-OTHER = replace(NODE, name="other", labels={})
+OTHER = replace(NODE_WITH_TWO_CHIPS, name="other", labels={})
 
 
 def why(nodes: list[NodeView], excluded: tuple[str, ...] = (), **pod: Any) -> str:
-    asked = spec(excluded, **pod)
-    return why_none_fits(asked, demand(asked), nodes)
+    asked = quickstart_spec(excluded, **pod)
+    return why_none_fits(asked, demand_of(asked), nodes)
 
 
 @pytest.mark.parametrize(
     ("nodes", "asked", "told"),
     [
-        ([replace(NODE, chips={})], {}, f"none of 1 nodes has {CHIP} (spec.accelerator.resourceName)"),
-        ([replace(NODE, chips={CHIP: 1}), replace(OTHER, chips={})], {}, f"no node has 2 {CHIP}, the most is 1"),
-        ([NODE, OTHER], {"excluded": ("node", "other")}, f"excludedNodeNames has every node with 2 {CHIP}"),
-        ([NODE, OTHER], {"nodeSelector": {"pool": "z"}}, "fits the template's nodeSelector, affinity and tolerations"),
-        ([replace(NODE, taints=(Taint("a", "NoSchedule"),))], {}, "fits the template's nodeSelector"),
+        ([replace(NODE_WITH_TWO_CHIPS, chips={})], {}, f"none of 1 nodes has {CHIP} (spec.accelerator.resourceName)"),
+        (
+            [replace(NODE_WITH_TWO_CHIPS, chips={CHIP: 1}), replace(OTHER, chips={})],
+            {},
+            f"no node has 2 {CHIP}, the most is 1",
+        ),
+        (
+            [NODE_WITH_TWO_CHIPS, OTHER],
+            {"excluded": ("node", "other")},
+            f"excludedNodeNames has every node with 2 {CHIP}",
+        ),
+        (
+            [NODE_WITH_TWO_CHIPS, OTHER],
+            {"nodeSelector": {"pool": "z"}},
+            "fits the template's nodeSelector, affinity and tolerations",
+        ),
+        ([replace(NODE_WITH_TWO_CHIPS, taints=(Taint("a", "NoSchedule"),))], {}, "fits the template's nodeSelector"),
     ],
 )
 def test_it_is_told(nodes: list[NodeView], asked: dict[str, Any], told: str) -> None:
@@ -36,7 +48,9 @@ def test_it_is_told(nodes: list[NodeView], asked: dict[str, Any], told: str) -> 
 
 
 @pytest.mark.parametrize(
-    "node", [NODE, replace(NODE, unschedulable=True), replace(NODE, ready=False)], ids=["free", "cordoned", "away"]
+    "node",
+    [NODE_WITH_TWO_CHIPS, replace(NODE_WITH_TWO_CHIPS, unschedulable=True), replace(NODE_WITH_TWO_CHIPS, ready=False)],
+    ids=["free", "cordoned", "away"],
 )
 def test_a_node_that_may_come_back_is_one(node: NodeView) -> None:
     assert why([OTHER, node], nodeSelector={"pool": "a"}) == ""

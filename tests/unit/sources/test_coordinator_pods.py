@@ -9,7 +9,7 @@ import pytest
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.settings import PodSettings
 from hajob.sources.pod import view
-from tests.unit.objects.test_built_pods import example
+from tests.rigs.example_jobs import example_job
 
 
 def ended(reason: str = "", exit_code: int | None = None, phase: str = "Failed") -> dict[str, Any]:
@@ -38,7 +38,7 @@ def test_only_a_program_that_failed_has_failed_by_itself(pod: dict[str, Any], by
 
 
 def test_where_it_serves_is_read_from_the_pod() -> None:
-    pod = coordinator_pod(example("quickstart", network={"coordinatorPort": 7170}), 1, PodSettings("image"))
+    pod = coordinator_pod(example_job("quickstart", network={"coordinatorPort": 7170}), 1, PodSettings("image"))
     assert view(pod).port == 7170
 
 

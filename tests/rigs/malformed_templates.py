@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from e2e.bootstrap.paths import CHECKOUT
+from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.conditions import Reason
+from hajob.api.job import HATrainingJob
+from hajob.objects.settings import PodSettings
+from hajob.plan.flags import read_flags
+from hajob.plan.policy import layout_of
+from hajob.runtime.admission import evaluate
+from hajob.runtime.kube import ApiError, Kube
+from hajob.scheduling.demand import Demand
+from hajob.sources.node import NodeView
 
-QUICKSTART: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
+QUICKSTART: Json = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())
 RULES = "requiredDuringSchedulingIgnoredDuringExecution"
 TRAINER = ("containers", 0)
 LABEL = "generation"
 """Of nodes; its values are numbers."""
+UNKNOWN_WORDS = [(("dnsPolicy",), "Sometimes"), ((*TRAINER, "imagePullPolicy"), "Sometimes")]
+"""Of the right kind, and nothing that Kubernetes knows; the server in memory does not know its words."""
+KNOWN_TO_THE_CRD_ONLY = {"command", "args", "restartPolicy"}
+"""What is put together with Hajob's own, or overwritten: the CRD has to refuse it."""
+SETTINGS = PodSettings(sidecar_image="hajob/sidecar:dev")
+NODE = NodeView("node", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={LABEL: "7"})
 
 
 def _term(key: object, operator: str, values: object) -> list[Json]:
@@ -84,21 +100,17 @@ PLACES: dict[tuple[str | int, ...], tuple[Any, ...]] = {
     ("containers",): ("text", {"name": "trainer"}, ["trainer"], []),
     ("containers", 0, "name"): (1, ["a"]),
 }
-UNKNOWN_WORDS = [(("dnsPolicy",), "Sometimes"), ((*TRAINER, "imagePullPolicy"), "Sometimes")]
-"""Of the right kind, and nothing that Kubernetes knows; the server in memory does not know its words."""
-KNOWN_TO_THE_CRD_ONLY = {"command", "args", "restartPolicy"}
-"""What is put together with Hajob's own, or overwritten: the CRD has to refuse it."""
 MALFORMED = [(place, value) for place, values in PLACES.items() for value in values]
 
 
 def shown(case: tuple[tuple[str | int, ...], Any]) -> str:
-    """The name of a case."""
+    """Return the name of a case."""
     place, value = case
     return f"{'.'.join(map(str, place)).replace(RULES, 'required')}={value}"
 
 
 def job_with(place: tuple[str | int, ...], value: object) -> Json:
-    """The quickstart with this value in its template's spec; None takes the place away."""
+    """Build the quickstart with this value in its template's spec; None takes the place away."""
     body = copy.deepcopy(QUICKSTART)
     node: Any = body["spec"]["template"]["spec"]
     for part in place[:-1]:
@@ -110,3 +122,22 @@ def job_with(place: tuple[str | int, ...], value: object) -> Json:
     else:
         node[place[-1]] = value
     return body
+
+
+async def check_refused_in_words(kube: Kube, case: Any) -> None:
+    """Check that the CRD or the operator refuses a template, and that whatever reads it before bears it."""
+    stored = None
+    try:
+        stored = await kube.create(names.PLURAL, "default", job_with(*case))
+    except ApiError as error:
+        refused = error
+    if stored is None:
+        assert refused.status == 422
+        assert "spec.template" in refused.message or "volumeMounts, mountPath" in refused.message
+        return
+    job = HATrainingJob.from_object(stored)
+    read_flags(job.spec.template)
+    Demand.of(job.spec, layout_of(job.spec)).node_filter()(NODE)
+    reason, message = await evaluate(kube, job, SETTINGS)
+    assert reason in {Reason.INVALID, Reason.POD_REFUSED}
+    assert message
