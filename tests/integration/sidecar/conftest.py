@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sidecar.rig import Job
+from tests.rigs.sidecar_jobs import Job
 
 STEPS = 260
 ARGUMENTS = ["--tensor-model-parallel-size", "1", "--train-iters", str(STEPS), "--step-time-ms", "100"]

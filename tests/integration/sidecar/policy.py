@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.integration.sidecar.rig import Job
+from tests.rigs.sidecar_jobs import Job
 
 
 class InPlacePolicy:

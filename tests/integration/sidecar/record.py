@@ -24,7 +24,7 @@ import grpc.aio
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
-from tests.integration.sidecar.rig import JOB, Job, Pod
+from tests.rigs.sidecar_jobs import JOB, Job, Pod
 from tests.unit.agent.certificates import Authority
 
 ARGUMENTS = ["--tensor-model-parallel-size", "1", "--train-iters", "40", "--step-time-ms", "100"]

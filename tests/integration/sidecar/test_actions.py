@@ -10,8 +10,8 @@ from e2e.trainer import proof
 from e2e.trainer.compare import digests
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
-from tests.integration.sidecar.rig import Job, is_alive
-from tests.integration.sidecar.test_recoveries import finish
+from tests.rigs.sidecar_jobs import Job, is_alive
+from tests.rigs.sidecar_recoveries import finish_undisturbed
 
 NewJob = Callable[..., Job]
 
@@ -39,7 +39,7 @@ async def test_reported_faults_are_retried_in_the_same_process(new_job: NewJob, 
         assert (result.result_code, result.strategy, result.incarnation) == (0, "retry", number + 1), text
         repairs += types
         assert sorted(repairs) == sorted(one["type"] for one in proof.of(proof.load(job.log_directory), "repair")), text
-    await finish(job, undisturbed, set())
+    await finish_undisturbed(job, undisturbed, set())
 
 
 async def test_a_memory_fault_can_be_recovered_with_a_new_process(new_job: NewJob, undisturbed: Path) -> None:
@@ -52,7 +52,7 @@ async def test_a_memory_fault_can_be_recovered_with_a_new_process(new_job: NewJo
     job.operator.order(order)
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "recover")
-    await finish(job, undisturbed, {1})
+    await finish_undisturbed(job, undisturbed, {1})
 
 
 async def test_a_checkpoint_on_request_is_saved_and_every_rank_ended(new_job: NewJob) -> None:
@@ -98,7 +98,7 @@ async def test_the_operator_stays_away(new_job: NewJob, undisturbed: Path) -> No
     job.operator.dial()
     result = await job.operator.milestone(pb.RESULT)
     assert result.result_code == 0
-    await finish(job, undisturbed, {2})
+    await finish_undisturbed(job, undisturbed, {2})
 
 
 async def test_ranks_are_moved_off_a_node_without_a_fault(new_job: NewJob, undisturbed: Path) -> None:
@@ -114,7 +114,7 @@ async def test_ranks_are_moved_off_a_node_without_a_fault(new_job: NewJob, undis
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "migration")
     await job.operator.until(lambda: not any(map(is_alive, old)), "the end of the replaced processes")
-    await finish(job, undisturbed, {2, 3})
+    await finish_undisturbed(job, undisturbed, {2, 3})
 
 
 async def test_shrink_and_grow_again(new_job: NewJob) -> None:

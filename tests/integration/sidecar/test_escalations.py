@@ -14,7 +14,8 @@ import pytest
 from e2e.proof.window import Reference
 from e2e.trainer import checkpoint, proof
 from hajob.protocol import sidecar_pb2 as pb
-from tests.integration.sidecar.rig import Job
+from tests.rigs.sidecar_jobs import Job
+from tests.rigs.sidecar_recoveries import highest_finished_step
 
 pytestmark = pytest.mark.slow
 
@@ -72,11 +73,6 @@ def saving(job: Job, ranks: list[int]) -> pb.Order:
     return pb.Order(incarnation=job.operator.state.incarnation, revision=2, action=pb.CHECKPOINT, lost_ranks=ranks)
 
 
-def finished_step(job: Job) -> int:
-    """The highest step that any rank has finished."""
-    return max(int(event["step"]) for event in proof.of(proof.load(job.log_directory), "step_end"))
-
-
 async def with_checkpoints(new_job: NewJob, step: int, action_limit: str = "") -> Job:
     """A training that saves periodically and has come to this step; so long MindIO waits for ranks in an action."""
     job = new_job()
@@ -114,7 +110,7 @@ async def test_failed_retry_dead_successor_and_failed_stop(new_job: NewJob, undi
     assert await ordered(job, saving(job, [3])) == (0, "dump")
     saved = checkpoint.newest(job.directory / "ckpt")
     assert saved is not None
-    assert saved >= finished_step(job)
+    assert saved >= highest_finished_step(job)
     await job.start_again()
     await job.until_step(saved + 2)
     opened = proof.of(proof.load(job.log_directory), "load_checkpoint")
@@ -185,7 +181,7 @@ async def test_a_rank_that_dies_in_clean_leaves_a_saved_step(new_job: NewJob, un
     assert await ordered(job, saving(job, [2, 3])) == (0, "dump"), text(job)
     before = checkpoint.newest(job.directory / "ckpt")
     assert before is not None
-    assert before >= finished_step(job), "a step was lost"
+    assert before >= highest_finished_step(job), "a step was lost"
     await job.start_again()
     await goes_on(job, undisturbed)
 
@@ -207,7 +203,7 @@ async def test_bad_handlers_are_named_and_leave_nothing_hanging(new_job: NewJob,
         assert operator.state.conversation == "Closed"
         before = checkpoint.newest(job.directory / "ckpt")
         assert before is not None
-        assert more or before >= finished_step(job), "a step was lost"
+        assert more or before >= highest_finished_step(job), "a step was lost"
         await job.start_again()
         await job.until_step(before + 2)
     assert "save ckpt failed" in text(job)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.integration.sidecar.rig import Job, is_alive
-from tests.integration.sidecar.test_recoveries import finish
+from tests.rigs.sidecar_jobs import Job, is_alive
+from tests.rigs.sidecar_recoveries import finish_undisturbed
 
 NewJob = Callable[..., Job]
 
@@ -39,4 +39,4 @@ async def test_mute_ranks_are_replaced_in_place(new_job: NewJob, undisturbed: Pa
     assert job.operator.state.conversation == "Serving"
     await replace(job, 1, 2)
     await replace(job, 2, 3)
-    await finish(job, undisturbed, {1, 2})
+    await finish_undisturbed(job, undisturbed, {1, 2})

@@ -14,8 +14,8 @@ import pytest
 from e2e.harness.marks import EVERY_POINT, only_e2e
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
-from tests.integration.sidecar.rig import Job
-from tests.integration.sidecar.test_recoveries import finish
+from tests.rigs.sidecar_jobs import Job
+from tests.rigs.sidecar_recoveries import finish_undisturbed
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,7 +47,7 @@ async def test_a_repair_goes_on(new_job: NewJob, undisturbed: Path, rank: int, a
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "recover"), result.text
     assert not [fact for fact in job.operator.facts if fact.kind == pb.CONTROLLER_LOST]
-    await finish(job, undisturbed, {rank})
+    await finish_undisturbed(job, undisturbed, {rank})
 
 
 @only_e2e

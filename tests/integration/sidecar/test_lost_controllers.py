@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from e2e.trainer import checkpoint
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
-from tests.integration.sidecar.rig import Job
-from tests.integration.sidecar.test_escalations import finished_step
-from tests.integration.sidecar.test_recoveries import finish
-
-NewJob = Callable[..., Job]
-MINDIO_PORT = 8000
-
-
-def controller_process(job: Job) -> psutil.Process:
-    """The child of the controller host that listens for MindIO's ranks."""
-    for process in map(psutil.Process, job.controller.processes()):
-        for connection in process.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == MINDIO_PORT:
-                return process
-    raise AssertionError("nobody listens for MindIO's ranks")
+from tests.rigs.sidecar_jobs import Job
+from tests.rigs.sidecar_recoveries import (
+    NewJob,
+    controller_process,
+    finish_undisturbed,
+    highest_finished_step,
+    job_in_a_retry,
+    kill_controller,
+    until_in_handler,
+)
 
 
 async def test_faults_before_and_after_a_lost_controller_are_recovered(new_job: NewJob, undisturbed: Path) -> None:
@@ -44,7 +37,7 @@ async def test_faults_before_and_after_a_lost_controller_are_recovered(new_job: 
     result = await job.operator.milestone(pb.RESULT, 2)
     assert (result.result_code, result.strategy) == (0, "recover")
     assert not [fact for fact in job.operator.facts if fact.kind == pb.CONTROLLER_LOST]
-    await finish(job, undisturbed, {0, 3})
+    await finish_undisturbed(job, undisturbed, {0, 3})
 
 
 @pytest.mark.slow
@@ -63,26 +56,7 @@ async def test_a_hung_controller_is_followed_by_another(new_job: NewJob, undistu
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "recover")
     assert not [fact for fact in job.operator.facts if fact.kind == pb.CONTROLLER_LOST]
-    await finish(job, undisturbed, {3})
-
-
-async def met(job: Job, number: int = 1) -> None:
-    """Wait until a rank stands in the handler that a fault was ordered for."""
-    await job.operator.until(lambda: len(list(job.log_directory.glob("fault-*"))) >= number, "the handler")
-
-
-async def in_a_retry(new_job: NewJob, rank: int, handler: str, **environment: str) -> Job:
-    """A training that does a step again, for a fault of rank 1's memory; `rank` stands in a handler of it."""
-    job = new_job()
-    job.environment |= environment
-    await job.start()
-    await job.until_step(5)
-    job.fault(f"rank={rank} at={handler} do=slow seconds=1")
-    job.fault("rank=1 do=raise text=UCE_ERROR")
-    await job.fact(pb.MEMORY_FAULT)
-    job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.RETRY, lost_ranks=[1]))
-    await met(job, 2)
-    return job
+    await finish_undisturbed(job, undisturbed, {3})
 
 
 async def in_a_move(new_job: NewJob, rank: int, moment: str) -> Job:
@@ -95,13 +69,8 @@ async def in_a_move(new_job: NewJob, rank: int, moment: str) -> Job:
     job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.MIGRATE, lost_ranks=[2, 3], replaced_nodes=[1]))
     job.start_pod(1, 2)
     job.assign()
-    await met(job)
+    await until_in_handler(job)
     return job
-
-
-def kill_controller(job: Job) -> None:
-    """Its process, not its container: host, store and coordinator live on."""
-    os.kill(controller_process(job).pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("handler", ["stop", "clean", "rebuild", "repair", "rollback"])
@@ -116,24 +85,24 @@ async def test_a_repair_goes_on_with_another_controller(new_job: NewJob, undistu
     job.fault(f"rank={rank} at={handler} do=slow seconds=1")
     await job.until_step(7)
     job.kill(3)
-    await met(job)
+    await until_in_handler(job)
     kill_controller(job)
     await job.operator.milestone(pb.TAKEN_OVER)
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "recover")
     assert not [fact for fact in job.operator.facts if fact.kind == pb.CONTROLLER_LOST]
-    await finish(job, undisturbed, {3})
+    await finish_undisturbed(job, undisturbed, {3})
 
 
 @pytest.mark.parametrize("handler", ["stop", "clean", "repair", "rollback"])
 @pytest.mark.slow
 async def test_a_retry_goes_on_with_another_controller(new_job: NewJob, undisturbed: Path, handler: str) -> None:
-    job = await in_a_retry(new_job, 1, handler)
+    job = await job_in_a_retry(new_job, 1, handler)
     kill_controller(job)
     await job.operator.milestone(pb.TAKEN_OVER)
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "retry")
-    await finish(job, undisturbed, set())
+    await finish_undisturbed(job, undisturbed, set())
 
 
 @pytest.mark.parametrize("dead", [True, False])
@@ -148,14 +117,14 @@ async def test_a_save_goes_on_with_another_controller(new_job: NewJob, dead: boo
         await job.fact(pb.PROCESS_EXITED)
     lost = [3] if dead else []
     job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.CHECKPOINT, lost_ranks=lost))
-    await met(job)
+    await until_in_handler(job)
     kill_controller(job)
     await job.operator.milestone(pb.TAKEN_OVER)
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "dump"), result.text
     saved = checkpoint.newest(job.directory / "ckpt")
     assert saved is not None
-    assert saved >= finished_step(job)
+    assert saved >= highest_finished_step(job)
 
 
 @pytest.mark.slow
@@ -169,13 +138,13 @@ async def test_held_ranks_go_on_with_another_controller(new_job: NewJob, undistu
     kill_controller(job)
     await operator.milestone(pb.TAKEN_OVER)
     await operator.until(lambda: operator.state.conversation == "Paused", "the pause of the other controller")
-    stood = finished_step(job)
+    stood = highest_finished_step(job)
     operator.order(pb.Order(incarnation=2, revision=2, action=pb.CONTINUE))
     await job.until_step(stood + 3)
     InPlacePolicy(job)
     job.kill(3)
     await operator.until(lambda: any(mark.strategy == "recover" for mark, _ in operator.marks(pb.RESULT)), "its repair")
-    await finish(job, undisturbed, {3})
+    await finish_undisturbed(job, undisturbed, {3})
 
 
 @pytest.mark.slow
@@ -186,7 +155,7 @@ async def test_a_move_goes_on_with_another_controller(new_job: NewJob, undisturb
     await job.operator.milestone(pb.TAKEN_OVER)
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "migration")
-    await finish(job, undisturbed, {2, 3})
+    await finish_undisturbed(job, undisturbed, {2, 3})
 
 
 @pytest.mark.slow

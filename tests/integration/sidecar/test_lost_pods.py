@@ -9,9 +9,8 @@ import pytest
 
 from e2e.trainer import checkpoint, store_wire
 from hajob.protocol import sidecar_pb2 as pb
-from tests.integration.sidecar.rig import Job
-from tests.integration.sidecar.test_escalations import finished_step
-from tests.integration.sidecar.test_lost_controllers import in_a_retry
+from tests.rigs.sidecar_jobs import Job
+from tests.rigs.sidecar_recoveries import highest_finished_step, job_in_a_retry
 
 NewJob = Callable[..., Job]
 
@@ -20,7 +19,7 @@ NewJob = Callable[..., Job]
 async def test_a_retry_whose_store_is_lost_is_saved(new_job: NewJob, handler: str) -> None:
     """Ranks that cannot meet have been cleaned: what is left is to save, and no step is lost."""
     unreadable = {store_wire.VARIABLE: store_wire.UNHEARD_OF.name}
-    job = await in_a_retry(new_job, 1 if handler == "repair" else 0, handler, **unreadable)
+    job = await job_in_a_retry(new_job, 1 if handler == "repair" else 0, handler, **unreadable)
     for container in (job.coordinator, job.controller):
         container.send(signal.SIGKILL)
     job.operator.milestones.clear()
@@ -31,4 +30,4 @@ async def test_a_retry_whose_store_is_lost_is_saved(new_job: NewJob, handler: st
     job.operator.order(pb.Order(incarnation=2, revision=2, action=pb.CHECKPOINT, lost_ranks=[1]))
     saved = await job.operator.milestone(pb.RESULT, 2)
     assert (saved.result_code, saved.strategy) == (0, "dump"), saved.text
-    assert checkpoint.newest(job.directory / "ckpt") == finished_step(job)
+    assert checkpoint.newest(job.directory / "ckpt") == highest_finished_step(job)

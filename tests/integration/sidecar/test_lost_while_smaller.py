@@ -15,8 +15,8 @@ import pytest
 from e2e.harness.marks import EVERY_POINT
 from e2e.trainer.compare import digests
 from hajob.protocol import sidecar_pb2 as pb
-from tests.integration.sidecar.rig import Job
-from tests.integration.sidecar.test_lost_controllers import kill_controller, met
+from tests.rigs.sidecar_jobs import Job
+from tests.rigs.sidecar_recoveries import kill_controller, until_in_handler
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ async def test_a_shrink_goes_on_with_another_controller(new_job: NewJob, handler
     job.fault(f"rank=1 at={handler} do=slow seconds=1")
     await job.until_step(STEPS + 2)
     await shrink(job)
-    await met(job)
+    await until_in_handler(job)
     kill_controller(job)
     await job.operator.milestone(pb.TAKEN_OVER)
     await is_shrunk(job)
@@ -113,7 +113,7 @@ async def test_growing_goes_on_with_another_controller(new_job: NewJob, handler:
     job.fault(f"rank={rank} at={handler} do=slow seconds=1")
     await job.until_step(job.operator.state.step + 2)
     expand(job)
-    await met(job)
+    await until_in_handler(job)
     kill_controller(job)
     await job.operator.milestone(pb.TAKEN_OVER)
     await is_grown_and_ends(job)

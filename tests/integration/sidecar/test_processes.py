@@ -16,9 +16,9 @@ import grpc.aio
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.integration.sidecar.policy import InPlacePolicy
-from tests.integration.sidecar.rig import JOB, Job, Operator
 from tests.integration.sidecar.standstill import watched
-from tests.integration.sidecar.test_recoveries import finish
+from tests.rigs.sidecar_jobs import JOB, Job, Operator
+from tests.rigs.sidecar_recoveries import finish_undisturbed
 from trainer_sidecar.coordinator import clock
 
 NewJob = Callable[..., Job]
@@ -37,7 +37,7 @@ async def test_coordinator_crash_in_an_incident_goes_on(new_job: NewJob, undistu
     job.operator.order(order)
     result = await job.operator.milestone(pb.RESULT)
     assert result.result_code == 0
-    await finish(job, undisturbed, {3})
+    await finish_undisturbed(job, undisturbed, {3})
 
 
 async def test_coordinator_crash_at_rest_keeps_the_job_recoverable(new_job: NewJob, undisturbed: Path) -> None:
@@ -50,7 +50,7 @@ async def test_coordinator_crash_at_rest_keeps_the_job_recoverable(new_job: NewJ
     job.kill(2)
     result = await job.operator.milestone(pb.RESULT)
     assert result.result_code == 0
-    await finish(job, undisturbed, {2})
+    await finish_undisturbed(job, undisturbed, {2})
 
 
 async def test_a_lost_container_is_said_and_the_training_goes_on(new_job: NewJob, undisturbed: Path) -> None:
@@ -66,7 +66,7 @@ async def test_a_lost_container_is_said_and_the_training_goes_on(new_job: NewJob
     assert seconds < 3.0, "the specification's bound for CoordinatorReady"
     assert not job.operator.state.controller_ready
     assert job.operator.state.conversation == "Lost"
-    await finish(job, undisturbed, set())
+    await finish_undisturbed(job, undisturbed, set())
 
 
 async def _refusal(job: Job, name: str, hello: pb.Hello) -> grpc.aio.AioRpcError:
@@ -136,7 +136,7 @@ async def test_six_seconds_without_a_lease_cost_nothing(new_job: NewJob, undistu
     job.kill(1)
     result = await job.operator.milestone(pb.RESULT)
     assert result.result_code == 0
-    await finish(job, undisturbed, {1})
+    await finish_undisturbed(job, undisturbed, {1})
 
 
 async def test_new_leader_hears_what_the_old_one_had_not(new_job: NewJob, undisturbed: Path) -> None:
@@ -158,7 +158,7 @@ async def test_new_leader_hears_what_the_old_one_had_not(new_job: NewJob, undist
     leader.order(order)
     result = await leader.milestone(pb.RESULT)
     assert result.result_code == 0
-    await finish(job, undisturbed, {3})
+    await finish_undisturbed(job, undisturbed, {3})
 
 
 async def test_pause_and_continue(new_job: NewJob, undisturbed: Path) -> None:
@@ -172,4 +172,4 @@ async def test_pause_and_continue(new_job: NewJob, undisturbed: Path) -> None:
     operator.order(pb.Order(incarnation=2, revision=2, action=pb.CONTINUE))
     await operator.until(lambda: operator.state.conversation == "Serving", "the end of the pause")
     await job.until_step(step + 5)
-    await finish(job, undisturbed, set())
+    await finish_undisturbed(job, undisturbed, set())

@@ -7,24 +7,12 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from e2e.trainer import proof
-from e2e.trainer.compare import differences
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
-from tests.integration.sidecar.rig import Job, is_alive
+from tests.rigs.sidecar_jobs import Job, is_alive
+from tests.rigs.sidecar_recoveries import finish_undisturbed
 
 NewJob = Callable[..., Job]
-
-
-async def finish(job: Job, undisturbed: Path, restarted: set[int]) -> None:
-    """Let the training end, and prove that it is the one an undisturbed run would have been."""
-    job.hurry()
-    await job.operator.milestone(pb.FINISHED_ALL)
-    assert differences(job.log_directory, undisturbed) == []
-    events = proof.load(job.log_directory)
-    assert proof.survivors_kept(events, restarted) == []
-    assert proof.steps_went_back(events) == []
-    assert proof.checkpoints_opened(events) == []
 
 
 async def test_a_killed_process_is_recovered_in_place(new_job: NewJob, undisturbed: Path) -> None:
@@ -36,7 +24,7 @@ async def test_a_killed_process_is_recovered_in_place(new_job: NewJob, undisturb
     await job.operator.milestone(pb.RESUMED)
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy, result.incarnation) == (0, "recover", 2)
-    await finish(job, undisturbed, {3})
+    await finish_undisturbed(job, undisturbed, {3})
 
 
 async def test_rank_0_is_recovered_like_any_other(new_job: NewJob, undisturbed: Path) -> None:
@@ -46,7 +34,7 @@ async def test_rank_0_is_recovered_like_any_other(new_job: NewJob, undisturbed: 
     await job.until_step(5)
     job.kill(0)
     await job.operator.milestone(pb.RESULT)
-    await finish(job, undisturbed, {0})
+    await finish_undisturbed(job, undisturbed, {0})
 
 
 async def test_a_death_right_after_the_first_step_is_repaired(new_job: NewJob, undisturbed: Path) -> None:
@@ -60,7 +48,7 @@ async def test_a_death_right_after_the_first_step_is_repaired(new_job: NewJob, u
     assert [mark.step for mark, _ in job.operator.marks(pb.RESUMED)][:1] == [1]
     result = await job.operator.milestone(pb.RESULT)
     assert (result.result_code, result.strategy) == (0, "recover")
-    await finish(job, undisturbed, {1})
+    await finish_undisturbed(job, undisturbed, {1})
 
 
 async def test_second_death_during_a_replacement_is_recovered(new_job: NewJob, undisturbed: Path) -> None:
@@ -86,7 +74,7 @@ async def test_second_death_during_a_replacement_is_recovered(new_job: NewJob, u
     result = await operator.milestone(pb.RESULT)
     assert result.result_code == 0
     assert len(operator.marks(pb.NAMED)) == 1
-    await finish(job, undisturbed, {0, 3})
+    await finish_undisturbed(job, undisturbed, {0, 3})
 
 
 async def test_frozen_node_is_replaced_and_returns_harmless(new_job: NewJob, undisturbed: Path) -> None:
@@ -108,4 +96,4 @@ async def test_frozen_node_is_replaced_and_returns_harmless(new_job: NewJob, und
     InPlacePolicy(job)
     job.kill(2)
     await job.operator.milestone(pb.RESULT, number=2)
-    await finish(job, undisturbed, {2, 3})
+    await finish_undisturbed(job, undisturbed, {2, 3})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.integration.sidecar.rig import Job
+from tests.rigs.sidecar_jobs import Job
 
 
 async def test_a_traceback_is_the_cause_of_what_mindio_finds(new_job: Callable[..., Job]) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import claim_block
 from e2e.trainer import manners
 from e2e.trainer.container import CANN
@@ -32,16 +33,8 @@ from tests.unit.agent.certificates import Authority
 from trainer_sidecar.coordinator import clock
 from trainer_sidecar.install import install
 
-ROOT = Path(__file__).resolve().parents[3]
 JOB = "3f1d2c3e-job"
 PATIENCE = 120.0
-
-
-def mindio_package() -> Path:
-    """Directory of the MindIO package in use."""
-    return Path(os.environ.get("HAJOB_MINDIO") or ROOT / "e2e" / "mindio" / "package")
-
-
 ENDS_WITH_TESTS = """
 import os, sys
 from trainer_sidecar import prctl
@@ -49,6 +42,11 @@ prctl.die_with_parent()
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 """In a process of its own: between fork and exec nothing of Python may run beside gRPC's threads."""
+
+
+def mindio_package() -> Path:
+    """Directory of the MindIO package in use."""
+    return Path(os.environ.get("HAJOB_MINDIO") or CHECKOUT / "e2e" / "mindio" / "package")
 
 
 @dataclass
@@ -282,9 +280,9 @@ class Job:
 
     def container(self, name: str, directory: Path, command: list[str], environment: dict[str, str]) -> Container:
         """A container with the environment an image gives."""
-        python_path = f"{ROOT}{os.pathsep}{mindio_package()}"
+        python_path = f"{CHECKOUT}{os.pathsep}{mindio_package()}"
         full = {
-            "PATH": f"{ROOT}/e2e/trainer/image/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{CHECKOUT}/e2e/trainer/image/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": os.environ.get("HOME", "/"),
             "PYTHONPATH": python_path,
             "PYTHONUNBUFFERED": "1",
@@ -348,7 +346,7 @@ class Job:
             "HAJOB_INCARNATION": str(incarnation),
         }
         agent = [sys.executable, "-m", "trainer_sidecar.agent"]
-        shutil.copytree(ROOT / "e2e" / "trainer" / "image", directory / "image")
+        shutil.copytree(CHECKOUT / "e2e" / "trainer" / "image", directory / "image")
         script = ["train.sh", *self.arguments]
         script += ["--log-dir", str(self.log_directory), "--save", str(self.directory / "ckpt")]
         trainer = [sys.executable, str(directory / "hajob" / "launcher.pyz"), "--", "bash", *script]
