@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
 
 
 @pytest.fixture

@@ -6,8 +6,20 @@ import pytest
 
 from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_repairs import (
+    CLEANED,
+    LOCKED,
+    PAUSED,
+    REBUILT,
+    RENAMED,
+    REPAIRED,
+    ROLLED_BACK,
+    SAVED,
+    STOPPED,
+    keep_store_at_gates,
+)
+from tests.rigs.coordinator_restart import restart_coordinator
 from trainer_sidecar.coordinator.conversation_effects import HELD_AGAIN_SECONDS
 from trainer_sidecar.coordinator.successor import SPARE_SERIALS, TAKEOVER_SECONDS
 
@@ -231,10 +243,6 @@ def restart_amid_the_takeover(world: World, *, dead: int | None = None) -> None:
     world.advance(5.0)
 
 
-LOCKED, PAUSED, STOPPED, CLEANED, REPAIRED, REBUILT, ROLLED_BACK = 12, 14, 18, 20, 22, 32, 24
-SAVED, RENAMED = 5, 8
-
-
 def in_a_repair(world: World, answered: list[int], *, successor: bool = True) -> None:
     """Rank 3 has died, recover was chosen, the survivors have answered so much; then the controller is lost."""
     world.die(3)
@@ -299,7 +307,7 @@ def test_a_handler_that_never_ends_is_not_waited_for(modern: World) -> None:
 @pytest.mark.parametrize("in_another_pod", [False, True])
 def test_a_repair_that_has_lost_its_successor_is_saved(modern: World, in_another_pod: bool) -> None:
     """Its partner gives its data once: nobody can be repaired, and what the others have is saved."""
-    keep_the_store(modern)
+    keep_store_at_gates(modern)
     in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED], successor=False)
     if in_another_pod:
         restart_coordinator(modern, [], controller=False)
@@ -455,12 +463,6 @@ def test_ranks_cut_off_with_the_lost_pod_are_no_new_ones(modern: World) -> None:
     assert not modern.facts
 
 
-def keep_the_store(world: World) -> None:
-    """What ranks have written into it outlives its pod at their gates."""
-    for agent in world.agents.values():
-        agent.written = []
-
-
 @pytest.mark.parametrize("answered", [[LOCKED, STOPPED, CLEANED], [LOCKED, STOPPED, CLEANED, REBUILT, REPAIRED]])
 def test_restarted_amid_a_takeover_of_a_repair_it_goes_on(modern: World, answered: list[int]) -> None:
     in_a_repair(modern, answered)
@@ -487,7 +489,7 @@ def test_restarted_after_a_takeover_it_replays(modern: World) -> None:
 
 def test_restarted_while_a_store_is_filled_it_is_filled_again(modern: World) -> None:
     """A repair would wait for ever in one that nobody has filled."""
-    keep_the_store(modern)
+    keep_store_at_gates(modern)
     in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT])
     modern.fills = False
     restart_coordinator(modern, [], controller=False)
@@ -503,7 +505,7 @@ def test_restarted_while_a_store_is_filled_it_is_filled_again(modern: World) -> 
 
 
 def test_another_pod_goes_on_with_a_repair(modern: World) -> None:
-    keep_the_store(modern)
+    keep_store_at_gates(modern)
     in_a_repair(modern, [LOCKED, STOPPED, CLEANED, REBUILT])
     restart_coordinator(modern, [], controller=False)
     modern.advance(4.0)
@@ -545,7 +547,7 @@ def test_another_pod_names_whom_it_finds_dead(modern: World) -> None:
 
 def test_another_pod_goes_on_with_a_retry(modern: World) -> None:
     """Named with the kind that a retry is offered for: as a dead process it would have to be started anew."""
-    keep_the_store(modern)
+    keep_store_at_gates(modern)
     modern.mindio.strategies = ["exit", "dump", "retry"]
     modern.callback("report_fault_ranks", [[[1, 0]], []])
     modern.pump()

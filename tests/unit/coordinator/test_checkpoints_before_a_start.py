@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.world import Agent, World
-
-
-def looking_world(nodes: int = 2) -> World:
-    world = World(nodes=nodes)
-    world.checkpoint_rules = pb.CheckpointRules(framework="PyTorch", num_nodes=nodes, chips_per_node=2)
-    for agent in world.agents.values():
-        agent.sees_checkpoints = True
-    return world
-
-
-def ask_for_a_start(world: World) -> None:
-    world.core.controller_hello(world.controller, [], world.now)
-    world.assign()
-    world.order(pb.START, incarnation=1)
-    world.advance(0.6)
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_checkpoints import answer_a_look, ask_for_a_start, looks_asked_of, world_with_checkpoints
+from tests.rigs.coordinator_peers import Agent
 
 
 def asked(agent: Agent) -> int | None:
@@ -27,30 +14,18 @@ def asked(agent: Agent) -> int | None:
     return order.checkpoint.prepare_attempt if order is not None and order.HasField("checkpoint") else None
 
 
-def looks(agent: Agent) -> int | None:
-    """How often this agent was asked to look at once; None: it is not asked to look."""
-    order = agent.order
-    return order.checkpoint.look if order is not None and order.HasField("checkpoint") else None
-
-
-def answer(agent: Agent, attempt: int, step: int, **more: object) -> None:
-    state = pb.CheckpointState(attempt=attempt, step=step, loaded_step=step, tracked=True)
-    agent.checkpoint = pb.CheckpointState(**more)  # type: ignore[arg-type]
-    agent.checkpoint.MergeFrom(state)
-
-
 def environments(world: World) -> list[str | None]:
     orders = [agent.order for agent in world.agents.values() if agent.order is not None]
     return [entry.environment.get("HAJOB_LOAD_STEP") for order in orders for entry in order.ranks]
 
 
 def test_the_ranks_wait_for_the_answer_and_learn_the_step() -> None:
-    world = looking_world()
+    world = world_with_checkpoints()
     ask_for_a_start(world)
     assert [asked(world.agent(node)) for node in (0, 1)] == [1, None]
     assert all(world.phase(rank) == pb.ABSENT for rank in range(4))
     refused = [pb.RefusedCheckpoint(name="iter_0000010", reason="TruncatedFile")]
-    answer(world.agent(0), 1, 5, refused=refused, num_refused=1)
+    answer_a_look(world.agent(0), 1, 5, refused=refused, num_refused=1)
     world.advance(0.6)
     assert world.marks(pb.STARTED)
     assert environments(world) == ["5"] * 4
@@ -59,50 +34,50 @@ def test_the_ranks_wait_for_the_answer_and_learn_the_step() -> None:
 
 
 def test_an_incident_is_looked_at_at_once_by_the_asked_agent() -> None:
-    world = looking_world()
+    world = world_with_checkpoints()
     ask_for_a_start(world)
-    answer(world.agent(0), 1, 5)
+    answer_a_look(world.agent(0), 1, 5)
     world.advance(0.6)
     world.train(9, seconds=0.1)
-    assert [looks(world.agent(node)) for node in (0, 1)] == [0, None]
+    assert [looks_asked_of(world.agent(node)) for node in (0, 1)] == [0, None]
     world.die(3)
     world.advance(0.001)
-    assert looks(world.agent(0)) == 1
+    assert looks_asked_of(world.agent(0)) == 1
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.advance(0.5)
     assert world.marks(pb.STRATEGY_SENT)
-    assert [looks(world.agent(node)) for node in (0, 1)] == [2, None]
+    assert [looks_asked_of(world.agent(node)) for node in (0, 1)] == [2, None]
     world.mindio.result()
     world.step(10)
     world.advance(0.5)
-    assert [looks(world.agent(node)) for node in (0, 1)] == [2, None]
+    assert [looks_asked_of(world.agent(node)) for node in (0, 1)] == [2, None]
 
 
 def test_where_there_is_none_the_ranks_learn_no_step() -> None:
-    world = looking_world()
+    world = world_with_checkpoints()
     ask_for_a_start(world)
-    answer(world.agent(0), 1, -1)
+    answer_a_look(world.agent(0), 1, -1)
     world.advance(0.6)
     assert world.marks(pb.STARTED)
     assert environments(world) == [None] * 4
 
 
 def test_answer_for_an_older_attempt_starts_nothing() -> None:
-    world = looking_world()
+    world = world_with_checkpoints()
     world.attempt = 2
     ask_for_a_start(world)
-    answer(world.agent(0), 1, 5, problem="the checkpoints at /ckpt cannot be verified: read-only")
+    answer_a_look(world.agent(0), 1, 5, problem="the checkpoints at /ckpt cannot be verified: read-only")
     world.advance(0.6)
     assert not world.marks(pb.STARTED)
     assert "read-only" in world.state.controller_problem
-    answer(world.agent(0), 2, 5)
+    answer_a_look(world.agent(0), 2, 5)
     world.advance(0.6)
     assert world.marks(pb.STARTED)
     assert world.state.controller_problem == ""
 
 
 def test_the_next_agent_is_asked_when_the_first_falls_silent() -> None:
-    world = looking_world()
+    world = world_with_checkpoints()
     ask_for_a_start(world)
     world.agent(0).frozen = True
     world.advance(4.0)
@@ -110,7 +85,7 @@ def test_the_next_agent_is_asked_when_the_first_falls_silent() -> None:
 
 
 def test_start_waits_for_no_one_where_nobody_can_look() -> None:
-    blind, ruleless = looking_world(), looking_world()
+    blind, ruleless = world_with_checkpoints(), world_with_checkpoints()
     for agent in blind.agents.values():
         agent.sees_checkpoints = False
     ruleless.checkpoint_rules = None
@@ -122,9 +97,9 @@ def test_start_waits_for_no_one_where_nobody_can_look() -> None:
 
 
 def test_nothing_is_prepared_while_an_older_process_may_write() -> None:
-    world = looking_world()
+    world = world_with_checkpoints()
     ask_for_a_start(world)
-    answer(world.agent(0), 1, 5)
+    answer_a_look(world.agent(0), 1, 5)
     world.advance(0.6)
     assert world.marks(pb.STARTED)
     world.agent(1).frozen = True  # its processes live on, nobody hears them
@@ -136,9 +111,9 @@ def test_nothing_is_prepared_while_an_older_process_may_write() -> None:
 
 
 def test_what_was_loaded_stays_known_when_another_agent_looks() -> None:
-    world = looking_world()
+    world = world_with_checkpoints()
     ask_for_a_start(world)
-    answer(world.agent(0), 1, 5, refused=[pb.RefusedCheckpoint(name="iter_0000010")], num_refused=1)
+    answer_a_look(world.agent(0), 1, 5, refused=[pb.RefusedCheckpoint(name="iter_0000010")], num_refused=1)
     world.advance(0.6)
     world.agent(0).powered = False
     world.advance(4.0)

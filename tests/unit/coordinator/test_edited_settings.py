@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_restart import restart_coordinator
 from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 

@@ -7,8 +7,8 @@ import pytest
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.incidents import Cause
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_restart import restart_coordinator
 
 
 def trained(multiple: int, minimum: int) -> World:

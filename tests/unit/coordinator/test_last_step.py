@@ -1,7 +1,7 @@
 """A restart ends everything at once; the account of its outage still begins with the last common step."""
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
 from trainer_sidecar.coordinator.last_step import GATHER_SECONDS
 from trainer_sidecar.launcher.progress import SECOND, STILL
 

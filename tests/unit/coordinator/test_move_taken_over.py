@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.test_another_controller import LOCKED, PAUSED, REBUILT, REPAIRED, keep_the_store
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_repairs import LOCKED, PAUSED, REBUILT, REPAIRED, keep_store_at_gates
+from tests.rigs.coordinator_restart import restart_coordinator
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def world() -> World:
     found = World()
     found.gates_know = True
     found.train(2)
-    keep_the_store(found)
+    keep_store_at_gates(found)
     found.order(pb.MIGRATE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     found.milestones.clear()
     return found

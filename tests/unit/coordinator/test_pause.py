@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
 
 
 def test_unended_pause_is_a_fault_and_costs_no_step(world: World) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_growth import (
+    GrowingOperator,
+    chosen_strategies,
+    give_up_growth,
+    leave_node_1_out,
+    make_node_1_anew,
+)
+from tests.rigs.coordinator_restart import restart_coordinator
 
 GROWN = ["downgrade", "upgrade"]
 
@@ -16,41 +21,8 @@ GROWN = ["downgrade", "upgrade"]
 @pytest.fixture
 def world(world: World) -> World:
     """Node 1 has left; two ranks train on."""
-    shrink(world)
+    leave_node_1_out(world)
     return world
-
-
-def shrink(world: World) -> None:
-    world.mindio.strategies = ["exit", "dump", "downgrade"]
-    world.die(2)
-    world.die(3)
-    world.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
-    world.advance(0.2)
-    world.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
-    world.pump()
-    world.mindio.result(ranks={2: 1, 3: 1})
-    world.pump()
-    assert world.state.conversation == "Shrunk"
-
-
-def expand(world: World, incarnation: int, **pod: float) -> None:
-    """Pods for node 1 are made anew."""
-    old = world.agent(1)
-    if old.uid in world.listed:
-        world.listed.remove(old.uid)
-        old.powered = False
-    world.order(pb.EXPAND, incarnation=incarnation, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
-    world.new_pod(1, incarnation, **pod)
-    world.advance(4.0)
-
-
-def give_up(world: World, incarnation: int) -> None:
-    world.order(pb.SHRINK, incarnation=incarnation, revision=2, lost_ranks=[2, 3])
-    world.advance(0.2)
-
-
-def strategies(world: World) -> list[object]:
-    return [call["strategy"] for call in world.called("change_strategy")]
 
 
 def grown(world: World, incarnation: int) -> None:
@@ -58,7 +30,7 @@ def grown(world: World, incarnation: int) -> None:
     world.step(2)
     world.mindio.result()
     world.pump()
-    assert (world.state.conversation, strategies(world)) == ("Serving", GROWN)
+    assert (world.state.conversation, chosen_strategies(world)) == ("Serving", GROWN)
     assert [world.phase(rank) for rank in range(4)] == [pb.LINKED] * 4
     marks = [mark.kind for mark in world.milestones if mark.incarnation == incarnation]
     assert [kind for kind in marks if kind in (pb.STRATEGY_SENT, pb.RESUMED, pb.RESULT)] == [
@@ -87,17 +59,17 @@ def test_a_process_that_was_given_up_with_its_node_is_ended() -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 def test_growing_is_given_up_and_begun_anew(world: World, *, restarted: bool) -> None:
     """MindIO goes on waiting for the ranks: it lets the next processes in, and is not asked a second time."""
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     assert world.state.conversation == "Expanding"
     world.die(3)
-    give_up(world, 3)
+    give_up_growth(world, 3)
     assert world.state.conversation == "Shrunk"
     assert world.core.job.incidents.current is None
     assert world.phase(2) == pb.DEAD
     if restarted:
         restart_coordinator(world)
         assert world.state.conversation == "Shrunk"
-    expand(world, 4)
+    make_node_1_anew(world, 4)
     assert world.state.conversation == "Expanding"
     grown(world, 4)
     assert not world.called("stop_train")[1:]
@@ -105,11 +77,11 @@ def test_growing_is_given_up_and_begun_anew(world: World, *, restarted: bool) ->
 
 def test_new_processes_are_let_in_without_a_second_call(world: World) -> None:
     """The order to give up never came: it was overtaken by the next growth."""
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.die(3)
-    expand(world, 4)
+    make_node_1_anew(world, 4)
     assert [world.phase(rank) for rank in (2, 3)] == [pb.LINKED] * 2
-    assert strategies(world) == GROWN
+    assert chosen_strategies(world) == GROWN
     world.mindio.result()
     world.pump()
     assert world.state.conversation == "Serving"
@@ -127,33 +99,33 @@ def test_a_rank_that_dies_before_it_has_come_back_stops_nobody(world: World) -> 
     world.die(3)
     assert len(world.called("stop_train")) == 1, "that of the fault before"
     assert world.facts[-1].kind == pb.PROCESS_EXITED
-    give_up(world, 3)
+    give_up_growth(world, 3)
     assert world.state.conversation == "Shrunk"
-    expand(world, 4)
+    make_node_1_anew(world, 4)
     grown(world, 4)
 
 
 def test_deaths_after_growth_was_given_up_are_named_at_once(world: World) -> None:
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.die(3)
-    give_up(world, 3)
+    give_up_growth(world, 3)
     world.die(1)
     assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]], "incarnation": 4}]
 
 
 def test_deaths_before_growth_is_given_up_are_named_then(world: World) -> None:
     """Before that MindIO may be taking the ranks back, and would keep the word for its next fault."""
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.die(1)
     world.die(3)
     assert len(world.called("stop_train")) == 1
-    give_up(world, 3)
+    give_up_growth(world, 3)
     assert world.called("stop_train")[1:] == [{"ranks": [[1, 1]], "incarnation": 4}]
 
 
 def test_deaths_while_growing_are_found_by_mindio(world: World) -> None:
     """Everybody known dead is in the answer: a silent rank that is not would cost MindIO five seconds."""
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.die(0)
     world.die(1)
     facts = len(world.facts)
@@ -166,11 +138,15 @@ def test_deaths_while_growing_are_found_by_mindio(world: World) -> None:
 
 def test_the_step_is_saved_while_mindio_waits_for_the_ranks(world: World) -> None:
     """A plain request to save is ignored there and takes the growth with it: the training is stopped first."""
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.mindio.strategies = ["exit", "dump"]
     world.die(1)
     world.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[1])
-    assert (world.state.conversation, strategies(world), world.called("dump")) == ("Saving", [*GROWN, "dump"], [])
+    assert (world.state.conversation, chosen_strategies(world), world.called("dump")) == (
+        "Saving",
+        [*GROWN, "dump"],
+        [],
+    )
     assert world.called("stop_train")[-1]["ranks"] == [[1, 1]]
     world.mindio.result(0, "do dump success")
     world.pump()
@@ -181,7 +157,7 @@ def test_the_step_is_saved_while_mindio_waits_for_the_ranks(world: World) -> Non
 
 def test_save_crossing_a_failed_growth_is_its_answer(world: World) -> None:
     """MindIO drops the word with its report."""
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.mindio.silent = True
     world.order(pb.CHECKPOINT, incarnation=3, revision=2, lost_ranks=[1])
     world.mindio.silent = False
@@ -189,12 +165,12 @@ def test_save_crossing_a_failed_growth_is_its_answer(world: World) -> None:
     world.mindio.ask = "strategy"
     world.callback("report_result", [406, "upgrade repair failed", [[3, 1]], "upgrade"])
     world.pump()
-    assert (world.state.conversation, strategies(world)) == ("Saving", [*GROWN, "dump"])
+    assert (world.state.conversation, chosen_strategies(world)) == ("Saving", [*GROWN, "dump"])
 
 
 def test_save_crossing_a_successful_growth_is_repeated(world: World) -> None:
     """What succeeded is not the save: nobody may be ended yet."""
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.mindio.silent = True
     world.order(pb.CHECKPOINT, incarnation=4, revision=1)
     assert len(world.called("stop_train")) == 2
@@ -212,21 +188,21 @@ def test_save_crossing_a_successful_growth_is_repeated(world: World) -> None:
 
 
 def test_failed_growth_after_giving_up_can_be_saved(world: World) -> None:
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.die(3)
-    give_up(world, 3)
+    give_up_growth(world, 3)
     world.mindio.strategies = ["exit", "dump"]
     world.mindio.result(406, "upgrade rebuild failed", {3: 1})
     world.pump()
     assert (world.state.conversation, world.state.controller_ready) == ("FailedOpen", True)
     world.order(pb.CHECKPOINT, incarnation=4, revision=1, lost_ranks=[3])
-    assert strategies(world) == [*GROWN, "dump"]
+    assert chosen_strategies(world) == [*GROWN, "dump"]
 
 
 def test_successful_growth_after_giving_up_is_full_size(world: World) -> None:
     """MindIO misses the ranks that were ended, and says so like any other fault."""
-    expand(world, 3)
-    give_up(world, 3)
+    make_node_1_anew(world, 3)
+    give_up_growth(world, 3)
     world.mindio.result()
     world.pump()
     assert (world.state.conversation, world.state.controller_ready) == ("Serving", True)
@@ -237,70 +213,10 @@ def test_successful_growth_after_giving_up_is_full_size(world: World) -> None:
     assert world.called("stop_train")[1:] == [{"ranks": [[2, 1], [3, 1]], "incarnation": 4}]
 
 
-class Growth:
-    """An operator that grows the job, gives it up when a rank is lost on its way back, and saves what loses others."""
-
-    def __init__(self, world: World, seed: int) -> None:
-        self.world, self.chance = world, random.Random(seed)
-        self.number, self.revision = 2, 1
-
-    def act(self) -> None:
-        """One thing that can happen now, and a little time."""
-        self.chance.choice([self.grow, self.lose_one_coming_back, self.lose_another, self.end, self.wait])()
-        self.world.advance(self.chance.choice([0.1, 0.5, 3.0]))
-
-    def grow(self) -> None:
-        if self.world.state.conversation == "Shrunk" and self.world.core.job.incidents.current is None:
-            self.number, self.revision = self.number + 1, 1
-            old = self.world.agent(1)
-            self.world.listed.remove(old.uid)
-            old.powered = False
-            self._order(pb.EXPAND, lost_ranks=[2, 3], replaced_nodes=[1])
-            self.world.new_pod(1, self.number, start_delay=self.chance.uniform(0.0, 4.0))
-
-    def lose_one_coming_back(self) -> None:
-        rank = self.chance.choice([2, 3])
-        order = self.world.core.job.order
-        assert order is not None
-        if order.action == pb.EXPAND and self.world.phase(rank) in (pb.AT_GATE, pb.LINKED):
-            self.world.die(rank)
-            self.world.advance(self.chance.choice([0.0, 0.3]))
-            self._order(pb.SHRINK, lost_ranks=[2, 3])
-
-    def lose_another(self) -> None:
-        if self.world.phase(1) == pb.LINKED and self.chance.random() < 0.3:
-            self.world.mindio.strategies = ["exit", "dump"]  # of a fault while scaled in
-            self.world.die(1)
-            self.number = max(self.number, self.world.state.incarnation)
-            self._order(pb.CHECKPOINT, lost_ranks=[1])
-
-    def end(self) -> None:
-        """MindIO takes the ranks back when all stand; it fails with one that is dead, or finds that one first."""
-        world = self.world
-        if world.mindio.ask != "coming back":
-            return
-        if world.phase(1) == pb.DEAD:
-            if self.chance.random() < 0.5:
-                world.mindio.result(406, "do repair failed", {1: 1})
-            else:
-                world.mindio.ask = "stop"
-                world.callback("report_fault_ranks", [[[1, 1]], []])
-        elif all(world.phase(rank) == pb.LINKED for rank in (2, 3)):
-            world.mindio.result()
-        world.pump()
-
-    def wait(self) -> None:
-        """Nothing happens."""
-
-    def _order(self, action: pb.Action, **fields: object) -> None:
-        self.world.order(action, incarnation=self.number, revision=self.revision, **fields)
-        self.revision += 1
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_growing_at_random_ends_at_full_size_small_or_saved(world: World, seed: int) -> None:
     """MindIO is told nothing that its phase does not ask for, and nobody stands at a gate for good."""
-    growth = Growth(world, seed)
+    growth = GrowingOperator(world, seed)
     for _ in range(40):
         growth.act()
         if world.state.conversation == "Serving":

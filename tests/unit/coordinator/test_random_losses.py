@@ -12,8 +12,8 @@ import random
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.test_random_faults import Round, SimpleOperator, check, hurt
+from tests.rigs.coordinator_faults import RoundOfFaults, SimpleOperator, cause_a_fault, check_one_process_per_rank
+from tests.rigs.coordinator_restart import restart_coordinator
 from trainer_sidecar.coordinator.resumption import CLEANED, LOCKED, REBUILT, REPAIRED, ROLLED_BACK, STOPPED
 
 ROUNDS = int(os.environ.get("HAJOB_LOSSES", "20"))
@@ -33,7 +33,7 @@ class WaitingOperator(SimpleOperator):
             self._answer(pb.Fact(kind=pb.PROCESS_EXITED, ranks=sorted(missed)))
 
 
-class LossyRound(Round):
+class LossyRound(RoundOfFaults):
     """Gates tell how far their ranks are, as the real ones do."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -97,11 +97,11 @@ def test_a_controller_lost_at_any_moment_costs_no_restart(seed: int) -> None:
         if blind or world.state.conversation == "Closed":
             break
         if tick < 600 and chance.random() < 0.02 and sum(world.agent(node).answers for node in range(world.nodes)) > 1:
-            hurt(world, chance)
+            cause_a_fault(world, chance)
         if tick < 700 and chance.random() < 0.02 and world.core.job.attempt.linked:
             training.lose_controller()
     assert blind == []
     closed = world.state.conversation == "Closed"
     assert not closed or training.operator.saves, "it ended, though nothing died after the naming"
     assert closed or (world.state.conversation, world.state.controller_ready) == ("Serving", True), world.state
-    check(world)
+    check_one_process_per_rank(world)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_restart import restart_coordinator
 from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 LAUNCHED = ["pretrain_gpt.py", "--train-iters", "100"]

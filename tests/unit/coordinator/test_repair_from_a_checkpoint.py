@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
 
 
 def repaired(step: int) -> World:

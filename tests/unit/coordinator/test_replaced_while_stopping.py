@@ -3,7 +3,8 @@
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.world import Agent, World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_peers import Agent
 
 
 def stopping() -> World:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import replayed, restart_coordinator
-from tests.unit.coordinator.test_operator_away import PLAYS, AwayWorld, Play
-from tests.unit.coordinator.test_random_faults import Round, check, hurt
-from tests.unit.coordinator.test_random_growth import Growth, shrink
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_faults import RoundOfFaults, cause_a_fault, check_one_process_per_rank
+from tests.rigs.coordinator_growth import GrowingOperator, leave_node_1_out
+from tests.rigs.coordinator_plays import PLAYS, AwayWorld, Play
+from tests.rigs.coordinator_restart import replayed, restart_coordinator
 from trainer_sidecar.coordinator.conversation import Conversation
 from trainer_sidecar.coordinator.conversation_states import BLIND, CARRIES_OUT, State
 
@@ -47,18 +47,18 @@ def compare(world: World) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_after_random_faults_the_log_tells_all(seed: int) -> None:
     chance = random.Random(seed)
-    training = Round()
+    training = RoundOfFaults()
     for tick in range(400):
         training.tick()
         compare(training.world)
         if tick < 300 and chance.random() < 0.04:
-            hurt(training.world, chance)
+            cause_a_fault(training.world, chance)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_while_a_job_grows_the_log_tells_all(world: World, seed: int) -> None:
-    shrink(world)
-    growth = Growth(world, seed)
+    leave_node_1_out(world)
+    growth = GrowingOperator(world, seed)
     for _ in range(40):
         growth.act()
         compare(world)
@@ -75,14 +75,14 @@ def test_in_the_middle_of_an_action_the_log_tells_all(play: Play) -> None:
 def test_restarts_between_random_faults_change_nothing(seed: int) -> None:
     """MindIO is told nothing that would end it, and what dies before the naming is recovered."""
     chance = random.Random(seed)
-    training = Round()
+    training = RoundOfFaults()
     world = training.world
     for tick in range(600):
         training.tick()
         if world.state.conversation == "Closed":
             break
         if tick < 400 and chance.random() < 0.02 and world.state.conversation != "Offline":
-            hurt(world, chance)  # whom nobody takes over yet this operator does not hear
+            cause_a_fault(world, chance)  # whom nobody takes over yet this operator does not hear
         if tick < 400 and chance.random() < 0.02 and not world.core.job.conversation.memory.late:
             training.operator.decide()
             restart_coordinator(world)
@@ -90,7 +90,7 @@ def test_restarts_between_random_faults_change_nothing(seed: int) -> None:
     assert world.state.conversation in ("Serving", "Closed"), world.state
     assert world.state.conversation == "Serving" or training.operator.saves
     assert not any(fact.kind == pb.CONTROLLER_LOST for fact in world.facts)
-    check(world)
+    check_one_process_per_rank(world)
 
 
 def test_a_log_without_its_beginning_closes_the_conversation(world: World) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.test_random_growth import expand, give_up, shrink, strategies
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_growth import chosen_strategies, give_up_growth, leave_node_1_out, make_node_1_anew
 
 
 @pytest.fixture
 def world(world: World) -> World:
     """Node 1 has left; two ranks train on."""
-    shrink(world)
+    leave_node_1_out(world)
     return world
 
 
@@ -25,7 +25,7 @@ def ask_to_save(world: World, incarnation: int, *lost: int) -> None:
 
 def saved(world: World) -> None:
     """MindIO saves, and everything is over."""
-    assert (world.state.conversation, strategies(world)[-1], world.called("dump")) == ("Saving", "dump", [])
+    assert (world.state.conversation, chosen_strategies(world)[-1], world.called("dump")) == ("Saving", "dump", [])
     world.mindio.result(0, "do dump success")
     world.pump()
     assert world.state.conversation == "Closed"
@@ -50,8 +50,8 @@ def test_a_fault_while_shrunk_is_named_and_saved(world: World) -> None:
 
 
 def test_suspended_after_growth_was_given_up_it_is_saved(world: World) -> None:
-    expand(world, 3)
-    give_up(world, 3)
+    make_node_1_anew(world, 3)
+    give_up_growth(world, 3)
     ask_to_save(world, 4)
     assert world.called("stop_train")[-1]["ranks"] == [[2, 1], [3, 1]]
     saved(world)

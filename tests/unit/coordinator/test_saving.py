@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.test_checkpoints_before_a_start import answer, ask_for_a_start, looking_world, looks
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_checkpoints import answer_a_look, ask_for_a_start, looks_asked_of, world_with_checkpoints
 from trainer_sidecar.coordinator.saving import VERIFY_SECONDS
 
 
 @pytest.fixture
 def world() -> World:
     """A job with a checkpoint of step 5 that is told to save at step 9, and whose MindIO says that it has."""
-    world = looking_world()
+    world = world_with_checkpoints()
     ask_for_a_start(world)
-    answer(world.agent(0), 1, 5)
+    answer_a_look(world.agent(0), 1, 5)
     world.advance(0.6)
     for step in range(6, 10):
         world.step(step)
     world.order(pb.CHECKPOINT, incarnation=2, revision=1)
-    asked = looks(world.agent(0))
+    asked = looks_asked_of(world.agent(0))
     world.mindio.result(0, "do dump success")
     world.pump()
     assert world.state.conversation == "Closed"
-    assert looks(world.agent(0)) == (asked or 0) + 1, "the agent looks at once"
+    assert looks_asked_of(world.agent(0)) == (asked or 0) + 1, "the agent looks at once"
     assert not saves(world)
     return world
 
@@ -36,7 +36,7 @@ def saves(world: World) -> list[pb.Milestone]:
 def test_it_is_told_when_the_checkpoint_is_found(world: World) -> None:
     world.advance(3.0)
     assert not saves(world)
-    answer(world.agent(0), 1, 9)
+    answer_a_look(world.agent(0), 1, 9)
     world.advance(0.2)
     (mark,) = saves(world)
     assert (mark.incarnation, mark.result_code, mark.unverified) == (2, 0, "")
@@ -50,7 +50,7 @@ def test_what_is_not_found_is_not_saved(world: World) -> None:
 
 
 def test_what_cannot_be_looked_at_is_said_to_be_unverified(world: World) -> None:
-    answer(world.agent(0), 1, 5, problem="the volume hangs")
+    answer_a_look(world.agent(0), 1, 5, problem="the volume hangs")
     world.advance(0.2)
     (mark,) = saves(world)
     assert (mark.result_code, mark.unverified) == (0, "the volume hangs")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.test_another_controller import CLEANED, LOCKED, STOPPED, keep_the_store
-from tests.unit.coordinator.test_random_growth import expand, give_up, shrink, strategies
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_growth import chosen_strategies, give_up_growth, leave_node_1_out, make_node_1_anew
+from tests.rigs.coordinator_repairs import CLEANED, LOCKED, STOPPED, keep_store_at_gates
+from tests.rigs.coordinator_restart import restart_coordinator
 from trainer_sidecar.coordinator.resumption import DOWNGRADED, REBUILT_LARGER, REPAIRED_LARGER
 
 LEFT_OUT_AGAIN = ["stop_train", "on_global_rank", "change_strategy"]
@@ -21,8 +21,8 @@ def world() -> World:
     found = World()
     found.gates_know = True
     found.train(1)
-    keep_the_store(found)
-    shrink(found)
+    keep_store_at_gates(found)
+    leave_node_1_out(found)
     found.advance(4.0)
     found.mindio.calls.clear()
     found.milestones.clear()
@@ -67,11 +67,11 @@ def test_a_shrunk_job_stays_shrunk_under_another_controller(world: World, by: st
     assert world.core.job.incidents.current is None
     assert world.core.job.roster.dropped == {2, 3}
     world.step(3)
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     assert world.state.conversation == "Expanding"
     world.mindio.result()
     world.pump()
-    assert (world.state.conversation, strategies(world)) == ("Serving", ["downgrade", "upgrade"])
+    assert (world.state.conversation, chosen_strategies(world)) == ("Serving", ["downgrade", "upgrade"])
 
 
 @BY
@@ -89,7 +89,7 @@ def test_a_death_while_ranks_are_left_out_again_is_saved(world: World, by: str) 
         world.pump()
     world.order(pb.CHECKPOINT, incarnation=world.state.incarnation + 1, revision=1, lost_ranks=[1])
     world.advance(0.5)
-    assert strategies(world)[-1] == "dump"
+    assert chosen_strategies(world)[-1] == "dump"
     world.mindio.result()
     world.pump()
     result = world.marks(pb.RESULT)[-1]
@@ -103,7 +103,7 @@ def test_a_shrink_in_the_middle_begins_anew(answered: list[int], by: str) -> Non
     world = World()
     world.gates_know = True
     world.train(1)
-    keep_the_store(world)
+    keep_store_at_gates(world)
     world.mindio.strategies = ["exit", "dump", "recover", "downgrade"]
     world.die(2)
     world.die(3)
@@ -122,7 +122,7 @@ def test_a_shrink_in_the_middle_begins_anew(answered: list[int], by: str) -> Non
 
 @pytest.mark.parametrize("answered", [[], [LOCKED, STOPPED], [LOCKED, STOPPED, CLEANED, REBUILT_LARGER]])
 def test_growing_begins_anew_from_the_smaller_size(world: World, answered: list[int]) -> None:
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     assert world.state.conversation == "Expanding"
     world.agent(0).answered = {0: list(answered), 1: list(answered)}
     returning = dict(world.agent(1).processes)
@@ -137,7 +137,7 @@ def test_growing_begins_anew_from_the_smaller_size(world: World, answered: list[
     world.agent(0).answered = {}
     world.advance(0.5)
     assert world.state.conversation == "Expanding"
-    assert strategies(world) == ["downgrade", "upgrade"]
+    assert chosen_strategies(world) == ["downgrade", "upgrade"]
     assert dict(world.agent(1).processes) == returning, "nobody was started for it"
     world.step(5)
     world.mindio.result()
@@ -147,7 +147,7 @@ def test_growing_begins_anew_from_the_smaller_size(world: World, answered: list[
 
 
 def test_who_has_taken_part_in_growing_starts_once_more(world: World) -> None:
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     for agent in world.agents.values():
         agent.answered = {rank: [REBUILT_LARGER, REPAIRED_LARGER] for rank in agent.processes}
     lose(world, "controller")
@@ -160,7 +160,7 @@ def test_who_has_taken_part_in_growing_starts_once_more(world: World) -> None:
 
 def test_growth_that_was_through_is_not_undone(world: World) -> None:
     """Every rank trains: the gates of those that came back tell that they were let go."""
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.agent(1).repaired = {2, 3}
     lose(world, "controller")
     world.advance(0.5)
@@ -170,10 +170,10 @@ def test_growth_that_was_through_is_not_undone(world: World) -> None:
 
 
 def test_growth_given_up_meanwhile_ends_who_came_back(world: World) -> None:
-    expand(world, 3)
+    make_node_1_anew(world, 3)
     world.agent(0).frozen = True
     lose(world, "controller")
-    give_up(world, 3)
+    give_up_growth(world, 3)
     world.agent(0).frozen = False
     world.advance(1.0)
     leaves_out_again(world)
@@ -190,7 +190,7 @@ def test_a_save_while_shrunk_begins_anew(world: World) -> None:
     lose(world, "controller")
     world.advance(0.5)
     assert calls(world) == LEFT_OUT_AGAIN
-    assert strategies(world) == ["dump"]
+    assert chosen_strategies(world) == ["dump"]
     assert world.called("on_global_rank")[0]["ranks"] == [[2, 1], [3, 1]]
 
 
@@ -204,7 +204,7 @@ def test_smaller_and_without_a_store_it_is_saved(world: World) -> None:
     assert (result.result_code, result.strategy) == (406, "downgrade")
     world.order(pb.CHECKPOINT, incarnation=4, revision=1)
     world.advance(0.5)
-    assert strategies(world) == ["dump"]
+    assert chosen_strategies(world) == ["dump"]
     world.mindio.result()
     world.pump()
     assert (world.marks(pb.RESULT)[-1].incarnation, world.state.conversation) == (4, "Closed")

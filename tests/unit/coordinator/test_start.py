@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
 
 
 def test_a_pod_made_anew_before_the_start_joins_it() -> None:

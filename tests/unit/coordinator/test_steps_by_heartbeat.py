@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
 from trainer_sidecar.coordinator.steps import Steps
 
 PRINTING = 3

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import replayed, restart_coordinator
-from tests.unit.coordinator.world import ENDPOINT, Process, World
+from tests.rigs.coordinator import ENDPOINT, World
+from tests.rigs.coordinator_peers import Process
+from tests.rigs.coordinator_restart import replayed, restart_coordinator
 from trainer_sidecar.coordinator.conversation_states import State
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.job import Limits, Setup

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import restart_coordinator
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_restart import restart_coordinator
 
 
 @pytest.fixture

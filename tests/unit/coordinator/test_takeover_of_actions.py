@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.restart import replayed, restart_coordinator
-from tests.unit.coordinator.test_operator_away import PLAYS, AwayWorld, Play
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_plays import PLAYS, AwayWorld, Play
+from tests.rigs.coordinator_restart import replayed, restart_coordinator
 from trainer_sidecar.coordinator.conversation import EventKind
 from trainer_sidecar.coordinator.conversation_states import State
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.coordinator.test_checkpoints_before_a_start import answer, ask_for_a_start, looking_world, looks
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
+from tests.rigs.coordinator_checkpoints import answer_a_look, ask_for_a_start, looks_asked_of, world_with_checkpoints
 
 
 def ending_world(step: int = 1) -> World:
     """Two nodes with two ranks each; every rank has ended the last step, and checkpoints are looked at."""
-    world = looking_world()
+    world = world_with_checkpoints()
     world.last_step = 1
     ask_for_a_start(world)
-    answer(world.agent(0), 1, 0)
+    answer_a_look(world.agent(0), 1, 0)
     world.advance(1.0)
     world.step(step)
     return world
 
 
 def test_the_last_step_of_every_rank_is_the_end() -> None:
-    world = looking_world()
+    world = world_with_checkpoints()
     world.last_step = 1
     ask_for_a_start(world)
-    answer(world.agent(0), 1, 0)
+    answer_a_look(world.agent(0), 1, 0)
     world.advance(1.0)
     world.step(1, [0, 1, 2])
     assert world.state.end == pb.TRAINS
@@ -47,12 +47,12 @@ def test_an_end_in_order_is_the_end_of_unknown_steps(world: World) -> None:
 
 def test_a_death_after_the_last_step_is_told_and_stops_nobody() -> None:
     world = ending_world()
-    before = looks(world.agent(0))
+    before = looks_asked_of(world.agent(0))
     world.die(3, code=-11)
     world.advance(1)
     assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
     assert not world.mindio.calls
-    assert looks(world.agent(0)) != before, "the final checkpoint decides what the death means"
+    assert looks_asked_of(world.agent(0)) != before, "the final checkpoint decides what the death means"
     assert not world.marks(pb.FINISHED_ALL)
 
 
@@ -66,7 +66,7 @@ def test_nothing_is_said_of_a_hang_while_ranks_save() -> None:
 
 def test_after_the_final_checkpoint_every_end_is_one() -> None:
     world = ending_world()
-    answer(world.agent(0), 1, 1)
+    answer_a_look(world.agent(0), 1, 1)
     world.advance(1)
     assert world.state.end == pb.FINAL_CHECKPOINT
     for rank in (0, 1, 2):
@@ -79,7 +79,7 @@ def test_after_the_final_checkpoint_every_end_is_one() -> None:
 
 def test_a_node_lost_after_the_final_checkpoint_is_not_awaited() -> None:
     world = ending_world()
-    answer(world.agent(0), 1, 1)
+    answer_a_look(world.agent(0), 1, 1)
     world.advance(1)
     world.finish(0)
     world.finish(1)

@@ -2,7 +2,7 @@
 
 Nothing waits for real seconds, so that a job can be played with every limit as its manifest leaves it. The API server
 is the one in memory. A scheduler and kubelets are a few lines. Agents and MindIO are those of the coordinator's unit
-tests (tests/unit/coordinator/world.py), with MindIO's own patience and its late results added. MindIO's wait is the
+tests (tests/rigs/coordinator.py), with MindIO's own patience and its late results added. MindIO's wait is the
 one that the operator has put into the coordinator's pod.
 """
 
@@ -26,8 +26,9 @@ from hajob.runtime.job_controller import JobController
 from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
+from tests.rigs.coordinator import ENDPOINT, World
+from tests.rigs.coordinator_peers import Agent, Mindio
 from tests.rigs.job_controller import ControllerTown
-from tests.unit.coordinator.world import ENDPOINT, Agent, Mindio, World
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.job import Setup
 from trainer_sidecar.coordinator.settings import read_settings

@@ -29,7 +29,7 @@ from hajob.plan.state import Deadline, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as pb
 from release.generate import crd_schema
-from tests.unit.coordinator.world import World
+from tests.rigs.coordinator import World
 from tests.unit.defaults.rig import MINIMAL
 from trainer_sidecar.coordinator.job import Limits
 

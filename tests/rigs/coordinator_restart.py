@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.unit.coordinator.world import ENDPOINT, World
+from tests.rigs.coordinator import ENDPOINT, World
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.job import Job, Limits, Setup
 from trainer_sidecar.coordinator.replay import Replayed, replay
