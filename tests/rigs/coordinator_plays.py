@@ -137,7 +137,7 @@ def leave_out_node_1(world: AwayWorld) -> Iterator[None]:
 
 
 def checkpoint(world: AwayWorld) -> Iterator[None]:
-    """Play a process that dies and the step saved."""
+    """Play an order to save the step."""
     world.order(pb.CHECKPOINT, incarnation=2, revision=1)
     world.advance(0.5)
     yield

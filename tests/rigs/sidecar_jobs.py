@@ -29,7 +29,7 @@ from e2e.trainer.events import read_events
 from e2e.trainer.settings import HURRY
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
-from tests.unit.agent.certificates import Authority
+from tests.rigs.certificates import Authority
 from trainer_sidecar.coordinator import clock
 from trainer_sidecar.install import install
 

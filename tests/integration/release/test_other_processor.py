@@ -21,9 +21,9 @@ from e2e.bootstrap.paths import CHECKOUT
 from release import debian, image, layout
 from release.platforms import PLATFORMS
 from release.tree import without_links, write_below
+from tests.rigs.certificates import Authority
 from tests.rigs.operator import UNREACHABLE_KUBECONFIG
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import ADDRESS, JOB, Pod
+from tests.rigs.rank_pod import ADDRESS, JOB, Pod
 from trainer_sidecar.install import install
 
 QUICKSTART: Final = CHECKOUT / "examples" / "quickstart.yaml"

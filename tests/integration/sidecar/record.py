@@ -24,8 +24,8 @@ import grpc.aio
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.integration.sidecar.policy import InPlacePolicy
+from tests.rigs.certificates import Authority
 from tests.rigs.sidecar_jobs import JOB, Job, Pod
-from tests.unit.agent.certificates import Authority
 
 ARGUMENTS = ["--tensor-model-parallel-size", "1", "--train-iters", "40", "--step-time-ms", "100"]
 OPTIONS = (("grpc.so_reuseport", 0), ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))

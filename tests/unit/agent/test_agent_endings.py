@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.agent.test_agent_node import Rig, order
+from tests.rigs.agent_node import NodeRig, order_to_run
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.endings import Endings, Training
 from trainer_sidecar.launcher import endings as lines
@@ -71,9 +71,9 @@ TRACEBACK = '  File "megatron/training/checkpointing.py", line 1, in _load_base_
     ],
 )
 def test_a_load_that_fails_is_told(exit_code: int, more: dict[str, Any], arguments: list[str], *, told: bool) -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(arguments=[*arguments, "--train-iters", "100"])
-    wanted = order(2)
+    wanted = order_to_run(2)
     wanted.environment["HAJOB_LOAD_STEP"] = "40"
     rig.order(wanted)
     rig.process(2)
@@ -83,7 +83,7 @@ def test_a_load_that_fails_is_told(exit_code: int, more: dict[str, Any], argumen
 
 
 def test_an_unfinished_end_is_a_fault_that_names_the_line() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(arguments=["--train-iters", "100"])
     rig.process(2)
     rig.process(2, running=False, notices={lines.NOT_LOADED: MISSING}, last_lines=["the last line"])
@@ -106,7 +106,7 @@ def test_an_unfinished_end_is_a_fault_that_names_the_line() -> None:
 
 
 def test_a_rank_that_says_nothing_lets_another_tell_the_reason() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(arguments=["--train-iters", "100"])
     rig.process(2)
     rig.process(2, running=False)
@@ -123,7 +123,7 @@ def test_a_rank_that_says_nothing_lets_another_tell_the_reason() -> None:
 
 
 def test_a_script_waits_with_the_silent_ranks_it_ends_for() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(arguments=["--train-iters", "100"])
     for rank in (2, 3):
         rig.process(rank)
@@ -140,7 +140,7 @@ def test_a_script_waits_with_the_silent_ranks_it_ends_for() -> None:
 
 
 def test_a_script_that_ends_after_a_reason_is_told_at_once() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(arguments=["--train-iters", "100"])
     rig.process(2)
     rig.process(2, running=False, notices={lines.NOT_LOADED: MISSING})
@@ -153,7 +153,7 @@ def test_a_script_that_ends_after_a_reason_is_told_at_once() -> None:
 
 
 def test_a_silent_rank_that_sped_up_has_finished() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(arguments=["--train-iters", "300"])
     rig.process(2)
     for step in (10, 11):  # a step in two seconds, then hundreds in less than one: only the last heartbeat tells
@@ -166,7 +166,7 @@ def test_a_silent_rank_that_sped_up_has_finished() -> None:
 
 
 def test_a_return_far_from_the_last_step_is_no_finish() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(arguments=["--train-iters", "300"])
     rig.process(2)
     rig.node.heartbeat(2, 11, asked=False)
@@ -175,11 +175,11 @@ def test_a_return_far_from_the_last_step_is_no_finish() -> None:
     assert fact.message == "rank 2 ended with 0 at step 11 of 300"
 
 
-def reloading(step: int, *, arguments: list[str]) -> Rig:
+def reloading(step: int, *, arguments: list[str]) -> NodeRig:
     """A start that is to load the checkpoint of step 40, and its first step."""
-    rig = Rig()
+    rig = NodeRig()
     rig.script(arguments=arguments)
-    wanted = order(2)
+    wanted = order_to_run(2)
     wanted.environment["HAJOB_LOAD_STEP"] = "40"
     rig.order(wanted)
     rig.process(2)

@@ -11,135 +11,20 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.loopback import own_port
-from tests.unit.agent.fakes import FakeClock
-from tests.unit.agent.rig import ADDRESS, Controller, until
+from tests.rigs.agent_gate import REGISTER_MESSAGE, GateRules, GateScene, heartbeat_message, mindio_message
+from tests.rigs.agent_node import FakeClock
+from tests.rigs.rank_pod import ADDRESS, Controller, until
 from trainer_sidecar.agent.frames import FrameReader, Message, Piece
 from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.listener import HELD_CONNECTIONS, is_of_this_pod
 
-
-def heartbeat(rank: int = 2, step: int = 7, *, run_status: int = 0) -> bytes:
-    return struct.pack("<hhIII", 3, 0, 56, 1, 0) + struct.pack("<iiqb3xiqq16s", rank, 0, step, run_status, 0, 0, 0, b"")
-
-
-def message(kind: int, body: bytes) -> bytes:
-    return struct.pack("<hhIII", kind, 0, len(body), 1, 0) + body
-
-
-HEARTBEAT = heartbeat()
-REGISTER = message(0, struct.pack("<i", 2))
-
-
-class Rules:
-    """What the agent would decide."""
-
-    def __init__(self) -> None:
-        self.open = False
-        self.ahead = 0
-        self.address = ""
-        self.changes: list[int] = []
-        self.beats: list[tuple[int, int | None]] = []
-        self.asked: list[int | None] = []
-        self.silences: list[tuple[int, int]] = []
-        self.problems: list[OSError] = []
-        self.told: list[tuple[int, bool]] = []
-        self.tls: list[int | None] = []
-        self.strangers: list[tuple[int, str]] = []
-        self.served_by, self.running, self.over = "", "1.0", False
-        self.repaired = False
-        self.dead: frozenset[int] = frozenset()
-        self.word: Message | None = None
-        self.untold: frozenset[int] = frozenset()
-
-    def may_pass(self, _: int) -> bool:
-        return self.open and bool(self.address)
-
-    def controller(self) -> str:
-        return self.served_by
-
-    def process(self, _: int) -> str:
-        return self.running
-
-    def is_over(self) -> bool:
-        return self.over
-
-    def is_repaired(self) -> bool:
-        return self.repaired
-
-    def steps_ahead(self) -> int:
-        return self.ahead
-
-    def word_for(self, rank: int) -> Message | None:
-        return self.word if rank in self.untold else None
-
-    def stand_ins(self) -> frozenset[int]:
-        return self.dead if self.open else frozenset()
-
-    def is_local(self, rank: int) -> bool:
-        return rank in (2, 3)
-
-    def may_answer(self) -> bool:
-        return self.may_pass(2)
-
-    def controller_address(self) -> str:
-        return self.address
-
-    def link_changed(self, rank: int) -> None:
-        self.changes.append(rank)
-
-    def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
-        self.beats.append((rank, step))
-        if asked:
-            self.asked.append(step)
-
-    def silent(self, rank: int, since: int) -> None:
-        self.silences.append((rank, since))
-
-    def copies(self, rank: int, *, told: bool) -> None:
-        self.told.append((rank, told))
-
-    def tls_spoken(self, rank: int | None) -> None:
-        self.tls.append(rank)
-
-    def port_taken(self, _: int, problem: OSError) -> None:
-        self.problems.append(problem)
-
-    def foreign_connection(self, port: int, host: str) -> None:
-        self.strangers.append((port, host))
-
-
-class Scene:
-    """A gate, its rules, a clock, a controller behind it."""
-
-    def __init__(self) -> None:
-        self.rules = Rules()
-        self.clock = FakeClock()
-        self.port = own_port()
-        self.gate = Gate(ADDRESS, self.port, self.rules, self.clock)
-        self.controller = Controller()
-
-    def open(self, is_open: bool = True) -> None:
-        self.rules.address = self.controller.address
-        self.rules.open = is_open
-        self.gate.changed()
-
-    async def dial(self, rank: int = 2) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(ADDRESS, self.port)
-        writer.write(struct.pack("<hh4xQ", 0, 1, rank))
-        return reader, writer
-
-    async def linked(self, rank: int = 2) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        self.open()
-        link = await self.dial(rank)
-        assert await link[0].readexactly(2) == b"\0\0"
-        await until(lambda: self.gate.phase(rank) is LinkPhase.LINKED, "the link")
-        return link
+HEARTBEAT = heartbeat_message()
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    made = Scene()
+async def scene() -> AsyncIterator[GateScene]:
+    made = GateScene()
     await made.controller.start()
     await made.gate.listen()
     yield made
@@ -147,7 +32,7 @@ async def scene() -> AsyncIterator[Scene]:
     await made.controller.stop()
 
 
-async def test_a_rank_that_may_not_pass_is_held_and_taken_later(scene: Scene) -> None:
+async def test_a_rank_that_may_not_pass_is_held_and_taken_later(scene: GateScene) -> None:
     reader, _ = await scene.dial()
     await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the held link")
     assert scene.controller.links == []
@@ -157,27 +42,27 @@ async def test_a_rank_that_may_not_pass_is_held_and_taken_later(scene: Scene) ->
     assert scene.rules.changes
 
 
-async def test_without_the_lease_bytes_wait_and_nothing_is_closed(scene: Scene) -> None:
+async def test_without_the_lease_bytes_wait_and_nothing_is_closed(scene: GateScene) -> None:
     reader, writer = await scene.linked()
-    writer.write(REGISTER)
-    await until(lambda: scene.controller.heard.get(2) == len(REGISTER), "the first message")
+    writer.write(REGISTER_MESSAGE)
+    await until(lambda: scene.controller.heard.get(2) == len(REGISTER_MESSAGE), "the first message")
     scene.open(False)
     for _ in range(50):
-        writer.write(REGISTER)
+        writer.write(REGISTER_MESSAGE)
         await writer.drain()
     await asyncio.sleep(0.1)
-    assert scene.controller.heard[2] == len(REGISTER)
+    assert scene.controller.heard[2] == len(REGISTER_MESSAGE)
     assert not reader.at_eof()
     scene.open()
-    await until(lambda: scene.controller.heard[2] == 51 * len(REGISTER), "the bytes that waited")
+    await until(lambda: scene.controller.heard[2] == 51 * len(REGISTER_MESSAGE), "the bytes that waited")
     assert scene.controller.links == [2]
 
 
-async def test_a_holding_gate_reads_heartbeats_and_passes_the_newest(scene: Scene) -> None:
+async def test_a_holding_gate_reads_heartbeats_and_passes_the_newest(scene: GateScene) -> None:
     _, writer = await scene.linked()
     scene.open(False)
     for step in range(1, 2001):
-        writer.write(heartbeat(step=step))
+        writer.write(heartbeat_message(step=step))
         await writer.drain()
     await until(lambda: len(scene.rules.beats) == 2000, "every heartbeat")
     assert scene.rules.beats[-1] == (2, 2000)
@@ -189,24 +74,29 @@ async def test_a_holding_gate_reads_heartbeats_and_passes_the_newest(scene: Scen
     assert scene.controller.heard[2] < 10 * len(HEARTBEAT), "but for those that a read cut in two"
 
 
-async def test_an_answer_to_a_stop_tells_the_step_of_that_moment(scene: Scene) -> None:
+async def test_an_answer_to_a_stop_tells_the_step_of_that_moment(scene: GateScene) -> None:
     _, writer = await scene.linked()
-    collected = message(10, bytes(16) + heartbeat(step=41)[16:])
-    writer.write(heartbeat(step=39) + collected)
+    collected = mindio_message(10, bytes(16) + heartbeat_message(step=41)[16:])
+    writer.write(heartbeat_message(step=39) + collected)
     await until(lambda: len(scene.rules.beats) == 2, "both")
     assert (scene.rules.beats, scene.rules.asked) == ([(2, 39), (2, 41)], [41])
 
 
-async def test_an_orderly_end_tells_the_last_step(scene: Scene) -> None:
+async def test_an_orderly_end_tells_the_last_step(scene: GateScene) -> None:
     _, writer = await scene.linked()
-    writer.write(heartbeat(step=39) + heartbeat(step=300, run_status=11))
+    writer.write(heartbeat_message(step=39) + heartbeat_message(step=300, run_status=11))
     writer.close()
     await until(lambda: scene.rules.beats == [(2, 39), (2, 300)], "what it said before it left")
 
 
-async def test_what_cannot_be_read_passes_and_is_counted(scene: Scene) -> None:
+async def test_what_cannot_be_read_passes_and_is_counted(scene: GateScene) -> None:
     _, writer = await scene.linked()
-    odd = message(3, b"no heartbeat") + message(999, bytes(70_000)) + heartbeat(rank=3) + heartbeat(step=-1)
+    odd = (
+        mindio_message(3, b"no heartbeat")
+        + mindio_message(999, bytes(70_000))
+        + heartbeat_message(rank=3)
+        + heartbeat_message(step=-1)
+    )
     writer.write(odd)
     await until(lambda: scene.controller.heard.get(2) == len(odd), "all of it")
     assert scene.gate.unreadable == 2
@@ -217,7 +107,7 @@ async def test_what_cannot_be_read_passes_and_is_counted(scene: Scene) -> None:
 
 
 async def test_an_error_of_the_reader_is_counted_and_the_bytes_pass(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: GateScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, writer = await scene.linked()
 
@@ -225,23 +115,23 @@ async def test_an_error_of_the_reader_is_counted_and_the_bytes_pass(
         raise IndexError(len(data))
 
     monkeypatch.setattr(FrameReader, "feed", fail)
-    writer.write(REGISTER + HEARTBEAT)
-    await until(lambda: scene.controller.heard.get(2) == len(REGISTER + HEARTBEAT), "the bytes")
+    writer.write(REGISTER_MESSAGE + HEARTBEAT)
+    await until(lambda: scene.controller.heard.get(2) == len(REGISTER_MESSAGE + HEARTBEAT), "the bytes")
     assert scene.gate.unreadable == 1
 
 
-async def test_the_controllers_bytes_wait_too(scene: Scene) -> None:
+async def test_the_controllers_bytes_wait_too(scene: GateScene) -> None:
     reader, _ = await scene.linked()
     scene.open(False)
-    scene.controller.send(message(17, b"abcdef"))
+    scene.controller.send(mindio_message(17, b"abcdef"))
     await asyncio.sleep(0.1)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(reader.readexactly(1), 0.05)
     scene.open()
-    assert await reader.readexactly(22) == message(17, b"abcdef")
+    assert await reader.readexactly(22) == mindio_message(17, b"abcdef")
 
 
-async def test_a_held_gate_pushes_back_instead_of_buffering(scene: Scene) -> None:
+async def test_a_held_gate_pushes_back_instead_of_buffering(scene: GateScene) -> None:
     _, writer = await scene.linked()
     scene.open(False)
 
@@ -255,7 +145,7 @@ async def test_a_held_gate_pushes_back_instead_of_buffering(scene: Scene) -> Non
     assert scene.controller.heard.get(2, 0) < 4 << 20
 
 
-async def test_a_rank_is_held_until_the_controller_answers(scene: Scene) -> None:
+async def test_a_rank_is_held_until_the_controller_answers(scene: GateScene) -> None:
     await scene.controller.stop()
     scene.open()
     reader, _ = await scene.dial()
@@ -266,7 +156,7 @@ async def test_a_rank_is_held_until_the_controller_answers(scene: Scene) -> None
     assert await reader.readexactly(2) == b"\0\0"
 
 
-async def test_a_controller_that_closes_without_reply_is_tried_again(scene: Scene) -> None:
+async def test_a_controller_that_closes_without_reply_is_tried_again(scene: GateScene) -> None:
     scene.controller.answering = False
     scene.open()
     reader, _ = await scene.dial()
@@ -276,37 +166,39 @@ async def test_a_controller_that_closes_without_reply_is_tried_again(scene: Scen
     assert await reader.readexactly(2) == b"\0\0"
 
 
-async def test_a_ranks_link_outlives_the_controllers(scene: Scene) -> None:
+async def test_a_ranks_link_outlives_the_controllers(scene: GateScene) -> None:
     reader, writer = await scene.linked()
-    writer.write(heartbeat(step=1) + REGISTER[:7])
+    writer.write(heartbeat_message(step=1) + REGISTER_MESSAGE[:7])
     await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT) + 7, "the beginning")
     await scene.controller.stop()
     await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the gate's turn")
-    writer.write(REGISTER[7:] + message(12, bytes(70)) + heartbeat(step=2) + heartbeat(step=3))
+    writer.write(
+        REGISTER_MESSAGE[7:] + mindio_message(12, bytes(70)) + heartbeat_message(step=2) + heartbeat_message(step=3)
+    )
     await until(lambda: (2, 3) in scene.rules.beats, "heartbeats without a controller")
     scene.controller.heard.clear()
     await scene.controller.start()
     await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT), "the newest heartbeat and nothing else")
-    writer.write(REGISTER)
-    await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT + REGISTER), "whole messages again")
-    scene.controller.send(message(9, b"ab"))
-    assert await reader.readexactly(18) == message(9, b"ab"), "the second reply is not the rank's"
+    writer.write(REGISTER_MESSAGE)
+    await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT + REGISTER_MESSAGE), "whole messages again")
+    scene.controller.send(mindio_message(9, b"ab"))
+    assert await reader.readexactly(18) == mindio_message(9, b"ab"), "the second reply is not the rank's"
     assert scene.controller.links == [2, 2]
 
 
-async def test_a_message_cut_short_never_reaches_the_rank(scene: Scene) -> None:
+async def test_a_message_cut_short_never_reaches_the_rank(scene: GateScene) -> None:
     reader, _ = await scene.linked()
-    scene.controller.send(message(9, b"ab")[:17])
+    scene.controller.send(mindio_message(9, b"ab")[:17])
     await asyncio.sleep(0.1)
     await scene.controller.stop()
     await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the gate's turn")
     await scene.controller.start()
     await until(lambda: scene.gate.phase(2) is LinkPhase.LINKED, "the link")
-    scene.controller.send(message(11, b"cd"))
-    assert await reader.readexactly(18) == message(11, b"cd")
+    scene.controller.send(mindio_message(11, b"cd"))
+    assert await reader.readexactly(18) == mindio_message(11, b"cd")
 
 
-async def test_links_follow_the_controller_to_another_address(scene: Scene) -> None:
+async def test_links_follow_the_controller_to_another_address(scene: GateScene) -> None:
     reader, writer = await scene.linked()
     other = Controller()
     await other.start()
@@ -319,7 +211,7 @@ async def test_links_follow_the_controller_to_another_address(scene: Scene) -> N
     await other.stop()
 
 
-async def test_a_waiting_link_leaves_a_deaf_controller_for_the_next(scene: Scene) -> None:
+async def test_a_waiting_link_leaves_a_deaf_controller_for_the_next(scene: GateScene) -> None:
     deaf = socket.socket()
     deaf.bind((ADDRESS, own_port()))
     deaf.listen()
@@ -334,7 +226,7 @@ async def test_a_waiting_link_leaves_a_deaf_controller_for_the_next(scene: Scene
     deaf.close()
 
 
-async def test_a_dead_rank_leaves_the_gate(scene: Scene) -> None:
+async def test_a_dead_rank_leaves_the_gate(scene: GateScene) -> None:
     reader, writer = await scene.dial()
     await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the held link")
     writer.close()
@@ -345,7 +237,7 @@ async def test_a_dead_rank_leaves_the_gate(scene: Scene) -> None:
     assert await reader.read() == b""
 
 
-async def test_strangers_are_held_and_never_forwarded(scene: Scene) -> None:
+async def test_strangers_are_held_and_never_forwarded(scene: GateScene) -> None:
     scene.open()
     foreign, _ = await scene.dial(77)
     web, browser = await asyncio.open_connection(ADDRESS, scene.port)
@@ -357,7 +249,7 @@ async def test_strangers_are_held_and_never_forwarded(scene: Scene) -> None:
     browser.close()
 
 
-async def test_as_many_connections_wait_as_a_pod_may_open_at_once(scene: Scene) -> None:
+async def test_as_many_connections_wait_as_a_pod_may_open_at_once(scene: GateScene) -> None:
     """Nothing is accepted meanwhile: this test does not give the gate its turn."""
     many = min(300, int(Path("/proc/sys/net/core/somaxconn").read_text()))
     waiting = [socket.create_connection((ADDRESS, scene.port), timeout=60) for _ in range(many)]
@@ -365,7 +257,7 @@ async def test_as_many_connections_wait_as_a_pod_may_open_at_once(scene: Scene) 
         connection.close()
 
 
-async def test_a_linked_rank_without_heartbeats_is_reported_once(scene: Scene) -> None:
+async def test_a_linked_rank_without_heartbeats_is_reported_once(scene: GateScene) -> None:
     _, writer = await scene.linked()
     writer.write(HEARTBEAT)
     await until(lambda: len(scene.rules.beats) == 1, "the heartbeat")
@@ -376,7 +268,7 @@ async def test_a_linked_rank_without_heartbeats_is_reported_once(scene: Scene) -
     assert scene.rules.silences == [(2, spoke)]
 
 
-async def test_silence_does_not_count_while_held_or_frozen(scene: Scene) -> None:
+async def test_silence_does_not_count_while_held_or_frozen(scene: GateScene) -> None:
     _, writer = await scene.linked()
     writer.write(HEARTBEAT)
     await until(lambda: len(scene.rules.beats) == 1, "the heartbeat")
@@ -394,7 +286,7 @@ async def test_a_taken_port_is_told_and_tried_again() -> None:
     stranger = socket.socket()
     stranger.bind((ADDRESS, own_port()))
     stranger.listen()
-    rules = Rules()
+    rules = GateRules()
     gate = Gate(ADDRESS, stranger.getsockname()[1], rules, FakeClock())
     listening = asyncio.ensure_future(gate.listen())
     await until(lambda: bool(rules.problems), "the report")
@@ -405,13 +297,15 @@ async def test_a_taken_port_is_told_and_tried_again() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 16, 50, 1000])
 def test_messages_are_found_however_the_bytes_are_cut(size: int) -> None:
-    large = message(1, bytes(300))
-    stream = (REGISTER + HEARTBEAT + large + message(99, b"unknown") + message(4, b"") + HEARTBEAT) * 3
+    large = mindio_message(1, bytes(300))
+    stream = (
+        REGISTER_MESSAGE + HEARTBEAT + large + mindio_message(99, b"unknown") + mindio_message(4, b"") + HEARTBEAT
+    ) * 3
     reader = FrameReader()
     pieces = [piece for at in range(0, len(stream), size) for piece in reader.feed(stream[at : at + size])]
     assert b"".join(piece.data for piece in pieces) == stream, "no byte is changed, lost or kept back"
     read = [piece.message for piece in pieces if piece.message is not None]
-    assert [one.content for one in read] == [REGISTER, HEARTBEAT, large, HEARTBEAT] * 3
+    assert [one.content for one in read] == [REGISTER_MESSAGE, HEARTBEAT, large, HEARTBEAT] * 3
     assert sum(piece.ends for piece in pieces) == sum(piece.begins for piece in pieces) == 18
     statuses = [status for one in read if (status := one.status()) is not None]
     assert [(status.rank, status.step) for status in statuses] == [(2, 7)] * 6
@@ -424,17 +318,17 @@ def test_bytes_that_are_no_messages_end_the_reading_not_the_link() -> None:
 
 
 def test_an_impossible_step_is_unknown() -> None:
-    status = Message(3, heartbeat(step=1 << 62)).status()
+    status = Message(3, heartbeat_message(step=1 << 62)).status()
     assert status is not None
     assert status.step is None
 
 
-async def test_the_gate_sees_whether_a_rank_has_told_of_its_copies(scene: Scene) -> None:
+async def test_the_gate_sees_whether_a_rank_has_told_of_its_copies(scene: GateScene) -> None:
     _, writer = await scene.linked()
     writer.write(HEARTBEAT)  # of a rank that registered on another link: nothing can be said
     await until(lambda: scene.rules.beats == [(2, 7)], "the first heartbeat")
     assert scene.rules.told == []
-    writer.write(message(0, struct.pack("<i", 2)) + HEARTBEAT + message(1, b"groups" * 100) + HEARTBEAT)
+    writer.write(mindio_message(0, struct.pack("<i", 2)) + HEARTBEAT + mindio_message(1, b"groups" * 100) + HEARTBEAT)
     await until(lambda: len(scene.rules.told) == 2, "the heartbeats")
     assert scene.rules.told == [(2, False), (2, True)]
 
@@ -442,7 +336,7 @@ async def test_the_gate_sees_whether_a_rank_has_told_of_its_copies(scene: Scene)
 CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01" + bytes(60)
 
 
-async def test_a_tls_handshake_of_the_pods_own_is_told_and_held(scene: Scene) -> None:
+async def test_a_tls_handshake_of_the_pods_own_is_told_and_held(scene: GateScene) -> None:
     scene.open()
     reader, writer = await asyncio.open_connection(ADDRESS, scene.port)
     writer.write(CLIENT_HELLO)
@@ -452,7 +346,7 @@ async def test_a_tls_handshake_of_the_pods_own_is_told_and_held(scene: Scene) ->
 
 @pytest.mark.parametrize("is_open", [True, False])
 @pytest.mark.parametrize("cut", [1, 66])
-async def test_tls_behind_the_connect_frame_is_told_and_held(scene: Scene, is_open: bool, cut: int) -> None:
+async def test_tls_behind_the_connect_frame_is_told_and_held(scene: GateScene, is_open: bool, cut: int) -> None:
     scene.open(is_open)
     reader, writer = await scene.dial()
     if is_open:
@@ -468,7 +362,7 @@ async def test_tls_behind_the_connect_frame_is_told_and_held(scene: Scene, is_op
     assert scene.controller.heard == {}, "nothing of it reaches the controller"
 
 
-async def test_another_pods_connection_is_held_and_counted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_pods_connection_is_held_and_counted(scene: GateScene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says that it is rank 2, and nobody listens."""
     scene.open()
     monkeypatch.setattr(scene.gate.listener, "is_own", lambda host: host != "127.0.0.9")
@@ -482,7 +376,7 @@ async def test_another_pods_connection_is_held_and_counted(scene: Scene, monkeyp
     assert await own.readexactly(2) == b"\0\0"
 
 
-async def test_many_strangers_do_not_use_up_the_descriptors(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_strangers_do_not_use_up_the_descriptors(scene: GateScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scene.gate.listener, "is_own", lambda _: False)
     readers = [(await asyncio.open_connection(ADDRESS, scene.port))[0] for _ in range(HELD_CONNECTIONS + 1)]
     assert await readers[0].read() == b"", "the oldest is let go"
@@ -500,7 +394,7 @@ def test_an_address_is_the_pods_when_its_namespace_has_it(host: str, is_own: boo
 
 async def test_the_gate_serves_ipv6_on_both_sides() -> None:
     controller = await asyncio.start_server(answer_and_echo, "::1", 0)
-    rules = Rules()
+    rules = GateRules()
     rules.open, rules.address = True, f"[::1]:{controller.sockets[0].getsockname()[1]}"
     gate = Gate("::1", own_port(), rules, FakeClock())
     await gate.listen()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.agent.fakes import FakeClock
+from tests.rigs.agent_node import FakeClock
 from trainer_sidecar.agent.lease import REMEMBERED_HEARTBEATS, Lease
 
 

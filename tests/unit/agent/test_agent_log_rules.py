@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tests.unit.agent.fakes import FakeClock
+from tests.rigs.agent_node import FakeClock
 from trainer_sidecar.agent.log_rules import BURST_SECONDS, LINE_CHARACTERS, SHARE, LogRules, Rule
 from trainer_sidecar.launcher.protocol import ProcessName
 

@@ -3,82 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.agent.fakes import FakeClock, pod_settings
+from tests.rigs.agent_node import NodeRig, order_to_run, pod_settings
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import UNNAMED
 
 
-class Rig:
-    """A node with a launcher that only notes what it was told."""
-
-    def __init__(self, fence_after: int = 60, node_rank: int = 1) -> None:
-        self.clock = FakeClock()
-        self.node = Node(pod_settings(node_rank=node_rank, fence_after=fence_after), self.clock)
-        self.commands: list[dict[str, Any]] = []
-        self.node.ports.send_launcher = self.commands.append
-        self.node.begin_conversation(higher_fence=True)
-        self.revision = 0
-
-    def script(self, **changes: Any) -> None:
-        script = {
-            "kind": "script", "ready": True, "finished": False, "ended": False, "exit_code": 0, "last_lines": [],
-            "tool": "torchrun", "stopped": False, "launch": 1, "training": True, "problem": "",
-            "entry": "train.py", "arguments": [], "lost_log": "", "without_mindio": False,
-        }  # fmt: skip
-        self.node.take_launcher({**script, **changes})
-
-    def process(self, rank: int, incarnation: int = 1, **changes: Any) -> None:
-        record = {
-            "kind": "rank", "rank": rank, "incarnation": incarnation, "start": 0, "pid": 100 + rank, "running": True,
-            "exit_code": 0, "ordered": False, "changed": self.clock.now(), "step": -1, "step_time": 0, "last_lines": [],
-            "last_step": 0, "notices": {},
-        }  # fmt: skip
-        self.node.take_launcher({**record, **changes})
-
-    def order(self, *ranks: pb.RankOrder, **fields: Any) -> None:
-        self.revision += 1
-        order = pb.NodeOrder(revision=self.revision, controller_address="10.0.0.1:8000", ranks=ranks)
-        for name, value in fields.items():
-            setattr(order, name, value)
-        self.node.take(pb.CoordinatorToAgent(node_order=order))
-
-    def report(self) -> pb.AgentReport:
-        report = self.node.next_report()
-        assert report is not None
-        return report
-
-    def grant(self) -> None:
-        number = self.node.lease.heartbeat(self.clock.now())
-        self.node.take(pb.CoordinatorToAgent(lease_grant=pb.LeaseGrant(heartbeat=number, lease_milliseconds=3000)))
-
-    def kinds(self) -> list[str]:
-        return [command["kind"] for command in self.commands]
-
-
-def order(rank: int, incarnation: int = 1, *, admitted: bool = True) -> pb.RankOrder:
-    environment = {"WORLD_SIZE": "4", "HAJOB_ATTEMPT": "3", "RANK": "99"}
-    return pb.RankOrder(rank=rank, incarnation=incarnation, run=True, admitted=admitted, environment=environment)
-
-
 def test_ranks_start_when_order_and_script_are_there() -> None:
-    rig = Rig()
-    rig.order(order(2), order(3))
+    rig = NodeRig()
+    rig.order(order_to_run(2), order_to_run(3))
     assert rig.kinds() == []
     rig.script()
     assert [(command["kind"], command["rank"]) for command in rig.commands] == [("start", 2), ("start", 3)]
 
 
 def test_the_environment_names_the_gate_and_the_place_in_the_pod() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
-    rig.order(order(3, 7))
+    rig.order(order_to_run(3, 7))
     environment = rig.commands[-1]["environment"]
     expected = {
         "RANK": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4", "GROUP_RANK": "1",
@@ -89,17 +36,17 @@ def test_the_environment_names_the_gate_and_the_place_in_the_pod() -> None:
 
 
 def test_an_older_order_and_a_rank_of_another_pod_change_nothing() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
-    rig.order(order(2, 2))
+    rig.order(order_to_run(2, 2))
     rig.commands.clear()
-    rig.node.take(pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=0, ranks=[order(3, 9)])))
-    rig.order(order(0))
+    rig.node.take(pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=0, ranks=[order_to_run(3, 9)])))
+    rig.order(order_to_run(0))
     assert rig.commands == []
 
 
 def test_an_exit_is_due_at_once_and_says_what_it_was() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2)
     rig.node.take_launcher({"kind": "steps", "steps": [[2, 41, rig.clock.now()]]})
     rig.report()
@@ -110,7 +57,7 @@ def test_an_exit_is_due_at_once_and_says_what_it_was() -> None:
 
 
 def test_an_ordered_end_is_a_state_but_no_fact() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2)
     rig.process(2, running=False, exit_code=-9, ordered=True)
     report = rig.report()
@@ -119,7 +66,7 @@ def test_an_ordered_end_is_a_state_but_no_fact() -> None:
 
 
 def test_exit_code_zero_is_finished() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
     rig.process(2)
     rig.node.take_launcher({"kind": "steps", "steps": [[2, 5, rig.clock.now()]]})
@@ -130,7 +77,7 @@ def test_exit_code_zero_is_finished() -> None:
 
 
 def test_the_same_exit_heard_from_a_launcher_again_is_one_fact() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2, running=False, exit_code=1)
     rig.process(2, running=False, exit_code=1)
     report = rig.report()
@@ -138,7 +85,7 @@ def test_the_same_exit_heard_from_a_launcher_again_is_one_fact() -> None:
 
 
 def test_a_launcher_that_goes_away_takes_its_ranks_along() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
     rig.process(2)
     rig.process(3)
@@ -152,14 +99,14 @@ def test_a_launcher_that_goes_away_takes_its_ranks_along() -> None:
 
 
 def test_a_launcher_gone_before_any_rank_is_a_fact_of_its_script() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
     rig.node.launcher_lost()
     assert [(fact.kind, fact.code) for fact in rig.report().facts] == [(pb.SCRIPT_ENDED, "SIGKILL")]
 
 
 def test_what_ends_with_a_stopped_container_is_not_at_fault() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
     rig.process(2, last_lines=["loss: 3"])
     rig.script(ready=False, stopped=True)
@@ -171,14 +118,14 @@ def test_what_ends_with_a_stopped_container_is_not_at_fault() -> None:
 
 
 def test_a_script_that_ends_before_its_ranks_is_a_fact() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(ended=True, exit_code=2, tool="", launch=0, training=False, last_lines=["no such file"])
     (fact,) = rig.report().facts
     assert fact.kind == pb.SCRIPT_ENDED
     assert "without calling torchrun or msrun" in fact.message
     assert "no such file" in fact.message
 
-    finished = Rig()
+    finished = NodeRig()
     finished.script()
     for rank in (2, 3):
         finished.process(rank)
@@ -187,15 +134,15 @@ def test_a_script_that_ends_before_its_ranks_is_a_fact() -> None:
     finished.script(ended=True)
     assert list(finished.report().facts) == []
 
-    deleted = Rig()
+    deleted = NodeRig()
     deleted.script(ended=True, exit_code=-15, stopped=True)
     assert list(deleted.report().facts) == []
 
 
 def test_a_refused_start_is_repeated_until_the_process_is_there() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
-    rig.order(order(2), order(3))
+    rig.order(order_to_run(2), order_to_run(3))
     rig.process(2)
     rig.commands.clear()
     refused = {"kind": "refused", "rank": 3, "incarnation": 1, "start": 0, "reason": "no process could be made: EAGAIN"}
@@ -212,9 +159,9 @@ def test_a_refused_start_is_repeated_until_the_process_is_there() -> None:
 
 
 def test_a_refused_start_of_a_pod_that_is_over_is_left_alone() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
-    rig.order(order(3))
+    rig.order(order_to_run(3))
     rig.node.take_launcher({"kind": "refused", "rank": 3, "incarnation": 1, "start": 0, "reason": "no process"})
     rig.order(over=True)
     rig.commands.clear()
@@ -223,11 +170,11 @@ def test_a_refused_start_of_a_pod_that_is_over_is_left_alone() -> None:
 
 
 def test_over_ends_everything_and_nothing_ever_starts_again() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
     rig.process(2)
-    rig.order(order(2), over=True)
-    rig.order(order(2, 5))
+    rig.order(order_to_run(2), over=True)
+    rig.order(order_to_run(2, 5))
     rig.script()
     assert set(rig.kinds()) == {"over"}
     rig.grant()
@@ -235,9 +182,9 @@ def test_over_ends_everything_and_nothing_ever_starts_again() -> None:
 
 
 def test_a_link_passes_only_with_order_process_and_lease() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2)
-    rig.order(order(2))
+    rig.order(order_to_run(2))
     assert not rig.node.may_pass(2), "no lease"
     rig.grant()
     assert rig.node.may_pass(2)
@@ -245,14 +192,14 @@ def test_a_link_passes_only_with_order_process_and_lease() -> None:
     rig.clock.pass_seconds(3)
     assert not rig.node.may_pass(2), "the lease ran out"
     rig.grant()
-    rig.order(order(2), controller_address="")
+    rig.order(order_to_run(2), controller_address="")
     assert not rig.node.may_pass(2), "there is no controller"
-    rig.order(order(2, admitted=False))
+    rig.order(order_to_run(2, admitted=False))
     assert not rig.node.may_pass(2), "not admitted"
 
 
 def test_silence_of_coordinator_and_steps_ends_the_ranks() -> None:
-    rig = Rig(fence_after=60)
+    rig = NodeRig(fence_after=60)
     rig.process(2)
     rig.clock.pass_seconds(50)
     rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
@@ -269,7 +216,7 @@ def test_silence_of_coordinator_and_steps_ends_the_ranks() -> None:
 
 
 def test_a_save_of_ten_minutes_without_a_coordinator_ends_nobody() -> None:
-    rig = Rig(fence_after=60)
+    rig = NodeRig(fence_after=60)
     rig.process(2)
     for _ in range(300):
         rig.clock.pass_seconds(2)
@@ -286,7 +233,7 @@ def steps_of(report: pb.AgentReport) -> list[tuple[int, int, bool]]:
 
 
 def test_heartbeats_tell_the_steps_of_ranks_that_print_nothing() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2)
     rig.process(3)
     assert not rig.report().ranks[0].HasField("step"), "nothing is known"
@@ -308,7 +255,7 @@ def test_heartbeats_tell_the_steps_of_ranks_that_print_nothing() -> None:
 
 
 def test_the_step_at_a_stop_is_told_at_once() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2)
     rig.report()
     for step in (41, 41):
@@ -318,7 +265,7 @@ def test_the_step_at_a_stop_is_told_at_once() -> None:
 
 
 def test_another_process_of_a_rank_has_finished_no_step_yet() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2)
     rig.node.heartbeat(2, 41, asked=False)
     rig.process(2, 2)
@@ -326,7 +273,7 @@ def test_another_process_of_a_rank_has_finished_no_step_yet() -> None:
 
 
 def test_a_word_of_a_coordinator_keeps_the_ranks() -> None:
-    rig = Rig(fence_after=60)
+    rig = NodeRig(fence_after=60)
     rig.process(2)
     for _ in range(10):
         rig.clock.pass_seconds(30)
@@ -336,7 +283,7 @@ def test_a_word_of_a_coordinator_keeps_the_ranks() -> None:
 
 
 def test_what_nobody_acknowledged_is_said_again() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2, running=False, exit_code=1)
     first = rig.report()
     assert rig.node.next_report() is None
@@ -350,7 +297,7 @@ def test_what_nobody_acknowledged_is_said_again() -> None:
 
 
 def test_a_new_stream_hears_state_and_unacknowledged_facts() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2, running=False, exit_code=1)
     rig.report()
     rig.node.begin_conversation(higher_fence=False)
@@ -360,7 +307,7 @@ def test_a_new_stream_hears_state_and_unacknowledged_facts() -> None:
 
 
 def test_every_step_is_told_with_its_age() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.report()
     before = rig.clock.now()
     rig.clock.pass_seconds(0.05)
@@ -370,7 +317,7 @@ def test_every_step_is_told_with_its_age() -> None:
 
 
 def test_of_unacknowledged_steps_the_newest_are_kept() -> None:
-    rig = Rig()
+    rig = NodeRig()
     for step in range(1000):
         rig.node.take_launcher({"kind": "steps", "steps": [[2, step, rig.clock.now()]]})
     steps = rig.report().steps
@@ -379,13 +326,13 @@ def test_of_unacknowledged_steps_the_newest_are_kept() -> None:
 
 
 def test_log_rules_ask_for_lines_and_become_facts() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2)
     rules = [
         pb.LogRule(name="nan", pattern="loss: nan", threshold=2, window_seconds=60),
         pb.LogRule(name="bad", pattern="("),
     ]
-    revised = pb.NodeOrder(revision=1, ranks=[order(2)], log_rules=rules)
+    revised = pb.NodeOrder(revision=1, ranks=[order_to_run(2)], log_rules=rules)
     rig.node.take(pb.CoordinatorToAgent(node_order=revised))
     assert {"kind": "follow", "lines": True} in rig.commands
     for text in ("before", "lm loss: nan", "between", "lm loss: nan"):
@@ -396,12 +343,12 @@ def test_log_rules_ask_for_lines_and_become_facts() -> None:
     assert "the log rule bad is off: the pattern '(' is no regular expression" in report.problems[0].message
     assert (met.kind, met.code, list(met.ranks)) == (pb.LOG_RULE, "nan", [2])
     assert met.message == "before\nlm loss: nan\nbetween\nlm loss: nan", "the last lines travel with the fact"
-    rig.order(order(2))
+    rig.order(order_to_run(2))
     assert rig.commands[-1] == {"kind": "follow", "lines": False}
 
 
 def test_a_taken_port_is_named_once() -> None:
-    rig = Rig()
+    rig = NodeRig()
     for _ in range(3):
         rig.node.port_taken(8000, OSError(98, "Address already in use"))
     (fact,) = rig.report().facts
@@ -411,19 +358,19 @@ def test_a_taken_port_is_named_once() -> None:
 
 
 def test_the_stores_port_is_named_by_its_own_field() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.node.port_taken(29500, OSError(98, "Address already in use"))
     (fact,) = rig.report().facts
     assert "spec.network.rendezvousPort" in fact.message
 
 
 def test_ranks_meet_at_their_own_pod_while_order_and_lease_hold() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
-    rig.order(order(2))
+    rig.order(order_to_run(2))
     assert "MASTER_ADDR" not in rig.commands[-1]["environment"], "a coordinator of 0.1 says where the store is"
     assert not rig.node.may_meet()
-    rig.order(order(3), store_address="10.0.0.1:29500")
+    rig.order(order_to_run(3), store_address="10.0.0.1:29500")
     environment = rig.commands[-1]["environment"]
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("127.0.0.1", "29500")
     assert not rig.node.may_meet(), "no lease"
@@ -432,16 +379,16 @@ def test_ranks_meet_at_their_own_pod_while_order_and_lease_hold() -> None:
     rig.clock.pass_seconds(3)
     assert not rig.node.may_meet(), "a pod that is cut off must not write into the keys of the others"
     rig.grant()
-    rig.order(order(3), store_address="10.0.0.1:29500", over=True)
+    rig.order(order_to_run(3), store_address="10.0.0.1:29500", over=True)
     assert not rig.node.may_meet()
 
 
-def codes(rig: Rig) -> list[str]:
+def codes(rig: NodeRig) -> list[str]:
     return [problem.code for problem in rig.report().problems]
 
 
 def test_a_rank_silent_about_its_copies_is_a_problem_meanwhile() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.process(2)
     rig.node.copies(2, told=False)
     assert codes(rig) == []
@@ -458,7 +405,7 @@ def test_a_rank_silent_about_its_copies_is_a_problem_meanwhile() -> None:
 
 
 def test_tls_at_the_gate_is_a_problem_while_a_rank_has_no_link() -> None:
-    rig = Rig()
+    rig = NodeRig()
     phases = {2: LinkPhase.NONE, 3: LinkPhase.LINKED}
     rig.node.ports.link_phase = phases.__getitem__
     rig.node.tls_spoken(None)
@@ -473,7 +420,7 @@ def test_tls_at_the_gate_is_a_problem_while_a_rank_has_no_link() -> None:
 
 
 def test_a_rank_that_speaks_tls_is_named_until_it_is_linked() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.node.tls_spoken(3)
     (problem,) = rig.report().problems
     assert (problem.code, problem.message.split()[:2]) == ("MindIOTLSMismatch", ["rank", "3"])
@@ -486,9 +433,9 @@ def test_a_rank_that_speaks_tls_is_named_until_it_is_linked() -> None:
 
 def test_a_process_that_falls_silent_again_is_told_again() -> None:
     """Its second link counts heartbeats from the beginning, and may fall silent at the same count."""
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
-    rig.order(order(2), order(3))
+    rig.order(order_to_run(2), order_to_run(3))
     rig.process(2)
     first = rig.clock.now()
     rig.clock.pass_seconds(9)
@@ -504,7 +451,7 @@ def test_a_process_that_falls_silent_again_is_told_again() -> None:
 
 
 def test_a_log_that_tee_cannot_write_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig()
+    rig = NodeRig()
     for _ in range(2):
         rig.script(lost_log="tee: logs/train.log: No such file or directory")
     assert [one.message for one in caplog.records if "tee: logs/train.log" in one.message] == [
@@ -513,9 +460,9 @@ def test_a_log_that_tee_cannot_write_is_told_once(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_sign_is_told_at_once_until_the_ranks_train() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
-    rig.order(order(2), order(3))
+    rig.order(order_to_run(2), order_to_run(3))
     rig.process(2)
     assert not rig.report().HasField("sign_age_nanoseconds")
     rig.node.take_launcher({"kind": "sign", "time": rig.clock.now()})
@@ -528,7 +475,7 @@ def test_a_sign_is_told_at_once_until_the_ranks_train() -> None:
 
 
 def test_strangers_are_counted_and_told_when_they_double() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script()
     rig.report()
     told = []
@@ -546,7 +493,7 @@ def test_strangers_are_counted_and_told_when_they_double() -> None:
     assert report_of(rig).strangers == 10
 
 
-def report_of(rig: Rig) -> pb.AgentReport:
+def report_of(rig: NodeRig) -> pb.AgentReport:
     """What the next report will say."""
     rig.node.link_changed(0)
     rig.clock.pass_seconds(1.0)
@@ -554,20 +501,20 @@ def report_of(rig: Rig) -> pb.AgentReport:
 
 
 def test_a_spare_learns_which_pod_it_is_with_its_first_order() -> None:
-    rig = Rig(node_rank=UNNAMED)
+    rig = NodeRig(node_rank=UNNAMED)
     rig.script()
     assert not rig.report().ranks
     assert not rig.commands
-    rig.order(order(0, 5), order(1, 5))
+    rig.order(order_to_run(0, 5), order_to_run(1, 5))
     assert [(one["kind"], one["rank"]) for one in rig.commands] == [("start", 0), ("start", 1)]
     assert rig.commands[-1]["environment"]["HAJOB_NODE_RANK"] == "0"
     assert [one.rank for one in rig.report().ranks] == [0, 1]
-    rig.order(order(2, 6))
+    rig.order(order_to_run(2, 6))
     assert [one["rank"] for one in rig.commands if one["kind"] == "start"] == [0, 1], "it is not named again"
 
 
 def test_an_agent_that_starts_anew_learns_it_from_what_runs() -> None:
-    rig = Rig(node_rank=UNNAMED)
+    rig = NodeRig(node_rank=UNNAMED)
     rig.process(3, 5)
     assert [(one.rank, one.incarnation) for one in rig.report().ranks] == [(2, 0), (3, 5)]
 
@@ -575,7 +522,7 @@ def test_an_agent_that_starts_anew_learns_it_from_what_runs() -> None:
 @pytest.mark.parametrize("form", ["--save {}", "--save={}", "--save {}/"])
 def test_the_checkpoint_directory_is_told_by_its_variable(form: str) -> None:
     """Where a container sees the directory is the node's affair; the operator compares it with the spec."""
-    rig = Rig(node_rank=0)
+    rig = NodeRig(node_rank=0)
     rig.node = Node(replace(pod_settings(node_rank=0), checkpoint_directory="/run/7/ckpt"), rig.clock)
     rig.node.begin_conversation(higher_fence=True)
     rig.script(arguments=[*form.format("/run/7/ckpt").split(), "--data-path", "/run/7/ckpt-old"])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import Pod
+from tests.rigs.certificates import Authority
+from tests.rigs.rank_pod import Pod
 from trainer_sidecar.agent import __main__ as entry
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.settings import read_settings

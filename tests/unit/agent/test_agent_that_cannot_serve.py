@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import ADDRESS, JOB, Pod
+from tests.rigs.certificates import Authority
+from tests.rigs.rank_pod import ADDRESS, JOB, Pod
 from trainer_sidecar.agent import __main__ as entry
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.server import make_server

@@ -8,21 +8,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.agent.rig import until
-from tests.unit.agent.test_agent_gate import REGISTER, Scene, heartbeat, message
+from tests.rigs.agent_gate import REGISTER_MESSAGE, GateScene, heartbeat_message, mindio_message
+from tests.rigs.rank_pod import until
 from trainer_sidecar.agent import gate_link
 from trainer_sidecar.agent.dead_rank_replies import DeadRankReplies
 from trainer_sidecar.agent.frames import HEARTBEAT, SERIAL_AT, Message
 from trainer_sidecar.agent.gate_rules import LinkPhase
 
 COLLECT, LOCK, STOP, CLEAN, REPAIR, PAUSE, GO_ON, NORMAL = 9, 11, 17, 19, 21, 13, 15, 25
-STATUS = heartbeat()[16:]
+STATUS = heartbeat_message()[16:]
 
 
 def action(kind: int, serial: int, size: int = 32) -> bytes:
     body = bytearray(size)
     struct.pack_into("<H", body, SERIAL_AT.get(kind, 0), serial)
-    return message(kind, bytes(body))
+    return mindio_message(kind, bytes(body))
 
 
 def long_answer(kind: int, serial: int, status: bytes = STATUS) -> bytes:
@@ -36,8 +36,8 @@ def short_answer(kind: int, serial: int, result: int) -> bytes:
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    made = Scene()
+async def scene() -> AsyncIterator[GateScene]:
+    made = GateScene()
     await made.controller.start()
     await made.gate.listen()
     yield made
@@ -45,23 +45,23 @@ async def scene() -> AsyncIterator[Scene]:
     await made.controller.stop()
 
 
-async def said_by_dead_rank(scene: Scene, expected: bytes) -> None:
+async def said_by_dead_rank(scene: GateScene, expected: bytes) -> None:
     """All that the controller has heard of rank 2 after its registration and one heartbeat."""
-    before = len(REGISTER + heartbeat())
+    before = len(REGISTER_MESSAGE + heartbeat_message())
     await until(lambda: len(scene.controller.said[2]) >= before + len(expected), "the answer")
     assert scene.controller.said[2][before:] == expected
 
 
-async def speaking(scene: Scene) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def speaking(scene: GateScene) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Rank 2, linked, registered, with one heartbeat behind it; keep what is returned."""
     reader, writer = await scene.linked()
-    writer.write(REGISTER + heartbeat())
-    await until(lambda: scene.controller.heard.get(2) == len(REGISTER + heartbeat()), "its messages")
+    writer.write(REGISTER_MESSAGE + heartbeat_message())
+    await until(lambda: scene.controller.heard.get(2) == len(REGISTER_MESSAGE + heartbeat_message()), "its messages")
     return reader, writer
 
 
 @pytest.mark.parametrize("dies_first", [True, False])
-async def test_what_a_dead_rank_owes_is_answered_at_once(scene: Scene, *, dies_first: bool) -> None:
+async def test_what_a_dead_rank_owes_is_answered_at_once(scene: GateScene, *, dies_first: bool) -> None:
     reader, writer = await speaking(scene)
     if dies_first:
         writer.close()
@@ -76,34 +76,34 @@ async def test_what_a_dead_rank_owes_is_answered_at_once(scene: Scene, *, dies_f
     assert scene.gate.phase(2) is LinkPhase.NONE
 
 
-async def test_a_rank_that_lost_its_link_and_lives_is_not_answered_for(scene: Scene) -> None:
+async def test_a_rank_that_lost_its_link_and_lives_is_not_answered_for(scene: GateScene) -> None:
     _, writer = await speaking(scene)
     writer.close()
     await until(lambda: scene.gate.phase(2) is LinkPhase.NONE, "the end of the link")
     scene.controller.send(action(LOCK, 6, 16))
     _, again = await scene.dial()
     await until(lambda: scene.controller.links == [2, 2], "its second link")
-    again.write(heartbeat())
-    await said_by_dead_rank(scene, heartbeat())
+    again.write(heartbeat_message())
+    await said_by_dead_rank(scene, heartbeat_message())
 
 
-async def test_without_a_lease_nobody_is_answered_for(scene: Scene) -> None:
+async def test_without_a_lease_nobody_is_answered_for(scene: GateScene) -> None:
     _, writer = await speaking(scene)
     scene.open(False)
     writer.close()
     scene.gate.end_links(2)
     scene.controller.send(action(COLLECT, 5, 2))
     await asyncio.sleep(0.2)
-    assert len(scene.controller.said[2]) == len(REGISTER + heartbeat())
+    assert len(scene.controller.said[2]) == len(REGISTER_MESSAGE + heartbeat_message())
     scene.open()
     await said_by_dead_rank(scene, long_answer(10, 5))
 
 
-async def test_what_it_had_said_before_it_died_still_arrives(scene: Scene) -> None:
+async def test_what_it_had_said_before_it_died_still_arrives(scene: GateScene) -> None:
     _, writer = await speaking(scene)
     scene.controller.send(action(COLLECT, 5, 2))
     scene.open(False)
-    own = long_answer(10, 5, heartbeat(step=8)[16:])
+    own = long_answer(10, 5, heartbeat_message(step=8)[16:])
     writer.write(own)
     await until(lambda: bool(scene.rules.asked), "its answer")
     writer.close()
@@ -113,23 +113,23 @@ async def test_what_it_had_said_before_it_died_still_arrives(scene: Scene) -> No
     await said_by_dead_rank(scene, own + short_answer(18, 6, 0))
 
 
-async def test_one_that_died_within_a_message_is_not_answered_for(scene: Scene) -> None:
+async def test_one_that_died_within_a_message_is_not_answered_for(scene: GateScene) -> None:
     _, writer = await speaking(scene)
-    writer.write(REGISTER[:9])
-    await until(lambda: scene.controller.heard[2] == len(REGISTER + heartbeat()) + 9, "half a message")
+    writer.write(REGISTER_MESSAGE[:9])
+    await until(lambda: scene.controller.heard[2] == len(REGISTER_MESSAGE + heartbeat_message()) + 9, "half a message")
     writer.close()
     scene.gate.end_links(2)
     await until(lambda: scene.controller.open_links == 0, "the end of the link")
 
 
-async def test_a_rank_that_left_in_order_is_closed_at_once(scene: Scene) -> None:
+async def test_a_rank_that_left_in_order_is_closed_at_once(scene: GateScene) -> None:
     _, writer = await speaking(scene)
-    writer.write(heartbeat(run_status=11))
+    writer.write(heartbeat_message(run_status=11))
     writer.close()
     await until(lambda: scene.controller.open_links == 0, "the end of the link")
 
 
-async def test_its_successor_ends_what_was_kept_for_it(scene: Scene) -> None:
+async def test_its_successor_ends_what_was_kept_for_it(scene: GateScene) -> None:
     _, writer = await speaking(scene)
     writer.close()
     scene.gate.end_links(2)
@@ -141,7 +141,7 @@ async def test_its_successor_ends_what_was_kept_for_it(scene: Scene) -> None:
     assert successor
 
 
-async def test_it_is_answered_for_no_longer_than_it_helps(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_answered_for_no_longer_than_it_helps(scene: GateScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate_link, "ANSWERED_SECONDS", 0.2)
     _, writer = await speaking(scene)
     writer.close()
@@ -172,7 +172,7 @@ def test_a_dead_rank_holds_up_no_continue() -> None:
 
 def test_a_pause_and_short_messages_are_left_alone() -> None:
     words = spoken()
-    words.ordered(action(PAUSE, 1, 24) + message(REPAIR, b"short") + message(COLLECT, b""))
+    words.ordered(action(PAUSE, 1, 24) + mindio_message(REPAIR, b"short") + mindio_message(COLLECT, b""))
     assert words.take() == b""
 
 
@@ -186,5 +186,5 @@ def test_what_another_controller_had_asked_is_forgotten() -> None:
 
 def spoken(status: int = 0) -> DeadRankReplies:
     words = DeadRankReplies(2)
-    words.said(Message(HEARTBEAT, heartbeat(run_status=status)))
+    words.said(Message(HEARTBEAT, heartbeat_message(run_status=status)))
     return words

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.unit.agent.rig import until
+from tests.rigs.rank_pod import until
 from trainer_sidecar.agent.launcher_client import LauncherClient
 from trainer_sidecar.launcher import protocol
 

@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import (
+from tests.rigs.certificates import Authority
+from tests.rigs.rank_pod import (
     ADDRESS,
     JOB,
     PATIENCE,

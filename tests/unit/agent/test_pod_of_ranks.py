@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import Controller, Coordinator, rank_order, running_pod, until
+from tests.rigs.certificates import Authority
+from tests.rigs.rank_pod import Controller, Coordinator, rank_order, running_pod, until
 from tests.unit.launcher.pod import standing_ready
 
 SCRIPT = 'echo begin; torchrun --nproc_per_node 2 "$HAJOB_DIR/rank.py"; echo "script saw $?"'

@@ -12,8 +12,8 @@ import pytest
 
 from e2e.cluster.loopback import own_port
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import (
+from tests.rigs.certificates import Authority
+from tests.rigs.rank_pod import (
     ADDRESS,
     PATIENCE,
     REGISTERING,

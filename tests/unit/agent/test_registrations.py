@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.loopback import own_port
-from tests.unit.agent.rig import ADDRESS, until
-from tests.unit.agent.test_agent_gate import REGISTER, Scene, heartbeat, message
+from tests.rigs.agent_gate import REGISTER_MESSAGE, GateScene, heartbeat_message, mindio_message
+from tests.rigs.rank_pod import ADDRESS, until
 from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.frames import Message
 from trainer_sidecar.agent.gate import Gate
 from trainer_sidecar.agent.gate_rules import LinkPhase
 from trainer_sidecar.agent.registrations import Registrations
 
-COPIES = message(1, struct.pack("<ii???xii", 2, 1, True, True, False, 2, 0) + struct.pack("<iii", 2, 2, 3))
+COPIES = mindio_message(1, struct.pack("<ii???xii", 2, 1, True, True, False, 2, 0) + struct.pack("<iii", 2, 2, 3))
 REPLY = struct.Struct("<iiB3x")
 
 
@@ -63,14 +63,14 @@ class MindIO:
                 kind, _, length, _, _ = struct.unpack("<hhIII", head)
                 self.messages.append((rank, head + await reader.readexactly(length)))
                 if kind in (0, 1, 2) and not self.is_silent:
-                    writer.write(message(kind, REPLY.pack(self.result, 3, 0)))
+                    writer.write(mindio_message(kind, REPLY.pack(self.result, 3, 0)))
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
 
 
-class Change(Scene):
+class Change(GateScene):
     """A gate whose rank has registered with a controller, and another controller."""
 
     def __init__(self) -> None:
@@ -82,10 +82,10 @@ class Change(Scene):
         self.rules.address, self.rules.open = self.first.address, True
         link = await self.dial()
         assert await link[0].readexactly(2) == b"\0\0"
-        for told in (REGISTER, COPIES):
+        for told in (REGISTER_MESSAGE, COPIES):
             link[1].write(told)
             await link[0].readexactly(28)
-        link[1].write(heartbeat(step=4))
+        link[1].write(heartbeat_message(step=4))
         await until(lambda: 3 in self.first.kinds(), "its heartbeat")
         return link
 
@@ -116,12 +116,12 @@ async def test_another_controller_learns_what_the_rank_told(scene: Change) -> No
     scene.first.stop()
     scene.change(scene.second)
     await until(lambda: 3 in scene.second.kinds(), "the last heartbeat")
-    assert [one for _, one in scene.second.messages] == [b"", REGISTER, COPIES, heartbeat(step=4)]
+    assert [one for _, one in scene.second.messages] == [b"", REGISTER_MESSAGE, COPIES, heartbeat_message(step=4)]
     await until(lambda: list(scene.gate.state().registered) == [2], "the gate's word")
-    writer.write(heartbeat(step=5))
+    writer.write(heartbeat_message(step=5))
     await until(lambda: scene.second.kinds().count(3) == 2, "the next heartbeat")
-    scene.second.writers[-1].write(message(9, b"\x09\0"))
-    assert await reader.readexactly(18) == message(9, b"\x09\0"), "no reply of the new one is the rank's"
+    scene.second.writers[-1].write(mindio_message(9, b"\x09\0"))
+    assert await reader.readexactly(18) == mindio_message(9, b"\x09\0"), "no reply of the new one is the rank's"
 
 
 async def test_the_same_controller_is_told_nothing_twice(scene: Change) -> None:
@@ -138,20 +138,20 @@ async def test_nothing_of_the_former_controller_reaches_the_rank(scene: Change) 
     reader, _ = await scene.registered()
     scene.rules.open = False
     scene.gate.changed()
-    scene.first.writers[-1].write(message(17, b"\x30\0abcd"))
+    scene.first.writers[-1].write(mindio_message(17, b"\x30\0abcd"))
     await asyncio.sleep(0.1)
     scene.rules.open = True
     scene.change(scene.second)
     await until(lambda: 3 in scene.second.kinds(), "the takeover")
-    scene.second.writers[-1].write(message(11, b"\x31\0" + bytes(14)))
+    scene.second.writers[-1].write(mindio_message(11, b"\x31\0" + bytes(14)))
     assert (await reader.readexactly(32))[:2] == b"\x0b\0"
 
 
 async def test_the_controllers_goodbye_is_not_passed_on(scene: Change) -> None:
     reader, _ = await scene.registered()
-    farewell = message(28, b"\x05\0")
-    scene.first.writers[-1].write(farewell + message(9, b"\x06\0"))
-    assert await reader.readexactly(18) == message(9, b"\x06\0")
+    farewell = mindio_message(28, b"\x05\0")
+    scene.first.writers[-1].write(farewell + mindio_message(9, b"\x06\0"))
+    assert await reader.readexactly(18) == mindio_message(9, b"\x06\0")
     scene.rules.over = True
     scene.first.writers[-1].write(farewell)
     assert await reader.readexactly(18) == farewell, "the job ends"
@@ -159,10 +159,10 @@ async def test_the_controllers_goodbye_is_not_passed_on(scene: Change) -> None:
 
 async def test_serial_and_counter_are_noted(scene: Change) -> None:
     reader, writer = await scene.registered()
-    scene.first.writers[-1].write(message(21, bytes(24) + b"\x11\0" + bytes(6)) + message(9, b"\x07\0"))
+    scene.first.writers[-1].write(mindio_message(21, bytes(24) + b"\x11\0" + bytes(6)) + mindio_message(9, b"\x07\0"))
     await reader.readexactly(48 + 18)
     assert (scene.gate.state().serial, scene.gate.state().counter) == (0x11, 3)
-    writer.write(message(3, struct.pack("<iiqb3xiqq16s", 2, 9, 4, 0, 0, 0, 0, b"")))
+    writer.write(mindio_message(3, struct.pack("<iiqb3xiqq16s", 2, 9, 4, 0, 0, 0, 0, b"")))
     await until(lambda: scene.gate.state().counter == 9, "the counter in a heartbeat")
 
 
@@ -199,7 +199,7 @@ async def test_an_agent_that_was_restarted_still_knows(scene: Change, tmp_path: 
     await scene.gate.listen()
     scene.change(scene.second)
     _, writer = await scene.dial()
-    writer.write(heartbeat(step=5))
+    writer.write(heartbeat_message(step=5))
     await until(lambda: 3 in scene.second.kinds(), "its heartbeat")
     assert scene.second.kinds()[:4] == [-1, 0, 1, 3]
     assert scene.gate.state().counter == 3
@@ -212,13 +212,13 @@ async def test_without_memory_the_first_message_tells(scene: Change) -> None:
     scene.gate.changed()
     reader, writer = await scene.dial()
     assert await reader.readexactly(2) == b"\0\0"
-    writer.write(heartbeat(step=5))
+    writer.write(heartbeat_message(step=5))
     await until(lambda: 0 in scene.second.kinds(), "a registration")
 
 
 async def test_a_rank_that_left_in_order_is_not_taken_again(scene: Change) -> None:
     _, writer = await scene.registered()
-    writer.write(heartbeat(step=9, run_status=11))
+    writer.write(heartbeat_message(step=9, run_status=11))
     await until(lambda: scene.first.kinds().count(3) == 2, "its goodbye")
     writer.close()
     reader, _ = await scene.dial()
@@ -231,8 +231,8 @@ async def test_a_rank_that_left_in_order_is_not_taken_again(scene: Change) -> No
 def _rebuilt(directory: Path, *, last: int) -> Registrations:
     """What a rank has registered with and been through in a repair up to an action and its answer."""
     kept = Registrations(directory)
-    kept.said(2, "1.0", Message(0, REGISTER))
-    kept.passed(2, "1.0", "first", Message(0, message(0, REPLY.pack(0, 3, 0))))
+    kept.said(2, "1.0", Message(0, REGISTER_MESSAGE))
+    kept.passed(2, "1.0", "first", Message(0, mindio_message(0, REPLY.pack(0, 3, 0))))
     actions = (11, 17, 19, 31, 21)
     for serial, kind in enumerate(actions[: actions.index(last) + 1], 1):
         kept.passed(2, "1.0", "first", Message(kind, action(kind, serial)))
@@ -268,17 +268,17 @@ def test_an_agent_that_was_restarted_knows_of_a_pause(tmp_path: Path) -> None:
 
 def test_an_agent_that_was_restarted_knows_who_has_left(tmp_path: Path) -> None:
     kept = _rebuilt(tmp_path, last=11)
-    kept.said(2, "1.0", Message(3, heartbeat(step=9, run_status=11)))
+    kept.said(2, "1.0", Message(3, heartbeat_message(step=9, run_status=11)))
     one = Registrations(tmp_path).of(2, "1.0")
     assert one is not None
     assert one.left
 
 
 def test_a_successor_has_not_done_what_was_kept_of_another(tmp_path: Path) -> None:
-    _rebuilt(tmp_path, last=21).said(2, "2.0", Message(0, REGISTER))
+    _rebuilt(tmp_path, last=21).said(2, "2.0", Message(0, REGISTER_MESSAGE))
     kept = Registrations(tmp_path)
     assert kept.of(2, "2.0") is None
-    kept.said(2, "2.0", Message(0, REGISTER))
+    kept.said(2, "2.0", Message(0, REGISTER_MESSAGE))
     kept.said(2, "2.0", Message(1, COPIES))
     one = Registrations(tmp_path).of(2, "2.0")
     assert one is not None
@@ -292,18 +292,18 @@ def test_an_unreadable_file_is_passed_over(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_gone_costs_the_memory_only(tmp_path: Path) -> None:
     kept = Registrations(tmp_path / "gone")
-    kept.said(2, "1.0", Message(0, REGISTER))
+    kept.said(2, "1.0", Message(0, REGISTER_MESSAGE))
     kept.said(2, "1.0", Message(1, COPIES))
     assert kept.of(2, "1.0") is not None
 
 
 def action(kind: int, serial: int) -> bytes:
     """What a controller orders, under its serial."""
-    return message(kind, bytes(frames.SERIAL_AT.get(kind, 0)) + struct.pack("<H", serial) + bytes(4))
+    return mindio_message(kind, bytes(frames.SERIAL_AT.get(kind, 0)) + struct.pack("<H", serial) + bytes(4))
 
 
 def answer(kind: int, serial: int, result: int = 0) -> bytes:
-    return message(kind, struct.pack("<iH2xi", result, serial, 2))
+    return mindio_message(kind, struct.pack("<iH2xi", result, serial, 2))
 
 
 async def test_what_was_done_for_the_former_one_is_not_done_again(scene: Change) -> None:
@@ -314,7 +314,9 @@ async def test_what_was_done_for_the_former_one_is_not_done_again(scene: Change)
     assert [(one.rank, list(one.answered)) for one in told] == [(2, [18, 22])]
     scene.change(scene.second)
     await until(lambda: 3 in scene.second.kinds(), "the takeover")
-    stop, lock, clean, repair = (message(kind, struct.pack("<H", 40 + kind) + bytes(30)) for kind in (17, 11, 19, 21))
+    stop, lock, clean, repair = (
+        mindio_message(kind, struct.pack("<H", 40 + kind) + bytes(30)) for kind in (17, 11, 19, 21)
+    )
     scene.second.writers[-1].write(stop + lock + clean + repair)
     assert await reader.readexactly(len(clean + repair)) == clean + repair, "it failed, and that is not to be resumed"
     await until(lambda: 12 in scene.second.kinds(), "answers in its place")
@@ -326,14 +328,14 @@ async def test_who_is_held_is_not_held_twice(scene: Change) -> None:
     """To pause and to go on have the same answer: which of them it was is told by the controller's last word."""
     reader, writer = await scene.registered()
     for action, told in ((13, [14]), (15, []), (13, [14])):
-        order = message(action, struct.pack("<H", action) + bytes(22))
+        order = mindio_message(action, struct.pack("<H", action) + bytes(22))
         scene.first.writers[-1].write(order)
         assert await reader.readexactly(len(order)) == order
         writer.write(answer(14, action))
         await until(partial(scene.has_told, told), "its answer")
     scene.change(scene.second)
     await until(lambda: 3 in scene.second.kinds(), "the takeover")
-    pause, go_on = (message(kind, struct.pack("<H", 40 + kind) + bytes(22)) for kind in (13, 15))
+    pause, go_on = (mindio_message(kind, struct.pack("<H", 40 + kind) + bytes(22)) for kind in (13, 15))
     scene.second.writers[-1].write(pause + go_on)
     assert await reader.readexactly(len(go_on)) == go_on
     await until(lambda: 14 in scene.second.kinds(), "an answer in its place")
@@ -346,17 +348,17 @@ async def test_a_repair_is_resumed_only_if_that_is_ordered(scene: Change) -> Non
     scene.rules.repaired = True
     scene.change(scene.second)
     await until(lambda: 3 in scene.second.kinds(), "the takeover")
-    scene.second.writers[-1].write(message(21, bytes(24) + b"\x11\0" + bytes(6)))
+    scene.second.writers[-1].write(mindio_message(21, bytes(24) + b"\x11\0" + bytes(6)))
     await until(lambda: 22 in scene.second.kinds(), "an answer in its place")
 
 
 async def test_a_rank_that_trains_again_has_done_nothing(scene: Change) -> None:
     reader, writer = await scene.registered()
-    writer.write(answer(18, 4) + message(26, struct.pack("<iH2xq", 0, 5, -1) + heartbeat()[16:]))
+    writer.write(answer(18, 4) + mindio_message(26, struct.pack("<iH2xq", 0, 5, -1) + heartbeat_message()[16:]))
     await until(lambda: 26 in scene.first.kinds(), "its answers")
     scene.change(scene.second)
     await until(lambda: 3 in scene.second.kinds(), "the takeover")
-    scene.second.writers[-1].write(message(17, b"\x30\0abcd"))
+    scene.second.writers[-1].write(mindio_message(17, b"\x30\0abcd"))
     assert (await reader.readexactly(22))[:1] == b"\x11"
 
 
@@ -378,14 +380,14 @@ async def test_a_process_that_is_named_late_registers_under_its_name(scene: Chan
     scene.rules.running, scene.rules.open = "1.0", True
     scene.gate.changed()
     assert await reader.readexactly(2) == b"\0\0"
-    writer.write(REGISTER)
+    writer.write(REGISTER_MESSAGE)
     await reader.readexactly(28)
     assert [one.rank for one in scene.gate.state().told] == [2]
 
 
 async def test_a_handler_that_runs_is_told_and_its_end_as_well(scene: Change) -> None:
     reader, writer = await scene.registered()
-    rebuild = message(31, struct.pack("<H", 40) + bytes(30))
+    rebuild = mindio_message(31, struct.pack("<H", 40) + bytes(30))
     scene.first.writers[-1].write(rebuild)
     await reader.readexactly(len(rebuild))
     assert [one.busy for one in scene.gate.state().told] == [True]
@@ -400,7 +402,7 @@ async def test_a_handler_that_runs_is_told_and_its_end_as_well(scene: Change) ->
 async def test_a_handler_that_ends_after_its_controllers_node_is_told(scene: Change) -> None:
     """Nobody closes a connection to a node without power: the link looks as it did, though nothing may pass."""
     reader, writer = await scene.registered()
-    rebuild = message(31, struct.pack("<H", 40) + bytes(30))
+    rebuild = mindio_message(31, struct.pack("<H", 40) + bytes(30))
     scene.first.writers[-1].write(rebuild)
     await reader.readexactly(len(rebuild))
     scene.rules.open = False
@@ -415,11 +417,11 @@ async def test_a_handler_that_ends_after_its_controllers_node_is_told(scene: Cha
 async def test_what_the_former_one_told_others_is_told(scene: Change) -> None:
     """Under the serial that the others have, once, and only while no controller is named."""
     reader, writer = await scene.registered()
-    scene.first.writers[-1].write(message(23, bytes(14) + b"\x07\0" + bytes(8)))
+    scene.first.writers[-1].write(mindio_message(23, bytes(14) + b"\x07\0" + bytes(8)))
     await reader.readexactly(16 + 24)
-    writer.write(message(24, bytes(12)))
+    writer.write(mindio_message(24, bytes(12)))
     await until(lambda: scene.has_told([24]), "its answer")
-    word = message(25, b"\x08\0")
+    word = mindio_message(25, b"\x08\0")
     scene.rules.word, scene.rules.untold = Message(25, word), frozenset({2})
     scene.gate.changed()
     assert [one.serial for one in scene.gate.state().told] == [0], "a controller is there"
@@ -429,13 +431,15 @@ async def test_what_the_former_one_told_others_is_told(scene: Change) -> None:
     assert await reader.readexactly(len(word)) == word
     state = scene.gate.state()
     assert ([one.serial for one in state.told], state.action, state.word) == ([8], 25, word)
-    writer.write(message(26, bytes(72)))
+    writer.write(mindio_message(26, bytes(72)))
     await until(lambda: scene.has_told([]), "that it trains")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(reader.readexactly(1), 0.05)
 
 
-@pytest.mark.parametrize("told", [(REGISTER,), (REGISTER, COPIES)], ids=["registers", "tells its copies"])
+@pytest.mark.parametrize(
+    "told", [(REGISTER_MESSAGE,), (REGISTER_MESSAGE, COPIES)], ids=["registers", "tells its copies"]
+)
 async def test_a_reply_that_the_former_one_owes_is_given(scene: Change, told: tuple[bytes, ...]) -> None:
     """It ends between a rank's message and its reply: the rank would wait for ever, and never be ready."""
     scene.rules.address, scene.rules.open = scene.first.address, True
@@ -452,7 +456,7 @@ async def test_a_reply_that_the_former_one_owes_is_given(scene: Change, told: tu
     reply = await asyncio.wait_for(reader.readexactly(28), 60)
     assert struct.unpack_from("<h", reply)[0] == len(told) - 1
     await until(lambda: list(scene.gate.state().registered) == [2], "its registration")
-    writer.write(heartbeat(step=5))
+    writer.write(heartbeat_message(step=5))
     await until(lambda: 3 in scene.second.kinds(), "its heartbeat")
     assert scene.second.kinds() == [-1, *range(len(told)), 3], "and nothing is told twice"
 
@@ -461,7 +465,7 @@ async def test_what_it_registers_with_in_between_is_answered(scene: Change) -> N
     scene.rules.address, scene.rules.open = scene.first.address, True
     reader, writer = await scene.dial()
     assert await reader.readexactly(2) == b"\0\0"
-    writer.write(REGISTER)
+    writer.write(REGISTER_MESSAGE)
     await reader.readexactly(28)
     scene.first.stop()
     scene.rules.open = False

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import JOB, Pod
+from tests.rigs.certificates import Authority
+from tests.rigs.rank_pod import JOB, Pod
 from trainer_sidecar.install import install
 
 # SIGTERM in the middle of the imports, exactly there and every time

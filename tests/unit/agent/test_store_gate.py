@@ -8,45 +8,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from e2e.cluster.loopback import own_port
-from tests.unit.agent.rig import ADDRESS, until
+from tests.rigs.rank_pod import ADDRESS, until
+from tests.rigs.store_gate import StoreGateRules
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.store_gate import StoreGate
-
-
-class Rules:
-    """What the agent would decide."""
-
-    def __init__(self) -> None:
-        self.open = False
-        self.address = self.name = ""
-        self.kept = False
-        self.problems: list[int] = []
-        self.strangers: list[int] = []
-
-    def may_meet(self) -> bool:
-        return self.open
-
-    def store_address(self) -> str:
-        return self.address
-
-    def store(self) -> str:
-        return self.name
-
-    def is_store_kept(self) -> bool:
-        return self.kept
-
-    def port_taken(self, port: int, _: OSError) -> None:
-        self.problems.append(port)
-
-    def foreign_connection(self, port: int, _: str) -> None:
-        self.strangers.append(port)
 
 
 class Scene:
     """A gate and a store behind it that echoes."""
 
     def __init__(self) -> None:
-        self.rules = Rules()
+        self.rules = StoreGateRules()
         self.gate = StoreGate(ADDRESS, own_port(), self.rules, BootClock())
         self.store_port = own_port()
         self.store: asyncio.Server | None = None

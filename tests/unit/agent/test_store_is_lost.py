@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from e2e.cluster.loopback import own_port
+from tests.rigs.rank_pod import ADDRESS, until
+from tests.rigs.store_gate import StoreGateRules
 from tests.unit.agent.key_store import KeyStore, StoreClient
-from tests.unit.agent.rig import ADDRESS, until
-from tests.unit.agent.test_store_gate import Rules
 from trainer_sidecar import store_protocol
 from trainer_sidecar.agent import store_gate
 from trainer_sidecar.agent.clock import BootClock
@@ -32,14 +32,14 @@ class Job:
         self.clients: list[StoreClient] = []
 
     def _pod(self) -> StoreGate:
-        rules = Rules()
+        rules = StoreGateRules()
         rules.address, rules.name, rules.open = self.store.address, "1/1", True
         return StoreGate(ADDRESS, own_port(), rules, BootClock())
 
-    def rules(self, pod: int) -> Rules:
+    def rules(self, pod: int) -> StoreGateRules:
         """What that pod's agent would decide."""
         rules = self.pods[pod].rules
-        assert isinstance(rules, Rules)
+        assert isinstance(rules, StoreGateRules)
         return rules
 
     async def start(self) -> None:

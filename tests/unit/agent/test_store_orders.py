@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.agent.rig import ADDRESS
-from tests.unit.agent.test_store_gate import Rules
+from tests.rigs.rank_pod import ADDRESS
+from tests.rigs.store_gate import StoreGateRules
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.orders import Orders
 from trainer_sidecar.agent.store_gate import StoreGate
@@ -15,7 +15,7 @@ from trainer_sidecar.store_protocol import EARLIER, Request, StoreConversation
 
 
 def test_what_was_written_is_kept_until_another_store_is_filled() -> None:
-    orders, rules = Orders(cast("Any", SimpleNamespace())), Rules()
+    orders, rules = Orders(cast("Any", SimpleNamespace())), StoreGateRules()
     gate = StoreGate(ADDRESS, 1, rules, BootClock())
 
     def hear(order: pb.NodeOrder) -> list[bytes]:

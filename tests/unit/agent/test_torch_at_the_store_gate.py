@@ -9,34 +9,24 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-import pytest
-
 from e2e.cluster.loopback import own_address, own_port
-from tests.unit.agent.test_store_gate import Rules
-from tests.unit.controller_host.test_host import Client, children, host  # noqa: F401  a fixture
-from tests.unit.controller_host.test_torch_store import (  # noqa: F401  fixtures among them
-    Rank,
-    rank,
-    store,
-    torch_python,
-    wildcard_port,
-)
+from tests.rigs.controller_host import HostClient, children_of_host
+from tests.rigs.store_gate import StoreGateRules
+from tests.rigs.torch_store import NEEDS_TORCH, TorchRank, torch_python, wildcard_port
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.store_gate import StoreGate
 from trainer_sidecar.coordinator.store_filling import fill_store
 from trainer_sidecar.coordinator.store_keeping import StoreKeeping
 
-pytestmark = pytest.mark.skipif(
-    not torch_python(), reason="no torch: apt-get install python3-torch, or HAJOB_TORCH_PYTHON"
-)
+pytestmark = NEEDS_TORCH
 
 
 async def test_torchs_client_is_held_at_the_gate_and_goes_on(
-    store: tuple[Client, int, int],  # noqa: F811
-    rank: Callable[..., Rank],  # noqa: F811
+    store: tuple[HostClient, int, int],
+    rank: Callable[..., TorchRank],
 ) -> None:
     """Before the store is known, and in the middle of a get when the lease has run out."""
-    rules, (_, _, store_port) = Rules(), store
+    rules, (_, _, store_port) = StoreGateRules(), store
     gate = StoreGate(own_address(), own_port(), rules, BootClock())
     await gate.listen()
     try:
@@ -61,8 +51,8 @@ async def test_torchs_client_is_held_at_the_gate_and_goes_on(
 
 
 async def test_another_store_goes_on_where_the_lost_one_was(
-    store: tuple[Client, int, int],  # noqa: F811
-    rank: Callable[..., Rank],  # noqa: F811
+    store: tuple[HostClient, int, int],
+    rank: Callable[..., TorchRank],
 ) -> None:
     """Two pods; the store's process dies while one waits for a key; the second store has what both had written."""
     host_client, _, store_port = store
@@ -81,7 +71,7 @@ async def test_another_store_goes_on_where_the_lost_one_was(
         address = f"{own_address()}:{await asyncio.to_thread(another_store, others)}"
         first.begin("raw", "get", "root")  # for 20 s; on a loaded machine torch takes as long to be imported
         assert not await answers(first)
-        os.kill(int(children(host_client)[0]), signal.SIGKILL)
+        os.kill(int(children_of_host(host_client)[0]), signal.SIGKILL)
         await asyncio.to_thread(host_client.state, store="lost")
         assert not await answers(first), "a get that waits outlives the store"
         for pod in pods:
@@ -119,7 +109,7 @@ class Pod:
     """A gate of a pod whose coordinator serves at `address`."""
 
     def __init__(self, address: str) -> None:
-        self.rules = Rules()
+        self.rules = StoreGateRules()
         self.rules.address, self.rules.name, self.rules.open = address, "1/1", True
         self.gate = StoreGate(own_address(), own_port(), self.rules, BootClock())
 
@@ -139,7 +129,7 @@ def another_store(processes: list[subprocess.Popen[bytes]]) -> int:
     return port
 
 
-async def answers(client: Rank) -> bool:
+async def answers(client: TorchRank) -> bool:
     """Whether its answer has come half a second from now."""
     await asyncio.sleep(0.5)
     assert client.process.stdout is not None

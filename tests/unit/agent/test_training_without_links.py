@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
-from tests.unit.agent.test_agent_node import Rig, order
+from tests.rigs.agent_node import NodeRig, order_to_run
 from trainer_sidecar.launcher import endings as lines
 from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
@@ -18,10 +18,10 @@ SILENT, PRINTS = 2, 3
 MEGATRON = ["--train-iters", "50", "--log-interval", "1"]
 
 
-def alone(arguments: list[str] = MEGATRON) -> Rig:
+def alone(arguments: list[str] = MEGATRON) -> NodeRig:
     """A launch whose ranks run."""
-    rig = Rig()
-    ordered = [order(rank) for rank in (SILENT, PRINTS)]
+    rig = NodeRig()
+    ordered = [order_to_run(rank) for rank in (SILENT, PRINTS)]
     for one in ordered:
         one.environment[WITHOUT_MINDIO] = "1"
     rig.order(*ordered)
@@ -31,18 +31,18 @@ def alone(arguments: list[str] = MEGATRON) -> Rig:
     return rig
 
 
-def phases(rig: Rig) -> list[pb.RankPhase]:
+def phases(rig: NodeRig) -> list[pb.RankPhase]:
     return [state.phase for state in rig.report().ranks]
 
 
-def verdict(rig: Rig) -> dict[str, Any]:
+def verdict(rig: NodeRig) -> dict[str, Any]:
     rig.commands.clear()
     rig.node.take_launcher({"kind": "all_ended", "launch": 1})
     (said,) = rig.commands
     return said
 
 
-def ends(rig: Rig, step: int = -1, **changes: Any) -> None:
+def ends(rig: NodeRig, step: int = -1, **changes: Any) -> None:
     rig.process(SILENT, running=False)
     rig.process(PRINTS, running=False, step=step, **changes)
 
@@ -60,8 +60,8 @@ def test_a_launch_that_has_ended_a_step_is_the_training() -> None:
 
 
 def test_with_mindio_a_step_makes_no_training() -> None:
-    rig = Rig()
-    rig.order(order(PRINTS))
+    rig = NodeRig()
+    rig.order(order_to_run(PRINTS))
     rig.script(training=False, arguments=MEGATRON)
     rig.process(PRINTS)
     rig.node.take_launcher({"kind": "steps", "steps": [[PRINTS, 1, rig.clock.now()]]})
@@ -128,7 +128,7 @@ def test_the_last_launch_that_prints_no_steps_is_the_training(
 
 
 def test_an_agent_started_again_learns_it_from_the_launcher() -> None:
-    rig = Rig()
+    rig = NodeRig()
     rig.script(without_mindio=True, arguments=MEGATRON)
     ends(rig, 50)
     assert not rig.report().facts

@@ -6,54 +6,21 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from e2e.cluster.loopback import own_address, own_port
+from tests.rigs.controller_host import PACKAGE, PATIENCE, HostClient, children_of_host
 from tests.unit.pythons import MINORS, interpreter
 from trainer_sidecar.controller_host.host import BACKLOG_BYTES
-from trainer_sidecar.controller_protocol import LineBuffer, connect, encode
-from trainer_sidecar.install import install
+from trainer_sidecar.controller_protocol import LineBuffer, encode
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 90.0
 
-PACKAGE = """
-import os, threading
-calls = {}
-def tft_register_mindx_callback(name, function):
-    calls[name] = function
-    return 0
-def tft_init_controller(rank, world, copy, enable_arf=False, enable_zit=False):
-    assert (rank, world, copy, enable_arf, enable_zit) == (-1, 4, False, True, False)
-def tft_start_controller(address, port, enable_tls=True, tls_info=""):
-    assert set(calls) == {"report_fault_ranks", "report_stop_complete", "report_strategies", "report_result"}
-    assert enable_tls is False
-    %(start)s
-def tft_notify_controller_stop_train(ranks, kind="stop", timeout=None):
-    assert all(type(rank) is int for rank in ranks)
-    def report():
-        if kind != "pause":
-            calls["report_fault_ranks"](ranks, {})
-        calls["report_stop_complete"](0, "stop ok", ranks)
-    threading.Thread(target=report).start()
-    return 0
-def tft_notify_controller_on_global_rank(ranks, time=1):
-    return 1
-def tft_notify_controller_change_strategy(strategy, params=""):
-    threading.Thread(target=calls["report_result"], args=(0, "ok", {}, strategy)).start()
-    return 0
-def tft_notify_controller_prepare_action(action, fault_ranks=None):
-    raise TypeError("no")
-def tft_notify_controller_dump():
-    os._exit(3)
-"""
 FORGETFUL = """
 import threading, time
 calls, until = {}, 0.0
@@ -78,132 +45,9 @@ def tft_notify_controller_change_strategy(strategy, params=""):
     return 0
 tft_notify_controller_on_global_rank = tft_notify_controller_prepare_action = tft_notify_controller_dump = lambda *_: 0
 """
-STORE = """
-import socket
-def serve(host, port):
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as torch's store does
-    listener.bind((host, port))
-    listener.listen()
-    while True:
-        listener.accept()[0].close()
-def broken(host, port):
-    raise OSError("no room")
-"""
 
 
-class Client:
-    """The coordinator's end."""
-
-    def __init__(self, directory: Path, process: subprocess.Popen[bytes]) -> None:
-        self.directory, self.process = directory, process
-        self.number = 0
-        self.wind: dict[str, int] | None = None  # what a controller that is asked for takes over
-        self.messages: list[dict[str, Any]] = []
-        self.connect()
-
-    def connect(self) -> None:
-        """Dial until the host listens."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                self.socket = connect(str(self.directory), "controller.sock")
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-        self.socket.settimeout(PATIENCE)
-        self.buffer = LineBuffer()
-
-    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Read until a message is the wanted one; what was read before stays in `messages`."""
-        while True:
-            for index, message in enumerate(self.messages):
-                if wanted(message):
-                    del self.messages[: index + 1]
-                    return message
-            data = self.socket.recv(65536)
-            assert data, "the host hung up"
-            self.messages += self.buffer.feed(data)
-
-    def state(self, **wanted: str) -> dict[str, Any]:
-        """Wait for a state."""
-        message = self.until(
-            lambda m: m.get("event") == "state" and all(m["state"].get(k) == v for k, v in wanted.items())
-        )
-        return dict(message["state"])
-
-    def event(self, name: str) -> dict[str, Any]:
-        """Wait for an event."""
-        return self.until(lambda m: m.get("event") == name)
-
-    def call(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """Ask for a call and wait for its answer; events before it are kept."""
-        self.number += 1
-        number = self.number
-        self.socket.sendall(encode({"id": number, "call": name, "arguments": arguments}))
-        kept: list[dict[str, Any]] = []
-        answer = None
-        while answer is None:
-            for message in self.messages:
-                if message.get("answer") == number:
-                    answer = message
-                else:
-                    kept.append(message)
-            self.messages = []
-            if answer is None:
-                self.messages = self.buffer.feed(self.socket.recv(65536))
-        self.messages = kept
-        return answer
-
-    def start(self, port: int, store_port: int, *, number: int = 1, call: str = "start", **environment: str) -> None:
-        """Ask for a controller of this attempt, and for its store; for that alone with another `call`."""
-        request = {"id": 0, "call": call, "attempt": number, "world_size": 4, "arf": True, "zit": False}
-        request["wind"] = self.wind
-        place = {"address": own_address(), "port": port, "store_port": store_port, "environment": environment}
-        self.socket.sendall(encode({**request, **place}))
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Callable[..., Client]]:
-    """Starts `controller_host.pyz` as an image with the given package would."""
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(
-        package: str = PACKAGE % {"start": "pass"},
-        *,
-        store: str = "store:serve",
-        program: str = "",
-        sees_image: bool = True,
-        python: str = sys.executable,
-        **more: str,
-    ) -> Client:
-        deep = tmp_path / ("a directory whose name is far too long for a socket " * 3)
-        image = tmp_path / "image"
-        (image / "mindio_ttp").mkdir(parents=True, exist_ok=True)
-        (image / "mindio_ttp" / "__init__.py").touch()
-        if package:
-            (image / "mindio_ttp" / "controller_ttp.py").write_text(package)
-        (image / "store.py").write_text(STORE)
-        install(deep)
-        path = f"{image}:{deep / 'controller_host.pyz'}" if sees_image else str(deep / "controller_host.pyz")
-        environment = {**os.environ, "HAJOB_DIR": str(deep), "PYTHONPATH": path, "HAJOB_STORE": store, **more}
-        command = ["-c", program] if program else [str(deep / "controller_host.pyz")]
-        processes.append(subprocess.Popen([python, *command], env=environment))
-        return Client(deep, processes[-1])
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
-
-
-def children(client: Client) -> list[str]:
-    """The host's, the store first and the controller behind it."""
-    return Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children").read_text().split()
-
-
-def serving(client: Client) -> tuple[int, int]:
+def serving(client: HostClient) -> tuple[int, int]:
     port, store_port = own_port(), own_port()
     assert client.event("hello")["state"]["controller"] == "none"
     client.start(port, store_port)
@@ -211,7 +55,7 @@ def serving(client: Client) -> tuple[int, int]:
     return port, store_port
 
 
-def test_calls_and_callbacks_pass_with_their_times(host: Callable[..., Client]) -> None:
+def test_calls_and_callbacks_pass_with_their_times(host: Callable[..., HostClient]) -> None:
     client = host()
     _, store_port = serving(client)
     socket.create_connection((own_address(), store_port)).close()
@@ -225,7 +69,7 @@ def test_calls_and_callbacks_pass_with_their_times(host: Callable[..., Client]) 
 
 
 @pytest.mark.parametrize("minor", MINORS, ids=lambda minor: f"3.{minor}")
-def test_it_serves_with_every_python(host: Callable[..., Client], minor: int) -> None:
+def test_it_serves_with_every_python(host: Callable[..., HostClient], minor: int) -> None:
     """Controller, store, a call and its callbacks, and what is refused, by whatever the image brings."""
     python = interpreter(minor)
     if python is None:
@@ -239,7 +83,7 @@ def test_it_serves_with_every_python(host: Callable[..., Client], minor: int) ->
     assert "TypeError: no" in client.call("prepare_action", action="hot switch", ranks=[])["exception"]
 
 
-def test_refusals_and_exceptions_are_answers(host: Callable[..., Client]) -> None:
+def test_refusals_and_exceptions_are_answers(host: Callable[..., HostClient]) -> None:
     client = host()
     serving(client)
     assert client.call("on_global_rank", ranks=[[2, 1]], time=1)["code"] == 1
@@ -248,7 +92,7 @@ def test_refusals_and_exceptions_are_answers(host: Callable[..., Client]) -> Non
     assert "KeyError" in client.call("stop_train")["exception"]
 
 
-def test_the_next_coordinator_hears_the_log_since_mindios_rest(host: Callable[..., Client]) -> None:
+def test_the_next_coordinator_hears_the_log_since_mindios_rest(host: Callable[..., HostClient]) -> None:
     client = host()
     serving(client)
     client.call("stop_train", ranks=[[2, 1]])
@@ -265,7 +109,7 @@ def test_the_next_coordinator_hears_the_log_since_mindios_rest(host: Callable[..
     assert [entry["event"] for entry in log if "event" in entry] == ["report_result"]
 
 
-def test_refused_calls_do_not_push_out_how_the_incident_began(host: Callable[..., Client]) -> None:
+def test_refused_calls_do_not_push_out_how_the_incident_began(host: Callable[..., HostClient]) -> None:
     """A coordinator repeats what is refused, for as long as it is refused."""
     client = host()
     serving(client)
@@ -279,7 +123,7 @@ def test_refused_calls_do_not_push_out_how_the_incident_began(host: Callable[...
     ]  # fmt: skip
 
 
-def test_a_long_hello_comes_through(host: Callable[..., Client]) -> None:
+def test_a_long_hello_comes_through(host: Callable[..., HostClient]) -> None:
     """The log of a wide job is larger than the backlog that a connection may have."""
     client = host()
     serving(client)
@@ -300,10 +144,10 @@ host.Host(os.environ["HAJOB_DIR"]).run()
 """
 
 
-def test_a_controller_that_stands_still_is_said_and_taken_back(host: Callable[..., Client]) -> None:
+def test_a_controller_that_stands_still_is_said_and_taken_back(host: Callable[..., HostClient]) -> None:
     client = host(program=IMPATIENT)
     serving(client)
-    _, child = children(client)
+    _, child = children_of_host(client)
     for _ in range(2):
         os.kill(int(child), signal.SIGSTOP)
         state = client.state(controller="serving", kind="hung")
@@ -314,7 +158,7 @@ def test_a_controller_that_stands_still_is_said_and_taken_back(host: Callable[..
     assert client.event("hello")["log"] == []
 
 
-def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., Client]) -> None:
+def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., HostClient]) -> None:
     client = host()
     serving(client)
     client.socket.sendall(encode({"id": 1, "call": "dump"}))
@@ -325,22 +169,22 @@ def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., C
     assert client.process.poll() is None
 
 
-def test_a_new_start_is_a_new_process_and_end_ends_it(host: Callable[..., Client]) -> None:
+def test_a_new_start_is_a_new_process_and_end_ends_it(host: Callable[..., HostClient]) -> None:
     client = host()
     port, store_port = serving(client)
-    store, controller = children(client)
+    store, controller = children_of_host(client)
     client.start(port, store_port)
     client.state(controller="serving", store="listening")
-    assert children(client)[0] == store, "the ranks of this attempt meet at it"
-    assert children(client)[1] != controller
+    assert children_of_host(client)[0] == store, "the ranks of this attempt meet at it"
+    assert children_of_host(client)[1] != controller
     client.socket.sendall(encode({"id": 1, "call": "end", "host": True}))
     assert client.process.wait(PATIENCE) == 0
 
 
-def test_the_store_outlives_its_controller_and_the_coordinator(host: Callable[..., Client]) -> None:
+def test_the_store_outlives_its_controller_and_the_coordinator(host: Callable[..., HostClient]) -> None:
     client = host()
     _, store_port = serving(client)
-    store, controller = children(client)
+    store, controller = children_of_host(client)
     with socket.create_connection((own_address(), store_port)) as rank:
         os.kill(int(controller), signal.SIGKILL)
         assert client.state(controller="lost")["store"] == "listening"
@@ -348,24 +192,24 @@ def test_the_store_outlives_its_controller_and_the_coordinator(host: Callable[..
         assert client.event("hello")["state"]["store"] == "listening"
         client.socket.sendall(encode({"id": 1, "call": "end"}))
         assert client.state()["store"] == "listening"
-        assert children(client) == [store]
+        assert children_of_host(client) == [store]
         assert rank.getsockname()
 
 
-def test_a_store_is_there_before_a_controller(host: Callable[..., Client]) -> None:
+def test_a_store_is_there_before_a_controller(host: Callable[..., HostClient]) -> None:
     client = host()
     port, store_port = own_port(), own_port()
     client.start(port, store_port, call="store")
     assert client.state(store="listening")["controller"] == "none"
-    (store,) = children(client)
+    (store,) = children_of_host(client)
     client.start(port, store_port)
     client.state(controller="serving", store="listening")
-    assert store in children(client)
+    assert store in children_of_host(client)
     client.start(port, store_port, call="store")
     assert client.state()["controller"] == "serving"
 
 
-def test_what_took_another_ones_place_is_so_until_it_knows_all(host: Callable[..., Client]) -> None:
+def test_what_took_another_ones_place_is_so_until_it_knows_all(host: Callable[..., HostClient]) -> None:
     """A coordinator that is restarted must not take it for the one that every rank registered with."""
     client = host()
     port, store_port = own_port(), own_port()
@@ -383,7 +227,7 @@ def test_what_took_another_ones_place_is_so_until_it_knows_all(host: Callable[..
     assert (state["takes_over"], state["unfilled"]) == (False, False)
 
 
-def test_what_an_attempt_begins_with_took_nobodys_place(host: Callable[..., Client]) -> None:
+def test_what_an_attempt_begins_with_took_nobodys_place(host: Callable[..., HostClient]) -> None:
     client = host()
     serving(client)
     client.connect()
@@ -391,19 +235,19 @@ def test_what_an_attempt_begins_with_took_nobodys_place(host: Callable[..., Clie
     assert (state["takes_over"], state["unfilled"]) == (False, False)
 
 
-def test_another_attempt_meets_at_an_empty_store(host: Callable[..., Client]) -> None:
+def test_another_attempt_meets_at_an_empty_store(host: Callable[..., HostClient]) -> None:
     client = host()
     port, store_port = serving(client)
-    store, _ = children(client)
+    store, _ = children_of_host(client)
     client.start(port, store_port, number=2)
     client.state(controller="serving", store="listening")
-    assert store not in children(client)
+    assert store not in children_of_host(client)
 
 
-def test_a_dead_store_is_lost_and_comes_with_the_next_start(host: Callable[..., Client]) -> None:
+def test_a_dead_store_is_lost_and_comes_with_the_next_start(host: Callable[..., HostClient]) -> None:
     client = host()
     port, store_port = serving(client)
-    os.kill(int(children(client)[0]), signal.SIGKILL)
+    os.kill(int(children_of_host(client)[0]), signal.SIGKILL)
     state = client.state(store="lost")
     assert (state["controller"], state["kind"]) == ("serving", "lost")
     assert "the store process was ended by signal 9" in state["problem"]
@@ -429,10 +273,10 @@ host.Host(os.environ["HAJOB_DIR"]).run()
 """A host that, while there is a file `hold`, waits with what it is told; then it finds all of it in one look."""
 
 
-def test_a_controller_dying_while_ended_ends_nothing_else(host: Callable[..., Client]) -> None:
+def test_a_controller_dying_while_ended_ends_nothing_else(host: Callable[..., HostClient]) -> None:
     client = host(program=HOLDING)
     serving(client)
-    _, child = children(client)
+    _, child = children_of_host(client)
     hold = client.directory / "hold"
     hold.touch()
     client.socket.sendall(encode({"id": 1, "call": "end"}))
@@ -452,7 +296,7 @@ def wait_gone(process: Path) -> None:
         time.sleep(0.001)
 
 
-def test_a_superseded_coordinator_orders_nothing_any_more(host: Callable[..., Client]) -> None:
+def test_a_superseded_coordinator_orders_nothing_any_more(host: Callable[..., HostClient]) -> None:
     client = host(program=HOLDING)
     serving(client)
     hold, former = client.directory / "hold", client.socket
@@ -465,7 +309,7 @@ def test_a_superseded_coordinator_orders_nothing_any_more(host: Callable[..., Cl
     assert client.process.poll() is None
 
 
-def test_sigterm_ends_the_host_and_its_controller(host: Callable[..., Client]) -> None:
+def test_sigterm_ends_the_host_and_its_controller(host: Callable[..., HostClient]) -> None:
     client = host()
     serving(client)
     client.process.send_signal(signal.SIGTERM)
@@ -482,14 +326,14 @@ def test_sigterm_ends_the_host_and_its_controller(host: Callable[..., Client]) -
         (PACKAGE % {"start": "raise Exception('init failed')"}, "init failed"),
     ],
 )
-def test_what_is_wrong_with_the_package_is_said(host: Callable[..., Client], package: str, sentence: str) -> None:
+def test_what_is_wrong_with_the_package_is_said(host: Callable[..., HostClient], package: str, sentence: str) -> None:
     client = host(package)
     client.start(own_port(), own_port())
     assert sentence in client.state(controller="failed")["problem"]
     assert client.process.poll() is None
 
 
-def test_a_taken_port_and_a_foreign_address_are_said(host: Callable[..., Client]) -> None:
+def test_a_taken_port_and_a_foreign_address_are_said(host: Callable[..., HostClient]) -> None:
     client = host()
     with socket.create_server((own_address(), own_port())) as taken:
         port = int(taken.getsockname()[1])
@@ -512,7 +356,7 @@ def test_a_taken_port_and_a_foreign_address_are_said(host: Callable[..., Client]
         ("", "HAJOB_STORE names no store"),
     ],
 )
-def test_a_store_that_does_not_serve_is_said(host: Callable[..., Client], store: str, sentence: str) -> None:
+def test_a_store_that_does_not_serve_is_said(host: Callable[..., HostClient], store: str, sentence: str) -> None:
     client = host(store=store, PATH="/nowhere")
     client.start(own_port(), own_port())
     assert sentence in client.state(store="failed")["problem"]
@@ -547,7 +391,7 @@ def mindspore(tmp_path: Path) -> dict[str, str]:
 
 
 def test_mindspores_scheduler_serves_until_the_attempt_ends(
-    host: Callable[..., Client], mindspore: dict[str, str]
+    host: Callable[..., HostClient], mindspore: dict[str, str]
 ) -> None:
     client = host(store="")
     port, store_port = own_port(), own_port()
@@ -563,7 +407,7 @@ def test_mindspores_scheduler_serves_until_the_attempt_ends(
     assert not Path(f"/proc/{scheduler}").exists(), "the next one wants its port at once"
 
 
-def test_a_scheduler_that_dies_is_said(host: Callable[..., Client], mindspore: dict[str, str]) -> None:
+def test_a_scheduler_that_dies_is_said(host: Callable[..., HostClient], mindspore: dict[str, str]) -> None:
     client = host(store="")
     client.start(own_port(), own_port(), number=1, **mindspore)
     client.state(controller="serving", store="listening")
@@ -571,7 +415,7 @@ def test_a_scheduler_that_dies_is_said(host: Callable[..., Client], mindspore: d
     assert "scheduler was ended by signal 9" in client.state(controller="serving", store="lost")["problem"]
 
 
-def test_an_image_without_mindspore_is_said(host: Callable[..., Client]) -> None:
+def test_an_image_without_mindspore_is_said(host: Callable[..., HostClient]) -> None:
     client = host(store="")
     client.start(own_port(), own_port(), MINDIO_FOR_MINDSPORE="1")
     assert "scheduler ended with code 1" in client.state(store="failed")["problem"]
@@ -612,7 +456,7 @@ def put_torch(tmp_path: Path, more: str = "") -> None:
     (package / "distributed.py").write_text(TORCH_STORE)
 
 
-def test_torch_is_imported_without_its_device(host: Callable[..., Client], tmp_path: Path) -> None:
+def test_torch_is_imported_without_its_device(host: Callable[..., HostClient], tmp_path: Path) -> None:
     """As in a container without driver and chip, where torch 2.5 and newer fail in the device's extension."""
     put_torch(tmp_path)
     needs_no_torch = "import sys\nassert 'torch' not in sys.modules\n" + PACKAGE % {"start": "pass"}
@@ -621,7 +465,7 @@ def test_torch_is_imported_without_its_device(host: Callable[..., Client], tmp_p
     socket.create_connection((own_address(), store_port)).close()
 
 
-def test_what_torch_says_when_it_fails_is_kept(host: Callable[..., Client], tmp_path: Path) -> None:
+def test_what_torch_says_when_it_fails_is_kept(host: Callable[..., HostClient], tmp_path: Path) -> None:
     put_torch(tmp_path, "raise ImportError('libhccl.so: cannot open shared object file; source set_env.sh')")
     client = host(store="")
     client.start(own_port(), own_port())
@@ -640,7 +484,7 @@ def put_environment(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("activated", [True, False])
-def test_the_python_that_has_mindio_is_found(host: Callable[..., Client], tmp_path: Path, activated: bool) -> None:
+def test_the_python_that_has_mindio_is_found(host: Callable[..., HostClient], tmp_path: Path, activated: bool) -> None:
     place = put_environment(tmp_path)
     where = {"VIRTUAL_ENV": str(place.parent)} if activated else {"PATH": f"{place}:{os.environ['PATH']}"}
     client = host(sees_image=False, store="store:serve", **where)
@@ -648,7 +492,7 @@ def test_the_python_that_has_mindio_is_found(host: Callable[..., Client], tmp_pa
     assert client.call("stop_train", ranks=[[2, 1]])["code"] == 0
 
 
-def test_without_mindio_the_field_for_a_python_is_named(host: Callable[..., Client]) -> None:
+def test_without_mindio_the_field_for_a_python_is_named(host: Callable[..., HostClient]) -> None:
     client = host(sees_image=False)
     client.start(own_port(), own_port())
     problem = client.state(controller="failed")["problem"]
@@ -657,7 +501,7 @@ def test_without_mindio_the_field_for_a_python_is_named(host: Callable[..., Clie
 
 
 @pytest.mark.parametrize("forgets", [0.002, 0.03])
-def test_a_controller_that_forgets_calls_is_wound_on(host: Callable[..., Client], forgets: float) -> None:
+def test_a_controller_that_forgets_calls_is_wound_on(host: Callable[..., HostClient], forgets: float) -> None:
     """MindIO accepts them until it is at rest again, and nothing follows."""
     client = host(FORGETFUL % {"forgets": forgets})
     client.event("hello")
@@ -667,7 +511,7 @@ def test_a_controller_that_forgets_calls_is_wound_on(host: Callable[..., Client]
 
 
 @pytest.mark.parametrize("forgets", [0.02, 0.3])
-def test_a_stop_right_after_a_continue_is_heard(host: Callable[..., Client], forgets: float) -> None:
+def test_a_stop_right_after_a_continue_is_heard(host: Callable[..., HostClient], forgets: float) -> None:
     client = host(FORGETFUL % {"forgets": forgets})
     serving(client)
     assert client.call("change_strategy", strategy="continue")["code"] == 0

@@ -13,8 +13,8 @@ import pytest
 from e2e.cluster.loopback import own_address, own_port
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import PATIENCE, until
+from tests.rigs.certificates import Authority
+from tests.rigs.rank_pod import PATIENCE, until
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.hub import Hub
 from trainer_sidecar.coordinator.settings import read_settings

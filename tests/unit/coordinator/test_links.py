@@ -14,7 +14,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
-from tests.unit.agent.rig import PATIENCE, until
+from tests.rigs.rank_pod import PATIENCE, until
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.controller_protocol import SOCKET_NAME
 from trainer_sidecar.coordinator import agents, controller

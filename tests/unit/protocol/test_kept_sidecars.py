@@ -22,9 +22,9 @@ from hajob.runtime import metrics
 from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.ports import Ports
+from tests.rigs.certificates import Authority
 from tests.rigs.job_controller import ControllerTown, settle_town
-from tests.unit.agent.certificates import Authority
-from tests.unit.agent.rig import until
+from tests.rigs.rank_pod import until
 from tests.unit.protocol.kept_sidecar import JOB, RECORDINGS, KeptServer, Line, recording, speak
 from trainer_sidecar.agent import server as agent_server
 from trainer_sidecar.agent import settings as agent_settings

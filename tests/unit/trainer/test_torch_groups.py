@@ -10,7 +10,7 @@ import pytest
 
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.loopback import own_address
-from tests.unit.controller_host.test_torch_store import torch_python
+from tests.rigs.torch_store import torch_python
 
 PROGRAM = Path(__file__).with_name("groups_in_a_race.py")
 

@@ -16,9 +16,9 @@ from e2e.cluster.loopback import own_address, own_port
 from e2e.trainer.store import serve
 from e2e.trainer.store_client import Client, StoreLostError
 from e2e.trainer.store_wire import NEW, OLD, Version
-from tests.unit.controller_host.test_torch_store import Rank, pytestmark, torch_python, wildcard_port
+from tests.rigs.torch_store import NEEDS_TORCH, TorchRank, torch_python, wildcard_port
 
-__all__ = ["pytestmark"]
+pytestmark = NEEDS_TORCH
 
 STORE = """
 import sys, threading, torch
@@ -52,12 +52,12 @@ def toy_store() -> int:
 
 
 @pytest.fixture
-def rank() -> Iterator[Callable[[int], Rank]]:
+def rank() -> Iterator[Callable[[int], TorchRank]]:
     """Starts processes of torch's."""
-    ranks: list[Rank] = []
+    ranks: list[TorchRank] = []
 
-    def start(port: int) -> Rank:
-        ranks.append(Rank(port))
+    def start(port: int) -> TorchRank:
+        ranks.append(TorchRank(port))
         return ranks[-1]
 
     yield start
@@ -80,7 +80,7 @@ def test_the_toys_client_is_understood_by_torchs_store(torch_store: tuple[int, V
     assert one.wait("address/1", 1.0) == ["127.0.0.2", 8]
 
 
-def test_torchs_client_is_understood_by_the_toys_store(toy_store: int, rank: Callable[[int], Rank]) -> None:
+def test_torchs_client_is_understood_by_the_toys_store(toy_store: int, rank: Callable[[int], TorchRank]) -> None:
     one, other = rank(toy_store), rank(toy_store)
     assert one.ask("raw", "set", "key", "value") is None
     assert other.ask("raw", "get", "key") == "value"
@@ -97,7 +97,7 @@ def test_torchs_client_is_understood_by_the_toys_store(toy_store: int, rank: Cal
     assert other.answer() is True
 
 
-def test_both_find_each_others_keys(torch_store: tuple[int, Version], rank: Callable[[int], Rank]) -> None:
+def test_both_find_each_others_keys(torch_store: tuple[int, Version], rank: Callable[[int], TorchRank]) -> None:
     """As torch puts the attempt before its keys, up to 2.5."""
     port, version = torch_store
     theirs, ours = rank(port), Client(own_address(), port, 1, version)

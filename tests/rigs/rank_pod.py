@@ -20,10 +20,11 @@ from typing import Any
 
 import grpc
 
+from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.loopback import own_address, own_port
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
-from tests.unit.agent.certificates import Authority
+from tests.rigs.certificates import Authority
 from trainer_sidecar.install import install
 
 JOB = "0b1d2c3e-job"
@@ -114,7 +115,7 @@ class Pod:
         return {
             **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
-            "PYTHONPATH": str(Path(__file__).parents[3]),
+            "PYTHONPATH": str(CHECKOUT),
             "HAJOB_DIR": str(self.directory),
             "HAJOB_TLS_DIR": str(self.directory / "tls"),
             "POD_IP": ADDRESS,
