@@ -10,6 +10,11 @@ from tests.integration.chart.helm import helm
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hatrainingjobs.training.hajob.io"
 TAKE = ("--take-ownership", "--force-conflicts")
 """Other tests apply the CRD by kubectl on the same server, and it may be of another version."""
+PATHS_OF_POLICIES = {
+    "admission-policy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "job-defaults": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
+}
+"""Sets of values that not every server can take."""
 
 
 class Release:

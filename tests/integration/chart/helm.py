@@ -15,6 +15,8 @@ from e2e.bootstrap.paths import CHECKOUT
 
 CHART = CHECKOUT / "charts/hajob"
 Object = dict[str, Any]
+CHART_TESTS = Path(__file__).parent
+SETS_OF_VALUES = sorted(path.stem for path in (CHART_TESTS / "values").glob("*.yaml"))
 
 
 def helm(

@@ -13,9 +13,8 @@ import pytest
 from e2e.harness.operator import NAME
 from hajob.api.constants import FINALIZER, PLURAL
 from hajob.runtime.http_kube import HttpKube
-from tests.integration.chart.chart_release import TAKE, Release
+from tests.integration.chart.chart_release import PATHS_OF_POLICIES, TAKE, Release
 from tests.integration.chart.helm import CHART, helm
-from tests.integration.chart.test_chart_on_server import POLICIES
 from tests.integration.conftest import QUICKSTART
 from tests.rigs.operator_rights import operator_credentials
 
@@ -81,7 +80,7 @@ async def test_the_documented_removal_works_under_the_policy(guarded: Guarded) -
     await guarded.written_by_the_operator({"metadata": {"finalizers": None}})
     assert guarded.release.plane.api.find(guarded.path) is None
     guarded.release.helm("uninstall", "hajob")
-    assert guarded.release.plane.api.find(f"{POLICIES['admission-policy']}/hajob-operator") is None
+    assert guarded.release.plane.api.find(f"{PATHS_OF_POLICIES['admission-policy']}/hajob-operator") is None
 
 
 @on_server

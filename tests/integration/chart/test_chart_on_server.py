@@ -11,19 +11,13 @@ import pytest
 import yaml
 
 from e2e.cluster.control_plane import ControlPlane
-from tests.integration.chart.chart_release import TAKE, Release
-from tests.integration.chart.helm import CHART, Object, helm, rendered_with_tests
-from tests.integration.chart.test_chart_renders import HERE, SETS
+from tests.integration.chart.chart_release import PATHS_OF_POLICIES, TAKE, Release
+from tests.integration.chart.helm import CHART, CHART_TESTS, SETS_OF_VALUES, Object, helm, rendered_with_tests
 from tests.integration.conftest import QUICKSTART
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes the CRDs that other tests use: make chart"
 )
-POLICIES = {
-    "admission-policy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-    "job-defaults": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
-}
-"""Sets of values that not every server can take."""
 
 
 def newer_chart(directory: Path) -> Path:
@@ -89,13 +83,13 @@ def monitored_plane(control_plane: ControlPlane) -> ControlPlane:
     return control_plane
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", SETS_OF_VALUES)
 def test_the_server_takes_what_is_rendered(monitored_plane: ControlPlane, name: str) -> None:
     """A dry run of every object: CRDs, monitors and the pod of `helm test`, too."""
-    for needs, path in POLICIES.items():
+    for needs, path in PATHS_OF_POLICIES.items():
         if name == needs and not monitored_plane.api.find(path):
             pytest.skip(f"this server has no {path}")
-    objects = rendered_with_tests("--values", str(HERE / "values" / f"{name}.yaml"))
+    objects = rendered_with_tests("--values", str(CHART_TESTS / "values" / f"{name}.yaml"))
     places = sorted({each["metadata"]["namespace"] for each in objects if "namespace" in each["metadata"]})
     for place in places:
         monitored_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
@@ -112,7 +106,7 @@ def test_the_sets_render_every_template() -> None:
             re.findall(r"^# Source: hajob/(\S+)$", helm("template", str(CHART), *arguments).stdout, re.MULTILINE)
         )
 
-    found = set().union(*(sources("--values", str(HERE / "values" / f"{name}.yaml")) for name in SETS))
+    found = set().union(*(sources("--values", str(CHART_TESTS / "values" / f"{name}.yaml")) for name in SETS_OF_VALUES))
     assert found == {str(path.relative_to(CHART)) for path in (CHART / "templates").rglob("*.yaml")}
 
 

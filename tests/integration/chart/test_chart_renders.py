@@ -14,10 +14,8 @@ import yaml
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness import previous
 from hajob.runtime.settings import Settings
-from tests.integration.chart.helm import CHART, Object, helm, rendered
+from tests.integration.chart.helm import CHART, CHART_TESTS, SETS_OF_VALUES, Object, helm, rendered
 
-HERE = Path(__file__).parent
-SETS = sorted(path.stem for path in (HERE / "values").glob("*.yaml"))
 LIKE_DEPLOY = ("--set", "image.tag=dev,sidecar.image=hajob/sidecar:dev,faultNamespaces={kube-system,mindx-dl}")
 
 
@@ -36,18 +34,18 @@ def variables(objects: list[Object]) -> dict[str, str]:
     return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", SETS_OF_VALUES)
 def test_a_set_of_values_renders_what_is_kept(name: str) -> None:
     """HAJOB_UPDATE_GOLDEN=1 writes what is kept."""
-    found = without_crds(rendered("--values", str(HERE / "values" / f"{name}.yaml")))
-    kept = HERE / "golden" / f"{name}.yaml"
+    found = without_crds(rendered("--values", str(CHART_TESTS / "values" / f"{name}.yaml")))
+    kept = CHART_TESTS / "golden" / f"{name}.yaml"
     if os.environ.get("HAJOB_UPDATE_GOLDEN"):
         kept.write_text(yaml.safe_dump_all(found, sort_keys=False, width=110), encoding="utf-8")
     assert found == list(yaml.safe_load_all(kept.read_text(encoding="utf-8")))
 
 
 def test_there_are_enough_sets() -> None:
-    assert len(SETS) >= 8
+    assert len(SETS_OF_VALUES) >= 8
 
 
 # ----------------------------------------------------------------------------------- the same as deploy/
@@ -183,8 +181,8 @@ def test_notes_tell_how_faults_of_nodes_are_heard() -> None:
 
 def test_where_faults_are_read_there_is_a_right() -> None:
     """Else the operator asks for what it is refused, for ever."""
-    for name in SETS:
-        objects: Any = list(yaml.safe_load_all((HERE / "golden" / f"{name}.yaml").read_text()))
+    for name in SETS_OF_VALUES:
+        objects: Any = list(yaml.safe_load_all((CHART_TESTS / "golden" / f"{name}.yaml").read_text()))
         given = variables(objects)
         read = {each for each in Settings.from_environment(given).fault_namespaces.split(",") if each}
         bound = [each["metadata"] for each in objects if each["kind"] == "RoleBinding"]
@@ -193,8 +191,8 @@ def test_where_faults_are_read_there_is_a_right() -> None:
 
 def test_what_the_chart_says_the_operator_reads() -> None:
     """Every variable that any set of values makes is read by the operator, as what it was."""
-    for name in SETS:
-        given = variables(list(yaml.safe_load_all((HERE / "golden" / f"{name}.yaml").read_text())))
+    for name in SETS_OF_VALUES:
+        given = variables(list(yaml.safe_load_all((CHART_TESTS / "golden" / f"{name}.yaml").read_text())))
         known = {f"HAJOB_{field.upper()}" for field in Settings.__dataclass_fields__}
         assert given.keys() <= known
         Settings.from_environment(given)

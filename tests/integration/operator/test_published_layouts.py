@@ -12,8 +12,8 @@ import pytest
 from hajob.cli.main import main
 from tests.integration.conftest import collection
 from tests.integration.operator.test_operator_without_nodes import Served, served  # noqa: F401  a fixture
-from tests.unit.domain.slow_layout import Slow
-from tests.unit.domain.test_layout import PUBLISHED
+from tests.rigs.layouts import PUBLISHED_LAYOUTS
+from tests.rigs.slow_layout import Slow
 
 FLAGS = (
     *("--bf16", "--use-distributed-optimizer", "--ckpt-format", "torch", "--train-iters", "2000"),
@@ -56,7 +56,7 @@ def test_published_layouts_are_accepted_and_simulated(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    sizes = {f"layout-{number}": each[0] for number, each in enumerate(PUBLISHED.values())}
+    sizes = {f"layout-{number}": each[0] for number, each in enumerate(PUBLISHED_LAYOUTS.values())}
     jobs = {name: manifest(served.job, name, each) for name, each in sizes.items()}
     served.plane.kubectl(
         "apply", "-f", "-", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": [*jobs.values()]})

@@ -11,9 +11,9 @@ import pytest
 
 from e2e.trainer import checkpoint as toy
 from hajob.protocol import sidecar_pb2 as pb
+from tests.rigs.toy_trainer import save_toy_checkpoint
 from tests.unit.checkpoints.carrying import carry_out_verdict
 from tests.unit.checkpoints.mindspore_files import iteration
-from tests.unit.checkpoints.test_checkpoint_files import save_toy
 from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
 
@@ -73,8 +73,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def test_it_prepares_once_and_then_changes_nothing(rig: Rig, tmp_path: Path) -> None:
-    save_toy(tmp_path, 5)
-    save_toy(tmp_path, 10)
+    save_toy_checkpoint(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 10)
     damaged = tmp_path / "iter_0000010/mp_rank_00/distrib_optim.pt"
     damaged.write_bytes(b"")
     rig.ask(1)
@@ -94,7 +94,7 @@ async def test_a_new_checkpoint_is_heard_of(rig: Rig, tmp_path: Path) -> None:
     found = await rig.until(lambda state: state.attempt == 1)
     assert (found.step, found.loaded_step, found.num_refused) == (-1, -1, 0)
     rig.ask(0)
-    save_toy(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 5)
     found = await rig.until(lambda state: state.step == 5)
     assert (found.loaded_step, found.tracked) == (-1, True)
 
@@ -103,7 +103,7 @@ async def test_in_an_incident_it_looks_at_once(rig: Rig, tmp_path: Path, monkeyp
     monkeypatch.setattr("trainer_sidecar.agent.checkpoints.LOOK_SECONDS", 3600.0)
     rig.ask(1)
     await rig.until(lambda state: state.attempt == 1)
-    save_toy(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 5)
     rig.ask(0, look=1)
     await rig.until(lambda state: state.step == 5)
 
@@ -125,7 +125,7 @@ async def test_a_new_iteration_of_mindformers_is_heard_of_at_once(rig: Rig, tmp_
 
 
 async def test_what_cannot_be_done_is_said_and_tried_again(rig: Rig, tmp_path: Path) -> None:
-    save_toy(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 5)
     wrong = pb.CheckpointRules()
     wrong.CopyFrom(RULES)
     wrong.tensor = 3
@@ -140,7 +140,7 @@ async def test_what_cannot_be_done_is_said_and_tried_again(rig: Rig, tmp_path: P
 def save_with_damage(directory: Path) -> None:
     """Step 5 is complete; the tracker names step 10, of which a file is cut off."""
     for step in (5, 10):
-        save_toy(directory, step)
+        save_toy_checkpoint(directory, step)
     (directory / "iter_0000010/mp_rank_00/distrib_optim.pt").write_bytes(b"")
 
 
@@ -176,7 +176,7 @@ async def test_without_a_volume_it_has_nothing_to_say() -> None:
 
 
 async def test_what_may_not_be_read_is_not_refused(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_toy(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 5)
 
     def denied(path: Path) -> Look:
         raise PermissionError(13, "Permission denied", str(path))
@@ -189,7 +189,7 @@ async def test_what_may_not_be_read_is_not_refused(rig: Rig, tmp_path: Path, mon
 
 
 async def test_a_rule_that_all_break_refuses_nothing(rig: Rig, tmp_path: Path) -> None:
-    save_toy(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 5)
     (tmp_path / "iter_0000005/mp_rank_00/distrib_optim.pt").unlink()
     rig.ask(1)
     found = await rig.until(lambda state: state.attempt == 1)
@@ -201,7 +201,7 @@ async def test_a_rule_that_all_break_refuses_nothing(rig: Rig, tmp_path: Path) -
 async def test_a_volume_that_is_too_slow_holds_no_start(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_toy(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 5)
 
     def slow(_directory: object, _paths: object) -> Look:
         raise TimeoutError("reading 2 files took more than 300 s")
@@ -215,7 +215,7 @@ async def test_a_volume_that_is_too_slow_holds_no_start(
 async def test_a_failing_disk_refuses_nothing_and_is_tried_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_toy(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 5)
 
     def broken(path: Path) -> Look:
         raise OSError(5, "Input/output error", str(path))

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from e2e.trainer import checkpoint as toy
-from e2e.trainer.layout import Layout as ToyLayout
-from e2e.trainer.optimizer import KEYS, Shard
 from hajob.domain.checkpoints import RefusalReason
 from hajob.domain.layout import Layout
+from tests.rigs.toy_trainer import save_toy_checkpoint
 from tests.unit.checkpoints.carrying import carry_out_verdict
 from trainer_sidecar.checkpoints import megatron, mindspore
 from trainer_sidecar.checkpoints.directory import RealDirectory
@@ -129,21 +128,12 @@ def test_a_safetensors_file_that_is_cut_off_is_seen(tmp_path: Path) -> None:
         assert at(tmp_path, "a.safetensors", len(odd).to_bytes(8, "little") + odd + b"x") == CUT_OFF
 
 
-def save_toy(root: Path, step: int) -> None:
-    layout = ToyLayout(tensor=2, data=2, pipeline=1)
-    for tensor in range(2):
-        arrays = {key: np.zeros(8, dtype=np.float32) for key in KEYS}
-        place = layout.coordinate(tensor)
-        toy.write(root, step, place, layout, [Shard.from_arrays(arrays, step)], seed=1)
-    toy.commit(root, step)
-
-
 LAYOUT = Layout(num_nodes=2, chips_per_node=2, tensor=2)
 
 
 def test_what_the_toy_trainer_saves_is_checked_like_megatrons(tmp_path: Path) -> None:
     for step in (5, 10):
-        save_toy(tmp_path, step)
+        save_toy_checkpoint(tmp_path, step)
     assert megatron.evaluate(RealDirectory(tmp_path), LAYOUT) == Verdict("iter_0000010", 10, writes={})
     shard = tmp_path / "iter_0000010/mp_rank_01"
     whole = (shard / "model_optim_rng.pt").read_bytes()
@@ -183,7 +173,7 @@ def test_a_share_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: p
 
 
 def test_the_tracker_is_put_aside_where_nothing_is_left(tmp_path: Path) -> None:
-    save_toy(tmp_path, 5)
+    save_toy_checkpoint(tmp_path, 5)
     (tmp_path / "iter_0000005/mp_rank_00/distrib_optim.pt").write_bytes(b"")
     carry_out_verdict(tmp_path, megatron.evaluate(RealDirectory(tmp_path), LAYOUT))
     assert toy.newest(tmp_path) is None

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
+from tests.rigs.names_of_tests import names_of_tests
 
 LONGEST = 60
 FILES = sorted(path for root in ("tests", "e2e/scenarios") for path in (CHECKOUT / root).rglob("test_*.py"))
 
 
-def names(path: Path) -> Iterator[str]:
-    """The tests of a file; methods are tests of their class."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
-    yield from functions(body)
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            yield from (f"{node.name}.{name}" for name in functions(node.body))
-
-
-def functions(body: Iterable[ast.stmt]) -> Iterator[str]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            yield node.name
-
-
 def test_names_are_short() -> None:
-    long = {name for path in FILES for name in names(path) if len(name.rpartition(".")[2]) > LONGEST}
+    long = {name for path in FILES for name in names_of_tests(path) if len(name.rpartition(".")[2]) > LONGEST}
     assert long == set()
 
 
 def test_names_are_given_once_in_a_file() -> None:
-    twice = [(path.name, name) for path in FILES for name, count in Counter(names(path)).items() if count > 1]
+    twice = [(path.name, name) for path in FILES for name, count in Counter(names_of_tests(path)).items() if count > 1]
     assert twice == []
 
 

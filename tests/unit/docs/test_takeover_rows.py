@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.unit.docs.test_checklist import DEFINED
+from tests.rigs.names_of_tests import NAMES_IN_THE_PROJECT
 from trainer_sidecar.coordinator.resumption import ROWS as RESUMPTIONS
 from trainer_sidecar.coordinator.resumption import Resumption
 
@@ -68,7 +68,7 @@ def test_every_stage_has_a_scenario() -> None:
 
 
 def test_the_scenarios_are_there() -> None:
-    assert {name for names in SCENARIOS.values() for name in names} - DEFINED == set()
+    assert {name for names in SCENARIOS.values() for name in names} - NAMES_IN_THE_PROJECT == set()
 
 
 def test_what_cannot_be_gone_on_with_says_why() -> None:

@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hajob.domain.errors import LayoutError, RankError
 from hajob.domain.layout import Coordinates, CopyKind, Layout, RankOrder, Sharding
-from tests.unit.domain.slow_layout import Slow
+from tests.rigs.layouts import PUBLISHED_LAYOUTS, layouts_with_slow_twins
+from tests.rigs.slow_layout import Slow
 
 # Eight ranks, optimizer shards over half of the data-parallel group: the list the library prints as report group list.
 EIGHT_RANKS = [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 
-def layouts() -> st.SearchStrategy[tuple[Layout, Slow]]:
-    """Layouts that divide, small enough for the slow twin."""
-
-    @st.composite
-    def build(draw: st.DrawFn) -> tuple[Layout, Slow]:
-        tp, pp, cp = (
-            draw(st.sampled_from([1, 2, 3, 4])),
-            draw(st.sampled_from([1, 2, 3])),
-            draw(st.sampled_from([1, 2, 4])),
-        )
-        dp = draw(st.integers(1, 8))
-        world = tp * pp * cp * dp
-        chips = draw(st.sampled_from([c for c in (1, 2, 3, 4, 6, 8, 16) if world % c == 0]))
-        order = draw(st.sampled_from(list(RankOrder)))
-        mapped = order is RankOrder.TENSOR_PIPELINE_DATA
-        grids = [
-            (etp, ep)
-            for etp, ep in product((1, 2, 3, 4), (1, 2, 3, 4, 6, 8))
-            if (world // pp) % (etp * ep) == 0 and (not mapped or pp == 1 or etp * ep == tp * cp)
-        ]
-        etp, ep = draw(st.sampled_from([*grids, (tp, 1)]))
-        copies = draw(st.sampled_from([1, 2]))
-        fast = Layout(world // chips, chips, tp, pp, cp, ep, order, Sharding.DISTRIBUTED, copies, etp)
-        return fast, Slow(world // chips, chips, tp, pp, cp, ep, mapped, copies, etp)
-
-    return build()
-
-
-@given(layouts())
+@given(layouts_with_slow_twins())
 @settings(max_examples=150, deadline=None)
 def test_coordinates_agree_with_counting(pair: tuple[Layout, Slow]) -> None:
     fast, slow = pair
@@ -58,7 +29,7 @@ def test_coordinates_agree_with_counting(pair: tuple[Layout, Slow]) -> None:
         assert rank in fast.ranks_of(slow.pod(rank))
 
 
-@given(layouts())
+@given(layouts_with_slow_twins())
 @settings(max_examples=150, deadline=None)
 def test_data_parallel_ranks_agree(pair: tuple[Layout, Slow]) -> None:
     fast, slow = pair
@@ -66,7 +37,7 @@ def test_data_parallel_ranks_agree(pair: tuple[Layout, Slow]) -> None:
         assert list(fast.ranks_of_data(data)) == [r for r, at in enumerate(slow.at) if at[2] == data]
 
 
-@given(layouts())
+@given(layouts_with_slow_twins())
 @settings(max_examples=150, deadline=None)
 def test_groups_and_holders_agree(pair: tuple[Layout, Slow]) -> None:
     fast, slow = pair
@@ -83,7 +54,7 @@ def test_groups_and_holders_agree(pair: tuple[Layout, Slow]) -> None:
                 assert (partner is None) == (fast.effective_copies(kind) == 1)
 
 
-@given(layouts())
+@given(layouts_with_slow_twins())
 @settings(max_examples=100, deadline=None)
 def test_report_group_list_names_every_shard_once(pair: tuple[Layout, Slow]) -> None:
     fast, slow = pair
@@ -181,31 +152,9 @@ def test_the_edges_of_the_world_are_inside() -> None:
     assert layout.nodes_of([7, 0, 1]) == (0, 3)
 
 
-# Layouts of published training scripts: nodes, chips, tensor, pipeline, context, expert, expert tensor (0: as tensor),
-# then data parallel and expert data as their authors name them (docs/training-images.md).
-PUBLISHED = {
-    "Kimi-K2": ((64, 16, 2, 8, 1, 64, 1), 64, 2),
-    "Kimi-K2 on 768 chips": ((48, 16, 2, 8, 1, 96, 1), 48, 1),
-    "DeepSeek-V3 671B A2": ((64, 8, 4, 8, 1, 32, 1), 16, 2),
-    "DeepSeek-V3 671B A3": ((32, 16, 2, 8, 1, 32, 1), 32, 2),
-    "DeepSeek-V3 tune A2": ((64, 8, 1, 8, 1, 64, 0), 64, 1),
-    "DeepSeek-V3.2 16K": ((32, 16, 16, 8, 2, 64, 1), 2, 1),
-    "GLM-5 744B": ((32, 16, 2, 8, 1, 64, 1), 32, 1),
-    "Ring 1T": ((32, 16, 4, 8, 1, 16, 0), 16, 1),
-    "Qwen3-235B": ((16, 16, 1, 4, 1, 32, 0), 64, 2),
-    "Qwen3-235B 256K": ((16, 16, 4, 8, 8, 32, 1), 1, 1),
-    "DeepSeek4-flash 128K": ((16, 16, 1, 4, 16, 32, 1), 4, 2),
-    "Llama3-405B": ((16, 16, 16, 8, 2, 1, 0), 1, 2),
-    "Llama2-70B 32K": ((16, 16, 4, 4, 8, 1, 0), 2, 16),
-    "Qwen2.5-72B 32K": ((16, 8, 8, 4, 4, 1, 0), 1, 4),
-    "LongCat 560B": ((8, 16, 16, 4, 1, 32, 1), 2, 1),
-    "MindFormers DeepSeek-V3": ((32, 8, 8, 8, 1, 32, 1), 4, 1),
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", PUBLISHED_LAYOUTS)
 def test_a_published_layout_has_its_authors_sizes(name: str) -> None:
-    (nodes, chips, tp, pp, cp, ep, etp), data, expert_data = PUBLISHED[name]
+    (nodes, chips, tp, pp, cp, ep, etp), data, expert_data = PUBLISHED_LAYOUTS[name]
     fast = Layout(nodes, chips, tp, pp, cp, ep, expert_tensor=etp)
     assert (fast.data, fast.expert_data) == (data, expert_data)
     slow = Slow(nodes, chips, tp, pp, cp, ep, etp=etp)
@@ -216,7 +165,7 @@ def test_a_published_layout_has_its_authors_sizes(name: str) -> None:
     assert rows == wanted
 
 
-@given(layouts())
+@given(layouts_with_slow_twins())
 @settings(max_examples=100, deadline=None)
 def test_both_grids_name_one_partner_where_both_halve(pair: tuple[Layout, Slow]) -> None:
     fast, _ = pair

@@ -10,8 +10,8 @@ from hajob.domain.errors import RankError
 from hajob.domain.incidents import RestoredFrom
 from hajob.domain.layout import CopyKind, Layout, RankOrder
 from hajob.domain.loss import copy_survives, isolate, repairs, tolerance
-from tests.unit.domain.slow_layout import Slow
-from tests.unit.domain.test_layout import layouts
+from tests.rigs.layouts import layouts_with_slow_twins
+from tests.rigs.slow_layout import Slow
 
 # (tensor, data, pipeline, chips per node), lost pod, dropped data-parallel ranks, pods that leave
 CLASSES = [
@@ -89,7 +89,7 @@ def test_a_loss_of_nothing_takes_nothing() -> None:
 
 @st.composite
 def losses(draw: st.DrawFn) -> tuple[Layout, Slow, set[int]]:
-    fast, slow = draw(layouts())
+    fast, slow = draw(layouts_with_slow_twins())
     lost = draw(st.sets(st.integers(0, fast.world_size - 1), max_size=6))
     return fast, slow, lost
 
@@ -181,7 +181,7 @@ def test_tolerance_of_layout_classes(sizes: tuple[int, int, int, int], aligned: 
     assert (found.aligned, found.keeps_copy, found.lost_per_node) == (aligned, keeps, lost)
 
 
-@given(layouts())
+@given(layouts_with_slow_twins())
 @settings(max_examples=150, deadline=None)
 def test_tolerance_is_what_every_single_node_says(pair: tuple[Layout, Slow]) -> None:
     fast, slow = pair

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hajob.plan import events as e
+from hajob.plan.policy import Policy
+from hajob.plan.state import JobState
 from tests.unit.plan.plan_rig import Rig
 from tests.unit.plan.plan_worlds import VIEW
 
@@ -50,4 +52,11 @@ def pausing() -> Rig:
     """Every rank is asked to wait at the end of its step."""
     rig = Rig.running()
     rig.tell(e.PauseRequested(request="2026-01-01T00:00:00Z", seconds=300))
+    return rig
+
+
+def starting(**policy: object) -> Rig:
+    """A job whose pods are being made for the first time."""
+    rig = Rig(JobState(), view=replace(VIEW, step=-1), policy=Policy(**policy))  # type: ignore[arg-type]
+    rig.tell(e.Accepted())
     return rig

@@ -14,18 +14,11 @@ from hajob.plan import events as e
 from hajob.plan.placements import placements
 from hajob.plan.policy import RELEASE_SECONDS, ActionLimits, Policy
 from hajob.plan.state import Deadline, JobPhase, JobState, Waiting
+from tests.unit.plan.plan_moments import starting
 from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
 
 DAY_MS = 86_400_000
 FULL = e.PlacesMissing(message="of 4 nodes 4 lack huawei.com/Ascend910")
-
-
-def starting(**policy: object) -> Rig:
-    """A job whose pods are being made for the first time."""
-    rig = Rig(JobState(), view=replace(VIEW, step=-1), policy=Policy(**policy))  # type: ignore[arg-type]
-    rig.tell(e.Accepted())
-    return rig
 
 
 def let_pass(rig: Rig, milliseconds: int) -> None:

@@ -13,23 +13,7 @@ from e2e.trainer import mindspore
 from e2e.trainer import torch_python as interpreter
 from e2e.trainer.settings import settings_from
 from e2e.trainer.torch_python import NoTorchError, torch_python
-
-PLACE = {
-    "RANK_ID": "1",
-    "RANK_SIZE": "8",
-    "MS_NODE_ID": "1",
-    "MS_SCHED_HOST": "127.0.0.1",
-    "MS_SCHED_PORT": "8118",
-    "MS_TFT_IP": "127.0.0.1",
-    "MS_TFT_PORT": "8000",
-    "MINDIO_FOR_MINDSPORE": "1",
-}
-
-
-def run(log_dir: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "e2e.trainer.local", "--log-dir", str(log_dir), "--timeout", "200", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+from tests.rigs.toy_trainer import MINDSPORE_PLACE, run_toy_trainer
 
 
 @pytest.mark.parametrize(
@@ -41,21 +25,21 @@ def test_mindspore_goes_by_substrings(text: str, state: int) -> None:
 
 
 def test_a_blank_switches_fault_tolerance_off() -> None:
-    assert settings_from([], PLACE | {"MS_ENABLE_TFT": "{TTP:1,ARF:1}"}).enable_arf
-    assert not settings_from([], PLACE | {"MS_ENABLE_TFT": "{TTP: 1,ARF: 1}"}).enable_arf
+    assert settings_from([], MINDSPORE_PLACE | {"MS_ENABLE_TFT": "{TTP:1,ARF:1}"}).enable_arf
+    assert not settings_from([], MINDSPORE_PLACE | {"MS_ENABLE_TFT": "{TTP: 1,ARF: 1}"}).enable_arf
 
 
 def test_every_rank_of_mindformers_prints_its_step_in_the_epoch(tmp_path: Path) -> None:
-    run(tmp_path / "calm", "--mindformers", "--", "--train-iters", "12", "--steps-per-epoch", "5")
+    run_toy_trainer(tmp_path / "calm", "--mindformers", "--", "--train-iters", "12", "--steps-per-epoch", "5")
     for rank in (0, 1):
         said = (tmp_path / "calm" / f"output-rank{rank}.log").read_text()
         assert "{ Epoch:[  2/  3], step:[    1/    5], loss: " in said
 
 
 def test_a_killed_worker_of_mindformers_comes_back(tmp_path: Path) -> None:
-    run(tmp_path / "calm", "--mindformers", "--", "--train-iters", "30")
+    run_toy_trainer(tmp_path / "calm", "--mindformers", "--", "--train-iters", "30")
     hit = ["--mindformers", "--kill", "1@12", "--compare", str(tmp_path / "calm")]
-    run(tmp_path / "hit", *hit, "--", "--train-iters", "30")
+    run_toy_trainer(tmp_path / "hit", *hit, "--", "--train-iters", "30")
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,8 @@ from e2e.trainer.mindformers_files import MOST_FILES, RankFiles, load, packed
 from e2e.trainer.settings import MINDSPORE, place_from, settings_from
 from e2e.trainer.store_client import Client
 from hajob.domain.layout import Layout, Sharding
+from tests.rigs.toy_trainer import MINDSPORE_PLACE, run_toy_trainer
 from tests.unit.checkpoints.carrying import carry_out_verdict
-from tests.unit.trainer.test_trainer_faces import PLACE, run
 from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate
 
@@ -33,14 +33,14 @@ LAYOUT = Layout(num_nodes=2, chips_per_node=2, tensor=2, sharding=Sharding.NONE)
 def test_a_configuration_says_what_is_trained() -> None:
     options = ["runner_config.epochs=6", "callbacks.1.save_checkpoint_steps=30", "toy.faults=[rank=3 at=clean do=fail]"]
     flags = configured([*CONFIG, "--output_dir", "/out", "--options", *options])
-    settings = settings_from(flags, PLACE)
+    settings = settings_from(flags, MINDSPORE_PLACE)
     assert (settings.train_iters, settings.epoch, settings.save_interval) == (300, 50, 30)
     assert (settings.layout.tensor, settings.layout.data, settings.layout.copies) == (2, 4, 4)
     assert (settings.save, settings.load, settings.faults) == (Path("/out"), None, ("rank=3 at=clean do=fail",))
-    assert settings_from(configured([*CONFIG, "--options", "use_legacy_format=False"]), PLACE).shared_format
+    assert settings_from(configured([*CONFIG, "--options", "use_legacy_format=False"]), MINDSPORE_PLACE).shared_format
     assert not settings.shared_format
     resuming = ["--load_checkpoint", "/out/checkpoint", "--resume_training", "True"]
-    assert settings_from(configured([*CONFIG, "--output_dir", "/out", *resuming]), PLACE).load == Path("/out")
+    assert settings_from(configured([*CONFIG, "--output_dir", "/out", *resuming]), MINDSPORE_PLACE).load == Path("/out")
 
 
 @pytest.mark.parametrize("arguments", [["--options", "runner_config.epoch=6"], ["--use_parallel", "False"]])
@@ -51,13 +51,13 @@ def test_a_command_line_that_does_not_fit_is_named(arguments: list[str]) -> None
 
 def test_the_place_is_what_msrun_gives() -> None:
     torchs = {"RANK": "7", "WORLD_SIZE": "2", "MASTER_ADDR": "10.9.9.9", "TTP_ADDR": "10.9.9.9"}
-    place = place_from({**PLACE, **torchs}, MINDSPORE)
+    place = place_from({**MINDSPORE_PLACE, **torchs}, MINDSPORE)
     assert (place.rank, place.world, place.store_host, place.controller_port) == (1, 8, "127.0.0.1", 8000)
     for name in ("MS_NODE_ID", "MS_TFT_PORT", "MS_TFT_IP", "MS_SCHED_HOST", "RANK_ID"):
         with pytest.raises(KeyError, match=name):
-            place_from({key: value for key, value in PLACE.items() if key != name}, MINDSPORE)
+            place_from({key: value for key, value in MINDSPORE_PLACE.items() if key != name}, MINDSPORE)
     with pytest.raises(ValueError, match="MS_NODE_ID is 0, RANK_ID is 1"):
-        place_from({**PLACE, "MS_NODE_ID": "0"}, MINDSPORE)
+        place_from({**MINDSPORE_PLACE, "MS_NODE_ID": "0"}, MINDSPORE)
 
 
 def state(step: int) -> dict[str, np.ndarray]:
@@ -146,14 +146,14 @@ def test_the_scheduler_of_the_image_is_where_workers_meet() -> None:
 def test_a_training_goes_on_from_the_newer_form(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     options = ["--mindformers", "--", "--train-iters"]
-    run(tmp_path / "calm", *options, "30")
-    run(tmp_path / "one", *options, "20", "--shared-format", "--save", str(saved), "--save-interval", "10")
+    run_toy_trainer(tmp_path / "calm", *options, "30")
+    run_toy_trainer(tmp_path / "one", *options, "20", "--shared-format", "--save", str(saved), "--save-interval", "10")
     (saved / "checkpoint/iteration_00000020/opt-0000001-0000002.safetensors").unlink()
     verdict = evaluate(RealDirectory(saved), Layout(num_nodes=1, chips_per_node=2, sharding=Sharding.NONE))
     assert (verdict.name, verdict.step) == ("checkpoint/iteration_00000010", 10)
     assert [one.name for one in verdict.refused] == ["checkpoint/iteration_00000020"]
     carry_out_verdict(saved, verdict)
     resuming = ["--shared-format", "--load", str(saved)]
-    run(tmp_path / "two", "--compare", str(tmp_path / "calm"), *options, "30", *resuming)
+    run_toy_trainer(tmp_path / "two", "--compare", str(tmp_path / "calm"), *options, "30", *resuming)
     events = proof.load(tmp_path / "two")
     assert [one["step"] for one in events if one["event"] == "load_checkpoint"] == [10, 10]
