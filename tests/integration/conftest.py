@@ -5,39 +5,36 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import ApiError
 from e2e.harness.fixtures import a_namespace
 from hajob.api import constants as names
-
-ROOT = Path(__file__).resolve().parents[2]
-QUICKSTART: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "quickstart.yaml").read_text(encoding="utf-8"))
+from tests.rigs.jobs_on_server import QUICKSTART, ServedNamespace, path_of_jobs
 
 
 @pytest.fixture(scope="session")
 def crd(control_plane: ControlPlane) -> dict[str, Any]:
     """The CRD, installed and served; as the server keeps it."""
-    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+    control_plane.kubectl("apply", "--server-side", "-f", str(CHECKOUT / "crds"))
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.PLURAL}.{names.GROUP}"
 
-    def served() -> bool:
+    def is_served() -> bool:
         found = control_plane.api.get(path)
         conditions = {c["type"]: c["status"] for c in (found.get("status") or {}).get("conditions") or []}
         if conditions.get("Established") != "True":
             return False
         try:
-            control_plane.api.get(collection("default"))  # empty: tests have their jobs elsewhere
+            control_plane.api.get(path_of_jobs("default"))  # empty: tests have their jobs elsewhere
         except ApiError:  # for a moment the server still prepares its storage
             return False
         return True
 
-    control_plane.wait("the CRD to be served", served)
+    control_plane.wait("the CRD to be served", is_served)
     return control_plane.api.get(path)
 
 
@@ -55,9 +52,16 @@ def job(control_plane: ControlPlane, where: str) -> Iterator[dict[str, Any]]:
     name = f"job-{secrets.token_hex(4)}"
     body["metadata"] |= {"name": name, "namespace": where}
     yield body
-    control_plane.api.delete(f"{collection(where)}/{name}")
+    control_plane.api.delete(f"{path_of_jobs(where)}/{name}")
 
 
-def collection(namespace: str) -> str:
-    """Path of the HATrainingJobs of a namespace."""
-    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}"
+@pytest.fixture
+def served(control_plane: ControlPlane, crd: dict[str, Any], namespace: str) -> Iterator[ServedNamespace]:
+    """A namespace with an operator of its own, and no job yet; what is left of one is let go."""
+    made = ServedNamespace(control_plane, namespace)
+    made.start_operator()
+    yield made
+    made.kill_operators()
+    path = f"{path_of_jobs(namespace)}/quickstart"
+    if control_plane.api.find(path):
+        control_plane.api.merge(path, {"metadata": {"finalizers": None}})

@@ -13,7 +13,7 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
-from tests.integration.conftest import collection
+from tests.rigs.jobs_on_server import path_of_jobs
 
 Job = dict[str, Any]
 SETTINGS = PodSettings("hajob/sidecar:dev")
@@ -28,7 +28,7 @@ def test_the_schema_is_structural_and_nothing_is_left_out(crd: Job) -> None:
 def test_the_server_fills_in_what_the_models_fill_in(
     control_plane: ControlPlane, crd: Job, job: Job, where: str
 ) -> None:
-    stored = control_plane.api.create(collection(where), job)
+    stored = control_plane.api.create(path_of_jobs(where), job)
     from_server = HATrainingJob.from_object(stored).spec
     assert from_server == HATrainingJob.from_object(job).spec
     assert stored["spec"]["network"] == from_server.network.to_json()
@@ -53,7 +53,7 @@ def test_columns_and_short_names(control_plane: ControlPlane, crd: Job, job: Job
 
 def test_a_lower_fence_is_refused(control_plane: ControlPlane, crd: Job, job: Job, where: str) -> None:
     control_plane.apply(job)
-    path = f"{collection(where)}/{job['metadata']['name']}/status"
+    path = f"{path_of_jobs(where)}/{job['metadata']['name']}/status"
     whole = HATrainingJobStatus(fence=4, incarnation=2).to_json()
     control_plane.api.merge(path, {"status": whole})
     control_plane.api.merge(path, {"status": {"fence": 4, "incarnation": 3}})
@@ -65,7 +65,7 @@ def test_a_lower_fence_is_refused(control_plane: ControlPlane, crd: Job, job: Jo
 
 
 def test_the_pods_of_the_quickstart_are_accepted(control_plane: ControlPlane, crd: Job, job: Job, where: str) -> None:
-    stored = HATrainingJob.from_object(control_plane.api.create(collection(where), job))
+    stored = HATrainingJob.from_object(control_plane.api.create(path_of_jobs(where), job))
     pods = f"/api/v1/namespaces/{where}/pods?dryRun=All"
     for pod in (
         *(rank_pod(stored, rank, 1, SETTINGS, ["node-1", "node-2"]) for rank in range(4)),
@@ -80,6 +80,6 @@ def test_a_pod_that_cannot_be_is_refused_by_the_dry_run(
     control_plane: ControlPlane, crd: Job, job: Job, where: str
 ) -> None:
     job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["name"] = "missing"
-    stored = HATrainingJob.from_object(control_plane.api.create(collection(where), job))
+    stored = HATrainingJob.from_object(control_plane.api.create(path_of_jobs(where), job))
     with pytest.raises(ApiError, match="missing"):
         control_plane.api.create(f"/api/v1/namespaces/{where}/pods?dryRun=All", rank_pod(stored, 0, 1, SETTINGS))

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
-from tests.integration.conftest import ROOT, collection
-from tests.integration.operator.test_operator_without_nodes import Served, served  # noqa: F401  a fixture
+from tests.rigs.jobs_on_server import ServedNamespace, path_of_jobs
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+EXAMPLES = sorted((CHECKOUT / "examples").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.stem))
 def test_an_example_is_applied(control_plane: ControlPlane, crd: dict[str, Any], namespace: str, path: Path) -> None:
     control_plane.kubectl("apply", "-n", namespace, "-f", str(path))
-    stored = control_plane.api.items(collection(namespace))
+    stored = control_plane.api.items(path_of_jobs(namespace))
     written = list(yaml.safe_load_all(path.read_text()))
     assert {job["metadata"]["name"] for job in stored} == {job["metadata"]["name"] for job in written}
 
@@ -35,7 +35,7 @@ def priority_class(control_plane: ControlPlane) -> Iterator[None]:
     control_plane.api.delete(f"{collection}/training-services")
 
 
-def test_every_example_is_accepted_by_the_operator(served: Served, priority_class: None) -> None:  # noqa: F811
+def test_every_example_is_accepted_by_the_operator(served: ServedNamespace, priority_class: None) -> None:
     """Their pods ask for nodes that are not there: those of other tests are none of theirs."""
     jobs: dict[str, dict[str, Any]] = {}
     for path in EXAMPLES:
@@ -51,7 +51,7 @@ def test_every_example_is_accepted_by_the_operator(served: Served, priority_clas
 
     def verdicts() -> dict[str, tuple[str, str]]:
         found = {}
-        for job in served.plane.api.items(collection(served.namespace)):
+        for job in served.plane.api.items(path_of_jobs(served.namespace)):
             for each in (job.get("status") or {}).get("conditions") or []:
                 if each["type"] == "Accepted":
                     found[str(job["metadata"]["name"])] = (str(each["status"]), str(each.get("message")))

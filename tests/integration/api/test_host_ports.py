@@ -13,7 +13,7 @@ from hajob.api.job import HATrainingJob
 from hajob.objects.coordinator_pod import coordinator_pod
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
-from tests.integration.conftest import QUICKSTART
+from tests.rigs.jobs_on_server import QUICKSTART
 
 KEY = "hajob-test/host-ports"
 SETTINGS = PodSettings("hajob/x:1")

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 
+from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import ApiError as Refused
 from e2e.harness.odd_templates import jobs
@@ -23,7 +24,6 @@ from hajob.runtime.admission import evaluate
 from hajob.runtime.credentials import from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError
-from tests.integration.conftest import ROOT
 from tests.rigs.example_jobs import pods_of_every_kind
 from tests.unit.api.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, QUICKSTART, edited
 
@@ -82,7 +82,7 @@ class Earlier:
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self._plane = plane
         self.jobs = f"/apis/{GROUP}/{names.VERSION}/namespaces/{namespace}/{PLURAL}"
-        self._crd: Json = yaml.safe_load((ROOT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml").read_text())
+        self._crd: Json = yaml.safe_load((CHECKOUT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml").read_text())
         self._crd["metadata"] = {"name": f"{PLURAL}.{GROUP}"}
         called = {"plural": PLURAL, "singular": KIND.lower(), "kind": KIND, "listKind": f"{KIND}List"}
         self._crd["spec"] |= {"group": GROUP, "names": called}

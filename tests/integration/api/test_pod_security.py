@@ -14,7 +14,7 @@ from hajob.objects.settings import PodSettings
 from hajob.runtime.credentials import from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError
-from tests.integration.conftest import QUICKSTART
+from tests.rigs.jobs_on_server import QUICKSTART
 
 RESTRICTED = {
     "allowPrivilegeEscalation": False,

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import ApiError
 from hajob.api import constants as names
-from tests.integration.conftest import QUICKSTART, ROOT
+from tests.rigs.jobs_on_server import QUICKSTART
 
 GROUP = "rehearsal.hajob.io"
 CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.PLURAL}.{GROUP}"
@@ -25,7 +26,7 @@ class Rehearsal:
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self._plane, self._namespace = plane, namespace
-        path = ROOT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
+        path = CHECKOUT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
         self._crd = yaml.safe_load(path.read_text())
         self._crd["metadata"] = {"name": f"{names.PLURAL}.{GROUP}"}
         self._crd["spec"]["group"] = GROUP

@@ -15,7 +15,7 @@ from hajob.api.constants import FINALIZER, PLURAL
 from hajob.runtime.http_kube import HttpKube
 from tests.integration.chart.chart_release import PATHS_OF_POLICIES, TAKE, Release
 from tests.integration.chart.helm import CHART, helm
-from tests.integration.conftest import QUICKSTART
+from tests.rigs.jobs_on_server import QUICKSTART
 from tests.rigs.operator_rights import operator_credentials
 
 on_server = pytest.mark.skipif(

@@ -13,7 +13,7 @@ import yaml
 from e2e.cluster.control_plane import ControlPlane
 from tests.integration.chart.chart_release import PATHS_OF_POLICIES, TAKE, Release
 from tests.integration.chart.helm import CHART, CHART_TESTS, SETS_OF_VALUES, Object, helm, rendered_with_tests
-from tests.integration.conftest import QUICKSTART
+from tests.rigs.jobs_on_server import QUICKSTART
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes the CRDs that other tests use: make chart"

@@ -12,7 +12,7 @@ import pytest
 from e2e.harness.operator import install_crd
 from tests.integration.chart.chart_release import TAKE, Release
 from tests.integration.chart.helm import CHART, helm
-from tests.integration.conftest import QUICKSTART
+from tests.rigs.jobs_on_server import QUICKSTART
 
 on_server = pytest.mark.skipif(
     not os.environ.get("HAJOB_CHART_ON_SERVER"), reason="changes what jobs of other tests are: make chart"

@@ -11,8 +11,8 @@ import pytest
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.kube import ApiError, PatchKind, is_end_of_list
-from tests.integration.conftest import QUICKSTART
 from tests.integration.memory_api.conftest import NO_SCHEDULER, PATIENCE_SECONDS, Api
+from tests.rigs.jobs_on_server import QUICKSTART
 
 MERGE, JSON = {"content_type": str(PatchKind.MERGE)}, {"content_type": str(PatchKind.JSON)}
 CONTINUE: Json = {"continue": "bm9uc2Vuc2U"}

@@ -23,8 +23,8 @@ from e2e.bench.obedient_coordinator import ObedientCoordinator, certificates_of,
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness import blocks
 from hajob.api import constants as names
-from tests.integration.conftest import QUICKSTART, collection
 from tests.integration.operator.bare_nodes import bare_node, living_nodes
+from tests.rigs.jobs_on_server import QUICKSTART, path_of_jobs
 
 Object = dict[str, Any]
 CHIPS = 2
@@ -65,7 +65,7 @@ class ScriptedJobs:
         """Pods run once they are placed, and are gone once they are deleted, for as long as this lasts."""
         stop, loop = threading.Event(), asyncio.get_running_loop()
         quarantines = f"/apis/{names.API_VERSION}/{names.QUARANTINES}"
-        watched = ((self._pods, self.pods), (collection(self.namespace), self.jobs), (quarantines, self.quarantines))
+        watched = ((self._pods, self.pods), (path_of_jobs(self.namespace), self.jobs), (quarantines, self.quarantines))
         for path, kept in watched:
             threading.Thread(target=self._follow, args=(path, kept, loop, stop), daemon=True).start()
         try:
@@ -167,7 +167,7 @@ class ScriptedJobs:
         body["spec"] |= {"numNodes": num_nodes, "recovery": {"actions": actions, **recovery}}
         body["spec"]["template"]["spec"]["nodeSelector"] = {LANE: f"{self.namespace}-{name}"}
         body["spec"]["coordinator"] = {"nodeSelector": {HALL: self.namespace}}
-        self.plane.api.create(collection(self.namespace), body)
+        self.plane.api.create(path_of_jobs(self.namespace), body)
 
     def status(self, job: str) -> Object:
         found: Object = self.jobs.get(job, {}).get("status") or {}

@@ -13,8 +13,8 @@ from typing import Any
 
 from e2e.cluster.control_plane import ControlPlane
 from hajob.protocol import sidecar_pb2 as wire
-from tests.integration.conftest import collection
 from tests.integration.operator.scripted_jobs import CHIPS, ScriptedJobs, lane_nodes
+from tests.rigs.jobs_on_server import path_of_jobs
 
 Object = dict[str, Any]
 Act = Callable[[ScriptedJobs, str], Awaitable[None]]
@@ -22,7 +22,7 @@ Act = Callable[[ScriptedJobs, str], Awaitable[None]]
 
 def edit(**spec: Any) -> Act:
     async def act(jobs: ScriptedJobs, job: str) -> None:
-        await asyncio.to_thread(jobs.plane.api.merge, f"{collection(jobs.namespace)}/{job}", {"spec": spec})
+        await asyncio.to_thread(jobs.plane.api.merge, f"{path_of_jobs(jobs.namespace)}/{job}", {"spec": spec})
 
     return act
 

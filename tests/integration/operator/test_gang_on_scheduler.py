@@ -12,9 +12,8 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import ApiError
 from hajob.api import constants as names
-from tests.integration.conftest import QUICKSTART, collection
 from tests.integration.operator.bare_nodes import bare_nodes
-from tests.integration.operator.test_operator_without_nodes import Served
+from tests.rigs.jobs_on_server import QUICKSTART, ServedNamespace, path_of_jobs
 
 Object = dict[str, Any]
 JOBS = ("first", "second")
@@ -23,7 +22,7 @@ JOBS = ("first", "second")
 class Rivals:
     """Two jobs of four nodes each."""
 
-    def __init__(self, served: Served, pool: str) -> None:
+    def __init__(self, served: ServedNamespace, pool: str) -> None:
         self.served, self.plane, self.namespace = served, served.plane, served.namespace
         self.pool = pool
         self.priority = ""
@@ -37,7 +36,7 @@ class Rivals:
             body["spec"]["coordinator"] = {"nodeSelector": {"pool": self.pool}}
             if self.priority:
                 body["spec"]["template"]["spec"]["priorityClassName"] = self.priority
-            self.plane.api.create(collection(self.namespace), body)
+            self.plane.api.create(path_of_jobs(self.namespace), body)
 
     def pods(self, job: str) -> list[Object]:
         selector = f"{names.LABEL_JOB_NAME}={job},{names.LABEL_ROLE}={names.ROLE_RANK}"
@@ -55,24 +54,24 @@ class Rivals:
         return sum(bool(pod["spec"].get("schedulingGates")) for pod in self.pods(job))
 
     def scheduled(self, job: str) -> Object:
-        found = self.plane.api.get(f"{collection(self.namespace)}/{job}")
+        found = self.plane.api.get(f"{path_of_jobs(self.namespace)}/{job}")
         conditions = (found.get("status") or {}).get("conditions") or []
         return next((one for one in conditions if one["type"] == "Scheduled"), {})
 
     def delete(self, job: str) -> None:
-        self.plane.api.delete(f"{collection(self.namespace)}/{job}")
+        self.plane.api.delete(f"{path_of_jobs(self.namespace)}/{job}")
 
 
 @pytest.fixture
 def rivals(control_plane: ControlPlane, crd: Object, namespace: str) -> Iterator[Rivals]:
     assert crd
-    served = Served(control_plane, namespace)
+    served = ServedNamespace(control_plane, namespace)
     served.start_operator()
     yield Rivals(served, namespace)
     served.kill_operators()
     for name in JOBS:
-        if control_plane.api.find(f"{collection(namespace)}/{name}"):
-            control_plane.api.merge(f"{collection(namespace)}/{name}", {"metadata": {"finalizers": None}})
+        if control_plane.api.find(f"{path_of_jobs(namespace)}/{name}"):
+            control_plane.api.merge(f"{path_of_jobs(namespace)}/{name}", {"metadata": {"finalizers": None}})
 
 
 def test_two_jobs_that_need_more_than_half_start_one_by_one(rivals: Rivals, control_plane: ControlPlane) -> None:

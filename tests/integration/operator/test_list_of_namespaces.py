@@ -21,7 +21,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.fixtures import a_namespace
 from e2e.harness.operator import NAME, moved, uninstall
 from hajob.api import constants as names
-from tests.integration.conftest import QUICKSTART, collection
+from tests.rigs.jobs_on_server import QUICKSTART, path_of_jobs
 from tests.rigs.operator_rights import KINDS_THAT_GIVE_RIGHTS
 
 GOLDEN = CHECKOUT / "tests/integration/chart/golden/two-namespaces.yaml"
@@ -94,14 +94,14 @@ class Listed:
         nowhere = {"hajob.io/nowhere": "true"}  # other tests' nodes are there as well
         job["spec"]["template"]["spec"]["nodeSelector"] = nowhere
         job["spec"]["coordinator"] = {"nodeSelector": nowhere}
-        self.plane.api.create(collection(namespace), {**job, "metadata": {"name": "quickstart"}})
+        self.plane.api.create(path_of_jobs(namespace), {**job, "metadata": {"name": "quickstart"}})
 
     def job(self, namespace: str) -> Object | None:
-        return self.plane.api.find(f"{collection(namespace)}/quickstart")
+        return self.plane.api.find(f"{path_of_jobs(namespace)}/quickstart")
 
     def delete_job(self, namespace: str) -> None:
         """Delete it, and wait until its finalizer is gone."""
-        self.plane.api.delete(f"{collection(namespace)}/quickstart")
+        self.plane.api.delete(f"{path_of_jobs(namespace)}/quickstart")
         self.plane.wait("the job to be let go", lambda: self.job(namespace) is None)
 
     def pods(self, namespace: str) -> set[str]:
@@ -138,7 +138,7 @@ def third(control_plane: ControlPlane, crd: Object) -> Iterator[str]:
     """A namespace that is in no list."""
     with a_namespace(control_plane, f"third-{secrets.token_hex(4)}") as name:
         yield name
-        control_plane.api.delete(f"{collection(name)}/quickstart")
+        control_plane.api.delete(f"{path_of_jobs(name)}/quickstart")
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def listed(control_plane: ControlPlane, crd: Object, namespace: str, tmp_path: P
         made.end()
         for each in (one, two):
             if made.job(each):
-                control_plane.api.merge(f"{collection(each)}/quickstart", {"metadata": {"finalizers": None}})
+                control_plane.api.merge(f"{path_of_jobs(each)}/quickstart", {"metadata": {"finalizers": None}})
 
 
 def test_two_of_three_namespaces_are_served(listed: Listed, third: str) -> None:

@@ -6,96 +6,13 @@ Each test has an operator of its own that serves only the test's namespace.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from copy import deepcopy
-from typing import Any
 
-import pytest
-
-from e2e.cluster.control_plane import ControlPlane
 from hajob.api import constants as names
 from hajob.runtime.authority_store import SECRET_NAME
-from tests.integration.conftest import QUICKSTART, collection
-
-Object = dict[str, Any]
+from tests.rigs.jobs_on_server import ServedNamespace
 
 
-class Served:
-    """A namespace with one job at most, and the operators that serve it."""
-
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
-        self.plane = plane
-        self.namespace = namespace
-        self.job = deepcopy(QUICKSTART)
-        nowhere = {"hajob.io/nowhere": "true"}  # other tests' nodes are there as well
-        self.job["spec"]["template"]["spec"]["nodeSelector"] = nowhere
-        self.job["spec"]["coordinator"] = {"nodeSelector": nowhere}
-        self.job["metadata"]["namespace"] = namespace
-        self.operators: list[subprocess.Popen[bytes]] = []
-
-    def start_operator(self) -> None:
-        environment = {
-            "HAJOB_KUBECONFIG": str(self.plane.kubeconfig),
-            "HAJOB_NAMESPACE": self.namespace,
-            "HAJOB_WATCH_NAMESPACES": self.namespace,
-            "HAJOB_FAULT_NODE_SELECTOR": "hajob.io/nowhere=true",
-            "HAJOB_METRICS_PORT": "0",
-        }
-        name = f"operator-{self.namespace}-{len(self.operators)}"
-        command = [sys.executable, "-m", "hajob.runtime.app"]
-        self.operators.append(self.plane.run.spawn(name, command, environment))
-
-    def kill_operators(self) -> None:
-        for process in self.operators:
-            process.kill()
-            process.wait()
-
-    def apply(self) -> None:
-        self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(self.job))
-
-    def edit(self, **spec: object) -> None:
-        self.plane.api.merge(f"{collection(self.namespace)}/quickstart", {"spec": spec})
-
-    def pods(self) -> dict[str, str]:
-        """Names and UIDs of the pods that are not being deleted."""
-        items = self.plane.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
-        return {
-            pod["metadata"]["name"]: pod["metadata"]["uid"]
-            for pod in items
-            if "deletionTimestamp" not in pod["metadata"]
-        }
-
-    def secrets(self) -> set[str]:
-        """Names of the namespace's Secrets."""
-        items = self.plane.api.items(f"/api/v1/namespaces/{self.namespace}/secrets")
-        return {secret["metadata"]["name"] for secret in items}
-
-    def status(self) -> Object:
-        found = self.plane.api.find(f"{collection(self.namespace)}/quickstart")
-        return (found or {}).get("status") or {}
-
-    def condition(self, type_: str) -> Object:
-        conditions: list[Object] = self.status().get("conditions") or []
-        return next((each for each in conditions if each["type"] == type_), {})
-
-    def until(self, what: str, condition: Callable[[], object]) -> None:
-        self.plane.wait(what, lambda: bool(condition()) or None)
-
-
-@pytest.fixture
-def served(control_plane: ControlPlane, crd: Object, namespace: str) -> Iterator[Served]:
-    made = Served(control_plane, namespace)
-    made.start_operator()
-    yield made
-    made.kill_operators()
-    path = f"{collection(namespace)}/quickstart"
-    if control_plane.api.find(path):
-        control_plane.api.merge(path, {"metadata": {"finalizers": None}})
-
-
-def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: Served) -> None:
+def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: ServedNamespace) -> None:
     served.apply()
     served.until("four rank pods and a coordinator", lambda: len(served.pods()) == 5)
     served.until("the scheduler's words", lambda: "available" in served.condition("Scheduled").get("message", ""))
@@ -114,7 +31,7 @@ def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: Served) -> None
     assert printed[:3] == ["quickstart", "Pending", "4/4"]
 
 
-def test_an_impossible_job_is_refused_in_the_servers_words(served: Served) -> None:
+def test_an_impossible_job_is_refused_in_the_servers_words(served: ServedNamespace) -> None:
     served.job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["name"] = "missing"
     served.apply()
     served.until("a verdict", lambda: served.condition("Accepted").get("status") == "False")
@@ -127,7 +44,7 @@ def test_an_impossible_job_is_refused_in_the_servers_words(served: Served) -> No
     )
 
 
-def test_delete_and_apply_at_once_gives_a_clean_new_job(served: Served) -> None:
+def test_delete_and_apply_at_once_gives_a_clean_new_job(served: ServedNamespace) -> None:
     served.apply()
     served.until("the first job's pods", lambda: len(served.pods()) == 5)
     first = served.pods()
@@ -139,7 +56,7 @@ def test_delete_and_apply_at_once_gives_a_clean_new_job(served: Served) -> None:
     served.until("the jobs' Secrets to be collected", lambda: served.secrets() == {SECRET_NAME})
 
 
-def test_a_job_in_a_quota_that_fits_exactly_goes_on(served: Served) -> None:
+def test_a_job_in_a_quota_that_fits_exactly_goes_on(served: ServedNamespace) -> None:
     """It waits while the quota is too small, is taken over by another operator, and is restarted within it."""
     quotas = f"/api/v1/namespaces/{served.namespace}/resourcequotas"
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "4"}}}
@@ -164,7 +81,7 @@ def test_a_job_in_a_quota_that_fits_exactly_goes_on(served: Served) -> None:
     assert "PodRefused" not in served.plane.kubectl("describe", "hajob", "-n", served.namespace).stdout
 
 
-def test_suspending_takes_the_pods_and_resuming_makes_new_ones(served: Served) -> None:
+def test_suspending_takes_the_pods_and_resuming_makes_new_ones(served: ServedNamespace) -> None:
     served.apply()
     served.until("pods", lambda: len(served.pods()) == 5)
     before = served.pods()
@@ -177,7 +94,7 @@ def test_suspending_takes_the_pods_and_resuming_makes_new_ones(served: Served) -
     served.until("the job not to be suspended", lambda: served.condition("Suspended").get("status") == "False")
 
 
-def test_the_next_leader_goes_on_with_the_same_pods(served: Served) -> None:
+def test_the_next_leader_goes_on_with_the_same_pods(served: ServedNamespace) -> None:
     served.apply()
     served.until("pods", lambda: len(served.pods()) == 5)
     copy_with_labels_alone(served)
@@ -190,7 +107,7 @@ def test_the_next_leader_goes_on_with_the_same_pods(served: Served) -> None:
     assert served.pods() == before
 
 
-def copy_with_labels_alone(served: Served) -> None:
+def copy_with_labels_alone(served: ServedNamespace) -> None:
     """Somebody's pod that says it is a rank pod of the job, and has failed; the job's controller is not its owner."""
     path = f"/api/v1/namespaces/{served.namespace}/pods"
     real = next(pod for pod in served.plane.api.items(path) if pod["metadata"]["labels"][names.LABEL_ROLE] == "rank")
@@ -199,7 +116,7 @@ def copy_with_labels_alone(served: Served) -> None:
     served.plane.api.merge(f"{path}/copy/status", {"status": {"phase": "Failed"}})
 
 
-def test_somebody_elses_job_is_left_alone(served: Served) -> None:
+def test_somebody_elses_job_is_left_alone(served: ServedNamespace) -> None:
     served.job["spec"]["managedBy"] = "somebody.example/else"
     served.apply()
     served.job["metadata"]["name"] = "ours"

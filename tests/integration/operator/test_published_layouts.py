@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from hajob.cli.main import main
-from tests.integration.conftest import collection
-from tests.integration.operator.test_operator_without_nodes import Served, served  # noqa: F401  a fixture
+from tests.rigs.jobs_on_server import ServedNamespace, path_of_jobs
 from tests.rigs.layouts import PUBLISHED_LAYOUTS
 from tests.rigs.slow_layout import Slow
 
@@ -52,7 +51,7 @@ def expected(sizes: tuple[int, ...]) -> set[tuple[str, tuple[int, ...]]]:
 
 
 def test_published_layouts_are_accepted_and_simulated(
-    served: Served,  # noqa: F811
+    served: ServedNamespace,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -64,7 +63,7 @@ def test_published_layouts_are_accepted_and_simulated(
 
     def accepted() -> dict[str, dict[str, Any]]:
         found = {}
-        for job in served.plane.api.items(collection(served.namespace)):
+        for job in served.plane.api.items(path_of_jobs(served.namespace)):
             status = job.get("status") or {}
             conditions = {each["type"]: each for each in status.get("conditions") or []}
             if conditions.get("Accepted", {}).get("status") == "True":

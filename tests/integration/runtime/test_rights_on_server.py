@@ -31,7 +31,7 @@ from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, PatchKind
 from hajob.runtime.status_writer import operations
 from hajob.scheduling.drains import Budgets
-from tests.integration.conftest import QUICKSTART
+from tests.rigs.jobs_on_server import QUICKSTART
 from tests.rigs.operator_rights import operator_credentials
 from tests.unit.runtime.fresh_certificates import certificates_of
 
