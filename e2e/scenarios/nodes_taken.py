@@ -76,3 +76,6 @@ def newest(job: Job) -> tuple[str, str]:
     """What the last incident does, and how it stands."""
     incident = job.incidents()[0]
     return incident["action"], incident["outcome"]
+
+
+DRAIN = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s")

@@ -5,7 +5,7 @@ The repairs in place are in `test_controller_killed`; what each stage allows sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 
@@ -13,41 +13,14 @@ from e2e.harness.controllers import kill_mindio
 from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
+from e2e.scenarios.long_actions import NOW, PATCH, STEPS, assert_none_restarted, slow_down, training
 from e2e.scenarios.proofs import assert_weights_equal
-from e2e.scenarios.test_controller_killed import PATIENCE
-from e2e.trainer import faults
-from e2e.trainer.store_wire import NEW, VARIABLE, Version
+from e2e.scenarios.repairs_in_place import PATIENCE
 
-STEPS = 600
-STEP_MILLISECONDS = 200.0
-PATCH = ("patch", "hajob", "--type=merge", "--namespace")
-NOW = "2026-11-23T10:00:00Z"
 pytestmark = [
     only_e2e,
     pytest.mark.timeout(1200),
 ]
-
-
-def training(rig: Rig, spec: Mapping[str, object] | None = None, torch: Version = NEW) -> Job:
-    job = rig.submit(
-        iterations=STEPS,
-        step_milliseconds=STEP_MILLISECONDS,
-        environment={VARIABLE: torch.name},
-        spec=spec or {},
-        arguments=["--enable-elastic-training"],
-    )
-    job.wait_step(5)
-    job.wait_condition("CoordinatorReady")
-    return job
-
-
-def slow(rig: Rig, job: Job, rank: int, handler: str) -> Callable[[], object]:
-    """Have a rank take its time in a handler; call what is returned to wait until it stands there."""
-    fault = f"rank={rank} at={handler} do=slow seconds=3.{len(handler)}{rank}"
-    faults.order(job.logs, fault)
-    job.wait_step(job.common_step() + 3)
-    mark = faults.Fault.parse(fault).mark(job.logs, rank)
-    return lambda: rig.plane.wait(f"rank {rank} to be in {handler}", mark.exists, PATIENCE)
 
 
 def lose(rig: Rig, job: Job) -> None:
@@ -57,14 +30,9 @@ def lose(rig: Rig, job: Job) -> None:
     job.plane.wait("the takeover", lambda: job.takeovers() > before, PATIENCE)
 
 
-def assert_none_restarted(job: Job) -> None:
-    assert job.status()["restarts"] == {"infrastructure": 0, "program": 0}, job.incidents()
-    assert_weights_equal(job, STEPS)
-
-
 def test_lost_in_a_replacement(rig: Rig) -> None:
     job = training(rig)
-    stands = slow(rig, job, 0, "rebuild")
+    stands = slow_down(rig, job, 0, "rebuild")
     rig.nodes.control.power_off(job.node_of(1))
     stands()
     lose(rig, job)
@@ -76,7 +44,7 @@ def test_lost_while_it_shrinks_is_small_and_grows(start_rig: Callable[[RigLayout
     rig = start_rig(RigLayout(chip_nodes=4))
     job = training(rig, IMPATIENT)
     node = job.node_of(2)
-    stands = slow(rig, job, 0, "rebuild")
+    stands = slow_down(rig, job, 0, "rebuild")
     rig.nodes.control.power_off(node)
     stands()
     lose(rig, job)
@@ -86,7 +54,7 @@ def test_lost_while_it_shrinks_is_small_and_grows(start_rig: Callable[[RigLayout
     lose(rig, job)
     job.wait_condition("CoordinatorReady")
     job.wait_condition("Shrunk")
-    stands = slow(rig, job, 5, "ready")
+    stands = slow_down(rig, job, 5, "ready")
     rig.nodes.control.power_on(node)
     stands()
     lose(rig, job)
@@ -97,7 +65,7 @@ def test_lost_while_it_shrinks_is_small_and_grows(start_rig: Callable[[RigLayout
 
 def test_lost_in_a_move(rig: Rig) -> None:
     job = training(rig)
-    stands = slow(rig, job, 1, "ready")
+    stands = slow_down(rig, job, 1, "ready")
     rig.plane.kubectl("cordon", job.node_of(0))
     stands()
     lose(rig, job)
@@ -123,7 +91,7 @@ def test_lost_while_every_rank_is_held(rig: Rig) -> None:
 def test_lost_while_it_is_saved(rig: Rig) -> None:
     """The step is saved again, and nothing of it is lost."""
     job = training(rig)
-    stands = slow(rig, job, 0, "dump")
+    stands = slow_down(rig, job, 0, "dump")
     job.patch({"spec": {"restartRequestTime": NOW}})
     stands()
     lose(rig, job)

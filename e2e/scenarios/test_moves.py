@@ -10,13 +10,13 @@ import pytest
 from e2e.cluster.rest import ApiError
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
+from e2e.scenarios.nodes_taken import DRAIN
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from hajob.api import constants as names
 
 ITERATIONS = 300
 STEP_MILLISECONDS = 200.0
 """A training goes on while its next pods start: it outlasts them on a slow machine, too, and is hurried afterwards."""
-DRAIN = ("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s")
 
 
 def test_a_drained_node_is_emptied_with_the_training_running(rig: Rig) -> None:

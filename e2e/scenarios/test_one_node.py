@@ -11,21 +11,21 @@ import pytest
 
 from e2e.harness.rig import Rig
 from e2e.scenarios.proofs import assert_weights_equal
-from e2e.scenarios.test_start_scripts import HEAD, TRAINING, submit, wait_trains
+from e2e.scenarios.start_scripts import HEAD_OF_A_SCRIPT, TRAINING_LINE, submit_script, wait_until_it_trains
 from e2e.trainer import proof
 
 ITERATIONS = 300
-PLAIN = "\n".join(line for line in HEAD.splitlines() if "--enable-" not in line) + "\n"
+PLAIN = "\n".join(line for line in HEAD_OF_A_SCRIPT.splitlines() if "--enable-" not in line) + "\n"
 ONE_NODE: dict[str, Any] = {"tensor": 2, "nodes": 1, "chips": 2, "iterations": ITERATIONS}
 SAVING = ["--save-interval", "5"]
 
 
 def test_it_trains_starts_from_its_checkpoint_and_completes(rig: Rig) -> None:
-    job = submit(rig, TRAINING, head=PLAIN, arguments=SAVING, **ONE_NODE)
+    job = submit_script(rig, TRAINING_LINE, head=PLAIN, arguments=SAVING, **ONE_NODE)
     told = job.wait_condition("Accepted")["message"]
     assert "DataParallelAboveOne" in told
     assert "the job trains without it" in told
-    wait_trains(job, 12)
+    wait_until_it_trains(job, 12)
     evaluated = {each["action"]: each["status"] for each in job.status()["recoverability"]}
     assert [action for action, status in evaluated.items() if status != "False"] == ["Restart"]
     assert job.condition("CoordinatorReady")["status"] == "True"
@@ -44,8 +44,8 @@ def test_it_trains_starts_from_its_checkpoint_and_completes(rig: Rig) -> None:
 
 @pytest.mark.slow
 def test_a_lost_coordinator_costs_it_nothing(rig: Rig) -> None:
-    job = submit(rig, TRAINING, head=PLAIN, arguments=SAVING, **ONE_NODE)
-    wait_trains(job)
+    job = submit_script(rig, TRAINING_LINE, head=PLAIN, arguments=SAVING, **ONE_NODE)
+    wait_until_it_trains(job)
     (lost,) = job.pods("coordinator")
     job.plane.api.delete(f"/api/v1/namespaces/{job.namespace}/pods/{lost['metadata']['name']}")
     before = lost["metadata"]["uid"]

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,43 +20,9 @@ from e2e.harness.job import CHECKPOINT_MOUNT, Job
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import RIG_LABEL, Rig
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.scenarios.start_scripts import HEAD_OF_A_SCRIPT, ITERATIONS, TRAINING_LINE, submit_script, wait_until_it_trains
 from e2e.trainer import proof
 
-HEAD = """#!/usr/bin/env bash
-export CUDA_DEVICE_MAX_CONNECTIONS=1
-NPUS_PER_NODE=8
-MASTER_ADDR=localhost
-MASTER_PORT=6000
-NNODES=1
-NODE_RANK=0
-WORLD_SIZE=$(($NPUS_PER_NODE*$NNODES))
-DISTRIBUTED_ARGS="
-    --nproc_per_node $NPUS_PER_NODE \\
-    --nnodes $NNODES \\
-    --node_rank $NODE_RANK \\
-    --master_addr $MASTER_ADDR \\
-    --master_port $MASTER_PORT
-"
-GPT_ARGS="
-    --use-mcore-models \\
-    --bf16 \\
-    --use-distributed-optimizer \\
-    --enable-high-availability \\
-    --enable-hbmfault-repair \\
-    --enable-worker-reboot
-"
-"""
-TRAINING = """
-torchrun $DISTRIBUTED_ARGS pretrain_gpt.py $GPT_ARGS --distributed-backend nccl "$@" | tee logs/train.log
-"""
-ITERATIONS = 300
-"""The training outlasts what is asked of it; then it is hurried."""
-SMALL: dict[str, Any] = {
-    "tensor": 1,
-    "nodes": 2,
-    "chips": 1,
-    "iterations": ITERATIONS,
-}
 REPAIRS = ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint")
 TWICE = {"recovery": {"maxProgramFailures": 1}}
 FAILED_SECONDS = 60.0
@@ -88,19 +53,6 @@ exit 3
 """
 
 
-def submit(rig: Rig, body: str, *, head: str = HEAD, **fields: Any) -> Job:  # noqa: ANN401 - those of `manifest`
-    """A job whose start script sets what such scripts set, and then does `body`."""
-    script = f"train_{fields.get('name', 'as_found')}.sh"
-    (rig.trainer_image / script).write_text(head + body)
-    return rig.submit(**(SMALL | {"script": script} | fields))
-
-
-def wait_trains(job: Job, step: int = 5) -> None:
-    """It runs, and the job's status tells steps that one rank alone prints."""
-    job.wait_step(step)
-    job.plane.wait("its step", lambda: job.status().get("progress", {}).get("step", -1) >= 1, 120)
-
-
 def assert_never_complete(job: Job, line: str) -> None:
     """The job fails, and both its condition and its incident name the line that tells why."""
     failed = job.wait_condition("Failed", seconds=FAILED_SECONDS)
@@ -111,8 +63,8 @@ def assert_never_complete(job: Job, line: str) -> None:
 
 
 def test_a_script_that_pipes_into_tee_is_recovered_in_place(rig: Rig) -> None:
-    job = submit(rig, TRAINING)
-    wait_trains(job)
+    job = submit_script(rig, TRAINING_LINE)
+    wait_until_it_trains(job)
     rig.nodes.control.kill(namespace=rig.namespace, rank=0)  # it prints nothing
     incident = job.wait_incident(2)
     assert (incident["action"], incident["lostSteps"]) == ("InPlace", 0)
@@ -124,8 +76,8 @@ def test_a_script_that_pipes_into_tee_is_recovered_in_place(rig: Rig) -> None:
 @pytest.mark.slow
 def test_a_script_that_ends_with_1_after_its_training_completes(rig: Rig) -> None:
     shutil.rmtree(rig.trainer_image / "logs")
-    job = submit(rig, TRAINING)
-    wait_trains(job)
+    job = submit_script(rig, TRAINING_LINE)
+    wait_until_it_trains(job)
     rig.nodes.control.kill(namespace=rig.namespace, rank=1)
     assert job.wait_incident(2)["action"] == "InPlace"
     assert_recovered(job, [1], ITERATIONS)
@@ -135,14 +87,14 @@ def test_a_script_that_ends_with_1_after_its_training_completes(rig: Rig) -> Non
 
 @pytest.mark.slow
 def test_a_script_that_ends_with_0_hides_no_failed_training(rig: Rig) -> None:
-    job = submit(rig, TRAINING, arguments=["--fault", "rank=1 step=8 do=exit always=1"], spec=TWICE)
+    job = submit_script(rig, TRAINING_LINE, arguments=["--fault", "rank=1 step=8 do=exit always=1"], spec=TWICE)
     assert_never_complete(job, "rank 1: ends with code 1, as ordered")
 
 
 @only_e2e
 def test_torch_distributed_launch_trains_like_torchrun(rig: Rig) -> None:
-    job = submit(rig, TRAINING.replace("torchrun", "python3 -m torch.distributed.launch"))
-    wait_trains(job)
+    job = submit_script(rig, TRAINING_LINE.replace("torchrun", "python3 -m torch.distributed.launch"))
+    wait_until_it_trains(job)
     rig.nodes.control.kill(namespace=rig.namespace, rank=0)
     assert job.wait_incident(2)["action"] == "InPlace"
     assert_recovered(job, [0], ITERATIONS)
@@ -156,11 +108,11 @@ def test_a_login_shell_with_a_torchrun_of_its_own_is_reached(rig: Rig) -> None:
     body = f"""
         export DISTRIBUTED_ARGS GPT_ARGS
         bash -lc 'source venv/bin/activate
-        {TRAINING.strip()}' bash "$@"
+        {TRAINING_LINE.strip()}' bash "$@"
     """
     selector = {"nodeSelector": {RIG_LABEL: rig.name}}
-    job = submit(rig, body, environment=WITHOUT_MINDIO, spec={"coordinator": {"pythonPath": path, **selector}})
-    wait_trains(job)
+    job = submit_script(rig, body, environment=WITHOUT_MINDIO, spec={"coordinator": {"pythonPath": path, **selector}})
+    wait_until_it_trains(job)
     rig.nodes.control.kill(namespace=rig.namespace, rank=1)
     assert job.wait_incident(2)["action"] == "InPlace"
     assert_recovered(job, [1], ITERATIONS)
@@ -183,11 +135,11 @@ def make_environment(directory: Path) -> None:
 @only_e2e
 def test_a_conversion_before_the_training_is_not_the_training(rig: Rig) -> None:
     (rig.trainer_image / "convert.py").write_text(CONVERSION)
-    body = "torchrun $DISTRIBUTED_ARGS convert.py --load-model-type hf | tee logs/convert.log\n" + TRAINING
-    job = submit(rig, body, environment={"CONVERTED": CHECKPOINT_MOUNT})
+    body = "torchrun $DISTRIBUTED_ARGS convert.py --load-model-type hf | tee logs/convert.log\n" + TRAINING_LINE
+    job = submit_script(rig, body, environment={"CONVERTED": CHECKPOINT_MOUNT})
     converted = [job.volume / f"converted-{rank}" for rank in range(2)]
     rig.plane.wait("the conversion on every node", lambda: all(path.exists() for path in converted))
-    wait_trains(job)
+    wait_until_it_trains(job)
     assert job.condition("Complete")["status"] == "False"
     began = min(int(event["t"]) for event in proof.of(job.events(), "step_end"))
     assert all(int(path.read_text()) < began for path in converted)
@@ -198,15 +150,17 @@ def test_a_conversion_before_the_training_is_not_the_training(rig: Rig) -> None:
 
 def test_ranks_that_end_with_0_and_did_not_train_have_failed(rig: Rig) -> None:
     ending = ["--load", f"{CHECKPOINT_MOUNT}/nothing-here", "--exit-on-missing-checkpoint"]
-    job = submit(rig, TRAINING, arguments=ending, spec=TWICE)
+    job = submit_script(rig, TRAINING_LINE, arguments=ending, spec=TWICE)
     assert_never_complete(job, "'--exit-on-missing-checkpoint' set ... exiting.")
     assert proof.of(job.events(), "step_end") == []
 
 
 @pytest.mark.slow
 def test_what_a_script_would_not_resume_is_told_by_name(rig: Rig) -> None:
-    head = HEAD + "OUTPUT_ARGS='--save-interval 1000 --load /elsewhere/released --finetune --no-load-optim'\n"
-    job = submit(rig, TRAINING.replace('"$@"', '"$@" $OUTPUT_ARGS'), head=head)
+    head = (
+        HEAD_OF_A_SCRIPT + "OUTPUT_ARGS='--save-interval 1000 --load /elsewhere/released --finetune --no-load-optim'\n"
+    )
+    job = submit_script(rig, TRAINING_LINE.replace('"$@"', '"$@" $OUTPUT_ARGS'), head=head)
     names = {"CheckpointReloaded", "PeriodicSave", "OptimizerLoaded"}
     rig.plane.wait("what only the launched arguments tell", lambda: names <= unmet(job, "Restart"))
 
@@ -215,14 +169,14 @@ def test_what_a_script_would_not_resume_is_told_by_name(rig: Rig) -> None:
 def test_what_high_availability_refuses_is_told_by_name(rig: Rig) -> None:
     """It ends such a script in words that name nothing; the same script trains where no repair is asked for."""
     shutil.copy(rig.trainer_image / "pretrain_gpt.py", rig.trainer_image / "train_fsdp2.py")
-    body = TRAINING.replace("pretrain_gpt.py", "train_fsdp2.py")
+    body = TRAINING_LINE.replace("pretrain_gpt.py", "train_fsdp2.py")
     refused = ["--swap-optimizer", "--lora-target-modules", "linear_qkv"]
-    protected = submit(rig, body, name="protected", arguments=refused, spec=TWICE)
-    plain = HEAD
+    protected = submit_script(rig, body, name="protected", arguments=refused, spec=TWICE)
+    plain = HEAD_OF_A_SCRIPT
     for switch in ("--enable-high-availability", "--enable-hbmfault-repair", "--enable-worker-reboot"):
         plain = plain.replace(switch, "")
     spec = {"recovery": {"actions": [{"name": name, "maxCount": 0} for name in REPAIRS]}}
-    unprotected = submit(rig, body, head=plain, name="unprotected", arguments=refused, spec=spec)
+    unprotected = submit_script(rig, body, head=plain, name="unprotected", arguments=refused, spec=spec)
     names = ("actions left: ", "NoSwapOptimizer", "NoLora", "NoFsdp2")
 
     def told() -> bool:

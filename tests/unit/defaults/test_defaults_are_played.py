@@ -90,7 +90,7 @@ CHANGED = {
     },
     "e2e/scenarios/nodes_taken.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_checkpoints.py": {"maxCount": SMALLEST},
-    "e2e/scenarios/test_controller_killed.py": {"maxCount": OFTEN},
+    "e2e/scenarios/repairs_in_place.py": {"maxCount": OFTEN},
     "e2e/scenarios/test_controller_killed_in_actions.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_coordinators_node.py": {"IMPATIENT": SHORT},
     "e2e/scenarios/test_elastic.py": {"IMPATIENT": SHORT},
