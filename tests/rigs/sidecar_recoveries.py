@@ -49,7 +49,7 @@ async def until_in_handler(job: Job, number: int = 1) -> None:
 
 
 async def job_in_a_retry(new_job: NewJob, rank: int, handler: str, **environment: str) -> Job:
-    """Start a training and have it do a step again, for a fault of rank 1's memory; `rank` stands in a handler of it."""
+    """Start a training and have it do a step again after a fault of rank 1's memory; `rank` is in a handler of it."""
     job = new_job()
     job.environment |= environment
     await job.start()
