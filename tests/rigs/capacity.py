@@ -29,7 +29,7 @@ def quickstart_spec(excluded: tuple[str, ...] = (), **pod: Any) -> HATrainingJob
 
 
 def demand_of(job: HATrainingJobSpec) -> Demand:
-    """Work out what a job asks for."""
+    """Compute what a job asks for."""
     return Demand.of(job, layout_of(job))
 
 

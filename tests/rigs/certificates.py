@@ -39,7 +39,7 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, name: str) -> tuple[bytes, bytes]:
-        """Certificate and key, PEM, for one DNS name."""
+        """Issue certificate and key, PEM, for one DNS name."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
@@ -50,7 +50,7 @@ class Authority:
         return certificate, private
 
     def write(self, directory: Path, name: str) -> Path:
-        """ca.crt, tls.crt and tls.key of one party, as they are mounted into its pod."""
+        """Write ca.crt, tls.crt and tls.key of one party, as they are mounted into its pod."""
         directory.mkdir(parents=True, exist_ok=True)
         certificate, key = self.issue(name)
         for file, content in (("ca.crt", self.pem), ("tls.crt", certificate), ("tls.key", key)):

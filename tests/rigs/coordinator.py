@@ -44,7 +44,7 @@ class World:
         self.filled: dict[bytes, bytes] | None = None  # what a new store was told
 
     def lose_controller(self, problem: str = "signal 9") -> None:
-        """MindIO's process ends; the host lives."""
+        """End MindIO's process; the host lives."""
         self.mindio.registered.clear()
         self.mindio.ask = "nothing"
         self.pending.clear()
@@ -53,11 +53,11 @@ class World:
         self.pump()
 
     def agent(self, node_rank: int) -> Agent:
-        """The newest pod of a node rank."""
+        """Find the newest pod of a node rank."""
         return max((a for a in self.agents.values() if a.node_rank == node_rank), key=lambda a: a.incarnation)
 
     def phase(self, rank: int) -> pb.RankPhase:
-        """Of the rank's process in its newest pod."""
+        """Return the phase of the rank's process in its newest pod."""
         process = self.agent(rank // self.per_node).processes.get(rank)
         return process.phase if process is not None else pb.ABSENT
 
@@ -66,12 +66,12 @@ class World:
         self.pending.append((name, arguments))
 
     def answered(self, name: str, code: int) -> None:
-        """The controller host's answer to a call."""
+        """Give the controller host's answer to a call."""
         self.note({"answer": len(self.mindio.calls), "call": name, "code": code})
         self.core.answered(name, code, "", self.now, self.now)
 
     def note(self, entry: dict[str, object]) -> None:
-        """The host's log: everything since MindIO last was at rest."""
+        """Add to the host's log: everything since MindIO last was at rest."""
         arguments = entry.get("arguments")
         if entry.get("event") == "report_result" and isinstance(arguments, list) and arguments[0] == 0:
             entry = {**entry, "order": max([int(str(one.get("order", 0))) for one in self.log], default=0)}
@@ -79,7 +79,7 @@ class World:
         self.log.append(entry)
 
     def pump(self) -> None:
-        """Until nobody has anything to say."""
+        """Carry messages until nobody has anything to say."""
         for _ in range(200):
             busy = False
             for uid, order in self.core.take_orders().items():
@@ -143,7 +143,7 @@ class World:
         self.core.acknowledge(report.sequence)
 
     def keep_alive(self) -> None:
-        """Every agent is heard now."""
+        """Have every agent be heard now."""
         for agent in self.agents.values():
             self.core.heartbeat(agent.uid, self.heartbeat, self.now)
 
@@ -187,14 +187,14 @@ class World:
         self.pump()
 
     def order(self, action: pb.Action, **fields: object) -> None:
-        """An order of the operator; its incarnation is the one reported, unless given."""
+        """Give an order of the operator; its incarnation is the one reported, unless given."""
         incarnation = fields.pop("incarnation", self.state.incarnation)
         order = pb.Order(action=action, incarnation=incarnation, **fields)  # type: ignore[arg-type]
         self.core.order(order, self.now)
         self.pump()
 
     def start(self) -> None:
-        """From nothing to every rank linked and training."""
+        """Go from nothing to every rank linked and training."""
         self.core.controller_hello(self.controller, [], self.now)
         self.assign()
         self.order(pb.START, incarnation=1)
@@ -202,7 +202,7 @@ class World:
         assert self.marks(pb.STARTED), self.state
 
     def step(self, step: int, ranks: list[int] | None = None) -> None:
-        """Ranks finish a step now."""
+        """Have ranks finish a step now."""
         for agent in self.agents.values():
             if not agent.answers:
                 continue
@@ -223,7 +223,7 @@ class World:
             self.advance(seconds)
 
     def die(self, rank: int, code: int = -9, *, pump: bool = True) -> None:
-        """The rank's process ends, its agent lives; `pump`: the coordinator has time to say so."""
+        """End the rank's process, while its agent lives; `pump`: the coordinator has time to say so."""
         agent = self.agent(rank // self.per_node)
         process = agent.processes[rank]
         process.phase = pb.DEAD
@@ -240,14 +240,14 @@ class World:
             self.pump()
 
     def finish(self, rank: int) -> None:
-        """The rank's process ends with 0."""
+        """End the rank's process with 0."""
         agent = self.agent(rank // self.per_node)
         agent.processes[rank].phase = pb.FINISHED
         self.core.agent_report(agent.uid, agent.report(), self.now)
         self.pump()
 
     def new_pod(self, node_rank: int, incarnation: int, **fields: object) -> Agent:
-        """The operator has made a pod."""
+        """Make a pod, as the operator does."""
         agent = Agent(self, node_rank, incarnation, **fields)  # type: ignore[arg-type]
         self.agents[agent.uid] = agent
         self.listed.append(agent.uid)
@@ -255,9 +255,9 @@ class World:
         return agent
 
     def marks(self, kind: pb.MilestoneKind) -> list[pb.Milestone]:
-        """Milestones of one kind."""
+        """List the milestones of one kind."""
         return [mark for mark in self.milestones if mark.kind == kind]
 
     def called(self, name: str) -> list[dict[str, object]]:
-        """Arguments of every call of one name."""
+        """List the arguments of every call of one name."""
         return [arguments for call, arguments in self.mindio.calls if call == name]

@@ -99,7 +99,7 @@ class Agent:
             self.said.append(pb.Fact(id=identity, kind=pb.STACK, ranks=[entry.rank], message=text))
 
     def live(self) -> None:
-        """What happens by itself: starts that are due, links that are admitted."""
+        """Do what happens by itself: starts that are due, links that are admitted."""
         self.follow_the_controller()
         for rank, (at, started) in list(self.due.items()):
             if self.world.now >= at:
@@ -120,7 +120,7 @@ class Agent:
             self.make_known(rank, again=self.known.get(rank) != self.order.controller)
 
     def follow_the_controller(self) -> None:
-        """Links to another one than the order names end."""
+        """End links to another controller than the order names."""
         if self.order is None or self.order.controller in (self.bound, "") or not self.world.gates_know:
             return
         self.bound = self.order.controller
@@ -129,13 +129,13 @@ class Agent:
                 linked.phase = pb.AT_GATE
 
     def make_known(self, rank: int, *, again: bool = True) -> None:
-        """The controller of the order learns of a rank."""
+        """Tell the controller of the order about a rank."""
         if again and self.order is not None:
             self.known[rank] = self.order.controller
             self.world.mindio.register(rank)
 
     def report(self, facts: list[pb.Fact] | None = None, steps: list[pb.StepFinished] | None = None) -> pb.AgentReport:
-        """The state as it is."""
+        """Report the state as it is."""
         said, self.said = self.said, []
         states = [
             pb.RankState(rank=r, incarnation=p.incarnation, start=p.start, pid=p.pid, phase=p.phase, step=p.step)
@@ -155,12 +155,12 @@ class Agent:
         )
 
     def environment(self) -> dict[str, str]:
-        """The variables that its ranks were ordered with."""
+        """Return the variables that its ranks were ordered with."""
         ordered = self.order.ranks if self.order is not None else ()
         return next((dict(entry.environment) for entry in ordered if entry.run), {})
 
     def gate(self) -> pb.GateState:
-        """What its gate tells."""
+        """Return what its gate tells."""
         controller = self.order.controller if self.order is not None else ""
         registered = [rank for rank, known in sorted(self.known.items()) if known == controller]
         told = [
@@ -181,7 +181,7 @@ class Agent:
         return state
 
     def tell_store(self) -> bool:
-        """What was written into the store, once for each time it is wanted."""
+        """Tell what was written into the store, once for each time it is wanted."""
         wanted = self.order.store_wanted if self.order is not None else ""
         if wanted == self.content_sent:
             return False
@@ -214,7 +214,7 @@ class Mindio:
         self.silent = False  # takes calls, calls back only when the test says so
 
     def register(self, rank: int) -> None:
-        """A rank's link has come up."""
+        """Have a rank's link come up."""
         self.registered.add(rank)
         if rank in self.switching:
             self.switching.discard(rank)
@@ -223,7 +223,7 @@ class Mindio:
                 self.world.callback("report_strategies", [[], ["migration"]])
 
     def call(self, name: str, arguments: dict[str, object], order: int = 0) -> None:
-        """A call of the coordinator, answered and followed as MindIO would."""
+        """Take a call of the coordinator, and answer and follow it as MindIO would."""
         if name == "store":
             assert self.world.controller["controller"] in ("none", "lost"), "a controller has one already"
             opened = {"controller": "none", "store": "listening", "unfilled": True}
@@ -311,7 +311,7 @@ class Mindio:
         self.world.callback("report_stop_complete", [0, "pause ok", []])
 
     def pause_ends(self) -> None:
-        """Nobody has answered in time: MindIO says so, and at once begins the order of a fault without one."""
+        """End a pause that nobody has answered in time: MindIO says so, and at once begins a fault without one."""
         self.ask, self.strategies = "stop", ["exit", "dump", "retry"]
         self.world.callback("report_result", [406, "Controller do pause wait failed.", [], ""])
         self.world.callback("report_fault_ranks", [[], []])

@@ -12,14 +12,14 @@ from trainer_sidecar.coordinator.replay import Replayed, replay
 
 
 def replayed(log: Sequence[Mapping[str, Any]], now: float = 0.0) -> tuple[Job, Replayed]:
-    """A job whose conversation was taken up from `log`."""
+    """Build a job whose conversation was taken up from `log`."""
     job = CoordinatorCore(Setup(ENDPOINT, Limits(answer_seconds=100.0)), now).job
     job.controller.connect(log)
     return job, replay(job)
 
 
 def restart_coordinator(world: World, log: Sequence[dict[str, Any]] | None = None, *, controller: bool = True) -> None:
-    """Another process takes the place of the coordinator; agents and controller know nothing of it.
+    """Put another process in the place of the coordinator; agents and controller know nothing of it.
 
     `log`: of the controller host; its own, where none is given.
     """

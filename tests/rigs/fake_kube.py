@@ -28,7 +28,7 @@ class FakeKube(MemoryKube):
         return str(self.server.history.version)
 
     def fail(self, *errors: ApiError) -> None:
-        """The next requests fail like this."""
+        """Have the next requests fail like this."""
         for error, row in itertools.groupby(reversed(errors)):
             self.server.faults.refuse(error, times=len(list(row)))
 

@@ -42,21 +42,25 @@ class Link:
         self.closed = False
 
     def start(self) -> None:
-        """Nothing is dialled."""
+        """Dial nothing."""
 
     def hurry(self) -> None:
-        """Nothing is dialled."""
+        """Dial nothing."""
 
     async def close(self) -> None:
+        """Note that it was closed."""
         self.closed = True
 
     def assign(self, assignment: wire.Assignment) -> None:
+        """Note an assignment."""
         self.assignments.append(assignment)
 
     def order(self, order: wire.Order) -> None:
+        """Note an order."""
         self.orders.append(order)
 
     def acknowledge(self, sequence: int) -> None:
+        """Note what was acknowledged last."""
         self.acknowledged = sequence
 
 
@@ -68,6 +72,7 @@ class RecordedEvents:
         self.messages: list[str] = []
 
     def announce(self, _job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
+        """Note an event."""
         assert warning in {True, False}
         self.reasons.append(reason)
         self.messages.append(message)
@@ -96,7 +101,7 @@ class ControllerTown:
         self.controller = self.open()
 
     def open(self) -> JobController:
-        """A controller as a new operator opens it: from what the server has."""
+        """Open a controller as a new operator does: from what the server has."""
         stored = self.stored()
         self.controller = JobController(HATrainingJob.from_object(stored), self._ports())
         for pod in self.pods():
@@ -144,27 +149,27 @@ class ControllerTown:
         )
 
     def capacity(self) -> Capacity:
-        """Nodes and pods as they are now."""
+        """Count nodes and pods as they are now."""
         found = Capacity.of(self.nodes.values(), self.pods())
         found.keep_out(self.quarantined)
         return found
 
     def stored(self) -> dict[str, Any]:
-        """The job as the server has it."""
+        """Return the job as the server has it."""
         found: dict[str, Any] = self.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
         return found
 
     def status(self) -> dict[str, Any]:
-        """Its status."""
+        """Return the job's status on the server."""
         found: dict[str, Any] = self.stored().get("status", {})
         return found
 
     def pods(self) -> list[PodView]:
-        """The pods on the server."""
+        """List the pods on the server."""
         return [view(body) for (resource, _, _), body in self.kube.objects.items() if resource == "pods"]
 
     async def run_pods(self) -> None:
-        """Every pod gets a node and an address and runs, and the controller is shown it."""
+        """Give every pod a node and an address, let it run, and show it to the controller."""
         for number, ((resource, _, _), body) in enumerate(sorted(self.kube.objects.items())):
             if resource == "pods" and "podIP" not in body.get("status", {}):
                 body["spec"]["nodeName"] = f"node-{number % 6}"
@@ -173,7 +178,7 @@ class ControllerTown:
         await settle_town(self)
 
     async def end_deleted_pods(self) -> None:
-        """The kubelets end what is being deleted, and the controller is shown that it is gone."""
+        """End what is being deleted, as kubelets do, and show the controller that it is gone."""
         for pod in [pod for pod in self.pods() if pod.deleting]:
             del self.kube.objects["pods", pod.namespace, pod.name]
         there = {pod.uid for pod in self.pods()}
@@ -182,7 +187,7 @@ class ControllerTown:
         await settle_town(self)
 
     async def report(self, *facts: wire.Fact, **state: Any) -> None:
-        """The coordinator reports."""
+        """Report, as the coordinator does."""
         self.sequence += 1
         milestones = state.pop("milestones", [])
         if state.pop("hello", True):
@@ -200,7 +205,7 @@ class ControllerTown:
         await settle_town(self)
 
     async def train(self) -> None:
-        """From the first visit to a training that has done five steps."""
+        """Go from the first visit to a training that has done five steps."""
         await settle_town(self)
         await self.run_pods()
         await self.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])

@@ -82,7 +82,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process exists and has not ended."""
+    """Tell whether a process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -105,13 +105,13 @@ class Pod:
     launcher: asyncio.subprocess.Process | None = None
 
     def prepare(self) -> None:
-        """Everything that init containers and mounts bring."""
+        """Write everything that init containers and mounts bring."""
         install(self.directory)
         self.authority.write(self.directory / "tls", f"agent.{JOB}")
         (self.directory / "rank.py").write_text(RANK_PROGRAM)
 
     def environment(self) -> dict[str, str]:
-        """Of both containers."""
+        """Return the environment of both containers."""
         return {
             **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
@@ -135,14 +135,14 @@ class Pod:
         }
 
     async def start_agent(self) -> None:
-        """The sidecar."""
+        """Start the sidecar."""
         with (self.directory / "agent.log").open("ab") as log:
             self.agent = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "trainer_sidecar.agent", env=self.environment(), stdout=log, stderr=log
             )
 
     async def start_launcher(self, script: str, python: str = sys.executable) -> None:
-        """The trainer container: `bash -c SCRIPT` below the launcher."""
+        """Start the trainer container: `bash -c SCRIPT` below the launcher."""
         with (self.directory / "trainer.log").open("ab") as log:
             self.launcher = await asyncio.create_subprocess_exec(
                 python,
@@ -154,7 +154,7 @@ class Pod:
             )
 
     def log(self, name: str = "trainer.log") -> str:
-        """What a container has printed."""
+        """Read what a container has printed."""
         path = self.directory / name
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -262,7 +262,7 @@ class Coordinator:
         await self.send(pb.CoordinatorToAgent(node_order=order))
 
     def state(self, rank: int) -> pb.RankState:
-        """The newest state of a rank."""
+        """Find the newest state of a rank."""
         for report in reversed(self.reports):
             for state in report.ranks:
                 if state.rank == rank:
@@ -287,7 +287,7 @@ class Coordinator:
 def rank_order(
     rank: int, incarnation: int = 1, start: int = 0, *, run: bool = True, admitted: bool = True, stacks: int = 0
 ) -> pb.RankOrder:
-    """A RankOrder with the environment that coordinators send."""
+    """Build an order of a rank with the environment that coordinators send."""
     environment = {"HAJOB_ATTEMPT": "1", "MASTER_ADDR": ADDRESS, "MASTER_PORT": "29500", "WORLD_SIZE": "2"}
     made = pb.RankOrder(rank=rank, incarnation=incarnation, start=start, run=run, admitted=admitted, stacks=stacks)
     made.environment.update(environment)
@@ -357,7 +357,7 @@ class Controller:
 
 @asynccontextmanager
 async def running_pod(directory: Path, authority: Authority, script: str, **settings: Any) -> AsyncIterator[Pod]:
-    """A pod whose trainer runs `script`; everything of it ends with the block."""
+    """Start a pod whose trainer runs `script`; everything of it ends with the block."""
     pod = Pod(directory, authority, **settings)
     pod.prepare()
     try:

@@ -45,7 +45,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 
 def mindio_package() -> Path:
-    """Directory of the MindIO package in use."""
+    """Find the directory of the MindIO package in use."""
     return Path(os.environ.get("HAJOB_MINDIO") or CHECKOUT / "e2e" / "mindio" / "package")
 
 
@@ -74,7 +74,7 @@ class Container:
             )
 
     def processes(self) -> list[int]:
-        """The container's processes, by their session."""
+        """Find the container's processes, by their session."""
         assert self.process is not None
         found = []
         for entry in Path("/proc").iterdir():
@@ -83,7 +83,7 @@ class Container:
         return found
 
     def send(self, number: int) -> None:
-        """A signal to every process of the container."""
+        """Send a signal to every process of the container."""
         for pid in self.processes():
             try:
                 os.kill(pid, number)
@@ -99,7 +99,7 @@ class Container:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process exists and has not ended."""
+    """Tell whether a process exists and has not ended."""
     try:
         return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
@@ -128,7 +128,7 @@ class Pod:
         return f"uid-{self.node_rank}-{self.incarnation}"
 
     def entry(self) -> pb.RankPod:
-        """As it stands in the assignment."""
+        """Build its entry in the assignment."""
         return pb.RankPod(
             node_rank=self.node_rank,
             pod_name=f"job-{self.node_rank}-{self.incarnation}",
@@ -139,7 +139,7 @@ class Pod:
         )
 
     def send(self, number: int) -> None:
-        """A signal to every process of the pod: SIGSTOP is a frozen node, SIGKILL a node without power."""
+        """Send a signal to every process of the pod: SIGSTOP is a frozen node, SIGKILL a node without power."""
         for container in self.containers.values():
             container.send(number)
 
@@ -168,7 +168,7 @@ class Operator:
         self._task = asyncio.create_task(self._run())
 
     async def hang_up(self) -> None:
-        """As if the operator had been killed."""
+        """Hang up as if the operator had been killed."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -229,7 +229,7 @@ class Operator:
         self._outgoing.put_nowait(pb.OperatorMessage(order=order))
 
     def marks(self, kind: pb.MilestoneKind) -> list[tuple[pb.Milestone, float]]:
-        """Milestones of one kind, with their times on this machine's clock."""
+        """List the milestones of one kind, with their times on this machine's clock."""
         return [mark for mark in self.milestones if mark[0].kind == kind]
 
     async def until(self, condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
@@ -279,7 +279,7 @@ class Job:
         return self.nodes * self.ranks_per_node
 
     def container(self, name: str, directory: Path, command: list[str], environment: dict[str, str]) -> Container:
-        """A container with the environment an image gives."""
+        """Build a container with the environment an image gives."""
         python_path = f"{CHECKOUT}{os.pathsep}{mindio_package()}"
         full = {
             "PATH": f"{CHECKOUT}/e2e/trainer/image/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -315,7 +315,7 @@ class Job:
         return directory
 
     def start_coordinator(self, incarnation: int = 0) -> None:
-        """Both containers of the coordinator pod; `incarnation`: of another one in its place, at the same address."""
+        """Start both containers of the coordinator pod; `incarnation`: of another in its place, at its address."""
         directory = self._directory(f"coordinator{incarnation or ''}", "coordinator")
         token = directory / "token"
         token.write_text("a token\n")
@@ -335,7 +335,7 @@ class Job:
         self.coordinator.start()
 
     def start_pod(self, node_rank: int, incarnation: int) -> Pod:
-        """A rank pod, not yet in any assignment."""
+        """Start a rank pod that is not yet in any assignment."""
         directory = self._directory(f"pod-{node_rank}-{incarnation}", "agent")
         pod = Pod(node_rank, next(self._addresses), incarnation, directory)
         environment = {
@@ -376,7 +376,7 @@ class Job:
         )
 
     async def start(self) -> None:
-        """From nothing to every rank linked."""
+        """Go from nothing to every rank linked."""
         self.start_coordinator()
         for node_rank in range(self.nodes):
             self.start_pod(node_rank, 1)
@@ -386,7 +386,7 @@ class Job:
         await self.operator.milestone(pb.STARTED)
 
     async def start_again(self) -> None:
-        """The whole job anew in the same pods, with a new controller: another attempt."""
+        """Start the whole job anew in the same pods, with a new controller: another attempt."""
         self.attempt += 1
         self.assign()
         attempts = len(self.operator.marks(pb.STARTED))
@@ -398,12 +398,12 @@ class Job:
         await self.operator.until(lambda: self.operator.state.step >= step, f"step {step}")
 
     def pid(self, rank: int) -> int:
-        """Of the rank's newest process; one that was replaced may still write after it."""
+        """Find the rank's newest process; one that was replaced may still write after it."""
         newest = max(self.events(rank), key=lambda event: (event["attempt"], event["incarnation"], event["t"]))
         return int(newest["pid"])
 
     def events(self, rank: int) -> list[dict[str, Any]]:
-        """What the rank wrote of itself."""
+        """Read what the rank wrote of itself."""
         return [event for event in read_events(self.log_directory) if event["rank"] == rank]
 
     def kill(self, rank: int) -> float:
@@ -417,16 +417,16 @@ class Job:
             faults.write(line + "\n")
 
     def hurry(self) -> None:
-        """From here on only the end of the training matters: its steps take no longer than they must."""
+        """Have steps take no longer than they must: from here on only the end of the training matters."""
         (self.log_directory / HURRY).touch()
 
     def keep_checkpoints(self) -> None:
-        """Every fifth step is saved, what is newest is loaded at a start, and every step's state is logged."""
+        """Save every fifth step, load what is newest at a start, and log every step's state."""
         where = str(self.directory / "ckpt")
         self.arguments = [*self.arguments, "--save-interval", "5", "--load", where, "--log-digests"]
 
     async def restart_coordinator(self) -> None:
-        """The coordinator's container crashes, is started again and says hello; the rest of its pod lives."""
+        """Crash the coordinator's container and start it again until it says hello; the rest of its pod lives."""
         self.coordinator.stop()
         self.operator.hello = None
         self.coordinator.start()

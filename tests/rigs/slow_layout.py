@@ -42,17 +42,18 @@ class Slow:
         self.at = order
 
     def pod(self, rank: int) -> int:
+        """Return the pod of a rank."""
         return rank // self.chips
 
     def dense_groups(self) -> list[list[int]]:
-        """Ranks that differ in data and context only."""
+        """Group ranks that differ in data and context only."""
         groups: dict[tuple[int, int], list[int]] = {}
         for rank, (t, _c, _d, p) in enumerate(self.at):
             groups.setdefault((t, p), []).append(rank)
         return list(groups.values())
 
     def expert_groups(self) -> list[list[int]]:
-        """A second grid over the same ranks, counted through: ranks that differ in expert data only."""
+        """Count a second grid through, over the same ranks: group ranks that differ in expert data only."""
         etp = self.etp or self.tp
         edp = self.nodes * self.chips // (etp * self.ep * self.pp)
         if self.pipeline_before_data:
@@ -65,6 +66,7 @@ class Slow:
         return list(groups.values())
 
     def groups(self) -> list[list[int]]:
+        """List all groups whose ranks hold copies of each other."""
         return self.dense_groups() + (self.expert_groups() if self.ep > 1 else [])
 
     def holders(self, group: list[int], rank: int) -> set[int]:
@@ -73,10 +75,11 @@ class Slow:
         return {group[(place + offset * turn) % len(group)] for turn in range(min(self.copies, len(group)))}
 
     def copy_survives(self, lost: set[int]) -> bool:
+        """Tell whether somebody is left for everything that these ranks held."""
         return all(self.holders(group, rank) - lost for group in self.groups() for rank in group)
 
     def aligned(self) -> bool:
-        """Every pod is a block of whole data-parallel ranks of one stage, or a part of one of them."""
+        """Tell whether every pod is a block of whole data-parallel ranks of one stage, or a part of one of them."""
         blocks: dict[tuple[int, ...], set[int]] = {}
         stages: dict[int, set[int]] = {}
         for rank, (_t, _c, d, p) in enumerate(self.at):
@@ -87,7 +90,7 @@ class Slow:
         return nested and all(any(pod <= stage for stage in stages.values()) for pod in pods)
 
     def drop(self, ranks: set[int]) -> set[int]:
-        """MindIO's rule, one pass: the same data-parallel rank everywhere, and the same place in experts' groups."""
+        """Drop by MindIO's rule, one pass: the same data-parallel rank everywhere, and the same place of experts."""
         data = {self.at[rank][2] for rank in ranks}
         gone = {rank for rank, (_t, _c, d, _p) in enumerate(self.at) if d in data}
         if self.ep > 1:
@@ -98,7 +101,7 @@ class Slow:
         return gone
 
     def isolate(self, lost: set[int]) -> tuple[set[int], set[int], set[int], set[int]]:
-        """Dropped data-parallel ranks, ranks, pods, and the first pass."""
+        """Find the dropped data-parallel ranks, ranks, pods, and the first pass."""
         ranks = self.whole_pods(lost)
         first = self.drop(ranks)
         while True:
@@ -109,5 +112,6 @@ class Slow:
         return {self.at[rank][2] for rank in ranks}, ranks, {self.pod(rank) for rank in ranks}, first
 
     def whole_pods(self, ranks: set[int]) -> set[int]:
+        """Find all ranks of the pods of these ranks."""
         pods = {self.pod(rank) for rank in ranks}
         return {rank for rank in range(len(self.at)) if self.pod(rank) in pods}
