@@ -10,7 +10,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from hajob.runtime.certificates import issue, new_authority
+
 DAY = datetime.timedelta(days=1)
+YEAR = datetime.timedelta(days=365)
 
 
 class Authority:
@@ -56,3 +59,9 @@ class Authority:
         for file, content in (("ca.crt", self.pem), ("tls.crt", certificate), ("tls.key", key)):
             (directory / file).write_bytes(content)
         return directory
+
+
+def certificates_of_a_job(uid: str) -> dict[str, bytes]:
+    """Make the certificates of a job, signed by an authority of their own."""
+    now = datetime.datetime.now(datetime.UTC)
+    return issue(uid, [new_authority(now, YEAR)], now, YEAR)

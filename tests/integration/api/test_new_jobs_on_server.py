@@ -25,7 +25,7 @@ from hajob.runtime.credentials import from_kubeconfig
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError
 from tests.rigs.example_jobs import pods_of_every_kind
-from tests.unit.api.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, QUICKSTART, edited
+from tests.rigs.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, QUICKSTART, edited
 
 SETTINGS = PodSettings("hajob/sidecar:dev")
 SAMPLE = 15

@@ -16,7 +16,7 @@ from e2e.nodes import faults as writers
 from hajob.protocol import sidecar_pb2 as wire
 from tests.integration.operator.bare_nodes import ready_condition
 from tests.integration.operator.scripted_jobs import ScriptedJobs
-from tests.unit.sources import hardware_objects as objects
+from tests.rigs import hardware_objects as objects
 
 Object = dict[str, Any]
 CHIP = "huawei.com/Ascend910"

@@ -15,7 +15,7 @@ from hajob.runtime.credentials import ApiCredentials, CredentialsError, from_kub
 from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError
 from hajob.runtime.pod_index import PodIndex
-from tests.unit.runtime.fresh_certificates import certificates_of
+from tests.rigs.certificates import certificates_of_a_job
 
 POD = {
     "apiVersion": "v1",
@@ -82,7 +82,7 @@ async def test_the_certificates_of_a_job_survive_the_server(
     kube: HttpKube, crd: dict[str, Any], job: dict[str, Any], where: str
 ) -> None:
     stored = HATrainingJob.from_object(await kube.create(names.PLURAL, where, job))
-    material = certificates_of(stored.metadata.uid)
+    material = certificates_of_a_job(stored.metadata.uid)
     secret = await kube.create("secrets", where, tls_secret(stored, material))
     assert read_tls_secret(secret) == material
 

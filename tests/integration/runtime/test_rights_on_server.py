@@ -31,9 +31,9 @@ from hajob.runtime.http_kube import HttpKube
 from hajob.runtime.kube import ApiError, PatchKind
 from hajob.runtime.status_writer import operations
 from hajob.scheduling.drains import Budgets
+from tests.rigs.certificates import certificates_of_a_job
 from tests.rigs.jobs_on_server import QUICKSTART
 from tests.rigs.operator_rights import operator_credentials
-from tests.unit.runtime.fresh_certificates import certificates_of
 
 Job = dict[str, Any]
 
@@ -70,7 +70,7 @@ async def test_the_rights_are_enough(
     stored = await limited.create("pods", where, pod)
     await limited.get("pods", where, stored["metadata"]["name"])
     await limited.delete("pods", where, stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0)
-    await limited.create("secrets", where, tls_secret(made, certificates_of(uid)))
+    await limited.create("secrets", where, tls_secret(made, certificates_of_a_job(uid)))
     secret = await limited.get("secrets", where, tls_secret_name(made))
     await limited.replace("secrets", where, secret)
     for least in (1, 0):

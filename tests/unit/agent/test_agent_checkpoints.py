@@ -11,9 +11,9 @@ import pytest
 
 from e2e.trainer import checkpoint as toy
 from hajob.protocol import sidecar_pb2 as pb
+from tests.rigs.checkpoint_verdicts import carry_out_verdict
+from tests.rigs.mindspore_files import iteration
 from tests.rigs.toy_trainer import save_toy_checkpoint
-from tests.unit.checkpoints.carrying import carry_out_verdict
-from tests.unit.checkpoints.mindspore_files import iteration
 from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
 

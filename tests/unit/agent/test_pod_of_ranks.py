@@ -10,7 +10,7 @@ from pathlib import Path
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.certificates import Authority
 from tests.rigs.rank_pod import Controller, Coordinator, rank_order, running_pod, until
-from tests.unit.launcher.pod import standing_ready
+from tests.rigs.trainer_container import standing_ready
 
 SCRIPT = 'echo begin; torchrun --nproc_per_node 2 "$HAJOB_DIR/rank.py"; echo "script saw $?"'
 

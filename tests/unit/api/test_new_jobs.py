@@ -13,7 +13,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.runtime.kube import ApiError
 from tests.rigs.fake_clock import FakeClock
-from tests.unit.api.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, Edit, edited
+from tests.rigs.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, Edit, edited
 
 STATUS = {"fence": 1, "incarnation": 1}
 

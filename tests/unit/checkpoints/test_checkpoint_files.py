@@ -17,8 +17,8 @@ import pytest
 from e2e.trainer import checkpoint as toy
 from hajob.domain.checkpoints import RefusalReason
 from hajob.domain.layout import Layout
+from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.toy_trainer import save_toy_checkpoint
-from tests.unit.checkpoints.carrying import carry_out_verdict
 from trainer_sidecar.checkpoints import megatron, mindspore
 from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.formats import CUT_OFF, look

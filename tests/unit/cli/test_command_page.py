@@ -11,7 +11,7 @@ import yaml
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.cli.main import main, parser
 from release.generate import cli
-from tests.unit.sources import hardware_objects as objects
+from tests.rigs import hardware_objects as objects
 
 COMMANDS = list(cli.commands(parser()))
 EXAMPLES = {command.prog: cli.example(command).rpartition("| ")[2] for command in COMMANDS}

@@ -14,8 +14,8 @@ from hajob.api.conditions import Reason
 from hajob.cli import doctor, main
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
-from tests.unit.sources import hardware_objects as objects
-from tests.unit.sources.hostile_objects import CASES
+from tests.rigs import hardware_objects as objects
+from tests.rigs.hostile_objects import CASES
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/hajob-system/leases/hajob-operator"
 FAULTS = "/api/v1/namespaces/hajob-system/pods/hajob-operator-abc:8080/proxy/faults"

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from hajob.cli.main import main
+from tests.rigs import hardware_objects as objects
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
-from tests.unit.sources import hardware_objects as objects
 
 
 def ask(capsys: pytest.CaptureFixture[str], tmp_path: Path, *raw: Any, job: Any = None, output: str = "json") -> Any:

@@ -19,8 +19,8 @@ from hajob.domain.hardware import Level
 from hajob.sources import registry
 from hajob.sources.fault_codes import LEVEL_WORDS
 from hajob.sources.reading import Terms
+from tests.rigs import hardware_objects
 from tests.rigs.command_objects import FakeCommandObjects
-from tests.unit.sources import hardware_objects
 
 NOW_MS = 1_795_255_200_000
 DEVICES = "/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-n1"

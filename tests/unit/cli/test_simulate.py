@@ -21,7 +21,7 @@ from hajob.plan.simulate import SimulationRequest, simulate
 from hajob.plan.view import ClusterView
 from hajob.status.journal import Journal, read
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hajob.cluster.faults import ClusterFaults
 from hajob.cluster.messages import Messages, ReadingTurns
 from hajob.sources import registry
 from hajob.sources.reading import Reading, RejectionReason, Terms
-from tests.unit.sources import hardware_objects as objects
+from tests.rigs import hardware_objects as objects
 
 TERMS = Terms(objects.FAULT_TIME + 1000)
 OCCUR, RECOVER, ONCE = "occur", "recover", "once"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launcher.pod import running
+from tests.rigs.trainer_container import running
 from trainer_sidecar.launcher import arguments
 
 EXAMPLE = [

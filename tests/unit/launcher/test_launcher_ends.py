@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launcher.pod import Container, running
+from tests.rigs.trainer_container import Container, running
 from trainer_sidecar.launcher import endings, progress
 
 

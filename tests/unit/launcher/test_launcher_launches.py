@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.launcher.pod import Container, fake_tool, running
+from tests.rigs.trainer_container import Container, fake_tool, running
 
 
 def test_a_launch_that_never_registers_is_not_the_training(tmp_path: Path) -> None:

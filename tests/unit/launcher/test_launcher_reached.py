@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launcher.pod import fake_tool, python_in, running
+from tests.rigs.trainer_container import fake_tool, python_in, running
 from trainer_sidecar.launcher.limits import ProcessLimits, read
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.launcher.pod import Container, running
+from tests.rigs.trainer_container import Container, running
 
 NOTHING: dict[str, Any] = {"kind": "files", "number": 7, "copies": [], "writes": {}, "aside": []}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launcher.pod import Container, running
+from tests.rigs.trainer_container import Container, running
 from trainer_sidecar.launcher.interfaces import INET6
 from trainer_sidecar.launcher.variables import merged
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launcher.pod import running
+from tests.rigs.trainer_container import running
 from tests.unit.pythons import MINORS, interpreter
 from trainer_sidecar.install import install
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.unit.launcher.pod import Container, running, standing_ready
+from tests.rigs.trainer_container import Container, running, standing_ready
 
 HEAVY = """
 import os

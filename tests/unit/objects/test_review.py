@@ -9,7 +9,7 @@ import pytest
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.objects.review import checkpoint_claim, claim_note, notes, refusals
-from tests.unit.api.unserved_jobs import BY_THE_OPERATOR, Edit, edited, in_pod, in_spec, in_trainer, pod
+from tests.rigs.unserved_jobs import BY_THE_OPERATOR, Edit, edited, in_pod, in_spec, in_trainer, pod
 
 ALL_OFF = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")]
 NOTED: dict[str, tuple[Edit, str]] = {

@@ -27,7 +27,7 @@ from hajob.plan.state import ENDED, UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.sources.observe import of_capacity
 from hajob.status.journal import Journal, read
-from tests.unit.plan.plan_specs import GOOD, spec
+from tests.rigs.plan_specs import GOOD, spec
 
 LAYOUTS = (
     Layout(num_nodes=4, chips_per_node=2, tensor=2),

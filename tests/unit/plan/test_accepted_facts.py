@@ -14,8 +14,8 @@ from hajob.plan.context import Context
 from hajob.plan.evaluator import FAULT, UNTRAINED
 from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, NodePolicy, Policy, read_spec
 from hajob.plan.state import JobPhase, JobState, Spend
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from hajob.domain.timeline import Mark
 from hajob.plan import events as e
 from hajob.plan.account import bucket_of, follow
 from hajob.plan.state import ENDED, JobPhase, JobState, Shrunk
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import LAYOUT, VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import LAYOUT, VIEW
 
 
 @pytest.mark.parametrize(

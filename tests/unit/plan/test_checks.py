@@ -14,7 +14,7 @@ from hajob.plan.policy import Policy, Refusal, from_spec, layout_of, read_spec
 from hajob.plan.recoverability import recoverability
 from hajob.plan.state import JobPhase, JobState, Spend
 from hajob.plan.view import ClusterView
-from tests.unit.plan.plan_specs import GOOD, spec, unknown, unmet
+from tests.rigs.plan_specs import GOOD, spec, unknown, unmet
 
 SCRIPT = ("bash", "train.sh")
 TRAINING = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=5)

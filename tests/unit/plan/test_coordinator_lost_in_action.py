@@ -19,8 +19,8 @@ from hajob.plan.policy import (
     Policy,
 )
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_moments import confirming, expanding, gathering, migrating, pausing, shrinking
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_moments import confirming, expanding, gathering, migrating, pausing, shrinking
+from tests.rigs.plan_rig import Rig
 
 Make = Callable[[], Rig]
 

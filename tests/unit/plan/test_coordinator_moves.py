@@ -13,7 +13,7 @@ from hajob.plan.effects import SendOrder
 from hajob.plan.placements import CoordinatorPlacement
 from hajob.plan.policy import CoordinatorLossPolicy, Mode, Policy
 from hajob.plan.state import Deadline, JobPhase
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 ASKED = e.CoordinatorMoveRequested(message="node-9 of the coordinator is being drained")
 

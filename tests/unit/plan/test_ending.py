@@ -12,7 +12,7 @@ from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.policy import FINAL_LOOK_SECONDS, Mode, Policy
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
+from tests.rigs.plan_rig import Rig, from_dict, to_dict
 
 SICK = [FactKind.SUB_HEALTH, FactKind.CORDONED, FactKind.CHIP_FAULT, FactKind.CHIP_ERROR]
 INSIDE = [FactKind.LOG_RULE, FactKind.HANG, FactKind.MEMORY_FAULT, FactKind.HEARTBEAT_SILENT, FactKind.PORT_TAKEN]

@@ -11,7 +11,7 @@ from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 REASON = "rank 0 ended with 0 and did not train: could not load the checkpoint"
 SILENCE = "rank 5 ended with 0 and has trained no step"

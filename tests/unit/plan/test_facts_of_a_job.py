@@ -16,8 +16,8 @@ from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState, Stall
 from hajob.sources.report import KIND
-from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig, from_dict, to_dict
+from tests.rigs.plan_worlds import VIEW
 
 
 def log_of_a_bad_day() -> list[e.JobEvent]:

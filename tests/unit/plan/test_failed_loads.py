@@ -9,7 +9,7 @@ from hajob.domain.incidents import RestoredFrom
 from hajob.plan import events as e
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 
 def starting(loads: int = 166) -> Rig:

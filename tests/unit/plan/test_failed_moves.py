@@ -10,8 +10,8 @@ import pytest
 from hajob.domain.facts import FactKind
 from hajob.plan import events as e
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig, from_dict, to_dict
+from tests.rigs.plan_worlds import VIEW
 
 
 def moving() -> Rig:

@@ -27,8 +27,8 @@ from hajob.plan.policy import (
 )
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW, without
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW, without
 
 
 def test_a_dead_process_is_restarted_in_its_pod() -> None:

@@ -17,8 +17,8 @@ from hajob.plan.policy import ActionLimits, NodePolicy, Policy
 from hajob.plan.state import JobPhase, Spend
 from hajob.plan.view import ClusterView
 from hajob.plan.waits import WaitReason, nodes_to_return, wait_of
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW
 
 FULL = {1000 + number: 1 for number in range(RENEWED_LIMIT)}
 """As many keys as are remembered, none of them of the world of these tests."""

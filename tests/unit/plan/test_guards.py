@@ -17,8 +17,8 @@ from hajob.plan.context import Context, Guard
 from hajob.plan.evaluator import FAULT, UNTRAINED
 from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, Mode, Policy
 from hajob.plan.state import JobPhase, JobState
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW
 
 EXIT = Fact("a", FactKind.PROCESS_EXITED, ranks=(5,), incarnation=1, time_ms=10**9)
 CORDONED = Fact("b", FactKind.CORDONED, node_rank=1, incarnation=1, time_ms=10**9)

@@ -20,8 +20,8 @@ from hajob.plan import events as e
 from hajob.plan.effects import Effect
 from hajob.plan.policy import ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
 from hajob.plan.state import JobState
-from tests.unit.plan.plan_rig import Rig, from_dict, in_words, to_dict
-from tests.unit.plan.plan_worlds import VIEW, without
+from tests.rigs.plan_rig import Rig, from_dict, in_words, to_dict
+from tests.rigs.plan_worlds import VIEW, without
 
 GOLDEN = Path(__file__).parent / "lives.txt"
 NO_NODE = replace(VIEW, free_nodes=0)

@@ -10,8 +10,8 @@ from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW
 
 
 def broken_link(rank: int = 5) -> Rig:

@@ -12,7 +12,7 @@ from hajob.plan import events as e
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import observe, report
 from hajob.sources.pod import PodView
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 POD = PodView("ns", "pod-2", "uid-2", "job", "rank", 2, 1, phase="Running", address="10.0.0.1", node_name="node-2")
 OOM = replace(POD, phase="Failed", exit_code=137, trouble_code="OOMKilled", trouble="container trainer: OOMKilled")

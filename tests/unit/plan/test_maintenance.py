@@ -11,7 +11,7 @@ from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Policy
 from hajob.plan.state import MAINTENANCE_BUDGET, JobPhase
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 ONCE = {action: ActionLimits(1, 86_400, 60) for action in DEFAULT_ACTION_LIMITS}
 

@@ -20,8 +20,8 @@ from hajob.domain.loss import repairs
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW
 
 SIZES = ((4, 2, 2, 1), (8, 2, 2, 2), (4, 4, 2, 1), (8, 2, 4, 1), (6, 2, 2, 1), (4, 4, 2, 2))
 """Nodes, chips of each, tensor, pipeline."""

@@ -15,9 +15,9 @@ from hajob.plan.effects import Announce
 from hajob.plan.policy import WITHOUT_MINDIO, Policy, from_spec, layout_of
 from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_specs import GOOD, spec
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_specs import GOOD, spec
+from tests.rigs.plan_worlds import VIEW
 
 HIDDEN = None
 ALL_OFF = {"actions": [{"name": name, "maxCount": 0} for name in MINDIO_ACTIONS]}

@@ -12,8 +12,8 @@ from hajob.plan import events as e
 from hajob.plan.placements import CoordinatorPlacement
 from hajob.plan.policy import COORDINATOR_SECONDS, HELD_SECONDS, SUCCESSOR_SECONDS, Mode, Policy
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW
 
 
 def missed(*, told: bool = False) -> Rig:

@@ -11,7 +11,7 @@ from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.policy import Mode, Policy
 from hajob.plan.state import JobPhase, JobState
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 MISSING: dict[str, dict[str, Any]] = {
     "script": {

@@ -22,9 +22,9 @@ from hajob.plan.placements import same_placements
 from hajob.plan.policy import CoordinatorLossPolicy, Mode, Policy
 from hajob.plan.state import Deadline, JobPhase
 from hajob.sources import observe
-from tests.unit.plan.plan_moments import confirming, expanding, gathering, migrating, pausing, shrinking, starting
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import LAYOUT, VIEW
+from tests.rigs.plan_moments import confirming, expanding, gathering, migrating, pausing, shrinking, starting
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import LAYOUT, VIEW
 
 MODES: Final = pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.HOLD])
 

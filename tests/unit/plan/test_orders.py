@@ -16,8 +16,8 @@ from hajob.plan.evaluator import FAULT
 from hajob.plan.policy import Policy
 from hajob.plan.recovery import begin_process
 from hajob.plan.state import JobPhase, JobState
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW, without
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW, without
 
 SCALE_IN = '{"scale-in-strategy":"DP"}'
 

@@ -11,8 +11,8 @@ from hajob.plan import events as e
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements, PodPurpose, placements
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
-from tests.unit.plan.plan_rig import Rig, from_dict, in_words, to_dict
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig, from_dict, in_words, to_dict
+from tests.rigs.plan_worlds import VIEW
 
 SECOND = PodPurpose.SECOND_PLACE
 

@@ -13,8 +13,8 @@ from hajob.plan import events as e
 from hajob.plan.effects import Announce, CloseIncident, SendOrder
 from hajob.plan.policy import Mode, Policy
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig, from_dict, to_dict
+from tests.rigs.plan_worlds import VIEW
 
 REQUEST = e.PauseRequested(request="2026-11-22T10:00:00Z", seconds=600, reason="a test of all nodes")
 

@@ -17,7 +17,7 @@ from hajob.plan.preconditions import PRECONDITIONS
 from hajob.plan.recoverability import recoverability, recoverable
 from hajob.plan.state import JobPhase, JobState, Spend
 from hajob.plan.view import ClusterView
-from tests.unit.plan.plan_specs import GOOD, spec, unknown, unmet
+from tests.rigs.plan_specs import GOOD, spec, unknown, unmet
 
 MINDIO = {Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT}
 AVAILABLE = {"restartSize": "Available"}

@@ -6,7 +6,7 @@ from hajob.domain.actions import Action
 from hajob.plan import events as e
 from hajob.plan.incident_state import UNMET_LIMIT
 from hajob.plan.policy import Policy, Refusal
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 
 def refused(rig: Rig) -> dict[Action, tuple[str, ...]]:

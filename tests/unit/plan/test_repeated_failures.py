@@ -13,8 +13,8 @@ from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig, from_dict, to_dict
+from tests.rigs.plan_worlds import VIEW
 
 LINE = "found by MindIO: FileNotFoundError: [Errno 2] No such file or directory: '/data/corpus.bin'"
 RAISED: dict[str, Any] = {"source": Source.MINDIO, "message": LINE}

@@ -17,8 +17,8 @@ from hajob.plan.context import Context
 from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, CoordinatorLossPolicy, Mode, Policy, Refusal
 from hajob.plan.state import JobPhase, JobState, Spend
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW, without
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW, without
 
 ASKED = {Purpose.SUSPEND: e.SuspendRequested(), Purpose.REQUEST: e.RestartRequested()}
 

@@ -14,7 +14,7 @@ from hajob.domain.incidents import Cause, Incident, Purpose
 from hajob.plan.incident_state import renew
 from hajob.plan.placements import same_placements
 from hajob.plan.state import JobPhase, JobState, Smaller
-from tests.unit.plan.plan_rig import Rig, assert_told_alike
+from tests.rigs.plan_rig import Rig, assert_told_alike
 
 NODES = 4
 node_ranks = st.integers(0, NODES)

@@ -12,9 +12,9 @@ from hajob.domain.layout import Layout
 from hajob.plan import events as e
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_specs import GOOD, spec
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_specs import GOOD, spec
+from tests.rigs.plan_worlds import VIEW
 
 EIGHT = {"numNodes": 8, "accelerator": {"product": "A2", "chipsPerNode": 2}}
 MINDSPORE = {"name": "trainer", "command": ["msrun", "train.py"]}

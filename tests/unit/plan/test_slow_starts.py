@@ -8,8 +8,8 @@ from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.policy import Policy
 from hajob.plan.state import Deadline, JobPhase
-from tests.unit.plan.plan_moments import starting
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_moments import starting
+from tests.rigs.plan_rig import Rig
 
 MINUTE = 60_000
 LIMIT = 10 * MINUTE

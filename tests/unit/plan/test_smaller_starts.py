@@ -19,9 +19,9 @@ from hajob.plan.sizes import StartSizes
 from hajob.plan.state import Deadline, JobPhase, Smaller
 from hajob.plan.view import ClusterView
 from hajob.plan.waits import WaitReason, nodes_to_return, wait_of
-from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
-from tests.unit.plan.plan_specs import GOOD, spec, unknown, unmet
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig, from_dict, to_dict
+from tests.rigs.plan_specs import GOOD, spec, unknown, unmet
+from tests.rigs.plan_worlds import VIEW
 
 MANY = GOOD.replace("64", "2310")
 """A global batch of 2 x 3 x 5 x 7 x 11."""

@@ -10,8 +10,8 @@ from hajob.plan import events as e
 from hajob.plan.policy import Policy
 from hajob.plan.recoverability import recoverability
 from hajob.plan.state import JobPhase, JobState
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import VIEW
 
 NAMES = {rank: f"node-{rank}" for rank in range(4)}
 TWO = replace(VIEW, spares=("spare-a", "spare-b"), free_nodes=0, node_names=NAMES)

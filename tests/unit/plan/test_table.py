@@ -19,8 +19,8 @@ from hajob.plan.machine import CELLS, HOLD, TABLE, Transition, advance
 from hajob.plan.placements import same_placements
 from hajob.plan.policy import Mode, Policy
 from hajob.plan.state import ENDED, STEADY, JobPhase, JobState
-from tests.unit.plan.plan_rig import from_dict, to_dict
-from tests.unit.plan.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
+from tests.rigs.plan_rig import from_dict, to_dict
+from tests.rigs.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
 
 pytestmark = pytest.mark.timeout(900)  # the walk takes a minute of a processor, which may be shared
 

@@ -14,8 +14,8 @@ from hajob.plan import events as e
 from hajob.plan.placements import placements
 from hajob.plan.policy import RELEASE_SECONDS, ActionLimits, Policy
 from hajob.plan.state import Deadline, JobPhase, JobState, Waiting
-from tests.unit.plan.plan_moments import starting
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_moments import starting
+from tests.rigs.plan_rig import Rig
 
 DAY_MS = 86_400_000
 FULL = e.PlacesMissing(message="of 4 nodes 4 lack huawei.com/Ascend910")

@@ -8,7 +8,7 @@ from hajob.plan import events as e
 from hajob.plan.effects import Announce, CloseIncident
 from hajob.plan.policy import Mode, Policy
 from hajob.plan.state import JobPhase
-from tests.unit.plan.plan_rig import Rig
+from tests.rigs.plan_rig import Rig
 
 
 def seen(name: str, kind: FactKind = FactKind.CHIP_FAULT, node: int = 1) -> e.FactSeen:

@@ -26,8 +26,8 @@ from hajob.plan.evaluator import (
 from hajob.plan.policy import ActionLimits, Policy, Refusal
 from hajob.plan.state import JobPhase, JobState, Shrunk, Spend, Stall
 from hajob.plan.view import ClusterView
-from tests.unit.plan.plan_rig import Rig
-from tests.unit.plan.plan_worlds import LAYOUT, VIEW, without
+from tests.rigs.plan_rig import Rig
+from tests.rigs.plan_worlds import LAYOUT, VIEW, without
 
 TRAINING = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
 MISALIGNED = Layout(num_nodes=6, chips_per_node=8, tensor=2, pipeline=4)

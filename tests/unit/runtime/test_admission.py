@@ -23,7 +23,7 @@ from tests.rigs.malformed_templates import (
     job_with,
     shown,
 )
-from tests.unit.api.unserved_jobs import BY_THE_OPERATOR, edited
+from tests.rigs.unserved_jobs import BY_THE_OPERATOR, edited
 
 
 @pytest.mark.parametrize("case", MALFORMED, ids=shown)

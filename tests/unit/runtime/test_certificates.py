@@ -9,14 +9,14 @@ import pytest
 from cryptography import x509
 
 from hajob.objects.tls_secret import KEYS
+from tests.rigs.certificates import certificates_of_a_job
 from tests.rigs.tls_handshakes import tls_context, tls_handshake
-from tests.unit.runtime.fresh_certificates import certificates_of
 
 UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
 
 
 def test_every_part_gets_its_file_and_its_name() -> None:
-    material = certificates_of(UID)
+    material = certificates_of_a_job(UID)
     assert set(material) == set(KEYS)
     for identity in ("agent", "coordinator", "operator"):
         certificate = x509.load_pem_x509_certificate(material[f"{identity}.crt"])
@@ -25,7 +25,7 @@ def test_every_part_gets_its_file_and_its_name() -> None:
 
 
 def test_coordinator_and_agent_of_one_job_accept_each_other(tmp_path: Path) -> None:
-    material = certificates_of(UID)
+    material = certificates_of_a_job(UID)
     client = tls_context(ssl.Purpose.SERVER_AUTH, tmp_path, material, "coordinator")
     server = tls_context(ssl.Purpose.CLIENT_AUTH, tmp_path, material, "agent")
     tls_handshake(client, server, f"agent.{UID}")
@@ -35,7 +35,7 @@ def test_coordinator_and_agent_of_one_job_accept_each_other(tmp_path: Path) -> N
 
 def test_another_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    client = tls_context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", certificates_of(UID), "coordinator")
-    server = tls_context(ssl.Purpose.CLIENT_AUTH, tmp_path, certificates_of(UID), "agent")
+    client = tls_context(ssl.Purpose.SERVER_AUTH, tmp_path / "other", certificates_of_a_job(UID), "coordinator")
+    server = tls_context(ssl.Purpose.CLIENT_AUTH, tmp_path, certificates_of_a_job(UID), "agent")
     with pytest.raises(ssl.SSLError):
         tls_handshake(client, server, f"agent.{UID}")

@@ -19,8 +19,8 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import registry
 from hajob.sources.pod import view
 from hajob.sources.reading import SickCondition, Terms
+from tests.rigs import hardware_objects as objects
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
-from tests.unit.sources import hardware_objects as objects
 
 Expected = tuple[JobPhase, Action | None, tuple[int, ...], tuple[int, ...]]
 """Phase, action, ranks that are lost, node ranks whose pods are replaced."""

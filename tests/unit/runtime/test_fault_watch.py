@@ -15,8 +15,8 @@ from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
 from hajob.runtime.fault_watch import FaultWatch
 from hajob.runtime.kube import ApiError
+from tests.rigs import hardware_objects as objects
 from tests.rigs.fake_clock import FakeClock, settle
-from tests.unit.sources import hardware_objects as objects
 
 NAMESPACE = "default"
 NODES = {f"node-{number}" for number in range(10)}

@@ -20,11 +20,11 @@ from hajob.runtime.authority_store import KEPT_SECONDS, REPLACE_BEFORE, SECRET_N
 from hajob.runtime.certificates import SPREAD
 from hajob.runtime.job_certificates import CHECK_SECONDS, JobCertificates
 from hajob.runtime.kube import ApiError
+from tests.rigs.certificates import YEAR, certificates_of_a_job
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 from tests.rigs.tls_handshakes import tls_context, tls_handshake
-from tests.unit.runtime.fresh_certificates import YEAR, certificates_of
 
 HOME = "hajob-system"
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
@@ -187,7 +187,7 @@ async def test_a_refused_replacement_leaves_the_old_in_use(world: World, caplog:
 
 
 async def test_the_immutable_secret_of_0_1_is_kept_as_it_is(world: World) -> None:
-    made = {**tls_secret(world.job, certificates_of("uid-1")), "immutable": True}
+    made = {**tls_secret(world.job, certificates_of_a_job("uid-1")), "immutable": True}
     await world.kube.create("secrets", NAMESPACE, made)
     leader, before = world.leader(), world.material()
     await leader.look(world.job)

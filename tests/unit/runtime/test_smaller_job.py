@@ -15,7 +15,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
 from tests.rigs.job_controller import ControllerTown, PodQuota, condition_of, settle_town
-from tests.unit.plan.plan_specs import GOOD
+from tests.rigs.plan_specs import GOOD
 
 DELAY = 30
 CHIPS = {names.DEFAULT_RESOURCE_NAME: 2}

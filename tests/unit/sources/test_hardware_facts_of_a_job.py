@@ -16,7 +16,7 @@ from hajob.sources import observe, pod
 from hajob.sources.chips import Seat
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
-from tests.unit.sources import hardware_objects as objects
+from tests.rigs import hardware_objects as objects
 
 POD = PodView("ns", "job-2", "uid-2", "job", "rank", 2, 7, node_name="node-1", chips=("3", "0"), started_ms=0)
 CHIPS = "huawei.com/Ascend910"

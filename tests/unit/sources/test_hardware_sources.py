@@ -14,7 +14,7 @@ from hajob.sources import node, registry
 from hajob.sources.check_code import check_codes
 from hajob.sources.fault_codes import CodeTable, FaultCodes
 from hajob.sources.reading import Reading, RejectionReason, SickCondition, Terms
-from tests.unit.sources import hardware_objects as objects
+from tests.rigs import hardware_objects as objects
 
 TERMS = Terms(objects.NOW_MS)
 

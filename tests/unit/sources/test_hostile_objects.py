@@ -8,8 +8,8 @@ import pytest
 
 from hajob.sources import registry
 from hajob.sources.reading import Terms
-from tests.unit.sources import hardware_objects as objects
-from tests.unit.sources.hostile_objects import CASES, Case
+from tests.rigs import hardware_objects as objects
+from tests.rigs.hostile_objects import CASES, Case
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

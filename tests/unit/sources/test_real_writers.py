@@ -13,7 +13,7 @@ from hajob.domain.hardware import ClusterFact, Level
 from hajob.sources import registry
 from hajob.sources.fault_codes import FaultCodes
 from hajob.sources.reading import Reading, Terms
-from tests.unit.sources import hardware_objects as objects
+from tests.rigs import hardware_objects as objects
 
 TERMS = Terms(objects.NOW_MS)
 

@@ -17,7 +17,7 @@ from hajob.domain.facts import Source
 from hajob.sources import registry
 from hajob.sources.check_code import check_codes
 from hajob.sources.reading import Reading, Terms
-from tests.unit.sources import hardware_objects as objects
+from tests.rigs import hardware_objects as objects
 
 TERMS = Terms(objects.NOW_MS)
 EXAMPLES = int(os.environ.get("HAJOB_FUZZ_EXAMPLES", "300"))

@@ -19,7 +19,7 @@ from hajob.plan.placements import CoordinatorPlacement, Placement, PodPurpose, p
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.status.build import is_news
 from hajob.status.journal import VERSION, Journal, JournalError, read
-from tests.unit.plan.plan_rig import Rig, from_dict, to_dict
+from tests.rigs.plan_rig import Rig, from_dict, to_dict
 
 RELEASED = sorted((Path(__file__).parent / "journals").glob("*/*.json"))
 """What released operators wrote, each with what it meant to them."""

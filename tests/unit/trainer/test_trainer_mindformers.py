@@ -21,8 +21,8 @@ from e2e.trainer.mindformers_files import MOST_FILES, RankFiles, load, packed
 from e2e.trainer.settings import MINDSPORE, place_from, settings_from
 from e2e.trainer.store_client import Client
 from hajob.domain.layout import Layout, Sharding
+from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.toy_trainer import MINDSPORE_PLACE, run_toy_trainer
-from tests.unit.checkpoints.carrying import carry_out_verdict
 from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate
 

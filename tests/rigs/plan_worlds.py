@@ -23,7 +23,7 @@ from hajob.plan.policy import (
 )
 from hajob.plan.state import UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
-from tests.unit.plan.plan_specs import spec
+from tests.rigs.plan_specs import spec
 
 LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2)
 VIEW = ClusterView(
@@ -38,7 +38,7 @@ VIEW = ClusterView(
 
 
 def small_policy(**changes: object) -> Policy:
-    """Budgets of two each, so that a walk meets their end soon."""
+    """Build a policy with budgets of two each, so that a walk meets their end soon."""
     limits = {action: ActionLimits(2, 3600, 60) for action in DEFAULT_ACTION_LIMITS}
     policy = Policy(
         limits=limits,
@@ -51,7 +51,7 @@ def small_policy(**changes: object) -> Policy:
 
 
 def without(*actions: Action) -> Policy:
-    """A policy that forbids some actions."""
+    """Build a policy that forbids some actions."""
     limits = {action: ActionLimits(0 if action in actions else 2, 3600, 60) for action in DEFAULT_ACTION_LIMITS}
     return small_policy(limits=limits)
 
@@ -71,7 +71,7 @@ POLICIES = (
 
 
 def fact(kind: FactKind, state: JobState, *, rank: int = 5, node: int | None = None, **more: object) -> e.FactSeen:
-    """A fresh fact about the process or pod that exists now."""
+    """Build a fresh fact about the process or pod that exists now."""
     ranks = () if node is not None else (rank,)
     number = state.incarnation
     name = f"{kind}-{rank}-{node}-{number}-{len(state.fact_ids)}-{state.incident.revision if state.incident else 0}"
@@ -81,7 +81,7 @@ def fact(kind: FactKind, state: JobState, *, rank: int = 5, node: int | None = N
 
 
 def every_event(state: JobState) -> Iterator[e.JobEvent]:
-    """At least one event of every kind, and one for every guard."""
+    """List at least one event of every kind, and one for every guard."""
     number = state.incident.incarnation if state.incident else 0
     revision = state.incident.revision if state.incident else 0
     for kind in FactKind:
@@ -164,14 +164,14 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
 
 
 def due_time(state: JobState, event: e.JobEvent, now_ms: int) -> int:
-    """A deadline's event comes when it is due."""
+    """Find when an event comes: a deadline's comes when it is due."""
     if isinstance(event, e.DeadlineReached):
         return max(now_ms, state.deadlines.get(event.name, now_ms))
     return now_ms + 10
 
 
 def shape(state: JobState) -> tuple[object, ...]:
-    """What tells two states apart: without times, names, counts and budgets."""
+    """Return what tells two states apart: without times, names, counts and budgets."""
     incident = state.incident
     inner: tuple[object, ...] = ()
     if incident is not None:
@@ -221,7 +221,7 @@ SMALLER_WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
 
 
 def smaller_jobs() -> Iterator[tuple[JobState, int]]:
-    """A job whose next start waits for all of its nodes, and one that was started anew without one and trains."""
+    """Build a job whose next start waits for all of its nodes, and one that was started anew without one and trains."""
     trains = (e.PodsReady(), e.AllRanksStarted(), e.Resumed(step=6))
     again = (e.RestartRequested(), e.ResultReported(code=0, strategy="dump"))
     ends = (e.PlacesMissing(message="no node"),), trains

@@ -8,46 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from e2e.bootstrap.paths import CHECKOUT
 from hajob.api.base import Json
 
-QUICKSTART: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text(encoding="utf-8"))
+QUICKSTART: Json = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text(encoding="utf-8"))
 CHIP = "huawei.com/Ascend910"
 Edit = Callable[[Json], object]
 
 
 def pod(job: Json) -> Json:
-    """The spec of the template."""
+    """Find the spec of the template."""
     found: Json = job["spec"]["template"]["spec"]
     return found
 
 
 def trainer(job: Json) -> Json:
-    """The container that trains."""
+    """Find the container that trains."""
     return next(one for one in pod(job)["containers"] if one["name"] == "trainer")
 
 
 def in_pod(**fields: Any) -> Edit:
-    """An edit of the template's spec."""
+    """Make an edit of the template's spec."""
     return lambda job: pod(job).update(fields)
 
 
 def in_trainer(**fields: Any) -> Edit:
-    """An edit of the trainer."""
+    """Make an edit of the trainer."""
     return lambda job: trainer(job).update(fields)
 
 
 def in_spec(part: str, **fields: Any) -> Edit:
-    """An edit of a part of the spec."""
+    """Make an edit of a part of the spec."""
     return lambda job: job["spec"].setdefault(part, {}).update(fields)
 
 
 def beside(where: str = "containers", first: bool = False, **fields: Any) -> Edit:
-    """Another container, with these fields."""
+    """Make an edit that puts another container beside, with these fields."""
 
     def edit(job: Json) -> None:
         listed = pod(job).setdefault(where, [])
@@ -206,7 +206,7 @@ BY_THE_OPERATOR: dict[str, tuple[Edit, str]] = {
 
 
 def edited(edit: Edit, name: str = "job") -> Json:
-    """The quickstart with an edit."""
+    """Build the quickstart with an edit."""
     job = deepcopy(QUICKSTART)
     job["metadata"] = {"name": name, "namespace": "default"}
     edit(job)

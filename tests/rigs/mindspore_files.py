@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def safetensors(step: int | None = None, kind: str = "I64") -> bytes:
-    """A tensor of weights and, if wanted, the step beside it, as `append_dict` puts it there."""
+    """Build a tensor of weights and, if wanted, the step beside it, as `append_dict` puts it there."""
     header: dict[str, object] = {"w": {"dtype": "F32", "shape": [5], "data_offsets": [0, 20]}}
     data = bytes(20)
     if step is not None:
@@ -20,7 +20,7 @@ def safetensors(step: int | None = None, kind: str = "I64") -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A field of a protobuf message with a length."""
+    """Build a field of a protobuf message with a length."""
     length, rest = [], len(content)
     while rest > 0x7F:
         length.append(rest & 0x7F | 0x80)
@@ -29,7 +29,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def ckpt(step: int | None = None) -> bytes:
-    """A tensor of weights and, if wanted, the step, each a value with a name."""
+    """Build a tensor of weights and, if wanted, the step, each a value with a name."""
     values = [field(1, b"w") + field(2, field(2, b"Float32") + field(3, bytes(400)))]
     if step is not None:
         values.append(field(1, b"step_num") + field(2, field(2, b"Int64") + field(3, step.to_bytes(8, "little"))))
@@ -46,10 +46,7 @@ def iteration(
     optimizer: bool = True,
     totals: tuple[int, int] | None = None,
 ) -> Path:
-    """One checkpoint of MindFormers' newer form, with its tracker.
-
-    `totals`: numbers of files of model and optimizer, where redundancy was removed and files are balanced.
-    """
+    """Write one checkpoint of MindFormers' newer form, with its tracker."""
     model, opt = totals or (ranks, ranks)
     directory = root / f"iteration_{step:08d}"
     directory.mkdir(parents=True)
@@ -68,7 +65,7 @@ def iteration(
 
 
 def metadata_of(names: Iterable[str]) -> dict[str, object]:
-    """What stands where, as `save_metadata` writes it."""
+    """List what stands where, as `save_metadata` writes it."""
     storage = {
         f"('model.layers.{index}.weight', (0, 0))": [{"file_name": name, "storage_rank": index, "rank_group": [index]}]
         for index, name in enumerate(names)
@@ -80,7 +77,7 @@ def metadata_of(names: Iterable[str]) -> dict[str, object]:
 
 
 def saved_for_mindio(root: Path, step: int, ranks: Iterable[int], *, temporary: bool = False, epoch: int = 1) -> Path:
-    """What MindSpore's own callback saves on the ranks that MindIO chose: one file for each shard."""
+    """Save what MindSpore's own callback does on the ranks that MindIO chose: one file for each shard."""
     directory = root / f"ttp_saved_checkpoints-step_{step}{'_tmp' if temporary else ''}"
     for rank in ranks:
         (directory / f"rank_{rank}").mkdir(parents=True)

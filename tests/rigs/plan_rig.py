@@ -25,22 +25,22 @@ from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.status.journal import Journal, read
-from tests.unit.plan.plan_worlds import VIEW
+from tests.rigs.plan_worlds import VIEW
 
 
 def to_dict(state: JobState) -> dict[str, Any]:
-    """The state as it stands in the journal."""
+    """Write the state as it stands in the journal."""
     found: dict[str, Any] = json.loads(Journal(state).dump(0)).get("state", {})
     return found
 
 
 def from_dict(data: dict[str, Any]) -> JobState:
-    """The inverse."""
+    """Read a state as the journal has it."""
     return read(json.dumps({"state": data})).journal.state
 
 
 def in_words(pod: Placement | CoordinatorPlacement) -> str:
-    """`node rank:incarnation`, purpose, avoided nodes."""
+    """Write each pod as `node rank:incarnation`, purpose, avoided nodes."""
     if isinstance(pod, CoordinatorPlacement):
         return f"coordinator:{pod.incarnation}{'' if pod.apart else ' anywhere'}"
     purpose = "" if pod.purpose is PodPurpose.SERVING else f" {pod.purpose}"
@@ -48,7 +48,7 @@ def in_words(pod: Placement | CoordinatorPlacement) -> str:
 
 
 def assert_told_alike(before: JobState, after: JobState, num_nodes: int) -> None:
-    """The short answer to whether other pods should exist is the one that all of them give."""
+    """Check that the short answer to whether other pods should exist is the one that all of them give."""
     same = placements(before, num_nodes) == placements(after, num_nodes)
     assert same_placements(before, after, num_nodes) is same, f"{before} and {after}"
 
@@ -68,14 +68,14 @@ class Rig:
 
     @classmethod
     def running(cls, view: ClusterView = VIEW, policy: Policy | None = None, step: int = 5) -> Rig:
-        """A job that trains."""
+        """Build a job that trains."""
         state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, coordinator=1, step=step)
         state = replace(state, active_since_ms=1_000_000)
         return cls(state, view, policy or Policy())
 
     @classmethod
     def naming(cls) -> Rig:
-        """Rank 5 was restarted; MindIO has just been told."""
+        """Build a job whose rank 5 was restarted; MindIO has just been told."""
         rig = cls.running()
         rig.exits(5)
         rig.tell(e.Named(2, 1))
@@ -83,7 +83,7 @@ class Rig:
 
     @classmethod
     def shrunk(cls) -> Rig:
-        """Node rank 2 was lost and dropped."""
+        """Build a job whose node rank 2 was lost and dropped."""
         rig = cls.running(view=replace(VIEW, free_nodes=0))
         rig.silent(2)
         rig.deadline("Recovery")
@@ -91,7 +91,7 @@ class Rig:
         return rig
 
     def tell(self, event: e.JobEvent, now: int | None = None) -> tuple[Effect, ...]:
-        """One event."""
+        """Tell one event."""
         self.now = now if now is not None else self.now + 10
         if self.state.incident is not None:
             self.last_incident = self.state.incident
@@ -103,7 +103,7 @@ class Rig:
     def see(
         self, kind: FactKind, *, node: int | None = None, ranks: tuple[int, ...] = (), **more: object
     ) -> tuple[Effect, ...]:
-        """A fresh fact about the processes and pods that exist now."""
+        """Tell a fresh fact about the processes and pods that exist now."""
         self.facts += 1
         made = Fact(f"fact-{self.facts}-{self.now}", kind, node_rank=node, ranks=ranks, time_ms=self.now + 5)
         given = {"incarnation": self.state.incarnation, "source": Source.AGENT, **more}
@@ -111,20 +111,20 @@ class Rig:
         return self.tell(e.FactSeen(fact=self.last_fact))
 
     def lose_for_good(self, message: str = "") -> tuple[Effect, ...]:
-        """The controller is lost, and no other one can take its place."""
+        """Lose the controller, and no other one can take its place."""
         return self.see(FactKind.CONTROLLER_LOST, code=NO_SUCCESSOR, message=message, source=Source.COORDINATOR)
 
     def exits(self, rank: int, exit_code: int = -9, **more: object) -> tuple[Effect, ...]:
-        """A process exits."""
+        """Have a process exit."""
         return self.see(FactKind.PROCESS_EXITED, ranks=(rank,), exit_code=exit_code, **more)  # type: ignore[arg-type]
 
     def silent(self, node: int) -> tuple[Effect, ...]:
-        """A node falls silent."""
+        """Have a node fall silent."""
         pod, name = self.state.pod_incarnation(node), f"node-{node}"
         return self.see(FactKind.AGENT_SILENT, node=node, source=Source.COORDINATOR, incarnation=pod, node_name=name)
 
     def memory(self, rank: int, source: Source) -> Rig:
-        """A memory fault."""
+        """Tell a memory fault."""
         self.see(FactKind.MEMORY_FAULT, ranks=(rank,), source=source)
         return self
 
@@ -133,23 +133,23 @@ class Rig:
         return self.tell(e.DeadlineReached(name=name), max(self.now, self.state.deadlines[name]))
 
     def grow(self) -> tuple[Effect, ...]:
-        """There are nodes for the pods that left, for long enough."""
+        """Have nodes for the pods that left, for long enough."""
         self.tell(e.CapacityAvailable(nodes=self.view.layout.num_nodes))
         return self.deadline("Expand")
 
     def out_of_reach(self) -> tuple[Effect, ...]:
-        """The coordinator cannot be reached, for long enough to be spoken of."""
+        """Have the coordinator out of reach, for long enough to be spoken of."""
         self.tell(e.CoordinatorUnreachable())
         return self.deadline("Unreachable") if "Unreachable" in self.state.deadlines else ()
 
     def recover(self) -> None:
-        """MindIO succeeds."""
+        """Have MindIO succeed."""
         number = self.incident.incarnation
         for event in (e.Named(number), e.Resumed(number, self.state.step + 1), e.ResultReported(number, 0)):
             self.tell(event)
 
     def at(self, phase: JobPhase) -> bool:
-        """Whether the job is in this state."""
+        """Tell whether the job is in this state."""
         return self.state.phase is phase
 
     @property
@@ -187,12 +187,12 @@ class Rig:
         return {one.action: one.unmet for one in considered if not one.taken}
 
     def order(self, done: tuple[Effect, ...] | None = None) -> SendOrder:
-        """The one order among the effects."""
+        """Return the one order among the effects."""
         (found,) = self.orders(done)
         return found
 
     def orders(self, done: tuple[Effect, ...] | None = None) -> list[SendOrder]:
-        """The orders among the effects of the last event."""
+        """List the orders among the effects of the last event."""
         assert self.transition is not None
         return [
             effect for effect in (self.transition.effects if done is None else done) if isinstance(effect, SendOrder)
@@ -200,5 +200,5 @@ class Rig:
 
     @staticmethod
     def kinds(done: tuple[Effect, ...]) -> list[str]:
-        """Names of the effects."""
+        """List the names of the effects."""
         return [type(effect).__name__ for effect in done]

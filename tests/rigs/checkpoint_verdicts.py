@@ -10,5 +10,5 @@ from trainer_sidecar.launcher.user_files import carry_out
 
 
 def carry_out_verdict(root: Path, verdict: Verdict) -> None:
-    """At once. OSError: it cannot be."""
+    """Carry a verdict out at once. OSError: it cannot be."""
     carry_out(str(root), order_of(verdict))

@@ -79,7 +79,7 @@ class Container:
         return True
 
     def come_back(self) -> None:
-        """The agent is away for a moment, and another one dials."""
+        """Take the agent away for a moment, and dial as another one."""
         assert self.link is not None
         self.link.close()
         self._unread = b""
@@ -105,7 +105,7 @@ class Container:
             return
 
     def script(self) -> dict[str, Any]:
-        """The newest message about the script."""
+        """Find the newest message about the script."""
         return self._newest("script")
 
     def _newest(self, kind: str) -> dict[str, Any]:
@@ -113,11 +113,11 @@ class Container:
         return next((message for message in reversed(self.said) if message["kind"] == kind), {})
 
     def heard(self, kind: str) -> bool:
-        """Whether a message of this kind has come."""
+        """Tell whether a message of this kind has come."""
         return bool(self._newest(kind))
 
     def rank(self, rank: int) -> dict[str, Any]:
-        """The newest message about a rank."""
+        """Find the newest message about a rank."""
         self.hear()
         told = (m for m in reversed(self.said) if m["kind"] == "rank" and m["rank"] == rank)
         return next(told, {})
@@ -139,7 +139,7 @@ class Container:
         self.until(lambda: bool(self.script()["training"]), "the training")
 
     def log(self) -> str:
-        """What the container has printed."""
+        """Read what the container has printed."""
         return (self.directory / "trainer.log").read_text(errors="replace")
 
     def ended(self) -> int:
@@ -151,7 +151,7 @@ class Container:
         return self.launcher.wait(PATIENCE)
 
     def launcher_gone(self) -> bool:
-        """Whether the launcher has ended."""
+        """Tell whether the launcher has ended."""
         assert self.launcher is not None
         return self.launcher.poll() is not None
 
@@ -174,7 +174,7 @@ def running(
     python: str = sys.executable,
     **environment: str,
 ) -> Iterator[Container]:
-    """A container that runs `script` in `directory/home`; everything of it ends with the block."""
+    """Start a container that runs `script` in `directory/home`; everything of it ends with the block."""
     shared, home = directory / "shared", directory / "home"
     shared.mkdir(exist_ok=True)
     home.mkdir(exist_ok=True)
@@ -192,7 +192,7 @@ def running(
 
 
 def fake_tool(directory: Path, name: str, text: str = "echo REAL $0 $*") -> Path:
-    """A program of the image: a launcher that is not Hajob's."""
+    """Write a program of the image: a launcher that is not Hajob's."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -201,13 +201,13 @@ def fake_tool(directory: Path, name: str, text: str = "echo REAL $0 $*") -> Path
 
 
 def python_in(directory: Path, name: str = "python3") -> None:
-    """An interpreter by this name in a directory, as in a virtual environment."""
+    """Put an interpreter by this name into a directory, as in a virtual environment."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / name).symlink_to(os.path.realpath(sys.executable))
 
 
 def standing_ready(launcher: int) -> set[int]:
-    """Processes below a spare's launcher that wait to be told which rank they are."""
+    """List processes below a spare's launcher that wait to be told which rank they are."""
     found = set()
     for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
         with suppress(OSError):  # it may end just now

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.unit.sources import hardware_objects as objects
+from tests.rigs import hardware_objects as objects
 
 DAY_MS = 24 * 3600 * 1000
 MEBIBYTE = 1 << 20
@@ -24,31 +24,36 @@ class Case:
 
 
 def edited(raw: dict[str, Any], key: str, change: Any) -> dict[str, Any]:
-    """The object with the text under a key changed."""
+    """Copy the object with the text under a key changed."""
     made = copy.deepcopy(raw)
     made["data"][key] = change(made["data"][key])
     return made
 
 
 def resealed(*faults: Any, **more: Any) -> dict[str, Any]:
+    """Build a node's ConfigMap of chips with these faults and a CheckCode that fits."""
     return objects.device_info(*faults, **more)
 
 
 def future(fault: dict[str, Any]) -> dict[str, Any]:
+    """Copy a fault, with a time that is two days ahead."""
     detail = {"fault_time": objects.NOW_MS + 2 * DAY_MS, "fault_level": fault["fault_level"]}
     return {**fault, "fault_time_and_level_map": {fault["fault_code"]: detail}}
 
 
 def public(**more: Any) -> dict[str, Any]:
+    """Build a ConfigMap of one public fault, with other values in it."""
     return objects.public(objects.public_fault(**more))
 
 
 def aggregated(*entries: tuple[str, Any]) -> dict[str, Any]:
+    """Build the ConfigMap in which many nodes' chips stand together."""
     name = "cluster-info-device-0"
     return objects.config_map(name, {name: json.dumps(dict(entries))}, "mx-consumer-volcano")
 
 
 def inner(*faults: Any) -> dict[str, Any]:
+    """Build a node's part of such a ConfigMap."""
     return {"DeviceList": objects.device_list(*faults), "UpdateTime": 1_767_225_601}
 
 

@@ -14,6 +14,7 @@ PUBLISHED_CODE = "854c9fead9ac773cf0a5bcfb60ed5ef72cae456202e76bc6765f6332e79317
 
 
 def fault(device: str = "Ascend910-3", level: str = "RestartBusiness", code: str = "80E01801", **more: Any) -> Any:
+    """Build a fault of a chip, as the device plugin reports it."""
     return {
         "fault_type": "CardUnhealthy",
         "npu_name": device,
@@ -27,6 +28,7 @@ def fault(device: str = "Ascend910-3", level: str = "RestartBusiness", code: str
 
 
 def compact(value: object) -> str:
+    """Write JSON without spaces."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -34,6 +36,7 @@ FREE = "Ascend910-0,Ascend910-1,Ascend910-2"
 
 
 def device_list(*faults: Any, unhealthy: str = "Ascend910-3", free: str = FREE) -> dict[str, str]:
+    """Build the list of chips and their faults."""
     return {
         "huawei.com/Ascend910": free,
         "huawei.com/Ascend910-Fault": compact(list(faults) or [fault()]),
@@ -54,18 +57,21 @@ def device_info(
     updated: int = UPDATED,
     **data: str,
 ) -> dict[str, Any]:
+    """Build a node's ConfigMap of chips, sealed with its CheckCode."""
     info = {"DeviceList": device_list(*faults, unhealthy=unhealthy, free=free), "UpdateTime": updated}
     sealed = {"DeviceInfo": info, "SuperPodID": -2, "RackID": -2, "ServerIndex": -2, "CheckCode": check_codes(info)[0]}
     return config_map(f"mindx-dl-deviceinfo-{node}", {"DeviceInfoCfg": compact(sealed), **data}, "mx-consumer-cim")
 
 
 def config_map(name: str, data: dict[str, str], label: str = "") -> dict[str, Any]:
+    """Build a ConfigMap with this label set to true."""
     labels = {label: "true"} if label else {}
     metadata = {"name": name, "namespace": "kube-system", "labels": labels}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def node_info(*devices: Any, node: str = "node-1", status: str = "UnHealthy") -> dict[str, Any]:
+    """Build a node's ConfigMap of other devices, sealed with its CheckCode."""
     info = {"FaultDevList": list(devices), "NodeStatus": status}
     sealed = {"NodeInfo": info, "CheckCode": check_codes(info)[0]}
     data = {"NodeInfo": compact(sealed), "updateTime": "2026-01-01T00:00:00Z"}
@@ -73,10 +79,12 @@ def node_info(*devices: Any, node: str = "node-1", status: str = "UnHealthy") ->
 
 
 def hardware(kind: str = "CPU", number: int = 0, code: str = "2C000031", level: str = "SeparateFault") -> Any:
+    """Build a fault of another device of the node."""
     return {"DeviceType": kind, "DeviceId": number, "FaultCode": [code], "FaultLevel": level}
 
 
 def switch_event(code: str = "[0x00f1ff06,155910,na,na]", **more: Any) -> str:
+    """Build an event of a switch, as text."""
     event = {
         "EventType": 1,
         "AssembledFaultCode": code,
@@ -93,11 +101,13 @@ def switch_event(code: str = "[0x00f1ff06,155910,na,na]", **more: Any) -> str:
 
 
 def switch_info(*events: str, level: str = "SubHealth", **more: Any) -> dict[str, Any]:
+    """Build a node's ConfigMap with events of its switch."""
     info = {"FaultCode": list(events), "FaultLevel": level, "UpdateTime": 1, "NodeStatus": "SubHealthy", **more}
     return device_info(SwitchInfoCfg=compact(info))
 
 
 def public(*faults: Any, **more: Any) -> dict[str, Any]:
+    """Build a ConfigMap of public faults."""
     message = {
         "id": "message-0001",
         "timestamp": FAULT_TIME,
@@ -110,6 +120,7 @@ def public(*faults: Any, **more: Any) -> dict[str, Any]:
 
 
 def public_fault(**more: Any) -> Any:
+    """Build a public fault, with other values in it."""
     return {
         "faultId": "fault-00001",
         "faultType": "Network",
@@ -124,6 +135,7 @@ def public_fault(**more: Any) -> Any:
 
 
 def pod(node: str = "node-1", rank: int = 1, devices: tuple[str, ...] = ("3", "0")) -> dict[str, Any]:
+    """Build a rank pod to which these chips were given."""
     listed = [{"device_id": number, "device_ip": ""} for number in devices]
     configuration = {"pod_name": f"job-{rank}", "server_id": "uid", "devices": listed}
     return {
@@ -144,6 +156,7 @@ def pod(node: str = "node-1", rank: int = 1, devices: tuple[str, ...] = ("3", "0
 def node(
     name: str = "node-1", *, ready: str = "True", unschedulable: bool = False, **conditions: str
 ) -> dict[str, Any]:
+    """Build a node that became ready at the start of 2026, with conditions beside."""
     told = [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "kubelet says"}]
     told += [{"type": kind, "status": status, "reason": "Found"} for kind, status in conditions.items()]
     return {

@@ -14,6 +14,7 @@ GOOD = (
 
 
 def spec(arguments: str | None = GOOD, **changes: Any) -> dict[str, Any]:
+    """Build the spec of a job of four nodes; `arguments`: of its command; None: it runs a script."""
     trainer: dict[str, Any] = {
         "name": "trainer",
         "command": ["torchrun", "train.py"],
@@ -34,11 +35,13 @@ def spec(arguments: str | None = GOOD, **changes: Any) -> dict[str, Any]:
 
 
 def unmet(made: dict[str, Any]) -> dict[Action, set[str]]:
+    """List the preconditions that a spec does not meet, by action."""
     binding, advice, _ = check_spec(read_spec(made))
     both = {action: (*binding[action], *advice[action]) for action in binding}
     return {action: {one.name for one in found} for action, found in both.items() if found}
 
 
 def unknown(made: dict[str, Any]) -> set[str]:
+    """List the preconditions that nobody can know of a spec."""
     _, _, unknowns = check_spec(read_spec(made))
     return {one.name for found in unknowns.values() for one in found}
