@@ -20,11 +20,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 KEPT_CONNECTIONS = 64
 """More than the threads that ask at once in any test."""
-RETRY = urllib3.Retry(
-    total=None, connect=0, read=0, other=0, redirect=0, status=10, status_forcelist=[429], allowed_methods=None,
-    raise_on_status=False,
-)  # fmt: skip
-"""A server that asks to come again later is asked again, as often as client-go does."""
+TRIES = 10
+"""As many as client-go makes."""
 Object = dict[str, Any]
 Query = Mapping[str, str | int | bool]
 
@@ -41,6 +38,15 @@ class ApiError(RuntimeError):
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
+
+
+class _AskAgain(urllib3.Retry):
+    """Repeats what is to be asked again later, and nothing else: an eviction that is refused for good is a 429, too."""
+
+    RETRY_AFTER_STATUS_CODES = frozenset({429})
+
+
+_RETRIES = _AskAgain(TRIES - 1, connect=0, read=0, redirect=0, other=0, allowed_methods=None, raise_on_status=False)
 
 
 class ApiClient:
@@ -152,7 +158,7 @@ class ApiClient:
                 body=None if body is None else json.dumps(body),
                 headers={"User-Agent": self.agent, "Accept": JSON, "Content-Type": content_type},
                 timeout=timeout,
-                retries=RETRY,
+                retries=_RETRIES,
                 preload_content=not stream,
             )
         except urllib3.exceptions.HTTPError as error:
