@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
+from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -46,7 +48,9 @@ class _AskAgain(urllib3.Retry):
     RETRY_AFTER_STATUS_CODES = frozenset({429})
 
 
-_RETRIES = _AskAgain(TRIES - 1, connect=0, read=0, redirect=0, other=0, allowed_methods=None, raise_on_status=False)
+_RETRIES = _AskAgain(
+    TRIES - 1, connect=False, read=False, redirect=False, other=False, allowed_methods=None, raise_on_status=False
+)
 
 
 class ApiClient:
@@ -130,16 +134,12 @@ class ApiClient:
                 raise
 
     def watch(self, path: str, timeout: float, **query: str | int | bool) -> Iterator[Object]:
-        """Watch events of the collection at `path` for `timeout` seconds."""
+        """Watch events of the collection at `path` for `timeout` seconds, or until the server ends the watch."""
         limits: Query = {"watch": "1", "timeoutSeconds": max(1, int(timeout))}
-        response = self._send("GET", _target(path, {**limits, **query}), timeout, stream=True)
-        try:
+        target, ended = _target(path, {**limits, **query}), (TimeoutError, ReadTimeoutError, ProtocolError)
+        with suppress(*ended), closing(self._send("GET", target, timeout, stream=True)) as response:
             for line in response:
                 yield json.loads(line)
-        except urllib3.exceptions.ReadTimeoutError:
-            return
-        finally:
-            response.close()
 
     def _send(
         self,
@@ -161,7 +161,9 @@ class ApiClient:
                 retries=_RETRIES,
                 preload_content=not stream,
             )
-        except urllib3.exceptions.HTTPError as error:
+        except ReadTimeoutError as error:
+            raise TimeoutError(f"{method} {target}: {error}") from error
+        except HTTPError as error:
             raise OSError(f"{method} {target}: {error}") from error
 
 

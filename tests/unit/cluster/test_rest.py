@@ -1,4 +1,4 @@
-"""What the test client asks again, against a server that counts."""
+"""What the test client asks again, and how its watches end, against a server that counts and breaks off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -17,6 +17,7 @@ from e2e.cluster.rest import TRIES, ApiClient, ApiError
 def server(refusals: int, status: int, *, later: bool) -> Iterator[tuple[ApiClient, list[str]]]:
     """Serve a client that is refused so often before it has its way; `later`: and told to come again at once."""
     asked: list[str] = []
+    is_over = Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -33,6 +34,19 @@ def server(refusals: int, status: int, *, later: bool) -> Iterator[tuple[ApiClie
             self.end_headers()
             self.wfile.write(b"{}")
 
+        def do_GET(self) -> None:
+            """Tell two events, then break off amid a third; of `/silent` nothing, not even that it is there."""
+            self.close_connection = True
+            if self.path.startswith("/silent"):
+                is_over.wait()
+                return
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for event in (b'{"n": 1}\n', b'{"n": 2}\n'):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+            self.wfile.write(b"ff\r\n{")
+
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
@@ -40,6 +54,7 @@ def server(refusals: int, status: int, *, later: bool) -> Iterator[tuple[ApiClie
         Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
         nowhere = Path("/nowhere")
         yield ApiClient(f"http://127.0.0.1:{listener.server_port}", nowhere, nowhere, nowhere), asked
+        is_over.set()
         listener.shutdown()
 
 
@@ -65,3 +80,21 @@ def test_it_is_asked_as_often_as_client_go_asks() -> None:
 def test_what_is_refused_is_asked_once(status: int, later: bool) -> None:
     with server(1, status, later=later) as (client, asked):
         assert (refused(client), len(asked)) == (status, 1)
+
+
+def test_a_watch_that_the_server_breaks_off_ends() -> None:
+    with server(0, 429, later=False) as (client, _):
+        assert list(client.watch("/pods", 60)) == [{"n": 1}, {"n": 2}]
+
+
+def test_a_watch_that_hears_nothing_ends() -> None:
+    with server(0, 429, later=False) as (client, _):
+        assert list(client.watch("/silent", 0.1)) == []
+
+
+def test_silence_is_a_timeout_and_a_closed_door_is_not() -> None:
+    with server(0, 429, later=False) as (client, _), pytest.raises(TimeoutError):
+        client.request("GET", "/silent", timeout=0.1)
+    with pytest.raises(OSError, match="refused") as caught:
+        client.get("/pods")
+    assert not isinstance(caught.value, TimeoutError)
