@@ -57,10 +57,8 @@ class Figure:
         return value >= limit if self.more_is_better else value <= limit
 
 
-def figures(top: Path) -> list[Figure]:
-    """Count everything in a checkout."""
-    product = measures.sources(top, *PRODUCT)
-    tests = measures.sources(top, "tests", "e2e")
+def figures(product: Sequence[Source], tests: Sequence[Source]) -> list[Figure]:
+    """Count everything in the modules of the product, and of its tests and stand-ins."""
 
     def below(*directories: str) -> list[Source]:
         return [source for source in product if source.path.as_posix().startswith(directories)]
@@ -106,9 +104,9 @@ def worse(found: Sequence[Figure], limits: dict[str, float]) -> list[str]:
     ]
 
 
-def table(found: Sequence[Figure], limits: dict[str, float], source: Sequence[Source]) -> Table:
+def table(found: Sequence[Figure], limits: dict[str, float], product: Sequence[Source]) -> Table:
     """Everything as a table, with the names that too many functions share below it."""
-    shown = Table(caption=", ".join(f"{name} {count}" for name, count in measures.homonyms(source).items()))
+    shown = Table(caption=", ".join(f"{name} {count}" for name, count in measures.homonyms(product).items()))
     for heading in ("counted", "today", "reached", "goal"):
         shown.add_column(heading, justify="left" if heading == "counted" else "right")
     for one in found:
@@ -125,7 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choice.add_argument("--write", action="store_true", help="keep what is better than what was reached")
     chosen = parser.parse_args(arguments)
     gc.disable()  # two million nodes of trees live till the end, and looking through them again takes most of the time
-    found = figures(CHECKOUT)
+    product = measures.sources(CHECKOUT, *PRODUCT)
+    found = figures(product, measures.sources(CHECKOUT, "tests", "e2e"))
     limits: dict[str, float] = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}
     if chosen.write:
         better = {
@@ -137,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     problems = worse(found, limits)
     if not chosen.check:
-        Console().print(table(found, limits, measures.sources(CHECKOUT, *PRODUCT)))
+        Console().print(table(found, limits, product))
     for problem in problems:
         sys.stderr.write(f"{problem}\n")
     return 1 if problems else 0
