@@ -8,8 +8,8 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
 
 
-def leave_node_1_out(world: World) -> None:
-    """Lose the ranks of node 1, and have the others train on without them."""
+def isolate_node_1(world: World) -> None:
+    """Lose the ranks of node 1, and have the others train on; MindIO has not called it done."""
     world.mindio.strategies = ["exit", "dump", "downgrade"]
     world.die(2)
     world.die(3)
@@ -17,6 +17,11 @@ def leave_node_1_out(world: World) -> None:
     world.advance(0.2)
     world.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
     world.pump()
+
+
+def leave_node_1_out(world: World) -> None:
+    """Lose the ranks of node 1, and have the others train on without them."""
+    isolate_node_1(world)
     world.mindio.result(ranks={2: 1, 3: 1})
     world.pump()
     assert world.state.conversation == "Shrunk"

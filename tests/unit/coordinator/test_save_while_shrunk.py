@@ -6,7 +6,13 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
-from tests.rigs.coordinator_growth import chosen_strategies, give_up_growth, leave_node_1_out, make_node_1_anew
+from tests.rigs.coordinator_growth import (
+    chosen_strategies,
+    give_up_growth,
+    isolate_node_1,
+    leave_node_1_out,
+    make_node_1_anew,
+)
 
 
 @pytest.fixture
@@ -63,13 +69,7 @@ def test_a_fault_before_mindio_calls_the_shrink_done_is_saved(*, dies_first: boo
     world = World()
     world.start()
     world.step(1)
-    world.mindio.strategies = ["exit", "dump", "downgrade"]
-    world.die(2)
-    world.die(3)
-    world.order(pb.SHRINK, incarnation=2, revision=1, lost_ranks=[2, 3])
-    world.advance(0.2)
-    world.callback("report_result", [201, "isolate", [[2, 1], [3, 1]], "downgrade"])
-    world.pump()
+    isolate_node_1(world)
     world.step(2)
     if dies_first:
         world.die(1)
