@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from trainer_sidecar.coordinator.conversation import MindIOEvent
+from trainer_sidecar.coordinator.conversation.conversation import MindIOEvent
 
 LAST_SERIAL = 20_000
 """The highest serial that MindIO gives to actions, counted over all controllers; it fails every action after that."""

@@ -26,11 +26,11 @@ from trainer_sidecar.coordinator import (
     successor,
     takeover,
 )
-from trainer_sidecar.coordinator.callbacks import parse_callback
 from trainer_sidecar.coordinator.clock import NANOSECONDS
-from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
-from trainer_sidecar.coordinator.conversation_states import State
-from trainer_sidecar.coordinator.conversation_table import new_conversation
+from trainer_sidecar.coordinator.conversation.callbacks import parse_callback
+from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
+from trainer_sidecar.coordinator.conversation.states import State
+from trainer_sidecar.coordinator.conversation.table import new_conversation
 from trainer_sidecar.coordinator.driver import (
     carry_out,
     feed,

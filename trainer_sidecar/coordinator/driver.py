@@ -12,7 +12,7 @@ from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import first_step, migration, resize, saving, training_end
-from trainer_sidecar.coordinator.conversation import (
+from trainer_sidecar.coordinator.conversation.conversation import (
     COMMUNICATION_FAULT,
     MEMORY_FAULT,
     PROCESS_FAULT,
@@ -27,7 +27,7 @@ from trainer_sidecar.coordinator.conversation import (
     TellMilestone,
     Unexpected,
 )
-from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.conversation.states import State
 from trainer_sidecar.coordinator.incidents import OpenIncident
 from trainer_sidecar.coordinator.job import Job
 

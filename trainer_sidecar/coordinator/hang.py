@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation_states import STEADY
+from trainer_sidecar.coordinator.conversation.states import STEADY
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.standstill import Standstill
 

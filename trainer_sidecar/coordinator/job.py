@@ -26,7 +26,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
 from trainer_sidecar.coordinator.controller_change import ControllerChange
-from trainer_sidecar.coordinator.conversation import Conversation
+from trainer_sidecar.coordinator.conversation.conversation import Conversation
 from trainer_sidecar.coordinator.effects import Effects
 from trainer_sidecar.coordinator.incidents import Incidents, OpenIncident
 from trainer_sidecar.coordinator.last_step import LastStep

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.conversation.states import State
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import RankPod, RankTarget
 

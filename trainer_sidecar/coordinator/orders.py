@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration, resize
-from trainer_sidecar.coordinator.conversation import FAILED_FOR_GOOD, PROCESS_FAULT, Desired
-from trainer_sidecar.coordinator.conversation_states import TRAINING, State
+from trainer_sidecar.coordinator.conversation.conversation import FAILED_FOR_GOOD, PROCESS_FAULT, Desired
+from trainer_sidecar.coordinator.conversation.states import TRAINING, State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import ALIVE, RankPod, RankTarget

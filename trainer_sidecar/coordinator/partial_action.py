@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation import PROCESS_FAULT
+from trainer_sidecar.coordinator.conversation.conversation import PROCESS_FAULT
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.resumption import DOWNGRADED, PAUSED, REPAIRED, ROLLED_BACK, ROLLED_BACK_LARGER
 from trainer_sidecar.coordinator.roster import ALIVE, RankTarget

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation import PROCESS_FAULT, Desired
+from trainer_sidecar.coordinator.conversation.conversation import PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.roster import ALIVE, RankTarget
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import checkpoints
-from trainer_sidecar.coordinator.conversation import FAILED_FOR_GOOD
+from trainer_sidecar.coordinator.conversation.conversation import FAILED_FOR_GOOD
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.views import ReportedSave
 

@@ -18,7 +18,7 @@ from trainer_sidecar.coordinator import migration, partial_action, resize, resum
 from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.controller_change import LAST_SERIAL, ChangePhase
-from trainer_sidecar.coordinator.conversation import (
+from trainer_sidecar.coordinator.conversation.conversation import (
     FAILED_FOR_GOOD,
     MEMORY_FAULT,
     PROCESS_FAULT,
@@ -27,8 +27,8 @@ from trainer_sidecar.coordinator.conversation import (
     Found,
     MindIOEvent,
 )
-from trainer_sidecar.coordinator.conversation_effects import missing
-from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.conversation.effects import missing
+from trainer_sidecar.coordinator.conversation.states import State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, feed, open_incident
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.orders import REPAIRS, STRATEGIES

@@ -9,8 +9,8 @@ from __future__ import annotations
 from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import migration, resize, successor
-from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
-from trainer_sidecar.coordinator.conversation_states import AT_REST, TRAINING, UNNAMED, State
+from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
+from trainer_sidecar.coordinator.conversation.states import AT_REST, TRAINING, UNNAMED, State
 from trainer_sidecar.coordinator.driver import feed, lose, rank_finished
 from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.rank_variables import keep_those_of

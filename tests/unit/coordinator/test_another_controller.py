@@ -20,7 +20,7 @@ from tests.rigs.coordinator_repairs import (
     keep_store_at_gates,
 )
 from tests.rigs.coordinator_restart import restart_coordinator
-from trainer_sidecar.coordinator.conversation_effects import HELD_AGAIN_SECONDS
+from trainer_sidecar.coordinator.conversation.effects import HELD_AGAIN_SECONDS
 from trainer_sidecar.coordinator.successor import SPARE_SERIALS, TAKEOVER_SECONDS
 
 

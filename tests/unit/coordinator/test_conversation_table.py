@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation import (
+from trainer_sidecar.coordinator.conversation.conversation import (
     Command,
     Conversation,
     Desired,
@@ -21,8 +21,8 @@ from trainer_sidecar.coordinator.conversation import (
     TellMilestone,
     Unexpected,
 )
-from trainer_sidecar.coordinator.conversation_states import State
-from trainer_sidecar.coordinator.conversation_table import CALLBACKS, TABLE, new_conversation
+from trainer_sidecar.coordinator.conversation.states import State
+from trainer_sidecar.coordinator.conversation.table import CALLBACKS, TABLE, new_conversation
 
 MAY_BE_CALLED_IN = {
     "stop_train": {

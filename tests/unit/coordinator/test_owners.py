@@ -11,7 +11,7 @@ import pytest
 import trainer_sidecar.coordinator
 
 PACKAGE = Path(trainer_sidecar.coordinator.__file__).parent
-CONVERSATION = {"conversation", "conversation_effects"}
+CONVERSATION = {"conversation/conversation", "conversation/effects"}
 OWNERS = {
     "attempt": {"attempt"},
     "incident": {"incidents"},
@@ -62,10 +62,14 @@ def changed(tree: ast.AST) -> Iterator[tuple[str, int]]:
                     yield holder(one), one.lineno
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=lambda path: path.stem)
+def module(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=module)
 def test_a_value_is_changed_by_its_own_module_only(path: Path) -> None:
     for name, line in changed(ast.parse(path.read_text())):
-        assert path.stem in OWNERS.get(name, {path.stem}), f"{path.name}:{line} changes {name}"
+        assert module(path) in OWNERS.get(name, {module(path)}), f"{module(path)}:{line} changes {name}"
 
 
 @pytest.mark.parametrize(

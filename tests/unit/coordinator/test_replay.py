@@ -13,8 +13,8 @@ from tests.rigs.coordinator_faults import RoundOfFaults, cause_a_fault, check_on
 from tests.rigs.coordinator_growth import GrowingOperator, leave_node_1_out
 from tests.rigs.coordinator_plays import PLAYS, AwayWorld, Play
 from tests.rigs.coordinator_restart import replayed, restart_coordinator
-from trainer_sidecar.coordinator.conversation import Conversation
-from trainer_sidecar.coordinator.conversation_states import BLIND, CARRIES_OUT, State
+from trainer_sidecar.coordinator.conversation.conversation import Conversation
+from trainer_sidecar.coordinator.conversation.states import BLIND, CARRIES_OUT, State
 
 
 def known(conversation: Conversation) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import ENDPOINT, World
 from tests.rigs.coordinator_peers import Process
 from tests.rigs.coordinator_restart import replayed, restart_coordinator
-from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.conversation.states import State
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.job import Limits, Setup
 

@@ -14,8 +14,8 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
 from tests.rigs.coordinator_plays import PLAYS, AwayWorld, Play
 from tests.rigs.coordinator_restart import replayed, restart_coordinator
-from trainer_sidecar.coordinator.conversation import EventKind
-from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.conversation.conversation import EventKind
+from trainer_sidecar.coordinator.conversation.states import State
 
 
 def played(play: Play, restart_at: int | None = None) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trainer_sidecar.coordinator.conversation import (
+from trainer_sidecar.coordinator.conversation.conversation import (
     PROCESS_FAULT,
     ConversationMemory,
     Guard,
     MindIOEvent,
 )
-from trainer_sidecar.coordinator.conversation_states import State
+from trainer_sidecar.coordinator.conversation.states import State
 
 REPAIRED_TEXT = "Mindio do repair operation ok"
 """Of every success but that of a save, a pause and a continue (docs/protocols/mindio.md §7.11)."""

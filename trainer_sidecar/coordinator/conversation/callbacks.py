@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainer_sidecar.coordinator.conversation import EventKind, MindIOEvent
+from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 
 RESULT_KINDS = {
     0: EventKind.SUCCESS,

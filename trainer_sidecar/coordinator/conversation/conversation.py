@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation_states import BLIND, GATHERS, State
+from trainer_sidecar.coordinator.conversation.states import BLIND, GATHERS, State
 
 MEMORY_FAULT, PROCESS_FAULT, COMMUNICATION_FAULT = 0, 1, 2
 """MindIO's kinds of faults (docs/protocols/mindio.md)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.conversation import (
+from trainer_sidecar.coordinator.conversation.conversation import (
     COMMUNICATION_FAULT,
     FAILED_FOR_GOOD,
     MAX_QUICK_RETRIES,
