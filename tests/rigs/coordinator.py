@@ -5,7 +5,7 @@ from __future__ import annotations
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator_peers import Agent, Mindio
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.job import Endpoint, Limits, Setup
+from trainer_sidecar.coordinator.state.job import Endpoint, Limits, Setup
 
 ENDPOINT = Endpoint("10.0.0.9", 8000, 29500)
 

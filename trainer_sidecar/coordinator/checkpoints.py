@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import training_end
-from trainer_sidecar.coordinator.attempt import AttemptPhase
-from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import RankPod
+from trainer_sidecar.coordinator.state.attempt import AttemptPhase
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.roster import RankPod
 
 LOAD_STEP = "HAJOB_LOAD_STEP"
 

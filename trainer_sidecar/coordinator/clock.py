@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-NANOSECONDS = 1_000_000_000
-
 
 def now() -> float:
     """Return the seconds since the machine was started."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.state.job import Job
 
 
 def controller_arguments(job: Job) -> dict[str, object]:

@@ -26,7 +26,6 @@ from trainer_sidecar.coordinator import (
     successor,
     takeover,
 )
-from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.coordinator.conversation.callbacks import parse_callback
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import State
@@ -40,12 +39,13 @@ from trainer_sidecar.coordinator.driver import (
     rank_finished,
     step_finished,
 )
-from trainer_sidecar.coordinator.effects import HostRequest
-from trainer_sidecar.coordinator.incidents import Incidents
-from trainer_sidecar.coordinator.job import Job, Setup
-from trainer_sidecar.coordinator.leases import LEASE_SECONDS, Contacts
-from trainer_sidecar.coordinator.presence import OperatorPresence
-from trainer_sidecar.coordinator.roster import RankPod, RankView
+from trainer_sidecar.coordinator.state.effects import HostRequest
+from trainer_sidecar.coordinator.state.incidents import Incidents
+from trainer_sidecar.coordinator.state.job import Job, Setup
+from trainer_sidecar.coordinator.state.leases import LEASE_SECONDS, Contacts
+from trainer_sidecar.coordinator.state.presence import OperatorPresence
+from trainer_sidecar.coordinator.state.roster import RankPod, RankView
+from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from trainer_sidecar.coordinator.conversation.conversation import (
     Unexpected,
 )
 from trainer_sidecar.coordinator.conversation.states import State
-from trainer_sidecar.coordinator.incidents import OpenIncident
-from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.state.incidents import OpenIncident
+from trainer_sidecar.coordinator.state.job import Job
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.state.job import Job
 
 ANSWER_SECONDS = 1.0
 """The answers to a stop are here within 0.05 s where machines have time; the restart that follows takes far longer."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.states import STEADY
-from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.standstill import Standstill
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.standstill import Standstill
 
 STACK_SECONDS = 10.0
 """How long answers are waited for: a launcher takes eight seconds at most."""

@@ -19,11 +19,11 @@ from trainer_sidecar.coordinator.agents import AgentLink, Dials
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.controller import HOST_CALLS, ControllerLink
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.job import Setup
 from trainer_sidecar.coordinator.server import OperatorServer
 from trainer_sidecar.coordinator.settings import CoordinatorSettings
+from trainer_sidecar.coordinator.state.job import Setup
+from trainer_sidecar.coordinator.state.store_keeping import Fill
 from trainer_sidecar.coordinator.store_filling import fill_store
-from trainer_sidecar.coordinator.store_keeping import Fill
 
 log = logging.getLogger(__name__)
 

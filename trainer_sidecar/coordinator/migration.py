@@ -16,8 +16,8 @@ from collections.abc import Iterable
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.states import State
-from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import RankPod, RankTarget
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget
 
 IN_TIME_SECONDS = 1.0
 """From MindIO's question how far the ranks are to its word where to stop: 40 to 90 ms were seen on a busy machine."""

@@ -13,8 +13,8 @@ from trainer_sidecar.coordinator import migration, resize
 from trainer_sidecar.coordinator.conversation.conversation import FAILED_FOR_GOOD, PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.conversation.states import TRAINING, State
 from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
-from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import ALIVE, RankPod, RankTarget
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.roster import ALIVE, RankPod, RankTarget
 
 STRATEGIES = {
     pb.RETRY: "retry",

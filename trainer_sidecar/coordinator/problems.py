@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import PACKAGE
-from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.leases import SECOND_LOOK_SECONDS
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.leases import SECOND_LOOK_SECONDS
 
 IMAGE_UNUSABLE = "ImageUnusable"
 AGENTS_UNREACHABLE = "AgentsUnreachable"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainer_sidecar.coordinator import checkpoints
-from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import RankPod
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.roster import RankPod
 from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.conversation import PROCESS_FAULT, Desired
-from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import ALIVE, RankTarget
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.roster import ALIVE, RankTarget
 
 SIZES = frozenset({pb.SHRINK, pb.EXPAND})
 SCALE_IN = '{"scale-in-strategy":"DP"}'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hajob.domain.patience import ANSWER_MARGIN_SECONDS
 from hajob.domain.savers import DEFAULT_SAVERS, savers
-from trainer_sidecar.coordinator.job import Endpoint, Limits
+from trainer_sidecar.coordinator.state.job import Endpoint, Limits
 from trainer_sidecar.environment import SettingsError, number, text
 
 

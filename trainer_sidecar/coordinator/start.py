@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import checkpoints, takeover, training_end
-from trainer_sidecar.coordinator.attempt import AttemptPhase
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.driver import feed, follow_the_end
-from trainer_sidecar.coordinator.job import Job
-from trainer_sidecar.coordinator.roster import RankPod, RankTarget
+from trainer_sidecar.coordinator.state.attempt import AttemptPhase
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget
 
 
 def is_due(job: Job) -> bool:

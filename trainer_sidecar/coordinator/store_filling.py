@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hajob.protocol import addresses
-from trainer_sidecar.coordinator.store_keeping import Fill
+from trainer_sidecar.coordinator.state.store_keeping import Fill
 from trainer_sidecar.store_protocol import LENGTH
 
 FILL_SECONDS = 30.0

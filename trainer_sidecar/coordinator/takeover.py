@@ -12,10 +12,10 @@ from trainer_sidecar.coordinator import migration, resize, successor
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import AT_REST, TRAINING, UNNAMED, State
 from trainer_sidecar.coordinator.driver import feed, lose, rank_finished
-from trainer_sidecar.coordinator.job import Job
 from trainer_sidecar.coordinator.rank_variables import keep_those_of
 from trainer_sidecar.coordinator.replay import Replayed, replay
-from trainer_sidecar.coordinator.roster import RankPod, RankTarget, RankView
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget, RankView
 
 SUCCESSORS = frozenset({pb.IN_PLACE, pb.REPLACE, pb.EXPAND, pb.MIGRATE})
 """Orders that start one."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.job import Job
+from trainer_sidecar.coordinator.state.job import Job
 
 
 def of(job: Job) -> pb.TrainingEnd:

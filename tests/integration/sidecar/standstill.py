@@ -2,7 +2,7 @@
 
 A bound of the product is about a machine that runs. Where the test's own process got no turn for more than half a
 second, nobody's did: that time is no part of what was measured, as it is none of the coordinator's own waiting
-(trainer_sidecar/coordinator/leases.py).
+(trainer_sidecar/coordinator/state/leases.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from trainer_sidecar.coordinator import clock
-from trainer_sidecar.coordinator.leases import LAG_SECONDS
+from trainer_sidecar.coordinator.state.leases import LAG_SECONDS
 
 TICK_SECONDS = 0.01
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 from e2e.cluster.loopback import own_port
 from tests.rigs.rank_pod import ADDRESS
-from trainer_sidecar.coordinator.store_keeping import Fill
+from trainer_sidecar.coordinator.state.store_keeping import Fill
 from trainer_sidecar.store_protocol import EARLIER, INTEGER, LENGTH, Dialect, Request, StoreConversation
 
 

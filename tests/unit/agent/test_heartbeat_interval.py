@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hajob.protocol.heartbeats import MANY_NODES, heartbeat_seconds
-from trainer_sidecar.coordinator.leases import LEASE_SECONDS
+from trainer_sidecar.coordinator.state.leases import LEASE_SECONDS
 
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(1, 0.5), (MANY_NODES, 0.5), (MANY_NODES + 1, 1.0), (2048, 1.0)])

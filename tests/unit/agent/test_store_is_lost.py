@@ -15,7 +15,7 @@ from trainer_sidecar import store_protocol
 from trainer_sidecar.agent import store_gate
 from trainer_sidecar.agent.clock import BootClock
 from trainer_sidecar.agent.store_gate import StoreGate
-from trainer_sidecar.coordinator.store_keeping import StoreKeeping
+from trainer_sidecar.coordinator.state.store_keeping import StoreKeeping
 from trainer_sidecar.store_protocol import EARLIER, LATER, Dialect
 
 BOTH = pytest.mark.parametrize("job", [EARLIER, LATER], indirect=True, ids=["earlier", "later"])

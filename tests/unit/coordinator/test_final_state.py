@@ -18,7 +18,7 @@ from tests.rigs.rank_pod import PATIENCE, until
 from trainer_sidecar.coordinator.clock import now
 from trainer_sidecar.coordinator.hub import Hub
 from trainer_sidecar.coordinator.settings import read_settings
-from trainer_sidecar.coordinator.steps import Steps
+from trainer_sidecar.coordinator.state.steps import Steps
 from trainer_sidecar.coordinator.tls import channel_credentials
 
 JOB = "3f1d2c3e-job"

@@ -2,7 +2,7 @@
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
-from trainer_sidecar.coordinator.last_step import GATHER_SECONDS
+from trainer_sidecar.coordinator.state.last_step import GATHER_SECONDS
 from trainer_sidecar.launcher.progress import SECOND, STILL
 
 

@@ -20,7 +20,7 @@ from trainer_sidecar.controller_protocol import SOCKET_NAME
 from trainer_sidecar.coordinator import agents, controller
 from trainer_sidecar.coordinator.agents import AgentLink, Dials
 from trainer_sidecar.coordinator.controller import ControllerLink
-from trainer_sidecar.coordinator.job import Endpoint
+from trainer_sidecar.coordinator.state.job import Endpoint
 
 HELLO: controller_protocol.Message = {"event": "hello", "state": {}, "log": []}
 STATE: controller_protocol.Message = {"event": "state", "state": {}}

@@ -6,7 +6,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
-from trainer_sidecar.coordinator.leases import Contacts
+from trainer_sidecar.coordinator.state.leases import Contacts
 
 
 @pytest.fixture

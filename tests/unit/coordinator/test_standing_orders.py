@@ -6,7 +6,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
-from trainer_sidecar.coordinator.job import Limits
+from trainer_sidecar.coordinator.state.job import Limits
 
 
 def started(**allowed: object) -> World:

@@ -6,7 +6,7 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
-from trainer_sidecar.coordinator.steps import Steps
+from trainer_sidecar.coordinator.state.steps import Steps
 
 PRINTING = 3
 

@@ -12,7 +12,7 @@ from tests.rigs.coordinator_peers import Process
 from tests.rigs.coordinator_restart import replayed, restart_coordinator
 from trainer_sidecar.coordinator.conversation.states import State
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.job import Limits, Setup
+from trainer_sidecar.coordinator.state.job import Limits, Setup
 
 STOP = {"called": "stop_train", "id": 2, "arguments": {"ranks": [[3, 1]], "incarnation": 2}}
 STOP_TAKEN = {"answer": 2, "call": "stop_train", "code": 0}

@@ -31,7 +31,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from release.generate import crd_schema
 from tests.rigs.coordinator import World
 from tests.unit.defaults.rig import MINIMAL
-from trainer_sidecar.coordinator.job import Limits
+from trainer_sidecar.coordinator.state.job import Limits
 
 ROOT = Path(__file__).parents[3]
 LAST_RESORT = MINDIO_WAIT_SECONDS - ANSWER_MARGIN_SECONDS - SAVE_BEFORE_SECONDS

@@ -9,7 +9,7 @@ from e2e.proof.setup import Setting, job_spec
 from e2e.proof.verdict import LAYOUT
 from e2e.trainer.faults import Fault
 from hajob.domain.actions import FAULT_ACTIONS
-from trainer_sidecar.coordinator.steps import TOLD_AT_ONCE_SECONDS
+from trainer_sidecar.coordinator.state.steps import TOLD_AT_ONCE_SECONDS
 from trainer_sidecar.launcher.progress import QUICK, SECOND
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.store_protocol import DIALECTS, Dialect
+from trainer_sidecar.units import NANOSECONDS
 
 GATHER_SECONDS = 10.0
 LARGEST_BYTES = 256 * 1024 * 1024

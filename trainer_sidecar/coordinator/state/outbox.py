@@ -10,8 +10,8 @@ import logging
 from dataclasses import dataclass
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.clock import NANOSECONDS
 from trainer_sidecar.known_ids import KnownIds
+from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)
 

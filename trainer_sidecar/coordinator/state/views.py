@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.attempt import Attempt
-from trainer_sidecar.coordinator.incidents import OpenIncident
+from trainer_sidecar.coordinator.state.attempt import Attempt
+from trainer_sidecar.coordinator.state.incidents import OpenIncident
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
-from trainer_sidecar.coordinator.attempt import Attempt
-from trainer_sidecar.coordinator.incidents import OpenIncident
-from trainer_sidecar.coordinator.steps import Steps
+from trainer_sidecar.coordinator.state.attempt import Attempt
+from trainer_sidecar.coordinator.state.incidents import OpenIncident
+from trainer_sidecar.coordinator.state.steps import Steps
 
 GATHER_SECONDS = 0.2  # launchers keep the last quick steps for 0.1 s (docs/protocols/launcher.md)
 StepReport = tuple[OpenIncident | Attempt, int, float]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.outbox import ReportOutbox
+from trainer_sidecar.coordinator.state.outbox import ReportOutbox
 
 
 @dataclass(frozen=True, slots=True)

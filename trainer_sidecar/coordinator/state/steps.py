@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from trainer_sidecar.coordinator.standstill import StandstillWatch
+from trainer_sidecar.coordinator.state.standstill import StandstillWatch
 
 KEPT_STEPS = 64
 KEPT_TIMES = 101

@@ -6,8 +6,8 @@
 | `roster`, with pods, views and targets | roster.py |
 | `conversation`, with its memory | the conversation's table and its effects |
 | `controller`, `checkpoints` | views.py |
-| `change` | controller_change.py, led on by successor.py |
-| `keeping` | store_keeping.py, led on by successor.py |
+| `change` | controller_change.py, led on by takeover/successor.py |
+| `keeping` | store_keeping.py, led on by takeover/successor.py |
 | `contacts` | leases.py |
 | `operator` | presence.py |
 | `assignment`, `order` and the rest | this module |
@@ -24,18 +24,18 @@ from hajob.domain.fencing import FENCE_AFTER_SECONDS
 from hajob.domain.savers import DEFAULT_SAVERS, savers
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
-from trainer_sidecar.coordinator.attempt import Attempt, AttemptPhase
-from trainer_sidecar.coordinator.controller_change import ControllerChange
 from trainer_sidecar.coordinator.conversation.conversation import Conversation
-from trainer_sidecar.coordinator.effects import Effects
-from trainer_sidecar.coordinator.incidents import Incidents, OpenIncident
-from trainer_sidecar.coordinator.last_step import LastStep
-from trainer_sidecar.coordinator.leases import Contacts
-from trainer_sidecar.coordinator.presence import OperatorPresence
-from trainer_sidecar.coordinator.roster import RankPod, Roster
-from trainer_sidecar.coordinator.steps import Steps
-from trainer_sidecar.coordinator.store_keeping import StoreKeeping
-from trainer_sidecar.coordinator.views import CheckpointView, ControllerView
+from trainer_sidecar.coordinator.state.attempt import Attempt, AttemptPhase
+from trainer_sidecar.coordinator.state.controller_change import ControllerChange
+from trainer_sidecar.coordinator.state.effects import Effects
+from trainer_sidecar.coordinator.state.incidents import Incidents, OpenIncident
+from trainer_sidecar.coordinator.state.last_step import LastStep
+from trainer_sidecar.coordinator.state.leases import Contacts
+from trainer_sidecar.coordinator.state.presence import OperatorPresence
+from trainer_sidecar.coordinator.state.roster import RankPod, Roster
+from trainer_sidecar.coordinator.state.steps import Steps
+from trainer_sidecar.coordinator.state.store_keeping import StoreKeeping
+from trainer_sidecar.coordinator.state.views import CheckpointView, ControllerView
 from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 
