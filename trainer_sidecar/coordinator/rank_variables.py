@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainer_sidecar.coordinator import checkpoints
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod
+from trainer_sidecar.coordinator.watch import checkpoints
 from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 
 

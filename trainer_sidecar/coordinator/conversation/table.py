@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 
-from trainer_sidecar.coordinator.conversation.conversation import Conversation, ConversationRow, EventKind, Guard
 from trainer_sidecar.coordinator.conversation import effects as do
 from trainer_sidecar.coordinator.conversation import guards as when
+from trainer_sidecar.coordinator.conversation.conversation import Conversation, ConversationRow, EventKind, Guard
 from trainer_sidecar.coordinator.conversation.states import CARRIES_OUT, OVER, TRAINING, State
 
 S, K = State, EventKind

@@ -8,10 +8,10 @@ passed on and says that nobody has verified it.
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import checkpoints
 from trainer_sidecar.coordinator.conversation.conversation import FAILED_FOR_GOOD
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.views import ReportedSave
+from trainer_sidecar.coordinator.watch import checkpoints
 
 VERIFY_SECONDS = 60.0
 """A shared volume may show other machines what was written only after so long (NFS keeps attributes for 60 s)."""

@@ -8,10 +8,10 @@ ended. The agent checks when an incident opens, and again when no rank trains an
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import training_end
 from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod
+from trainer_sidecar.coordinator.watch import training_end
 
 LOAD_STEP = "HAJOB_LOAD_STEP"
 
