@@ -13,12 +13,13 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.steps import known_step
 from trainer_sidecar.controller_protocol import PORT
-from trainer_sidecar.coordinator import migration, node_orders, orders, standing, start, successor, takeover
+from trainer_sidecar.coordinator import node_orders, start, successor, takeover
 from trainer_sidecar.coordinator.conversation.callbacks import parse_callback
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import State
 from trainer_sidecar.coordinator.conversation.table import new_conversation
-from trainer_sidecar.coordinator.driver import (
+from trainer_sidecar.coordinator.repair import migration, orders, standing
+from trainer_sidecar.coordinator.repair.driver import (
     carry_out,
     feed,
     follow_the_end,

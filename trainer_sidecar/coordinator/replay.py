@@ -17,7 +17,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.callbacks import parse_callback
 from trainer_sidecar.coordinator.conversation.conversation import PROCESS_FAULT, Desired, EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import AT_REST, CARRIES_OUT, REPAIRING, State
-from trainer_sidecar.coordinator.driver import OPENING_CALLS, PLANNED_CALLS, carry_out, open_incident
+from trainer_sidecar.coordinator.repair.driver import OPENING_CALLS, PLANNED_CALLS, carry_out, open_incident
 from trainer_sidecar.coordinator.state.effects import Effects
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.units import NANOSECONDS

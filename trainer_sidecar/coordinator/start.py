@@ -10,7 +10,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator import takeover
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
-from trainer_sidecar.coordinator.driver import feed, follow_the_end
+from trainer_sidecar.coordinator.repair.driver import feed, follow_the_end
 from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget

@@ -14,7 +14,7 @@ from itertools import chain
 from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator import migration, partial_action, resize, resumption
+from trainer_sidecar.coordinator import partial_action, resumption
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation.conversation import (
     FAILED_FOR_GOOD,
@@ -27,8 +27,9 @@ from trainer_sidecar.coordinator.conversation.conversation import (
 )
 from trainer_sidecar.coordinator.conversation.effects import missing
 from trainer_sidecar.coordinator.conversation.states import State
-from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, feed, open_incident
-from trainer_sidecar.coordinator.orders import REPAIRS, STRATEGIES
+from trainer_sidecar.coordinator.repair import migration, resize
+from trainer_sidecar.coordinator.repair.driver import FAULT_ACTIONS, carry_out, feed, open_incident
+from trainer_sidecar.coordinator.repair.orders import REPAIRS, STRATEGIES
 from trainer_sidecar.coordinator.state.controller_change import LAST_SERIAL, ChangePhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import ALIVE, RankPod

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration, resize
 from trainer_sidecar.coordinator.conversation.conversation import FAILED_FOR_GOOD, PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.conversation.states import TRAINING, State
-from trainer_sidecar.coordinator.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
+from trainer_sidecar.coordinator.repair import migration, resize
+from trainer_sidecar.coordinator.repair.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import ALIVE, RankPod, RankTarget
 

@@ -15,7 +15,7 @@ from hajob.domain.patience import SAVE_BEFORE_SECONDS
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.conversation import PROCESS_FAULT
 from trainer_sidecar.coordinator.conversation.states import NAMEABLE, UNDECIDED, State
-from trainer_sidecar.coordinator.orders import STRATEGIES
+from trainer_sidecar.coordinator.repair.orders import STRATEGIES
 from trainer_sidecar.coordinator.state.incidents import OpenIncident
 from trainer_sidecar.coordinator.state.job import Job
 

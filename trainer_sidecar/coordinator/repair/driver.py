@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import singledispatch
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import migration, resize
 from trainer_sidecar.coordinator.conversation.conversation import (
     COMMUNICATION_FAULT,
     MEMORY_FAULT,
@@ -28,6 +27,7 @@ from trainer_sidecar.coordinator.conversation.conversation import (
     Unexpected,
 )
 from trainer_sidecar.coordinator.conversation.states import State
+from trainer_sidecar.coordinator.repair import migration, resize
 from trainer_sidecar.coordinator.state.incidents import OpenIncident
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.watch import first_step, saving, training_end
