@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.rigs.coordinator import ENDPOINT, World
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.replay import Replayed, replay
 from trainer_sidecar.coordinator.state.job import Job, Limits, Setup
+from trainer_sidecar.coordinator.takeover.replay import Replayed, replay
 
 
 def replayed(log: Sequence[Mapping[str, Any]], now: float = 0.0) -> tuple[Job, Replayed]:

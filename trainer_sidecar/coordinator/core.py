@@ -13,7 +13,7 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.steps import known_step
 from trainer_sidecar.controller_protocol import PORT
-from trainer_sidecar.coordinator import node_orders, start, successor, takeover
+from trainer_sidecar.coordinator import node_orders, start
 from trainer_sidecar.coordinator.conversation.callbacks import parse_callback
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import State
@@ -34,6 +34,7 @@ from trainer_sidecar.coordinator.state.job import Job, Setup
 from trainer_sidecar.coordinator.state.leases import LEASE_SECONDS, Contacts
 from trainer_sidecar.coordinator.state.presence import OperatorPresence
 from trainer_sidecar.coordinator.state.roster import RankPod, RankView
+from trainer_sidecar.coordinator.takeover import successor, takeover
 from trainer_sidecar.coordinator.watch import checkpoints, first_step, hang, saving
 from trainer_sidecar.units import NANOSECONDS
 

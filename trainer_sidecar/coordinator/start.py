@@ -7,13 +7,13 @@ every node, the death of whatever ran before. Ranks that run already are taken o
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import takeover
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.repair.driver import feed, follow_the_end
 from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget
+from trainer_sidecar.coordinator.takeover import takeover
 from trainer_sidecar.coordinator.watch import checkpoints, training_end
 
 

@@ -21,7 +21,7 @@ from tests.rigs.coordinator_repairs import (
 )
 from tests.rigs.coordinator_restart import restart_coordinator
 from trainer_sidecar.coordinator.conversation.effects import HELD_AGAIN_SECONDS
-from trainer_sidecar.coordinator.successor import SPARE_SERIALS, TAKEOVER_SECONDS
+from trainer_sidecar.coordinator.takeover.successor import SPARE_SERIALS, TAKEOVER_SECONDS
 
 
 @pytest.fixture

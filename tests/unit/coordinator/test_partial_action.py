@@ -6,8 +6,8 @@ import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
-from trainer_sidecar.coordinator.partial_action import NORMAL, REPAIR, TELLING_SECONDS
-from trainer_sidecar.coordinator.resumption import CLEANED, LOCKED, REBUILT, REPAIRED, ROLLED_BACK, STOPPED
+from trainer_sidecar.coordinator.takeover.partial_action import NORMAL, REPAIR, TELLING_SECONDS
+from trainer_sidecar.coordinator.takeover.resumption import CLEANED, LOCKED, REBUILT, REPAIRED, ROLLED_BACK, STOPPED
 
 WORD = b"the same for all"
 REBUILD = 31

@@ -14,7 +14,7 @@ import pytest
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator_faults import RoundOfFaults, SimpleOperator, cause_a_fault, check_one_process_per_rank
 from tests.rigs.coordinator_restart import restart_coordinator
-from trainer_sidecar.coordinator.resumption import CLEANED, LOCKED, REBUILT, REPAIRED, ROLLED_BACK, STOPPED
+from trainer_sidecar.coordinator.takeover.resumption import CLEANED, LOCKED, REBUILT, REPAIRED, ROLLED_BACK, STOPPED
 
 ROUNDS = int(os.environ.get("HAJOB_LOSSES", "20"))
 DONE = {"naming": [LOCKED, STOPPED], "strategy": [LOCKED, STOPPED, CLEANED]}

@@ -9,7 +9,7 @@ from tests.rigs.coordinator import World
 from tests.rigs.coordinator_growth import chosen_strategies, give_up_growth, leave_node_1_out, make_node_1_anew
 from tests.rigs.coordinator_repairs import CLEANED, LOCKED, STOPPED, keep_store_at_gates
 from tests.rigs.coordinator_restart import restart_coordinator
-from trainer_sidecar.coordinator.resumption import DOWNGRADED, REBUILT_LARGER, REPAIRED_LARGER
+from trainer_sidecar.coordinator.takeover.resumption import DOWNGRADED, REBUILT_LARGER, REPAIRED_LARGER
 
 LEFT_OUT_AGAIN = ["stop_train", "on_global_rank", "change_strategy"]
 BY = pytest.mark.parametrize("by", ["controller", "pod"])

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from tests.rigs.names_of_tests import NAMES_IN_THE_PROJECT
-from trainer_sidecar.coordinator.resumption import ROWS as RESUMPTIONS
-from trainer_sidecar.coordinator.resumption import Resumption
+from trainer_sidecar.coordinator.takeover.resumption import ROWS as RESUMPTIONS
+from trainer_sidecar.coordinator.takeover.resumption import Resumption
 
 ROOT = Path(__file__).resolve().parents[3]
 SECTION = (ROOT / "docs/protocols/mindio.md").read_text().partition("**11.5**")[2].partition("\n**11.6**")[0]

@@ -11,9 +11,15 @@ from collections.abc import Collection, Iterator
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.conversation import PROCESS_FAULT
-from trainer_sidecar.coordinator.resumption import DOWNGRADED, PAUSED, REPAIRED, ROLLED_BACK, ROLLED_BACK_LARGER
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import ALIVE, RankTarget
+from trainer_sidecar.coordinator.takeover.resumption import (
+    DOWNGRADED,
+    PAUSED,
+    REPAIRED,
+    ROLLED_BACK,
+    ROLLED_BACK_LARGER,
+)
 
 REPAIR, NORMAL, GO_ON = 21, 25, 15
 NEEDED = {NORMAL: frozenset({ROLLED_BACK, DOWNGRADED, ROLLED_BACK_LARGER}), GO_ON: frozenset({PAUSED})}

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator import successor
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import AT_REST, TRAINING, UNNAMED, State
 from trainer_sidecar.coordinator.rank_variables import keep_those_of
 from trainer_sidecar.coordinator.repair import migration, resize
 from trainer_sidecar.coordinator.repair.driver import feed, lose, rank_finished
-from trainer_sidecar.coordinator.replay import Replayed, replay
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget, RankView
+from trainer_sidecar.coordinator.takeover import successor
+from trainer_sidecar.coordinator.takeover.replay import Replayed, replay
 
 SUCCESSORS = frozenset({pb.IN_PLACE, pb.REPLACE, pb.EXPAND, pb.MIGRATE})
 """Orders that start one."""

@@ -14,7 +14,6 @@ from itertools import chain
 from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator import partial_action, resumption
 from trainer_sidecar.coordinator.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation.conversation import (
     FAILED_FOR_GOOD,
@@ -34,6 +33,7 @@ from trainer_sidecar.coordinator.state.controller_change import LAST_SERIAL, Cha
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import ALIVE, RankPod
 from trainer_sidecar.coordinator.state.store_keeping import KeepingPhase
+from trainer_sidecar.coordinator.takeover import partial_action, resumption
 from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)
