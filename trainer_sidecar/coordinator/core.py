@@ -13,7 +13,7 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.steps import known_step
 from trainer_sidecar.controller_protocol import PORT
-from trainer_sidecar.coordinator import node_orders, start
+from trainer_sidecar.coordinator.attempt import node_orders, start
 from trainer_sidecar.coordinator.conversation.callbacks import parse_callback
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import State
@@ -367,7 +367,9 @@ class CoordinatorCore:
         job = self.job
         job.look_at(now)
         checkpoints.follow(job)
-        start.advance(job)
+        start.begin_if_due(job)
+        if not takeover.take_up(job):
+            start.advance(job)
         if job.runs:
             successor.advance(job)
         if job.runs and not (job.change.is_under_way and job.change.adopted):

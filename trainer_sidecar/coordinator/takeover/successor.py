@@ -14,7 +14,7 @@ from itertools import chain
 from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator.controller_arguments import controller_arguments
+from trainer_sidecar.coordinator.attempt.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation.conversation import (
     FAILED_FOR_GOOD,
     MEMORY_FAULT,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from hajob.domain.facts import NO_SUCCESSOR
 from hajob.protocol import sidecar_pb2 as pb
+from trainer_sidecar.coordinator.attempt.rank_variables import keep_those_of
+from trainer_sidecar.coordinator.attempt.start import has_begun
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.conversation.states import AT_REST, TRAINING, UNNAMED, State
-from trainer_sidecar.coordinator.rank_variables import keep_those_of
 from trainer_sidecar.coordinator.repair import migration, resize
 from trainer_sidecar.coordinator.repair.driver import feed, lose, rank_finished
+from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget, RankView
 from trainer_sidecar.coordinator.takeover import successor
@@ -25,27 +27,43 @@ LOST_TEXT = "ranks run, but the MindIO controller they registered with is gone; 
 LEFT_TEXT = "MindIO's controller has left; the next fault cannot be recovered"
 
 
-def has_begun(job: Job, pods: list[RankPod]) -> bool:
-    """Return whether an earlier coordinator has started a process of this attempt, even if it has ended since."""
-    number = job.attempt.incarnation
-    return any(pod.newest_started is not None and pod.newest_started >= number for pod in pods)
+def take_up(job: Job) -> bool:
+    """Take over the ranks that an earlier coordinator started, if there are any; return whether that was done now.
+
+    It waits until every agent has said how its ranks are, and for a silent one no longer than `takeover_seconds`.
+    """
+    order, assignment, attempt = job.order, job.assignment, job.attempt
+    if order is None or assignment is None:
+        return False
+    if attempt.phase is AttemptPhase.IDLE and order.action not in (pb.START, pb.STOP):
+        return _adopt(job, assignment.attempt, order.incarnation)
+    waited = job.now - attempt.since >= job.setup.limits.takeover_seconds
+    if attempt.phase is not AttemptPhase.OPENING or not (waited or job.roster.all_there()):
+        return False
+    there = job.roster.there()
+    if not has_begun(job, there):
+        return False
+    _take_over(job, there)
+    return True
 
 
-def adopt(job: Job, number: int, incarnation: int) -> None:
-    """Adopt a running job: its order reached a coordinator that has started nothing, because it was restarted."""
+def _adopt(job: Job, number: int, incarnation: int) -> bool:
+    """A running job's order reached a coordinator that has started nothing, because it was restarted."""
     waited = job.now - job.attempt.wait_since(job.now) >= job.setup.limits.takeover_seconds
     if not waited and not (job.controller.connected and job.roster.all_there()):
-        return
+        return False
     first = migration.found(job).values()
     there = [*job.roster.there(), *(pod for pod in first if pod.connected and pod.reported)]
-    if len(there) == job.roster.num_nodes + len(first) or (waited and there):
-        job.begin_attempt(number, 0)
-        job.incidents.know(incarnation)
-        take_over(job, there)
+    if len(there) != job.roster.num_nodes + len(first) and not (waited and there):
+        return False
+    job.begin_attempt(number, 0)
+    job.incidents.know(incarnation)
+    _take_over(job, there)
+    return True
 
 
-def take_over(job: Job, pods: list[RankPod]) -> None:
-    """Take over the ranks of these pods, whose agents have said how they are."""
+def _take_over(job: Job, pods: list[RankPod]) -> None:
+    """The agents of these pods have said how their ranks are."""
     attempt, roster = job.attempt, job.roster
     keep_those_of(job, pods)
     is_blind = job.controller.requested == attempt.number  # this coordinator's own, the ranks never saw it

@@ -1,31 +1,21 @@
 """Starting the whole job: its controller process, its ranks, its end.
 
 A start waits for three things that come up side by side: the controller with the rendezvous store, the launcher of
-every node, the death of whatever ran before. Ranks that run already are taken over as they are (takeover.py).
+every node, the death of whatever ran before. Ranks that run already are not started: takeover/takeover.py adopts them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.controller_arguments import controller_arguments
+from trainer_sidecar.coordinator.attempt.controller_arguments import controller_arguments
 from trainer_sidecar.coordinator.conversation.conversation import EventKind, MindIOEvent
 from trainer_sidecar.coordinator.repair.driver import feed, follow_the_end
 from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget
-from trainer_sidecar.coordinator.takeover import takeover
 from trainer_sidecar.coordinator.watch import checkpoints, training_end
-
-
-def is_due(job: Job) -> bool:
-    """Return whether a START order asks for an attempt that has not begun.
-
-    Order and assignment may come in either order.
-    """
-    order, assignment, attempt = job.order, job.assignment, job.attempt
-    if order is None or assignment is None or order.action != pb.START or is_for_a_successor(job):
-        return False
-    return order.incarnation > attempt.incarnation and assignment.attempt > attempt.number
 
 
 def is_for_a_successor(job: Job) -> bool:
@@ -37,16 +27,25 @@ def is_for_a_successor(job: Job) -> bool:
     return order is not None and order.action == pb.START and 0 < job.setup.incarnation < order.incarnation
 
 
-def begin(job: Job, number: int, incarnation: int) -> None:
-    """End the ranks that run, and begin the attempt that is ordered."""
+def begin_if_due(job: Job) -> None:
+    """End the ranks that run and begin the attempt that is ordered, if it has not begun."""
+    if job.order is None or job.assignment is None or not _is_due(job, job.order, job.assignment):
+        return
     had_run = job.runs
-    job.begin_attempt(number, incarnation)
-    _abandon_incident(job, incarnation)
+    job.begin_attempt(job.assignment.attempt, job.order.incarnation)
+    _abandon_incident(job, job.order.incarnation)
     job.roster.leave_out(())
     job.roster.register_only(set())
     job.steps.begin_again()
     if had_run:
         _end_all(job)
+
+
+def _is_due(job: Job, order: pb.Order, assignment: pb.Assignment) -> bool:
+    """Whether a START order asks for an attempt that has not begun; order and assignment may come in either order."""
+    if order.action != pb.START or is_for_a_successor(job):
+        return False
+    return order.incarnation > job.attempt.incarnation and assignment.attempt > job.attempt.number
 
 
 def end(job: Job, order: pb.Order) -> None:
@@ -73,33 +72,27 @@ def _end_all(job: Job) -> None:
     job.controller.forget_request()
 
 
+def has_begun(job: Job, pods: Iterable[RankPod]) -> bool:
+    """Return whether an earlier coordinator has started a process of this attempt, even if it has ended since."""
+    number = job.attempt.incarnation
+    return any(pod.newest_started is not None and pod.newest_started >= number for pod in pods)
+
+
 def advance(job: Job) -> None:
-    """Continue the start of the attempt as far as possible now."""
-    attempt, assignment = job.attempt, job.assignment
-    if assignment is None or job.order is None:
+    """Continue the start of the attempt as far as possible now; ranks that run already are taken up before."""
+    if job.assignment is None or job.order is None:
         return
-    if is_due(job):
-        begin(job, assignment.attempt, job.order.incarnation)
-        attempt = job.attempt
-    if attempt.phase is AttemptPhase.IDLE and job.order.action not in (pb.START, pb.STOP):
-        takeover.adopt(job, assignment.attempt, job.order.incarnation)
-    elif attempt.phase is AttemptPhase.OPENING:
+    if job.attempt.phase is AttemptPhase.OPENING:
         _open(job)
-    elif attempt.phase is AttemptPhase.RUNNING:
+    elif job.attempt.phase is AttemptPhase.RUNNING:
         _watch_running(job)
 
 
 def _open(job: Job) -> None:
-    all_there = job.roster.all_there()
-    if all_there or job.now - job.attempt.since >= job.setup.limits.takeover_seconds:
-        there = job.roster.there()
-        if takeover.has_begun(job, there):
-            takeover.take_over(job, there)
-            return
     if _stale_ranks(job):
         return
     _ask_for_controller(job)
-    if all_there and checkpoints.are_verified(job) and job.is_open:
+    if job.roster.all_there() and checkpoints.are_verified(job) and job.is_open:
         there = job.roster.there()
         if all(pod.launcher_ready for pod in there):
             _start_ranks(job, there)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.controller_protocol import HUNG
-from trainer_sidecar.coordinator.rank_variables import rank_environment
+from trainer_sidecar.coordinator.attempt import start
+from trainer_sidecar.coordinator.attempt.rank_variables import rank_environment
 from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.controller_change import LAST_SERIAL
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod
-from trainer_sidecar.coordinator.takeover import takeover
 from trainer_sidecar.coordinator.watch import checkpoints, training_end
 from trainer_sidecar.coordinator.watch.problems import problems
 from trainer_sidecar.units import NANOSECONDS
@@ -114,7 +114,7 @@ def takes_over(job: Job) -> bool:
     order = job.order
     if job.runs or (order is not None and order.action == pb.STOP):
         return job.change.is_under_way
-    return takeover.has_begun(job, job.roster.there())
+    return start.has_begun(job, job.roster.there())
 
 
 def controller_problem(job: Job) -> str:
