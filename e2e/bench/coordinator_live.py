@@ -23,7 +23,7 @@ from e2e.bench.scale_parts import COORDINATOR_PORT, JOB, PATIENCE_SECONDS, Agent
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import Run
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.coordinator.clock import now
+from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.coordinator.state.leases import SILENT_SECONDS
 
 NODES, CHIPS = 2048, 8

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.hub import ORDERS_PER_TURN
+from trainer_sidecar.coordinator.shell.hub import ORDERS_PER_TURN
 from trainer_sidecar.coordinator.state.job import Endpoint, Limits, Setup
 
 NODES, CHIPS = 2048, 8

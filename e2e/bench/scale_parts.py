@@ -18,7 +18,7 @@ import grpc.aio
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc, versions
 from trainer_sidecar import controller_protocol
-from trainer_sidecar.coordinator.clock import now
+from trainer_sidecar.coordinator.shell.clock import now
 
 JOB = "scale"
 COORDINATOR_PORT = 7070

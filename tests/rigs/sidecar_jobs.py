@@ -30,7 +30,7 @@ from e2e.trainer.settings import HURRY
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.rigs.certificates import Authority
-from trainer_sidecar.coordinator import clock
+from trainer_sidecar.coordinator.shell import clock
 from trainer_sidecar.install import install
 
 JOB = "3f1d2c3e-job"

@@ -13,9 +13,9 @@ import sys
 
 from hajob import log_format, version
 from hajob.protocol import descriptors
-from trainer_sidecar.coordinator import garbage
-from trainer_sidecar.coordinator.hub import Hub
-from trainer_sidecar.coordinator.settings import read_settings
+from trainer_sidecar.coordinator.shell import garbage
+from trainer_sidecar.coordinator.shell.hub import Hub
+from trainer_sidecar.coordinator.shell.settings import read_settings
 from trainer_sidecar.environment import SettingsError
 
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from trainer_sidecar.coordinator import clock
+from trainer_sidecar.coordinator.shell import clock
 from trainer_sidecar.coordinator.state.leases import LAG_SECONDS
 
 TICK_SECONDS = 0.01

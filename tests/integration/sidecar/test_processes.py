@@ -19,7 +19,7 @@ from tests.integration.sidecar.policy import InPlacePolicy
 from tests.integration.sidecar.standstill import watched
 from tests.rigs.sidecar_jobs import JOB, Job, Operator
 from tests.rigs.sidecar_recoveries import finish_undisturbed
-from trainer_sidecar.coordinator import clock
+from trainer_sidecar.coordinator.shell import clock
 
 NewJob = Callable[..., Job]
 

@@ -30,7 +30,7 @@ sys.meta_path.insert(0, Deleted())
         (["{0}/launcher.pyz", "--", "sleep", "1000"], "trainer_sidecar.launcher.supervisor", 128 + signal.SIGTERM),
         (["{0}/controller_host.pyz"], "trainer_sidecar.controller_host.host", 0),
         (["-m", "trainer_sidecar.agent"], "trainer_sidecar.agent.node", 0),
-        (["-m", "trainer_sidecar.coordinator"], "trainer_sidecar.coordinator.hub", 0),
+        (["-m", "trainer_sidecar.coordinator"], "trainer_sidecar.coordinator.shell.hub", 0),
         (["-m", "trainer_sidecar.install", "{0}/empty"], "zipfile", 128 + signal.SIGTERM),
     ],
     ids=["launcher", "controller host", "agent", "coordinator", "install"],

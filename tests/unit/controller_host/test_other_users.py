@@ -14,7 +14,7 @@ import pytest
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.access import refused
 from trainer_sidecar.controller_protocol import SOCKET_NAME
-from trainer_sidecar.coordinator.controller import ControllerLink
+from trainer_sidecar.coordinator.shell.controller import ControllerLink
 from trainer_sidecar.install import install
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -15,11 +15,11 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.rigs.certificates import Authority
 from tests.rigs.rank_pod import PATIENCE, until
-from trainer_sidecar.coordinator.clock import now
-from trainer_sidecar.coordinator.hub import Hub
-from trainer_sidecar.coordinator.settings import read_settings
+from trainer_sidecar.coordinator.shell.clock import now
+from trainer_sidecar.coordinator.shell.hub import Hub
+from trainer_sidecar.coordinator.shell.settings import read_settings
+from trainer_sidecar.coordinator.shell.tls import channel_credentials
 from trainer_sidecar.coordinator.state.steps import Steps
-from trainer_sidecar.coordinator.tls import channel_credentials
 
 JOB = "3f1d2c3e-job"
 

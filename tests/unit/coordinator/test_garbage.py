@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainer_sidecar.coordinator import garbage
+from trainer_sidecar.coordinator.shell import garbage
 
 
 @pytest.fixture

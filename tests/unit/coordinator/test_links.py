@@ -17,9 +17,9 @@ from hajob.protocol.addresses import host_port
 from tests.rigs.rank_pod import PATIENCE, until
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.controller_protocol import SOCKET_NAME
-from trainer_sidecar.coordinator import agents, controller
-from trainer_sidecar.coordinator.agents import AgentLink, Dials
-from trainer_sidecar.coordinator.controller import ControllerLink
+from trainer_sidecar.coordinator.shell import agents, controller
+from trainer_sidecar.coordinator.shell.agents import AgentLink, Dials
+from trainer_sidecar.coordinator.shell.controller import ControllerLink
 from trainer_sidecar.coordinator.state.job import Endpoint
 
 HELLO: controller_protocol.Message = {"event": "hello", "state": {}, "log": []}

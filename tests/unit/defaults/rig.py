@@ -30,7 +30,7 @@ from tests.rigs.coordinator import ENDPOINT, World
 from tests.rigs.coordinator_peers import Agent, Mindio
 from tests.rigs.job_controller import ControllerTown
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.settings import read_settings
+from trainer_sidecar.coordinator.shell.settings import read_settings
 from trainer_sidecar.coordinator.state.job import Setup
 
 TICK_SECONDS = 1.0

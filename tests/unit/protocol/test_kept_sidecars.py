@@ -28,10 +28,10 @@ from tests.rigs.rank_pod import until
 from tests.unit.protocol.kept_sidecar import JOB, RECORDINGS, KeptServer, Line, recording, speak
 from trainer_sidecar.agent import server as agent_server
 from trainer_sidecar.agent import settings as agent_settings
-from trainer_sidecar.coordinator.agents import AgentLink, Dials
-from trainer_sidecar.coordinator.server import OperatorServer
-from trainer_sidecar.coordinator.settings import read_settings
-from trainer_sidecar.coordinator.tls import channel_credentials
+from trainer_sidecar.coordinator.shell.agents import AgentLink, Dials
+from trainer_sidecar.coordinator.shell.server import OperatorServer
+from trainer_sidecar.coordinator.shell.settings import read_settings
+from trainer_sidecar.coordinator.shell.tls import channel_credentials
 from trainer_sidecar.tls import server_credentials
 
 VERSIONS = sorted(place.name for place in RECORDINGS.iterdir())

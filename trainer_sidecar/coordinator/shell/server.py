@@ -19,9 +19,9 @@ import grpc.aio
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc, versions
 from hajob.protocol.addresses import host_port
-from trainer_sidecar.coordinator.clock import now
-from trainer_sidecar.coordinator.settings import CoordinatorSettings
-from trainer_sidecar.coordinator.tls import SERVER_OPTIONS, peer_is
+from trainer_sidecar.coordinator.shell.clock import now
+from trainer_sidecar.coordinator.shell.settings import CoordinatorSettings
+from trainer_sidecar.coordinator.shell.tls import SERVER_OPTIONS, peer_is
 from trainer_sidecar.tls import server_credentials
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ import grpc.aio
 
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc, versions
+from trainer_sidecar.coordinator.shell.tls import channel_credentials, channel_options
 from trainer_sidecar.coordinator.state.leases import SILENT_SECONDS
-from trainer_sidecar.coordinator.tls import channel_credentials, channel_options
 
 log = logging.getLogger(__name__)
 

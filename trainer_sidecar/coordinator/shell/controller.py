@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.access import refused
 from trainer_sidecar.controller_protocol import SOCKET_NAME, LineBuffer, Message
-from trainer_sidecar.coordinator.clock import now
+from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)

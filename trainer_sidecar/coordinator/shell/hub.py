@@ -15,15 +15,15 @@ from typing import Any
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import versions
 from hajob.protocol.addresses import host_port
-from trainer_sidecar.coordinator.agents import AgentLink, Dials
-from trainer_sidecar.coordinator.clock import now
-from trainer_sidecar.coordinator.controller import HOST_CALLS, ControllerLink
 from trainer_sidecar.coordinator.core import CoordinatorCore
-from trainer_sidecar.coordinator.server import OperatorServer
-from trainer_sidecar.coordinator.settings import CoordinatorSettings
+from trainer_sidecar.coordinator.shell.agents import AgentLink, Dials
+from trainer_sidecar.coordinator.shell.clock import now
+from trainer_sidecar.coordinator.shell.controller import HOST_CALLS, ControllerLink
+from trainer_sidecar.coordinator.shell.server import OperatorServer
+from trainer_sidecar.coordinator.shell.settings import CoordinatorSettings
+from trainer_sidecar.coordinator.shell.store_filling import fill_store
 from trainer_sidecar.coordinator.state.job import Setup
 from trainer_sidecar.coordinator.state.store_keeping import Fill
-from trainer_sidecar.coordinator.store_filling import fill_store
 
 log = logging.getLogger(__name__)
 
