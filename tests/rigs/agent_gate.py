@@ -8,9 +8,9 @@ import struct
 from e2e.cluster.loopback import own_port
 from tests.rigs.agent_node import FakeClock
 from tests.rigs.rank_pod import ADDRESS, Controller, until
-from trainer_sidecar.agent.frames import Message
-from trainer_sidecar.agent.gate import Gate
-from trainer_sidecar.agent.gate_rules import LinkPhase
+from trainer_sidecar.agent.gate.frames import Message
+from trainer_sidecar.agent.gate.gate import Gate
+from trainer_sidecar.agent.gate.rules import LinkPhase
 
 
 def heartbeat_message(rank: int = 2, step: int = 7, *, run_status: int = 0) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent.gate_rules import LinkPhase
+from trainer_sidecar.agent.gate.rules import LinkPhase
 
 
 @dataclass

@@ -8,7 +8,7 @@ import os
 import sys
 
 if "trainer_sidecar.agent" in sys.orig_argv:
-    from trainer_sidecar.agent import listener
+    from trainer_sidecar.agent.gate import listener
 
     _OWN = {"127.0.0.1", os.environ.get("POD_IP", "")}
     listener.is_of_this_pod = lambda host: host in _OWN  # type: ignore[assignment]

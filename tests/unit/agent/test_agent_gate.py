@@ -14,10 +14,10 @@ from e2e.cluster.loopback import own_port
 from tests.rigs.agent_gate import REGISTER_MESSAGE, GateRules, GateScene, heartbeat_message, mindio_message
 from tests.rigs.agent_node import FakeClock
 from tests.rigs.rank_pod import ADDRESS, Controller, until
-from trainer_sidecar.agent.frames import FrameReader, Message, Piece
-from trainer_sidecar.agent.gate import Gate
-from trainer_sidecar.agent.gate_rules import LinkPhase
-from trainer_sidecar.agent.listener import HELD_CONNECTIONS, is_of_this_pod
+from trainer_sidecar.agent.gate.frames import FrameReader, Message, Piece
+from trainer_sidecar.agent.gate.gate import Gate
+from trainer_sidecar.agent.gate.listener import HELD_CONNECTIONS, is_of_this_pod
+from trainer_sidecar.agent.gate.rules import LinkPhase
 
 HEARTBEAT = heartbeat_message()
 

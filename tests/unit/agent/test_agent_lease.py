@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.rigs.agent_node import FakeClock
-from trainer_sidecar.agent.lease import REMEMBERED_HEARTBEATS, Lease
+from trainer_sidecar.agent.gate.lease import REMEMBERED_HEARTBEATS, Lease
 
 
 def test_a_grant_counts_from_when_its_heartbeat_was_sent() -> None:

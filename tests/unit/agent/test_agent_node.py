@@ -9,7 +9,7 @@ import pytest
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.agent_node import NodeRig, order_to_run, pod_settings
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.gate_rules import LinkPhase
+from trainer_sidecar.agent.gate.rules import LinkPhase
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import UNNAMED
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.rigs.agent_gate import REGISTER_MESSAGE, GateScene, heartbeat_message, mindio_message
 from tests.rigs.rank_pod import until
-from trainer_sidecar.agent import gate_link
-from trainer_sidecar.agent.dead_rank_replies import DeadRankReplies
-from trainer_sidecar.agent.frames import HEARTBEAT, SERIAL_AT, Message
-from trainer_sidecar.agent.gate_rules import LinkPhase
+from trainer_sidecar.agent.gate import link as gate_link
+from trainer_sidecar.agent.gate.dead_rank_replies import DeadRankReplies
+from trainer_sidecar.agent.gate.frames import HEARTBEAT, SERIAL_AT, Message
+from trainer_sidecar.agent.gate.rules import LinkPhase
 
 COLLECT, LOCK, STOP, CLEAN, REPAIR, PAUSE, GO_ON, NORMAL = 9, 11, 17, 19, 21, 13, 15, 25
 STATUS = heartbeat_message()[16:]

@@ -13,11 +13,11 @@ import pytest
 from e2e.cluster.loopback import own_port
 from tests.rigs.agent_gate import REGISTER_MESSAGE, GateScene, heartbeat_message, mindio_message
 from tests.rigs.rank_pod import ADDRESS, until
-from trainer_sidecar.agent import frames
-from trainer_sidecar.agent.frames import Message
-from trainer_sidecar.agent.gate import Gate
-from trainer_sidecar.agent.gate_rules import LinkPhase
-from trainer_sidecar.agent.registrations import Registrations
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.frames import Message
+from trainer_sidecar.agent.gate.gate import Gate
+from trainer_sidecar.agent.gate.registrations import Registrations
+from trainer_sidecar.agent.gate.rules import LinkPhase
 
 COPIES = mindio_message(1, struct.pack("<ii???xii", 2, 1, True, True, False, 2, 0) + struct.pack("<iii", 2, 2, 3))
 REPLY = struct.Struct("<iiB3x")

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from trainer_sidecar.agent import frames
-from trainer_sidecar.agent.frames import FrameReader, Message, Piece
-from trainer_sidecar.agent.step_margin import STEP_AT, StepMargin
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.frames import FrameReader, Message, Piece
+from trainer_sidecar.agent.gate.step_margin import STEP_AT, StepMargin
 
 
 def collected(step: int, run_status: int = 0) -> Piece:

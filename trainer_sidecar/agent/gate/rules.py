@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
-from trainer_sidecar.agent.frames import Message
-from trainer_sidecar.agent.listener import ListenerRules
+from trainer_sidecar.agent.gate.frames import Message
+from trainer_sidecar.agent.gate.listener import ListenerRules
 
 
 class LinkPhase(enum.Enum):

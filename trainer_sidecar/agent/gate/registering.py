@@ -11,9 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from trainer_sidecar.agent import frames
-from trainer_sidecar.agent.registrations import TAKEN, Registration, Registrations
-from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.registrations import TAKEN, Registration, Registrations
+from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
 
 REPLY_TIMEOUT_SECONDS = 30.0
 

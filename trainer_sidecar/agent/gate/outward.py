@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from trainer_sidecar.agent.frames import Piece
+from trainer_sidecar.agent.gate.frames import Piece
 
 LIMIT_BYTES = 256 * 1024
 

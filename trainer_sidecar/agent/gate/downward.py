@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from trainer_sidecar.agent import frames
-from trainer_sidecar.agent.dead_rank_replies import answer
-from trainer_sidecar.agent.gate_rules import Rules
-from trainer_sidecar.agent.outward import Outward
-from trainer_sidecar.agent.registrations import Registrations
-from trainer_sidecar.agent.step_margin import StepMargin
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.dead_rank_replies import answer
+from trainer_sidecar.agent.gate.outward import Outward
+from trainer_sidecar.agent.gate.registrations import Registrations
+from trainer_sidecar.agent.gate.rules import Rules
+from trainer_sidecar.agent.gate.step_margin import StepMargin
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from trainer_sidecar.agent import frames
-from trainer_sidecar.agent.dead_rank_replies import answer
-from trainer_sidecar.agent.frames import Message, Piece
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.dead_rank_replies import answer
+from trainer_sidecar.agent.gate.frames import Message, Piece
 
 ELSEWHERE: Final = 5
 """The result of an answer: the rank is at another step than it is to be locked at."""

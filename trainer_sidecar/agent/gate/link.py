@@ -12,17 +12,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
-from trainer_sidecar.agent.controller_side import ControllerSide, Passage
-from trainer_sidecar.agent.dead_rank_replies import DeadRankReplies
-from trainer_sidecar.agent.downward import Between, Downward
-from trainer_sidecar.agent.gate_rules import LinkPhase
-from trainer_sidecar.agent.listener import CHUNK
-from trainer_sidecar.agent.outward import Outward
-from trainer_sidecar.agent.rank_messages import LinkedRank, RankMessages
-from trainer_sidecar.agent.step_margin import StepMargin
-from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.controller_side import ControllerSide, Passage
+from trainer_sidecar.agent.gate.dead_rank_replies import DeadRankReplies
+from trainer_sidecar.agent.gate.downward import Between, Downward
+from trainer_sidecar.agent.gate.listener import CHUNK
+from trainer_sidecar.agent.gate.outward import Outward
+from trainer_sidecar.agent.gate.rank_messages import LinkedRank, RankMessages
+from trainer_sidecar.agent.gate.rules import LinkPhase
+from trainer_sidecar.agent.gate.step_margin import StepMargin
+from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 
 UNREAD_SECONDS = 0.05  # what a dead rank had said is read; a child that it forked may keep its link open
 KNOWN_SECONDS = 2.0  # between the end of a rank's link and the news that its process has ended

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
-from trainer_sidecar.agent.gate_rules import Rules
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.rules import Rules
 
 SILENT_SECONDS = 8
 NEVER_SPOKE_SECONDS = 30

@@ -14,14 +14,14 @@ import logging
 from collections.abc import Callable
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent import frames
 from trainer_sidecar.agent.clock import SECOND, Clock
-from trainer_sidecar.agent.gate_link import GateLink, until_closed
-from trainer_sidecar.agent.gate_rules import LinkPhase, Rules
-from trainer_sidecar.agent.listener import Listener
-from trainer_sidecar.agent.rank_messages import LinkedRank
-from trainer_sidecar.agent.registering import StandIns
-from trainer_sidecar.agent.registrations import Registrations
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.link import GateLink, until_closed
+from trainer_sidecar.agent.gate.listener import Listener
+from trainer_sidecar.agent.gate.rank_messages import LinkedRank
+from trainer_sidecar.agent.gate.registering import StandIns
+from trainer_sidecar.agent.gate.registrations import Registrations
+from trainer_sidecar.agent.gate.rules import LinkPhase, Rules
 
 FROZEN_SECONDS = 2  # a check that comes this late tells of this process, not of the ranks
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from trainer_sidecar.agent.frames import (
+from trainer_sidecar.agent.gate.frames import (
     ANSWERS,
     GO_ON,
     HEADER,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from trainer_sidecar.agent import frames
-from trainer_sidecar.agent.frames import Message
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.frames import Message
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from trainer_sidecar.agent import frames
-from trainer_sidecar.agent.gate_rules import Rules
-from trainer_sidecar.agent.rank_messages import LinkedRank
-from trainer_sidecar.agent.registering import REPLY_TIMEOUT_SECONDS, register
-from trainer_sidecar.agent.registrations import Registration, Registrations
-from trainer_sidecar.agent.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
+from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.rank_messages import LinkedRank
+from trainer_sidecar.agent.gate.registering import REPLY_TIMEOUT_SECONDS, register
+from trainer_sidecar.agent.gate.registrations import Registration, Registrations
+from trainer_sidecar.agent.gate.rules import Rules
+from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hajob.protocol import addresses
-from trainer_sidecar.agent.listener import CHUNK
+from trainer_sidecar.agent.gate.listener import CHUNK
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.05
