@@ -27,8 +27,8 @@ from trainer_sidecar.agent.launcher_client import LauncherClient
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.server import AgentService, make_server
 from trainer_sidecar.agent.settings import AgentSettings, read_settings
-from trainer_sidecar.agent.store_gate import StoreGate
-from trainer_sidecar.agent.store_journal import StoreJournal
+from trainer_sidecar.agent.store.gate import StoreGate
+from trainer_sidecar.agent.store.journal import StoreJournal
 from trainer_sidecar.agent.user_files import FileOrders
 from trainer_sidecar.environment import SettingsError
 

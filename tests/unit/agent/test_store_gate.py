@@ -11,7 +11,7 @@ from e2e.cluster.loopback import own_port
 from tests.rigs.rank_pod import ADDRESS, until
 from tests.rigs.store_gate import StoreGateRules
 from trainer_sidecar.agent.clock import BootClock
-from trainer_sidecar.agent.store_gate import StoreGate
+from trainer_sidecar.agent.store.gate import StoreGate
 
 
 class Scene:

@@ -12,9 +12,9 @@ from tests.rigs.rank_pod import ADDRESS, until
 from tests.rigs.store_gate import StoreGateRules
 from tests.unit.agent.key_store import KeyStore, StoreClient
 from trainer_sidecar import store_protocol
-from trainer_sidecar.agent import store_gate
 from trainer_sidecar.agent.clock import BootClock
-from trainer_sidecar.agent.store_gate import StoreGate
+from trainer_sidecar.agent.store import gate as store_gate
+from trainer_sidecar.agent.store.gate import StoreGate
 from trainer_sidecar.coordinator.state.store_keeping import StoreKeeping
 from trainer_sidecar.store_protocol import EARLIER, LATER, Dialect
 

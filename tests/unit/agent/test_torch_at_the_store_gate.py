@@ -14,7 +14,7 @@ from tests.rigs.controller_host import HostClient, children_of_host
 from tests.rigs.store_gate import StoreGateRules
 from tests.rigs.torch_store import NEEDS_TORCH, TorchRank, torch_python, wildcard_port
 from trainer_sidecar.agent.clock import BootClock
-from trainer_sidecar.agent.store_gate import StoreGate
+from trainer_sidecar.agent.store.gate import StoreGate
 from trainer_sidecar.coordinator.shell.store_filling import fill_store
 from trainer_sidecar.coordinator.state.store_keeping import StoreKeeping
 

@@ -19,7 +19,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.agent.gate.listener import CHUNK, Listener, ListenerRules
 from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
-from trainer_sidecar.agent.store_journal import StoreJournal
+from trainer_sidecar.agent.store.journal import StoreJournal
 from trainer_sidecar.store_protocol import Request, StoreConversation
 
 DYING_SECONDS = 0.5
