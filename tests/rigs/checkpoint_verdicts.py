@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainer_sidecar.agent.user_files import order_of
+from trainer_sidecar.agent.supervise.user_files import order_of
 from trainer_sidecar.checkpoints.verdict import Verdict
 from trainer_sidecar.launcher.user_files import carry_out
 

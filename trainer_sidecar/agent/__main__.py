@@ -23,13 +23,13 @@ from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.agent.clock import BootClock, Clock
 from trainer_sidecar.agent.gate.gate import Gate
 from trainer_sidecar.agent.gate.registrations import Registrations
-from trainer_sidecar.agent.launcher_client import LauncherClient
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.server import AgentService, make_server
 from trainer_sidecar.agent.settings import AgentSettings, read_settings
 from trainer_sidecar.agent.store.gate import StoreGate
 from trainer_sidecar.agent.store.journal import StoreJournal
-from trainer_sidecar.agent.user_files import FileOrders
+from trainer_sidecar.agent.supervise.launcher_client import LauncherClient
+from trainer_sidecar.agent.supervise.user_files import FileOrders
 from trainer_sidecar.environment import SettingsError
 
 TICK_SECONDS = 1.0

@@ -14,10 +14,10 @@ from hajob.domain.text import last_lines
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.launcher_messages import Script
-from trainer_sidecar.agent.log_rules import Match
-from trainer_sidecar.agent.ranks import RankProcess
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.supervise.launcher_messages import Script
+from trainer_sidecar.agent.supervise.log_rules import Match
+from trainer_sidecar.agent.supervise.ranks import RankProcess
 from trainer_sidecar.launcher.endings import FAULT
 from trainer_sidecar.launcher.protocol import ProcessName
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import Clock
-from trainer_sidecar.agent.endings import Endings, Training
-from trainer_sidecar.agent.launcher_messages import Script
 from trainer_sidecar.agent.log_watch import Tell
-from trainer_sidecar.agent.ranks import RankProcess, Wanted
 from trainer_sidecar.agent.settings import AgentSettings
-from trainer_sidecar.agent.unexplained_exits import UnexplainedExits
+from trainer_sidecar.agent.supervise.endings import Endings, Training
+from trainer_sidecar.agent.supervise.launcher_messages import Script
+from trainer_sidecar.agent.supervise.ranks import RankProcess, Wanted
+from trainer_sidecar.agent.supervise.unexplained_exits import UnexplainedExits
 from trainer_sidecar.launcher import endings
 from trainer_sidecar.launcher.arguments import ARGUMENTS, LOAD_STEP, RESUME_POLICY, means_to_resume, options
 from trainer_sidecar.launcher.protocol import ProcessName

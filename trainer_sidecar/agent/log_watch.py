@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
-from trainer_sidecar.agent.log_rules import LogRules, Rule
 from trainer_sidecar.agent.ports import AgentPorts
-from trainer_sidecar.agent.ranks import RankProcess
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.supervise.log_rules import LogRules, Rule
+from trainer_sidecar.agent.supervise.ranks import RankProcess
 from trainer_sidecar.launcher.output import KEPT_LINE_CHARACTERS, KEPT_LINES
 from trainer_sidecar.launcher.protocol import ProcessName
 

@@ -15,22 +15,22 @@ from hajob.domain.facts import CONTAINER_KILLED, CONTAINER_STOPPED
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import Clock
-from trainer_sidecar.agent.environment import rank_environment
-from trainer_sidecar.agent.fence import Fence
 from trainer_sidecar.agent.finish import Finish
 from trainer_sidecar.agent.foreign_connections import ForeignConnections
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.lease import Lease
 from trainer_sidecar.agent.gate.rules import LinkPhase
-from trainer_sidecar.agent.launcher_messages import Script, read_name, read_process, read_script
 from trainer_sidecar.agent.log_watch import LogWatch
-from trainer_sidecar.agent.orders import Orders
 from trainer_sidecar.agent.outbox import Outbox
 from trainer_sidecar.agent.ports import AgentPorts
-from trainer_sidecar.agent.processes import Processes
 from trainer_sidecar.agent.protection import Protection
-from trainer_sidecar.agent.ranks import Command, RankProcess, is_admitted, reconcile
 from trainer_sidecar.agent.settings import CHECKPOINT_DIRECTORY, AgentSettings
+from trainer_sidecar.agent.supervise.environment import rank_environment
+from trainer_sidecar.agent.supervise.fence import Fence
+from trainer_sidecar.agent.supervise.launcher_messages import Script, read_name, read_process, read_script
+from trainer_sidecar.agent.supervise.orders import Orders
+from trainer_sidecar.agent.supervise.processes import Processes
+from trainer_sidecar.agent.supervise.ranks import Command, RankProcess, is_admitted, reconcile
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)

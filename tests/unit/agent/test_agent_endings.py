@@ -9,7 +9,7 @@ import pytest
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.agent_node import NodeRig, order_to_run
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.endings import Endings, Training
+from trainer_sidecar.agent.supervise.endings import Endings, Training
 from trainer_sidecar.launcher import endings as lines
 from trainer_sidecar.launcher.protocol import ProcessName
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from tests.rigs.agent_node import FakeClock
-from trainer_sidecar.agent.log_rules import BURST_SECONDS, LINE_CHARACTERS, SHARE, LogRules, Rule
+from trainer_sidecar.agent.supervise.log_rules import BURST_SECONDS, LINE_CHARACTERS, SHARE, LogRules, Rule
 from trainer_sidecar.launcher.protocol import ProcessName
 
 FIRST = ProcessName(1, 0)

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_sidecar.agent.ranks import TABLE, Command, RankProcess, Seen, Wanted, is_admitted, reconcile, seen
+from trainer_sidecar.agent.supervise.ranks import (
+    TABLE,
+    Command,
+    RankProcess,
+    Seen,
+    Wanted,
+    is_admitted,
+    reconcile,
+    seen,
+)
 from trainer_sidecar.launcher.protocol import ProcessName
 
 

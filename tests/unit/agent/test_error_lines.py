@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainer_sidecar.agent.error_lines import ErrorLines
-from trainer_sidecar.agent.ranks import RankProcess
+from trainer_sidecar.agent.supervise.error_lines import ErrorLines
+from trainer_sidecar.agent.supervise.ranks import RankProcess
 from trainer_sidecar.launcher import endings
 from trainer_sidecar.launcher.protocol import ProcessName
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rigs.rank_pod import until
-from trainer_sidecar.agent.launcher_client import LauncherClient
+from trainer_sidecar.agent.supervise.launcher_client import LauncherClient
 from trainer_sidecar.launcher import protocol
 
 

@@ -9,8 +9,8 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.rank_pod import ADDRESS
 from tests.rigs.store_gate import StoreGateRules
 from trainer_sidecar.agent.clock import BootClock
-from trainer_sidecar.agent.orders import Orders
 from trainer_sidecar.agent.store.gate import StoreGate
+from trainer_sidecar.agent.supervise.orders import Orders
 from trainer_sidecar.store_protocol import EARLIER, Request, StoreConversation
 
 

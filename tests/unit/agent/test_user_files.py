@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainer_sidecar.agent.user_files import FileOrders
+from trainer_sidecar.agent.supervise.user_files import FileOrders
 from trainer_sidecar.checkpoints.verdict import Copy, Verdict
 
 VERDICT = Verdict("a", 5, copies=(Copy("x", "y"),), writes={"tracker": "5"}, aside=("z",))

@@ -15,7 +15,7 @@ from hajob.objects.environment import rank_environment
 from hajob.objects.rank_pod import rank_pod
 from hajob.objects.settings import PodSettings
 from hajob.plan.policy import from_spec
-from trainer_sidecar.agent import environment as agent
+from trainer_sidecar.agent.supervise import environment as agent
 from trainer_sidecar.coordinator.attempt import rank_variables
 from trainer_sidecar.coordinator.state.job import Endpoint, Setup
 from trainer_sidecar.launcher.program import mindspore_environment

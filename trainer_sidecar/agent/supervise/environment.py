@@ -6,8 +6,8 @@ place among the local ranks. docs/pods.md says of every variable who sets it.
 
 from __future__ import annotations
 
-from trainer_sidecar.agent.ranks import Wanted
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.supervise.ranks import Wanted
 
 
 def rank_environment(wanted: Wanted, settings: AgentSettings, *, meets_here: bool) -> dict[str, str]:

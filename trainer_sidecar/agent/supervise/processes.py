@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from trainer_sidecar.agent.error_lines import ErrorLines
-from trainer_sidecar.agent.ranks import RankProcess, Wanted, runs
+from trainer_sidecar.agent.supervise.error_lines import ErrorLines
+from trainer_sidecar.agent.supervise.ranks import RankProcess, Wanted, runs
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)

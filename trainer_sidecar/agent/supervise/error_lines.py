@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hajob.domain.text import last_lines
-from trainer_sidecar.agent.ranks import RankProcess
+from trainer_sidecar.agent.supervise.ranks import RankProcess
 from trainer_sidecar.launcher import endings
 
 STEPS_VALID = 1

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from trainer_sidecar.agent.clock import SECOND
-from trainer_sidecar.agent.ranks import RankProcess
+from trainer_sidecar.agent.supervise.ranks import RankProcess
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainer_sidecar.agent.ranks import RankProcess
+from trainer_sidecar.agent.supervise.ranks import RankProcess
 from trainer_sidecar.launcher.protocol import ProcessName
 
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent.ranks import Wanted
 from trainer_sidecar.agent.settings import AgentSettings
+from trainer_sidecar.agent.supervise.ranks import Wanted
 from trainer_sidecar.launcher.arguments import WITHOUT_MINDIO
 from trainer_sidecar.launcher.protocol import ProcessName
 
