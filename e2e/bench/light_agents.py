@@ -30,7 +30,7 @@ from hajob.protocol import descriptors
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import SECOND, BootClock
 from trainer_sidecar.agent.gate.lease import Lease
-from trainer_sidecar.agent.outbox import Outbox
+from trainer_sidecar.agent.report.outbox import Outbox
 from trainer_sidecar.agent.server import AgentService, CoordinatorStream, make_server
 from trainer_sidecar.agent.settings import AgentSettings, Identity
 

@@ -19,11 +19,11 @@ import grpc
 
 from hajob import log_format, version
 from hajob.protocol import descriptors
-from trainer_sidecar.agent.checkpoints import Checkpoints
 from trainer_sidecar.agent.clock import BootClock, Clock
 from trainer_sidecar.agent.gate.gate import Gate
 from trainer_sidecar.agent.gate.registrations import Registrations
 from trainer_sidecar.agent.node import Node
+from trainer_sidecar.agent.report.checkpoints import Checkpoints
 from trainer_sidecar.agent.server import AgentService, make_server
 from trainer_sidecar.agent.settings import AgentSettings, read_settings
 from trainer_sidecar.agent.store.gate import StoreGate

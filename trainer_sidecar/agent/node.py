@@ -13,17 +13,17 @@ from typing import Any
 
 from hajob.domain.facts import CONTAINER_KILLED, CONTAINER_STOPPED
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import Clock
-from trainer_sidecar.agent.finish import Finish
-from trainer_sidecar.agent.foreign_connections import ForeignConnections
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.lease import Lease
 from trainer_sidecar.agent.gate.rules import LinkPhase
-from trainer_sidecar.agent.log_watch import LogWatch
-from trainer_sidecar.agent.outbox import Outbox
-from trainer_sidecar.agent.ports import AgentPorts
-from trainer_sidecar.agent.protection import Protection
+from trainer_sidecar.agent.report import facts
+from trainer_sidecar.agent.report.finish import Finish
+from trainer_sidecar.agent.report.foreign_connections import ForeignConnections
+from trainer_sidecar.agent.report.log_watch import LogWatch
+from trainer_sidecar.agent.report.outbox import Outbox
+from trainer_sidecar.agent.report.ports import AgentPorts
+from trainer_sidecar.agent.report.protection import Protection
 from trainer_sidecar.agent.settings import CHECKPOINT_DIRECTORY, AgentSettings
 from trainer_sidecar.agent.supervise.environment import rank_environment
 from trainer_sidecar.agent.supervise.fence import Fence

@@ -14,7 +14,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.mindspore_files import iteration
 from tests.rigs.toy_trainer import save_toy_checkpoint
-from trainer_sidecar.agent.checkpoints import Checkpoints
+from trainer_sidecar.agent.report.checkpoints import Checkpoints
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
 
 PATIENCE = 90.0
@@ -100,7 +100,7 @@ async def test_a_new_checkpoint_is_heard_of(rig: Rig, tmp_path: Path) -> None:
 
 
 async def test_in_an_incident_it_looks_at_once(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer_sidecar.agent.checkpoints.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("trainer_sidecar.agent.report.checkpoints.LOOK_SECONDS", 3600.0)
     rig.ask(1)
     await rig.until(lambda state: state.attempt == 1)
     save_toy_checkpoint(tmp_path, 5)

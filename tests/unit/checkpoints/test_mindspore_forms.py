@@ -14,7 +14,7 @@ from hajob.domain.layout import Layout
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.mindspore_files import ckpt, iteration, safetensors, saved_for_mindio
-from trainer_sidecar.agent.checkpoints import prepare
+from trainer_sidecar.agent.report.checkpoints import prepare
 from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.formats import look
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate

@@ -1,4 +1,7 @@
-"""The state of one start of the whole job. Only this module changes it, called by start.py and takeover.py."""
+"""The state of one start of the whole job.
+
+Only this module changes it, called by attempt/start.py and takeover/takeover.py.
+"""
 
 from __future__ import annotations
 

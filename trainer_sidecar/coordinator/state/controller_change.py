@@ -1,6 +1,6 @@
 """The progress of the change from a lost MindIO controller to another one.
 
-Only this module changes it, called by successor.py.
+Only this module changes it, called by takeover/successor.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is remembered of a training that stands still. Only this module changes it; hang.py decides by it."""
+"""What is remembered of a training that stands still. Only this module changes it; watch/hang.py decides by it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What others said of themselves last: the controller host, and the agent that looks at the checkpoints.
 
-Only this module changes it; controllers are asked for by start.py, checkpoints by checkpoints.py, saves are told by
-saving.py.
+Only this module changes it; controllers are asked for by attempt/start.py, checkpoints by watch/checkpoints.py, saves
+are told by watch/saving.py.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.gate.rules import LinkPhase
-from trainer_sidecar.agent.ports import AgentPorts
+from trainer_sidecar.agent.report import facts
+from trainer_sidecar.agent.report.ports import AgentPorts
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.supervise.processes import Processes
 

@@ -1,6 +1,7 @@
 """Whether the training begins and ends as it should, told as facts where it does not.
 
-The exit code does not tell (endings.py); a rank that nobody here explains is held for a moment (unexplained_exits.py).
+The exit code does not tell (supervise/endings.py); a rank that nobody here explains is held for a moment
+(supervise/unexplained_exits.py).
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent import facts
 from trainer_sidecar.agent.clock import Clock
-from trainer_sidecar.agent.log_watch import Tell
+from trainer_sidecar.agent.report import facts
+from trainer_sidecar.agent.report.log_watch import Tell
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.supervise.endings import Endings, Training
 from trainer_sidecar.agent.supervise.launcher_messages import Script

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.agent import facts
-from trainer_sidecar.agent.ports import AgentPorts
+from trainer_sidecar.agent.report import facts
+from trainer_sidecar.agent.report.ports import AgentPorts
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.supervise.log_rules import LogRules, Rule
 from trainer_sidecar.agent.supervise.ranks import RankProcess
