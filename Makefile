@@ -157,8 +157,8 @@ conformance: ## the MindIO simulator, or the package in HAJOB_MINDIO, against re
 	@test -n "$$HAJOB_MINDIO" || $(TOOL) -m e2e.mindio.conformance --off $(TESTS)
 
 .PHONY: bench
-bench: ## repeat both recoveries 20 times, times and writes as a table and as JSON
-	@$(RUN) e2e.bench --provider $(PROVIDER) $(ARGS)
+bench: ## repeat both recoveries 20 times, times and writes as a table and as JSON; AGAINST=REV: in turns with a revision
+	@$(RUN) e2e.bench --provider $(PROVIDER) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 
 .PHONY: proof
 proof: ## every recovery for every ranks at every moment, written to docs/proof.md (an hour)

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 from e2e import providers
 from e2e.bench import (
+    against,
     coordinator_live,
     coordinator_scale,
     event_cost,
@@ -538,12 +539,38 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     providers.add_option(parser)
     parser.add_argument("--only", action="append", choices=SECTIONS, help="this section, may be repeated (all)")
     parser.add_argument("--output", type=Path, help="the JSON file; the table goes beside it")
+    parser.add_argument("--against", metavar="REV", help="play in turns with this revision instead, and compare")
+    parser.add_argument("--turns", type=int, default=4, help="of each side and section with --against (4)")
     return parser.parse_args(arguments)
+
+
+def play_against(chosen: argparse.Namespace) -> int:
+    """Compare with another revision; 0 unless something could not be measured."""
+    if chosen.provider not in {None, "processes"}:
+        print(f"--against plays on process nodes only, not on {chosen.provider}", file=sys.stderr)
+        return 1
+    wanted = chosen.only or SECTIONS
+    sections = [name for name in wanted if name in against.ROUNDS_OF_A_TURN]
+    if others := [name for name in wanted if name not in sections]:
+        print(f"left out, they are not played against another revision: {', '.join(others)}", file=sys.stderr)
+    began = time.monotonic()
+
+    def say(words: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} s  {words}", file=sys.stderr, flush=True)
+
+    output = chosen.output or RESULTS / "against.json"
+    try:
+        return against.measure(chosen.against, sections, chosen.turns, output, say)
+    except against.RevisionError as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 0 unless a section could not be measured."""
     chosen = parse(arguments)
+    if chosen.against:
+        return play_against(chosen)
     away = providers.elsewhere(chosen, "e2e.bench", sys.argv[1:] if arguments is None else arguments, {})
     if away is not None:
         return away

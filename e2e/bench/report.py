@@ -87,14 +87,15 @@ def table(rows: Sequence[Row]) -> str:
     for name in ("p50", "p95", "most", "unit", "of", "limit", ""):
         made.add_column(name, justify="right" if name in {"p50", "p95", "most", "of"} else "left")
     for each in rows:
-        values = [_number(value) if each.count else "-" for value in (each.p50, each.p95, each.most)]
+        values = [in_short(value) if each.count else "-" for value in (each.p50, each.p95, each.most)]
         made.add_row(each.name, *values, each.unit, str(each.count), each.limit, each.verdict)
     output = io.StringIO()
     Console(file=output, width=WIDTH, color_system=None, legacy_windows=False).print(made)
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
 
 
-def _number(value: float) -> str:
+def in_short(value: float) -> str:
+    """Write a number with three digits that count, or whole."""
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"
 
 

@@ -10,7 +10,7 @@ import sys
 
 from e2e.bootstrap.paths import CHECKOUT, cache_directory, runs_directory
 
-MADE = ("bin", "build", "logs", "pip", "tmp", "venvs")
+MADE = ("against", "bin", "build", "logs", "pip", "tmp", "venvs")
 TOOLS = (".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".import_linter_cache")
 
 
