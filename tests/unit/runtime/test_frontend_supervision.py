@@ -5,83 +5,83 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import threading
 from typing import Any, cast
 
 import pytest
 
 from hajob.api.base import Json
-from hajob.runtime.backoff import Backoff
 from hajob.runtime.clock import SystemClock
 from hajob.runtime.credentials import ApiCredentials
 from hajob.runtime.frontend import Frontend, JobIntake, kopf_settings
 from hajob.runtime.kube import ApiError
 from tests.rigs.fake_kube import FakeKube
+from tests.rigs.kopf_stand_in import KopfStandIn
 
 
-class Ending(Frontend):
-    """A frontend whose kopf ends at once."""
-
-    def __init__(self, kube: FakeKube) -> None:
-        super().__init__(kube, ApiCredentials("https://nowhere"), SystemClock())
-        self.lives: asyncio.Queue[int] = asyncio.Queue()
-
-    async def _run_thread(self) -> str:
-        self.lives.put_nowait(1)
-        return "it ends at once"
+@pytest.fixture
+async def kopf(monkeypatch: pytest.MonkeyPatch) -> KopfStandIn:
+    return KopfStandIn(monkeypatch)
 
 
-class Failing(Ending):
-    """One that cannot even be begun."""
-
-    async def _run_thread(self) -> str:
-        await super()._run_thread()
-        raise RuntimeError("can't start new thread")
+def frontend_on(kube: FakeKube) -> Frontend:
+    return Frontend(kube, ApiCredentials("https://nowhere"), SystemClock())
 
 
-class Stubborn(Ending):
-    """One that meets an error while it is being ended."""
-
-    async def _run_thread(self) -> str:
-        try:
-            await super()._run_thread()
-            await asyncio.Event().wait()
-        finally:
-            raise RuntimeError("Event loop is closed")
-
-
-async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again() -> None:
+async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again(kopf: KopfStandIn) -> None:
     kube = FakeKube()
     refused = kube.server.faults.refuse(ApiError(404, "NotFound", "the server could not find the requested resource"))
-    controller = Ending(kube)
-    controller.start(cast("JobIntake", None))
-    async with asyncio.timeout(90):
-        await controller.lives.get()
-        assert refused.met == 1
-        await controller.lives.get()
-    await controller.stop()
+    frontend = frontend_on(kube)
+    frontend.start(cast("JobIntake", None))
+    await kopf.next_begin()
+    assert refused.met == 1
+    await kopf.next_begin()
+    await frontend.stop()
 
 
-async def test_no_error_ends_the_supervisor(caplog: pytest.LogCaptureFixture) -> None:
-    controller = Failing(FakeKube())
-    controller._backoff = Backoff(first=0.0)
-    assert not controller.has_ended
-    controller.start(cast("JobIntake", None))
-    async with asyncio.timeout(90):
-        for _ in range(3):
-            await controller.lives.get()
-    assert not controller.has_ended
+async def test_no_error_ends_the_supervisor(
+    kopf: KopfStandIn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    genuine, failures = threading.Thread.start, 0
+
+    def start(thread: threading.Thread) -> None:
+        nonlocal failures
+        if thread.name == "frontend" and failures < 2:
+            failures += 1
+            raise RuntimeError("can't start new thread")
+        genuine(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    frontend = frontend_on(FakeKube())
+    assert not frontend.has_ended
+    frontend.start(cast("JobIntake", None))
+    await kopf.next_begin()
+    assert (failures, frontend.has_ended) == (2, False)
     assert "can't start new thread" in caplog.text
-    await controller.stop()
-    assert not controller.has_ended
+    await frontend.stop()
+    assert not frontend.has_ended
 
 
-async def test_an_error_on_the_way_out_does_not_keep_it_alive() -> None:
-    controller = Stubborn(FakeKube())
-    controller.start(cast("JobIntake", None))
+async def test_an_error_on_the_way_out_does_not_keep_it_alive(
+    kopf: KopfStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def closed(*_: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    genuine = asyncio.to_thread
+    monkeypatch.setattr(asyncio, "to_thread", closed)
+    ending = threading.Event()
+    kopf.life = lambda: asyncio.get_running_loop().run_in_executor(None, ending.wait)
+    frontend = frontend_on(FakeKube())
+    frontend.start(cast("JobIntake", None))
+    await kopf.next_begin()
     async with asyncio.timeout(90):
-        await controller.lives.get()
-        await controller.stop()
-    assert controller.lives.empty()
+        await frontend.stop()
+    assert kopf.begun.empty()
+    ending.set()
+    for thread in threading.enumerate():
+        if thread.name == "frontend":
+            await genuine(thread.join)
 
 
 def test_delays_are_endless_and_can_be_read_again() -> None:
@@ -103,7 +103,7 @@ class Intake:
         self.seen.put_nowait(raw)
 
 
-async def test_kopf_keeps_no_spec_and_no_status() -> None:
+async def test_kopf_keeps_no_spec_and_no_status(kopf: KopfStandIn) -> None:
     """It holds the object of each job for as long as there is one: of a hundred jobs that is 10 MiB."""
     metadata = {"name": "llama", "uid": "u-1", "resourceVersion": "7", "finalizers": ["f"]}
     whole: dict[str, Any] = {
@@ -114,22 +114,20 @@ async def test_kopf_keeps_no_spec_and_no_status() -> None:
     }
     raw = copy.deepcopy(whole)
     raw["metadata"]["managedFields"] = [{"manager": "kubectl"}]
-    intake, frontend = Intake(), Ending(FakeKube())
+    intake, frontend = Intake(), frontend_on(FakeKube())
     frontend.start(cast("JobIntake", intake))
-    await frontend._hand_over({"type": "MODIFIED", "object": raw})
+    await kopf.next_begin()
+    assert kopf.seen is not None
+    await kopf.seen(event={"type": "MODIFIED", "object": raw})
     async with asyncio.timeout(90):
         assert await intake.seen.get() == whole
     assert raw == {"kind": "HATrainingJob", "metadata": metadata}
     await frontend.stop()
 
 
-async def test_kopf_is_not_left_to_ask_for_the_user_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kopf_is_not_left_to_ask_for_the_user_s_name(kopf: KopfStandIn) -> None:
     """In a pod the user is a number; looking up its name ended kopf again and again."""
-    given: dict[str, object] = {}
-
-    async def operator(**arguments: object) -> None:
-        given.update(arguments)
-
-    monkeypatch.setattr("kopf.operator", operator)
-    await Frontend(FakeKube(), ApiCredentials("https://nowhere"), SystemClock())._serve()
-    assert given["identity"]
+    frontend = frontend_on(FakeKube())
+    frontend.start(cast("JobIntake", None))
+    assert (await kopf.next_begin())["identity"]
+    await frontend.stop()

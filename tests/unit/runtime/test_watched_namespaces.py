@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from e2e.memory_api.requests import Matching, Request, requests
 from hajob.api import constants as names
-from hajob.runtime import metrics
 from hajob.runtime.clock import SystemClock
+from hajob.runtime.core import OperatorCore
 from hajob.runtime.credentials import ApiCredentials
-from hajob.runtime.frontend import Frontend
+from hajob.runtime.frontend import Frontend, JobIntake
 from hajob.runtime.kube import ApiError
 from hajob.runtime.settings import Settings
+from hajob.sources.pod import PodView
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 from tests.rigs.fake_clock import FakeClock, settle
 from tests.rigs.fake_kube import FakeKube
+from tests.rigs.kopf_stand_in import KopfStandIn
+from tests.rigs.metrics import sample
 from tests.rigs.operator import LedOperator, OperatorWorld
 from tests.rigs.tenants import EIGHT_CHIPS, RecordedTenants
 
@@ -80,80 +82,85 @@ async def pod(world: OperatorWorld, namespace: str) -> None:
     )
 
 
-async def test_pods_of_jobs_are_read_where_jobs_are_served(
-    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def pods_of_jobs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The pods that the core was told of, by namespace and name."""
+    told: set[str] = set()
+    genuine = OperatorCore.pod_changed
+
+    def changed(core: OperatorCore, pod: PodView, *, deleted: bool) -> None:
+        told.add(pod.key)
+        genuine(core, pod, deleted=deleted)
+
+    monkeypatch.setattr(OperatorCore, "pod_changed", changed)
+    return told
+
+
+async def test_pods_of_jobs_are_read_where_jobs_are_served(pods_of_jobs: set[str], world: OperatorWorld) -> None:
     for namespace in ("a", "b", "c"):
         await pod(world, namespace)
-    led = LedOperator(world, monkeypatch)
+    led = LedOperator(world)
     await led.wait_until_leading()
-    assert led.operator._caches.pods.keys() == {"a/rank", "b/rank"}
+    assert pods_of_jobs == {"a/rank", "b/rank"}
     await led.end()
 
 
-async def test_the_highest_fence_of_any_of_them_counts(world: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_highest_fence_of_any_of_them_counts(world: OperatorWorld) -> None:
     for namespace, fence in (("a", 7), ("b", 41), ("c", 900)):
         await world.job("job", fence, namespace)
-    led = LedOperator(world, monkeypatch)
+    led = LedOperator(world)
     await led.wait_until_leading()
-    assert led.operator._lease.fence == 42
+    assert (await world.lease())["leaseTransitions"] == 42
     await led.end()
 
 
-async def test_a_refused_namespace_keeps_no_other_waiting(
-    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_namespace_keeps_no_other_waiting(pods_of_jobs: set[str], world: OperatorWorld) -> None:
     await world.job("job", 7, "a")
     await world.job("job", 41, "b")
     await pod(world, "a")
     await pod(world, "b")
     refused = world.server.faults.refuse(FORBIDDEN, matching=in_namespace("b"), times=None)
-    led = LedOperator(world, monkeypatch)
+    led = LedOperator(world)
     await led.wait_until_leading()
-    assert led.operator._lease.fence == 8
-    assert led.operator._caches.pods.keys() == {"a/rank"}
-    assert (led.operator._unhealthy(), led.operator._unready()) == ("", "")
+    assert (await world.lease())["leaseTransitions"] == 8
+    assert pods_of_jobs == {"a/rank"}
+    assert await led.asked("/healthz") == "ok"
+    assert await led.asked("/readyz") == "ok; namespace b is not served: it may not be read"
     refused.end()
     await world.clock.advance(30)
-    assert led.operator._caches.pods.keys() == {"a/rank", "b/rank"}
-    assert led.operator._unhealthy() == ""
+    assert pods_of_jobs == {"a/rank", "b/rank"}
+    assert await led.asked("/healthz") == "ok"
     await led.end()
 
 
-async def test_an_operator_that_may_read_none_is_not_ready(
-    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_operator_that_may_read_none_is_not_ready(world: OperatorWorld) -> None:
     """So a rolling upgrade whose rights are wrong stops at its first pod."""
     for namespace in ("a", "b"):
         world.server.faults.refuse(FORBIDDEN, matching=in_namespace(namespace), times=None)
-    led = LedOperator(world, monkeypatch)
+    led = LedOperator(world)
     await world.clock.advance(60)
-    assert led.operator._unready() == "still listing pods, hatrainingjobs"
-    assert not led.operator._lease.is_leader
+    assert await led.asked("/readyz") == "still listing pods, hatrainingjobs"
+    assert not world.frontend.starts
     led.task.cancel()
 
 
-async def test_one_that_may_list_pods_everywhere_but_no_jobs_is_not(
-    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_that_may_list_pods_everywhere_but_no_jobs_is_not(world: OperatorWorld) -> None:
     """The chart lets it: pods of everybody take chips."""
     refused = world.server.faults.refuse(FORBIDDEN, matching=requests(names.PLURAL), times=None)
-    led = LedOperator(world, monkeypatch)
+    led = LedOperator(world)
     await world.clock.advance(60)
-    assert led.operator._unready() == "still listing hatrainingjobs"
+    assert await led.asked("/readyz") == "still listing hatrainingjobs"
     refused.end()
     await led.wait_until_leading()
-    assert led.operator._unready() == ""
+    assert await led.asked("/readyz") == "ok"
     await led.end()
 
 
-async def test_what_is_refused_is_told_until_it_no_longer_is(
-    world: OperatorWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_refused_is_told_until_it_no_longer_is(world: OperatorWorld) -> None:
     """Pods may be read everywhere, but the Role is gone, and comes back; the watches begin anew meanwhile."""
-    led = LedOperator(world, monkeypatch)
+    led = LedOperator(world)
     await led.wait_until_leading()
-    assert (led.operator._note(), counted("b")) == ("", 0)
+    assert (await led.asked("/readyz"), counted("b")) == ("ok", 0)
     refused = world.server.faults.refuse(
         FORBIDDEN,
         matching=lambda request: in_namespace("b")(request) and requests("resourcequotas")(request),
@@ -162,16 +169,16 @@ async def test_what_is_refused_is_told_until_it_no_longer_is(
     for stream in world.server.open_streams():
         stream.end()
     await world.clock.advance(30)
-    assert (led.operator._note(), led.operator._unready()) == ("namespace b is not served: it may not be read", "")
+    assert await led.asked("/readyz") == "ok; namespace b is not served: it may not be read"
     assert (counted("a"), counted("b")) == (0, 1)
     refused.end()
     await world.clock.advance(80)
-    assert (led.operator._note(), led.operator._unhealthy(), counted("b")) == ("", "", 0)
+    assert (await led.asked("/readyz"), await led.asked("/healthz"), counted("b")) == ("ok", "ok", 0)
     await led.end()
 
 
 def counted(namespace: str) -> float:
-    return float(metrics.NAMESPACE_REFUSED.labels(namespace)._value.get())
+    return sample("hajob_namespace_refused", namespace=namespace)
 
 
 # ------------------------------------------------------------------------------------------------ other tenants
@@ -207,31 +214,34 @@ async def test_quotas_are_read_where_jobs_are_served(told: RecordedTenants) -> N
 # ------------------------------------------------------------------------------------------------- the frontend
 
 
-async def test_kopf_starts_once_jobs_can_be_listed_somewhere() -> None:
+@pytest.fixture
+async def kopf(monkeypatch: pytest.MonkeyPatch) -> KopfStandIn:
+    return KopfStandIn(monkeypatch)
+
+
+async def test_kopf_starts_once_jobs_can_be_listed_somewhere(kopf: KopfStandIn) -> None:
     """It asks for namespaces that are refused by itself, for ever; but for the CRD only once."""
     clock = FakeClock()
     kube = FakeKube(clock)
     for namespace in ("a", "b"):
         kube.server.faults.refuse(FORBIDDEN, matching=in_namespace(namespace), times=4 if namespace == "b" else None)
     frontend = Frontend(kube, ApiCredentials("https://nowhere"), clock, ("a", "b"))
-    waiting = asyncio.create_task(frontend._crd_installed())
+    frontend.start(cast("JobIntake", None))
     await clock.advance(1)
-    assert not waiting.done()
+    assert kopf.begun.empty()
     await clock.advance(30)
-    assert waiting.done()
+    await kopf.next_begin()
+    await frontend.stop()
 
 
 @pytest.mark.parametrize(
     ("namespaces", "scope"), [(("a", "b"), {"namespaces": ("a", "b")}), (("",), {"clusterwide": True})]
 )
 async def test_kopf_is_told_the_namespaces(
-    monkeypatch: pytest.MonkeyPatch, namespaces: tuple[str, ...], scope: dict[str, object]
+    kopf: KopfStandIn, namespaces: tuple[str, ...], scope: dict[str, object]
 ) -> None:
-    given: dict[str, object] = {}
-
-    async def operator(**arguments: object) -> None:
-        given.update(arguments)
-
-    monkeypatch.setattr("kopf.operator", operator)
-    await Frontend(FakeKube(), ApiCredentials("https://nowhere"), SystemClock(), namespaces)._serve()
+    frontend = Frontend(FakeKube(), ApiCredentials("https://nowhere"), SystemClock(), namespaces)
+    frontend.start(cast("JobIntake", None))
+    given = await kopf.next_begin()
     assert {name: given.get(name) for name in ("namespaces", "clusterwide") if name in given} == scope
+    await frontend.stop()
