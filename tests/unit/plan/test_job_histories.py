@@ -1,7 +1,7 @@
-"""Whole lives of a job, told event by event: every effect and every change of state, word for word.
+"""Whole lives of a job, told event by event: every effect and every change of state, field for field.
 
-The expected text stands in lives.txt and is read like a log. After a wanted change `HAJOB_UPDATE_GOLDEN=1 pytest`
-writes it anew; the difference is what has to be reviewed.
+The expected lives stand in lives/ as JSON, and read like a log. After a wanted change `HAJOB_UPDATE_GOLDEN=1 pytest`
+writes them anew; the difference is what has to be reviewed.
 """
 
 from __future__ import annotations
@@ -9,57 +9,60 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hajob.api.base import Json
 from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.facts import FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.effects import Effect
 from hajob.plan.policy import ActionLimits, CoordinatorLossPolicy, Mode, NodePolicy, Policy
 from hajob.plan.state import JobState
+from tests.rigs import kept
+from tests.rigs.kept import as_json, keep_life, kept_life
 from tests.rigs.plan_rig import Rig, from_dict, in_words, to_dict
 from tests.rigs.plan_worlds import VIEW, without
 
-GOLDEN = Path(__file__).parent / "lives.txt"
 NO_NODE = replace(VIEW, free_nodes=0)
 
 
 class Teller(Rig):
     """A rig that writes down what happens."""
 
-    lines: list[str]
+    steps: list[Json]
 
     def tell(self, event: e.JobEvent, now: int | None = None) -> tuple[Effect, ...]:
         before, pods = to_dict(self.state), set(self.pods)
         done = super().tell(event, now)
         assert self.transition is not None
         assert from_dict(to_dict(self.state)) == self.state, "whoever takes over goes on from here"
-        self.lines.append(f"{self.now} {event}"[:400])
-        if self.ignored:
-            self.lines.append(f"    ignored: {self.ignored}"[:200])
-        self.lines += [f"    {verdict.action}: {verdict.message}" for verdict in self.transition.considered]
-        self.lines += [f"    > {effect}" for effect in done]
-        self.lines += [f"    + pod {in_words(pod)}" for pod in self.pods if pod not in pods]
-        self.lines += [f"    - pod {in_words(pod)}" for pod in sorted(pods - set(self.pods), key=str)]
-        self.lines += [f"    = {line}" for line in changes(before, to_dict(self.state))]
+        step = {
+            "event": as_json(event),
+            "ignored": self.ignored,
+            "considered": {verdict.action.value: verdict.message for verdict in self.transition.considered},
+            "effects": as_json(done),
+            "pods": [in_words(pod) for pod in self.pods if pod not in pods],
+            "pods that go": [in_words(pod) for pod in sorted(pods - set(self.pods), key=str)],
+            "state": dict(changes(before, to_dict(self.state))),
+        }
+        self.steps.append({"at": self.now, **{part: told for part, told in step.items() if told}})
         return done
 
 
-def changes(before: Any, after: Any, where: str = "") -> Iterator[str]:
-    """What has changed in a journal."""
+def changes(before: Any, after: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """What has changed in a journal, by where it stands there."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
             yield from changes(before.get(key), after.get(key), f"{where}.{key}" if where else key)
     elif before != after:
-        yield f"{where}: {after}"
+        yield where, after
 
 
 def start(policy: Policy | None = None, **more: Any) -> Teller:
     teller = Teller(Rig.running().state, policy=policy or Policy(), **more)
-    teller.lines = []
+    teller.steps = []
     return teller
 
 
@@ -415,20 +418,16 @@ LIVES: dict[str, Callable[[], Teller]] = {
         *(growing_by_budget, grown_by_its_first_step, moves_refused, observed_without_a_way),
     )
 }
-LIVES |= {f"coordinator_gone {policy}": coordinator_gone(policy) for policy in CoordinatorLossPolicy}
-
-
-def expected() -> dict[str, str]:
-    """The golden texts by name."""
-    chapters = GOLDEN.read_text(encoding="utf-8").split("## ")[1:] if GOLDEN.exists() else []
-    return dict(chapter.split("\n", 1) for chapter in chapters)
+LIVES |= {f"coordinator_gone_{policy}": coordinator_gone(policy) for policy in CoordinatorLossPolicy}
 
 
 @pytest.mark.parametrize("name", LIVES)
 def test_a_life(name: str) -> None:
-    told = "\n".join(LIVES[name]().lines) + "\n"
+    steps = LIVES[name]().steps
     if os.environ.get("HAJOB_UPDATE_GOLDEN"):
-        chapters = {**expected(), name: told}
-        text = "".join(f"## {key}\n{chapters[key]}" for key in LIVES if key in chapters)
-        GOLDEN.write_text(text, encoding="utf-8")
-    assert told == expected()[name]
+        keep_life(name, steps)
+    assert {"life": name, "steps": steps} == kept_life(name)
+
+
+def test_every_kept_life_is_told() -> None:
+    assert {path.stem for path in kept.LIVES.glob("*.json")} == LIVES.keys()

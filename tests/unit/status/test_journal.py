@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,11 @@ from hajob.plan.placements import CoordinatorPlacement, Placement, PodPurpose, p
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.status.build import is_news
 from hajob.status.journal import VERSION, Journal, JournalError, read
+from tests.rigs.kept import KeptJournal, kept_journals
 from tests.rigs.plan_rig import Rig, from_dict, to_dict
 
-RELEASED = sorted((Path(__file__).parent / "journals").glob("*/*.json"))
-"""What released operators wrote, each with what it meant to them."""
-IDS = [f"{path.parent.name}-{path.stem}" for path in RELEASED]
+RELEASED = kept_journals()
+IDS = [f"{kept.version}-{kept.situation}" for kept in RELEASED]
 
 
 def widened() -> Rig:
@@ -68,10 +67,9 @@ def test_what_a_healthy_job_does_not_have_is_left_out() -> None:
 # ------------------------------------------------------------------------------------------- other versions
 
 
-@pytest.mark.parametrize("path", RELEASED, ids=IDS)
-def test_the_journal_of_a_released_version_is_read(path: Path) -> None:
-    told = json.loads(path.read_text())
-    reading = read(told["journal"], told["journalVersion"])
+@pytest.mark.parametrize("kept", RELEASED, ids=IDS)
+def test_the_journal_of_a_released_version_is_read(kept: KeptJournal) -> None:
+    reading, told = read(kept.text, kept.journal_version), kept.told
     journal = reading.journal
     assert reading.left_out == ()
     assert (journal.state.phase, journal.state.incarnation) == (told["phase"], told["incarnation"])
@@ -92,16 +90,14 @@ def as_recorded(one: Placement | CoordinatorPlacement) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("path", RELEASED, ids=IDS)
-def test_a_released_journal_survives_being_written_anew(path: Path) -> None:
-    told = json.loads(path.read_text())
-    journal = read(told["journal"], told["journalVersion"]).journal
+@pytest.mark.parametrize("kept", RELEASED, ids=IDS)
+def test_a_released_journal_survives_being_written_anew(kept: KeptJournal) -> None:
+    journal = read(kept.text, kept.journal_version).journal
     assert read(journal.dump(7)).journal == replace(journal, written_ms=7)
 
 
 def test_everything_that_0_1_kept_is_there() -> None:
-    kept = {path.stem: json.loads(path.read_text()) for path in RELEASED if path.parent.name == "0.1"}
-    journals = {name: read(told["journal"], 1).journal for name, told in kept.items()}
+    journals = {kept.situation: read(kept.text, 1).journal for kept in RELEASED if kept.version == "0.1"}
     assert journals["failed"].failed_reason == "ImageUnusable"
     assert journals["restarting"].restart_seen == "2026-11-22T10:00:00Z"
     assert journals["restarting"].restoration.before == 5
@@ -114,8 +110,7 @@ def test_everything_that_0_1_kept_is_there() -> None:
 
 
 def test_everything_that_version_2_keeps_is_there() -> None:
-    kept = {path.stem: json.loads(path.read_text()) for path in RELEASED if path.parent.name == "version-2"}
-    states = {name: read(told["journal"]).journal.state for name, told in kept.items()}
+    states = {kept.situation: read(kept.text).journal.state for kept in RELEASED if kept.version == "version-2"}
     assert (states["paused"].pause_seen, states["paused"].holds_still) == ("2026-11-22T10:00:00Z", True)
     assert states["smaller"].smaller is not None
     assert states["waiting"].waiting is not None
