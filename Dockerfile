@@ -16,4 +16,4 @@ LABEL org.opencontainers.image.title="hajob" \
       org.opencontainers.image.version="0.2.0"
 WORKDIR /
 USER 65532:65532
-ENTRYPOINT ["python3", "-m", "hajob.runtime.app"]
+ENTRYPOINT ["python3", "-m", "hajob.app.operator"]

@@ -25,8 +25,8 @@ from typing import Any, Final
 from google.protobuf import json_format
 
 from hajob.api.base import JsonValue
-from hajob.cluster import settings
 from hajob.domain.hardware import Level
+from hajob.faults.rules import settings
 from hajob.plan.state import JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import observe, pod, registry

@@ -30,7 +30,7 @@ ENVIRONMENT: Final = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
 }
-ENTRYPOINT: Final = ("python3", "-m", "hajob.runtime.app")
+ENTRYPOINT: Final = ("python3", "-m", "hajob.app.operator")
 LABELS: Final = {
     "org.opencontainers.image.title": "hajob",
     "org.opencontainers.image.description": "Operator and sidecar of Hajob: training on Ascend NPUs that does not stop",

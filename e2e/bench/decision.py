@@ -24,7 +24,7 @@ import grpc.aio
 from e2e.bench.operator_core import write_certificates
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import Run
-from hajob.objects.naming import pod_hash
+from hajob.pods.naming import pod_hash
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol import versions
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server

@@ -28,17 +28,18 @@ from e2e.cluster.kwok import CHIPS, node
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.objects.rank_pod import rank_pod
-from hajob.objects.settings import PodSettings
-from hajob.runtime import app, memory_tuning
-from hajob.runtime.announcements import Announcer
-from hajob.runtime.authority_store import AuthorityStore
-from hajob.runtime.caches import Caches
-from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
-from hajob.runtime.clock import SystemClock
-from hajob.runtime.core import OperatorCore
-from hajob.runtime.ports import Ports
-from hajob.runtime.status_writer import StatusWriter
+from hajob.app import memory_tuning
+from hajob.app import operator as app
+from hajob.app.core import OperatorCore
+from hajob.capacity.caches import Caches
+from hajob.clock import SystemClock
+from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
+from hajob.job.ports import Ports
+from hajob.job.status_writer import StatusWriter
+from hajob.kube.events import Announcer
+from hajob.pki.authority_store import AuthorityStore
+from hajob.pods.rank_pod import rank_pod
+from hajob.pods.settings import PodSettings
 from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
 

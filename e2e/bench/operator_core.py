@@ -23,21 +23,21 @@ from typing import Any
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.objects.settings import PodSettings
-from hajob.runtime.announcements import Announcer
-from hajob.runtime.authority_store import AuthorityStore
-from hajob.runtime.caches import Caches
-from hajob.runtime.certificates import issue, new_authority
-from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
-from hajob.runtime.clock import SystemClock
-from hajob.runtime.core import OperatorCore
-from hajob.runtime.credentials import ApiCredentials, from_kubeconfig
-from hajob.runtime.fault_watch import FaultWatch
-from hajob.runtime.http_kube import HttpKube
-from hajob.runtime.informer import Change, ChangeType, Informer
-from hajob.runtime.kube import ALREADY_EXISTS, ApiError, Kube, Page, PatchKind, WatchEvent
-from hajob.runtime.ports import Ports
-from hajob.runtime.status_writer import StatusWriter
+from hajob.app.core import OperatorCore
+from hajob.capacity.caches import Caches
+from hajob.clock import SystemClock
+from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
+from hajob.faults.watch import FaultWatch
+from hajob.job.ports import Ports
+from hajob.job.status_writer import StatusWriter
+from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, Page, PatchKind, WatchEvent
+from hajob.kube.credentials import ApiCredentials, from_kubeconfig
+from hajob.kube.events import Announcer
+from hajob.kube.http import HttpKube
+from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.pki.authority_store import AuthorityStore
+from hajob.pki.certificates import issue, new_authority
+from hajob.pods.settings import PodSettings
 from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
 from hajob.sources.node import NodeView

@@ -135,7 +135,7 @@ class OperatorProcess:
             "HAJOB_POD_IP": host,
             "HAJOB_METRICS_PORT": str(port),
         }
-        command = [sys.executable, "-m", "hajob.runtime.app"]
+        command = [sys.executable, "-m", "hajob.app.operator"]
         self.process: subprocess.Popen[bytes] = run.spawn(f"operator-{number}", command, settings)
 
     def metric(self, name: str) -> float:

@@ -22,12 +22,12 @@ from typing import Final
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.layout import Layout
 from hajob.domain.loss import isolate
+from hajob.job.status.journal import Journal, read
 from hajob.plan import events
 from hajob.plan.machine import advance
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
-from hajob.status.journal import Journal, read
 
 BIG: Final = Layout(num_nodes=512, chips_per_node=8, tensor=8, pipeline=4)
 STEP_MS: Final = 3_600_000

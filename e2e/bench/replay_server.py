@@ -18,7 +18,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from hajob.api import constants as names
-from hajob.runtime.kube import END_OF_LIST
+from hajob.kube.client import END_OF_LIST
 
 Object = dict[str, Any]
 

@@ -21,14 +21,14 @@ from typing import Any, cast
 import aiohttp
 
 from hajob.api.base import Json
-from hajob.runtime.caches import Caches
-from hajob.runtime.clock import SystemClock
-from hajob.runtime.core import OperatorCore
-from hajob.runtime.credentials import ApiCredentials
-from hajob.runtime.fault_watch import FaultWatch, ReadObject
-from hajob.runtime.http_kube import HttpKube
-from hajob.runtime.informer import Change, ChangeType, Informer
-from hajob.runtime.ports import Ports
+from hajob.app.core import OperatorCore
+from hajob.capacity.caches import Caches
+from hajob.clock import SystemClock
+from hajob.faults.watch import FaultWatch, ReadObject
+from hajob.job.ports import Ports
+from hajob.kube.credentials import ApiCredentials
+from hajob.kube.http import HttpKube
+from hajob.kube.informer import Change, ChangeType, Informer
 from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
 from hajob.sources.node import NodeView
@@ -42,7 +42,7 @@ def resident_mib() -> float:
 
 
 class WatchPath:
-    """What the operator wires (hajob.runtime.app), as far as facts go."""
+    """What the operator wires (hajob.app.operator), as far as facts go."""
 
     def __init__(self, kube: HttpKube) -> None:
         clock = SystemClock()

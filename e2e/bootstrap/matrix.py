@@ -21,7 +21,7 @@ from e2e.bootstrap.setup import provide
 PYTEST: Final = ("-m", "pytest", "-q")
 PLAYED: Final = (
     # CRDs with their rules and defaults, refusals, examples, and the fence of the status
-    (*PYTEST, "tests/integration/api", "tests/integration/runtime/test_lease_and_status_on_server.py"),
+    (*PYTEST, "tests/integration/api", "tests/integration/operator/test_lease_and_status_on_server.py"),
     # install, upgrade, rollback, uninstall, and a dry run of all that is rendered; apart, since it changes the CRDs
     (*PYTEST, "tests/integration/chart/test_chart_on_server.py"),
     ("-m", "e2e.demo", "--faults", "2"),

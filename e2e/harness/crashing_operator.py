@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from hajob.api.base import Json
+from hajob.app import operator as app
+from hajob.app.settings import Settings
+from hajob.coordinator_link.channel import Channel, Stream
+from hajob.kube.client import Kube
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.runtime import app
-from hajob.runtime.channel import Channel, Stream
-from hajob.runtime.kube import Kube
-from hajob.runtime.settings import Settings
 
 DIRECTORY = "HAJOB_CRASH_DIRECTORY"
 UNCOUNTED = frozenset({"leases"})  # a heartbeat, no act
@@ -116,7 +116,7 @@ def counted_channel(fuse: Fuse) -> type[Channel]:
 
 
 def main() -> int:
-    """Entry point: like `hajob.runtime.app`."""
+    """Entry point: like `hajob.app.operator`."""
     fuse = Fuse(Path(os.environ[DIRECTORY]))
     setattr(app, "Channel", counted_channel(fuse))  # noqa: B010 - the operator has no seam there, and needs none
     app.run(Settings.from_environment(), lambda kube: CountedKube(kube, fuse))

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from e2e.trainer.relay import forward
-from hajob.cluster.reachability import ExpectedCoordinator
-from hajob.runtime import app
-from hajob.runtime.channel import Channel
-from hajob.runtime.clock import Clock
-from hajob.runtime.probe import probe, to_probe
-from hajob.runtime.settings import Settings
+from hajob.app import operator as app
+from hajob.app.settings import Settings
+from hajob.clock import Clock
+from hajob.coordinator_link.channel import Channel
+from hajob.leader.probe import probe, to_probe
+from hajob.leader.reachability import ExpectedCoordinator
 from hajob.sources.pod import PodView
 
 DIRECTORY: Final = "HAJOB_CUT_OFF_DIRECTORY"
@@ -91,7 +91,7 @@ def switched_channel(switch: Switch) -> type[Channel]:
 
 
 def main() -> int:
-    """Entry point: like `hajob.runtime.app`."""
+    """Entry point: like `hajob.app.operator`."""
     settings = Settings.from_environment()
     switch = Switch(Path(os.environ[DIRECTORY]) / settings.pod_name)
 

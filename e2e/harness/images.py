@@ -77,7 +77,7 @@ def write_operator(directory: Path, sources: Path) -> Path:
     """Write Hajob's image as released, operator and sidecar in one, from sources in a directory; returns its own."""
     paths = os.pathsep.join([str(POD_NETWORK), str(sources), str(sources / "operator")])
     return _write(
-        directory, {"env": _base() | {"PYTHONPATH": paths}, "entrypoint": ["python3", "-m", "hajob.runtime.app"]}
+        directory, {"env": _base() | {"PYTHONPATH": paths}, "entrypoint": ["python3", "-m", "hajob.app.operator"]}
     )
 
 

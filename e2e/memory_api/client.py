@@ -12,7 +12,7 @@ from e2e.memory_api.requests import Request
 from e2e.memory_api.server import MemoryServer
 from e2e.memory_api.streams import Line, Stream
 from hajob.api.base import Json
-from hajob.runtime.kube import (
+from hajob.kube.client import (
     INACTIVITY_SECONDS,
     REQUEST_SECONDS,
     ApiError,

@@ -14,7 +14,7 @@ from e2e.memory_api import eviction, quota
 from e2e.memory_api.history import History
 from e2e.memory_api.resources import BUDGETS, BY_KIND, BY_PLURAL, NAMESPACES, PODS, QUOTAS, Resource
 from hajob.api.base import Json
-from hajob.runtime.clock import Clock
+from hajob.clock import Clock
 
 
 class Server(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError
+from hajob.kube.client import ApiError
 
 
 @dataclass(frozen=True, slots=True)

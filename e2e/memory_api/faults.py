@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from e2e.memory_api.requests import Matching, Request, any_request
 from hajob.api.base import Json
-from hajob.runtime.clock import Clock
-from hajob.runtime.kube import ApiError, unreachable
+from hajob.clock import Clock
+from hajob.kube.client import ApiError, unreachable
 
 Proceed = Callable[[], Json]
 F = TypeVar("F", bound="Fault")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from e2e.memory_api.requests import Request
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
-from hajob.runtime.kube import PatchKind, object_path
+from hajob.kube.client import PatchKind, object_path
 
 
 class Nodes:

@@ -8,7 +8,7 @@ from typing import Final
 
 from e2e.memory_api.errors import no_such_path
 from hajob.api import constants as names
-from hajob.runtime.kube import ApiError
+from hajob.kube.client import ApiError
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from e2e.memory_api.selectors import selects
 from e2e.memory_api.streams import Stream
 from e2e.memory_api.tokens import Tokens
 from hajob.api.base import Json
-from hajob.runtime.clock import Clock
-from hajob.runtime.kube import ApiError, PatchKind
+from hajob.clock import Clock
+from hajob.kube.client import ApiError, PatchKind
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"

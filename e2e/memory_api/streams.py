@@ -9,7 +9,7 @@ from e2e.memory_api.history import Change, History
 from e2e.memory_api.resources import Target
 from e2e.memory_api.selectors import Predicate
 from hajob.api.base import Json
-from hajob.runtime.kube import END_OF_LIST, ApiError, WatchEvent
+from hajob.kube.client import END_OF_LIST, ApiError, WatchEvent
 
 Line = WatchEvent | ApiError | None
 """What a client reads: an event, a broken connection, or the end."""

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.alias_generators import to_camel
 
 from hajob.api.base import Json
+from hajob.app.settings import LogLevel, Settings
 from hajob.log_format import LogFormat
-from hajob.objects.settings import PullPolicy
-from hajob.runtime.settings import LogLevel, Settings
+from hajob.pods.settings import PullPolicy
 from release.generate.files import ROOT, write_or_check
 from release.generate.operator_page import sentences
 

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hajob.runtime.metrics import REGISTRY
-from hajob.runtime.settings import Settings
+from hajob.app.settings import Settings
+from hajob.metrics import REGISTRY
 from release.generate.files import write_or_check
 
 _HEAD: Final = """\

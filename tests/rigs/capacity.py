@@ -9,10 +9,10 @@ import yaml
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.api import constants as names
 from hajob.api.spec import HATrainingJobSpec
+from hajob.capacity.demand import Demand
+from hajob.capacity.gang import Claim
+from hajob.capacity.nodes import Capacity
 from hajob.plan.policy import layout_of
-from hajob.scheduling.capacity import Capacity
-from hajob.scheduling.demand import Demand
-from hajob.scheduling.gang import Claim
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hajob.runtime.certificates import issue, new_authority
+from hajob.pki.certificates import issue, new_authority
 
 DAY = datetime.timedelta(days=1)
 YEAR = datetime.timedelta(days=365)

@@ -10,11 +10,11 @@ from e2e.bootstrap.paths import CHECKOUT
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
-from hajob.objects.coordinator_pod import coordinator_pod
-from hajob.objects.hook_pod import hook_pod
-from hajob.objects.rank_pod import rank_pod
-from hajob.objects.settings import PodSettings
-from hajob.objects.spare_pod import spare_pod
+from hajob.pods.coordinator_pod import coordinator_pod
+from hajob.pods.hook_pod import hook_pod
+from hajob.pods.rank_pod import rank_pod
+from hajob.pods.settings import PodSettings
+from hajob.pods.spare_pod import spare_pod
 
 UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
 Object = dict[str, Any]

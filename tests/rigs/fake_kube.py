@@ -10,7 +10,7 @@ from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.history import key_of
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError, PatchKind
+from hajob.kube.client import ApiError, PatchKind
 from tests.rigs.fake_clock import FakeClock
 
 

@@ -11,17 +11,17 @@ from e2e.bootstrap.paths import CHECKOUT
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob, Metadata
+from hajob.capacity.avoided_nodes import AvoidedNodes
+from hajob.capacity.nodes import Capacity
+from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
 from hajob.domain.hardware import ClusterFact
-from hajob.objects.settings import PodSettings
+from hajob.job.controller import JobController
+from hajob.job.ports import Ports
+from hajob.job.status_writer import StatusWriter
+from hajob.kube.events import Announcer
+from hajob.pki.authority_store import AuthorityStore
+from hajob.pods.settings import PodSettings
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.runtime.announcements import Announcer
-from hajob.runtime.authority_store import AuthorityStore
-from hajob.runtime.avoided_nodes import AvoidedNodes
-from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
-from hajob.runtime.job_controller import JobController
-from hajob.runtime.ports import Ports
-from hajob.runtime.status_writer import StatusWriter
-from hajob.scheduling.capacity import Capacity
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 from tests.rigs.fake_clock import FakeClock

@@ -42,7 +42,7 @@ class ServedNamespace:
             "HAJOB_METRICS_PORT": "0",
         }
         name = f"operator-{self.namespace}-{len(self.operators)}"
-        command = [sys.executable, "-m", "hajob.runtime.app"]
+        command = [sys.executable, "-m", "hajob.app.operator"]
         self.operators.append(self.plane.run.spawn(name, command, environment))
 
     def kill_operators(self) -> None:

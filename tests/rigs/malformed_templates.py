@@ -12,12 +12,12 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.objects.settings import PodSettings
+from hajob.capacity.demand import Demand
+from hajob.job.admission import evaluate
+from hajob.kube.client import ApiError, Kube
 from hajob.plan.flags import read_flags
 from hajob.plan.policy import layout_of
-from hajob.runtime.admission import evaluate
-from hajob.runtime.kube import ApiError, Kube
-from hajob.scheduling.demand import Demand
+from hajob.pods.settings import PodSettings
 from hajob.sources.node import NodeView
 
 QUICKSTART: Json = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hajob.runtime.metrics import REGISTRY
+from hajob.metrics import REGISTRY
 
 
 def sample(name: str, **labels: str) -> float:

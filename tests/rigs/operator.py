@@ -19,13 +19,13 @@ from e2e.memory_api.nodes import Nodes
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.app import operator as app
+from hajob.app.frontend import JobIntake
+from hajob.app.operator import Operator
+from hajob.app.settings import Settings
+from hajob.coordinator_link.channel import ChannelListener
+from hajob.kube.credentials import ApiCredentials
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.runtime import app
-from hajob.runtime.app import Operator
-from hajob.runtime.channel import ChannelListener
-from hajob.runtime.credentials import ApiCredentials
-from hajob.runtime.frontend import JobIntake
-from hajob.runtime.settings import Settings
 from tests.rigs.fake_clock import FakeClock
 
 QUICKSTART = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text())

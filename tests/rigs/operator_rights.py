@@ -9,10 +9,10 @@ from typing import Any
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.operator import NAME
-from hajob.runtime.credentials import ApiCredentials, from_service_account
+from hajob.kube.credentials import ApiCredentials, from_service_account
 
 Right = tuple[str, str]
-RIGHTS_FILE = CHECKOUT / "tests/integration/runtime/rights.txt"
+RIGHTS_FILE = CHECKOUT / "tests/integration/operator/rights.txt"
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "bind", "escalate")
 RESOURCES = {
     "": (

@@ -9,6 +9,7 @@ from typing import Any
 from hajob.domain.actions import Action
 from hajob.domain.facts import NO_SUCCESSOR, Fact, FactKind, Source
 from hajob.domain.incidents import Incident
+from hajob.job.status.journal import Journal, read
 from hajob.plan import events as e
 from hajob.plan.effects import Effect, SendOrder
 from hajob.plan.machine import Transition, advance
@@ -24,7 +25,6 @@ from hajob.plan.placements import (
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
-from hajob.status.journal import Journal, read
 from tests.rigs.plan_worlds import VIEW
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from hajob.api import constants as names
-from hajob.runtime.tenants import Tenants
+from hajob.app.tenants import Tenants
 from hajob.sources.pod import ForeignPod
 from hajob.sources.quota import Quota
 from tests.rigs.fake_clock import FakeClock

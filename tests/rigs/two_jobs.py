@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hajob.api import constants as names
-from hajob.runtime.caches import Caches
-from hajob.runtime.core import OperatorCore
+from hajob.app.core import OperatorCore
+from hajob.capacity.caches import Caches
 from hajob.sources.pod import view
 from tests.rigs.job_controller import NAMESPACE, ControllerTown
 

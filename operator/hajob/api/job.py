@@ -75,7 +75,7 @@ class HATrainingJob(ApiModel):
 
         A newer operator may have written parts of the status in words that this one does not know. Those that are
         written for people are left out: they are built anew, and the job can go on. The journal has its own reader
-        (hajob.status.journal).
+        (hajob.job.status.journal).
 
         Raises:
             pydantic.ValidationError: the object is not one that this version's CRD admits.

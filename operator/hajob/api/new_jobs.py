@@ -4,7 +4,7 @@ Each of these is two rules on the whole object. One holds until the operator has
 other holds for an update, and refuses only what the update brings in. So a job that was stored before the rule keeps
 working, on servers that do not ratchet (before 1.30) as well.
 
-What CEL cannot say within its budget is in hajob.objects.review.
+What CEL cannot say within its budget is in hajob.pods.review.
 """
 
 import re
@@ -76,7 +76,7 @@ def _asks_for_chips(container: str) -> str:
 
 _MOUNTED: Final = "has(c.volumeMounts) && c.volumeMounts.exists(m, has(m.mountPath) && path.startsWith(m.mountPath))"
 """`path` is the checkpoints' with a slash behind it, for a mountPath may end in one. That `/ck` is not above `/ckpt` is
-left to hajob.objects.review: putting a slash behind each mountPath exceeds the budget."""
+left to hajob.pods.review: putting a slash behind each mountPath exceeds the budget."""
 
 
 def _log_rules() -> tuple[Json, ...]:

@@ -10,8 +10,8 @@ from hajob.api.conditions import ConditionType, Reason
 from hajob.cli.exits import reported
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, config_maps
 from hajob.cli.options import Commands, add_command, add_context, add_operator_namespace
-from hajob.cluster.settings import BELIEVE, LABEL, NAME
-from hajob.runtime.clock import SystemClock
+from hajob.clock import SystemClock
+from hajob.faults.rules.settings import BELIEVE, LABEL, NAME
 
 
 def add_parser(commands: Commands) -> None:

@@ -13,9 +13,9 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import ConditionType, Reason, reason_of
 from hajob.api.crd_difference import CRD_NAMES, difference
-from hajob.cluster import settings as fault_settings
 from hajob.domain.hardware import ClusterFact
 from hajob.domain.text import last_lines, some
+from hajob.faults.rules import settings as fault_settings
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.sources import device_info, node, pod, registry
 from hajob.sources.node import serials_of

@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 from hajob.api.base import Json
 from hajob.api.crd_difference import CRD_NAMES
+from hajob.app.settings import Settings
 from hajob.cli.cluster import ClusterError, ForbiddenError, KubernetesCluster
 from hajob.cli.diagnosis import Finding, Gathered, Grade, Look, Unread, of_cluster, of_job, selector_of
 from hajob.cli.exits import NOT_DONE, reported
 from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, config_maps
 from hajob.cli.options import Commands, add_command, add_context, add_namespace, add_operator_namespace, add_output
-from hajob.cluster import settings
-from hajob.runtime.clock import SystemClock
-from hajob.runtime.settings import Settings
+from hajob.clock import SystemClock
+from hajob.faults.rules import settings
 from hajob.sources import lease, registry
 
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

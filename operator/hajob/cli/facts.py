@@ -17,13 +17,13 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import reported
 from hajob.cli.manifests import read_job, read_objects
 from hajob.cli.options import Commands, add_command, add_output
-from hajob.cluster import settings
-from hajob.cluster.fault_store import FaultStore
-from hajob.cluster.filters import what_is_repeated
+from hajob.clock import SystemClock
 from hajob.domain.actions import Action
 from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
 from hajob.domain.hardware import ClusterFact
-from hajob.runtime.clock import SystemClock
+from hajob.faults.rules import settings
+from hajob.faults.rules.filters import what_is_repeated
+from hajob.faults.rules.store import FaultStore
 from hajob.sources import observe, registry
 from hajob.sources import pod as pod_source
 from hajob.sources.chips import Seat, rank_on

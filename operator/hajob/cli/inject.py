@@ -25,7 +25,7 @@ from hajob.cli.injection import (
 )
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, config_maps
 from hajob.cli.options import Commands, add_command, add_context
-from hajob.runtime.clock import SystemClock
+from hajob.clock import SystemClock
 
 _HELP: Final = {
     InjectionKind.CHIP: "fault of a chip, of any code and level",

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from hajob.api.base import Json
-from hajob.cluster.filters import MEMORY_FAULT
 from hajob.domain.hardware import Level
+from hajob.faults.rules.filters import MEMORY_FAULT
 from hajob.sources import device_info, node_info, switch_info
 from hajob.sources.check_code import check_codes
 from hajob.sources.fault_codes import LEVEL_WORDS

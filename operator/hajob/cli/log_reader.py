@@ -11,8 +11,8 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.objects.containers import trainer_of
-from hajob.objects.rank_pod import mount_for, output_directory
+from hajob.pods.containers import trainer_of
+from hajob.pods.rank_pod import mount_for, output_directory
 
 CONTAINER: Final = "reader"
 NAME_PREFIX: Final = "hajob-logs-"

@@ -25,8 +25,8 @@ from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluste
 from hajob.cli.exits import NOT_DONE, reported
 from hajob.cli.options import Commands, add_command, add_context, add_namespace
 from hajob.domain.errors import HajobInputError
-from hajob.objects.containers import trainer_of
-from hajob.objects.rank_pod import mount_for, output_directory
+from hajob.pods.containers import trainer_of
+from hajob.pods.rank_pod import mount_for, output_directory
 from hajob.sources.pod import UNSTARTABLE
 from hajob.sources.pod import view as view_of_pod
 

@@ -15,8 +15,8 @@ from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import reported
 from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
 from hajob.cli.options import Commands, add_command, add_context
-from hajob.objects.node_quarantine import node_quarantine
-from hajob.runtime.clock import SystemClock
+from hajob.clock import SystemClock
+from hajob.faults.node_quarantine import node_quarantine
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")

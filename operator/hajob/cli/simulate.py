@@ -17,8 +17,8 @@ from hajob.cli.options import Commands, add_command, add_output
 from hajob.cli.simulated_writes import Write, writes
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
-from hajob.objects.review import why_not_started
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate
+from hajob.pods.review import why_not_started
 
 _SHOWN: Final = 16
 """Longer lists are shortened for people; the JSON is whole."""

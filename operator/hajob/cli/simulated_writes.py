@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hajob.api import constants as names
+from hajob.job.status import announcements
+from hajob.job.status.build import is_urgent
 from hajob.plan.effects import CloseIncident
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements, placements
 from hajob.plan.simulate import SimulatedTurn, SimulationResult
-from hajob.status import announcements
-from hajob.status.build import is_urgent
 
 
 @dataclass(frozen=True, slots=True)

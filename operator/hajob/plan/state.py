@@ -1,7 +1,7 @@
 """The state of one job: everything the planner remembers, small enough to be written into the status.
 
 Frozen values only, so that a transition is a function and a test can keep every state it has seen. Mappings are
-never changed in place. `hajob.status.journal` writes and reads it.
+never changed in place. `hajob.job.status.journal` writes and reads it.
 """
 
 from collections.abc import Mapping

@@ -232,7 +232,7 @@ def _port(spec: Mapping[str, Any]) -> int:
 
 
 def _named(spec: Mapping[str, Any], operator: str) -> Iterator[str]:
-    """Nodes that its affinity excludes or asks for by name, as Hajob writes it (hajob.objects.affinity)."""
+    """Nodes that its affinity excludes or asks for by name, as Hajob writes it (hajob.pods.affinity)."""
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     required = mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
     terms = [mapping(term) for term in items(required.get("nodeSelectorTerms"))]

@@ -10,9 +10,9 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import MERGE_PATCH, ApiError
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
-from hajob.objects.coordinator_pod import coordinator_pod
-from hajob.objects.rank_pod import rank_pod
-from hajob.objects.settings import PodSettings
+from hajob.pods.coordinator_pod import coordinator_pod
+from hajob.pods.rank_pod import rank_pod
+from hajob.pods.settings import PodSettings
 from tests.rigs.jobs_on_server import path_of_jobs
 
 Job = dict[str, Any]

@@ -10,9 +10,9 @@ import pytest
 
 from e2e.cluster.control_plane import ControlPlane
 from hajob.api.job import HATrainingJob
-from hajob.objects.coordinator_pod import coordinator_pod
-from hajob.objects.rank_pod import rank_pod
-from hajob.objects.settings import PodSettings
+from hajob.pods.coordinator_pod import coordinator_pod
+from hajob.pods.rank_pod import rank_pod
+from hajob.pods.settings import PodSettings
 from tests.rigs.jobs_on_server import QUICKSTART
 
 KEY = "hajob-test/host-ports"

@@ -11,8 +11,8 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.runtime.credentials import from_kubeconfig
-from hajob.runtime.http_kube import HttpKube
+from hajob.kube.credentials import from_kubeconfig
+from hajob.kube.http import HttpKube
 from tests.rigs.malformed_templates import MALFORMED, UNKNOWN_WORDS, check_refused_in_words, shown
 
 

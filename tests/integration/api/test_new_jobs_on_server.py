@@ -19,11 +19,11 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.objects.settings import PodSettings
-from hajob.runtime.admission import evaluate
-from hajob.runtime.credentials import from_kubeconfig
-from hajob.runtime.http_kube import HttpKube
-from hajob.runtime.kube import ApiError
+from hajob.job.admission import evaluate
+from hajob.kube.client import ApiError
+from hajob.kube.credentials import from_kubeconfig
+from hajob.kube.http import HttpKube
+from hajob.pods.settings import PodSettings
 from tests.rigs.example_jobs import pods_of_every_kind
 from tests.rigs.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, QUICKSTART, edited
 

@@ -8,12 +8,12 @@ import pytest
 
 from e2e.cluster.control_plane import ControlPlane
 from hajob.api.job import HATrainingJob
-from hajob.objects.coordinator_pod import coordinator_pod
-from hajob.objects.rank_pod import rank_pod
-from hajob.objects.settings import PodSettings
-from hajob.runtime.credentials import from_kubeconfig
-from hajob.runtime.http_kube import HttpKube
-from hajob.runtime.kube import ApiError
+from hajob.kube.client import ApiError
+from hajob.kube.credentials import from_kubeconfig
+from hajob.kube.http import HttpKube
+from hajob.pods.coordinator_pod import coordinator_pod
+from hajob.pods.rank_pod import rank_pod
+from hajob.pods.settings import PodSettings
 from tests.rigs.jobs_on_server import QUICKSTART
 
 RESTRICTED = {

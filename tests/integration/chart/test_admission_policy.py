@@ -12,7 +12,7 @@ import pytest
 
 from e2e.harness.operator import NAME
 from hajob.api.constants import FINALIZER, PLURAL
-from hajob.runtime.http_kube import HttpKube
+from hajob.kube.http import HttpKube
 from tests.integration.chart.chart_release import PATHS_OF_POLICIES, TAKE, Release
 from tests.integration.chart.helm import CHART, helm
 from tests.rigs.jobs_on_server import QUICKSTART

@@ -13,7 +13,7 @@ import yaml
 
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.harness import previous
-from hajob.runtime.settings import Settings
+from hajob.app.settings import Settings
 from tests.integration.chart.helm import CHART, CHART_TESTS, SETS_OF_VALUES, Object, helm, rendered
 
 LIKE_DEPLOY = ("--set", "image.tag=dev,sidecar.image=hajob/sidecar:dev,faultNamespaces={kube-system,mindx-dl}")

@@ -14,9 +14,9 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
-from hajob.runtime.credentials import from_kubeconfig
-from hajob.runtime.http_kube import HttpKube
-from hajob.runtime.kube import ApiError, Kube, Transport, WatchEvent
+from hajob.kube.client import ApiError, Kube, Transport, WatchEvent
+from hajob.kube.credentials import from_kubeconfig
+from hajob.kube.http import HttpKube
 from tests.rigs.fake_clock import FakeClock
 
 PATIENCE_SECONDS = 120.0

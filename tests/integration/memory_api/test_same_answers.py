@@ -10,7 +10,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError, PatchKind, is_end_of_list
+from hajob.kube.client import ApiError, PatchKind, is_end_of_list
 from tests.integration.memory_api.conftest import NO_SCHEDULER, PATIENCE_SECONDS, Api
 from tests.rigs.jobs_on_server import QUICKSTART
 

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError, PatchKind
+from hajob.kube.client import ApiError, PatchKind
 from tests.integration.memory_api.conftest import NO_SCHEDULER, Api
 
 MERGE = {"content_type": str(PatchKind.MERGE)}

@@ -66,7 +66,7 @@ def operator(plane: ControlPlane, namespace: str) -> Iterator[None]:
         "HAJOB_FAULT_NODE_SELECTOR": f"pool={namespace}",
         "HAJOB_METRICS_PORT": "0",
     }
-    process = plane.run.spawn(f"operator-{namespace}", [sys.executable, "-m", "hajob.runtime.app"], environment)
+    process = plane.run.spawn(f"operator-{namespace}", [sys.executable, "-m", "hajob.app.operator"], environment)
     try:
         yield
     finally:

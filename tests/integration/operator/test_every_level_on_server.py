@@ -280,7 +280,7 @@ class Table:
             "HAJOB_FAULT_NODE_SELECTOR": f"pool={self.namespace}",
             "HAJOB_METRICS_PORT": "0",
         }
-        command = [sys.executable, "-m", "hajob.runtime.app"]
+        command = [sys.executable, "-m", "hajob.app.operator"]
         process = self.plane.run.spawn(f"operator-{self.namespace}", command, environment)
         try:
             yield

@@ -78,7 +78,7 @@ class Listed:
             "HAJOB_FAULT_NODE_SELECTOR": "hajob.io/nowhere=true",
             "HAJOB_METRICS_PORT": "0",
         }
-        command = [sys.executable, "-m", "hajob.runtime.app"]
+        command = [sys.executable, "-m", "hajob.app.operator"]
         self._process = self.plane.run.spawn(f"operator-{self.operator}", command, environment)
 
     def end(self) -> None:

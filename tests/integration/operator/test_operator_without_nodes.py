@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from hajob.api import constants as names
-from hajob.runtime.authority_store import SECRET_NAME
+from hajob.pki.authority_store import SECRET_NAME
 from tests.rigs.jobs_on_server import ServedNamespace
 
 

@@ -131,7 +131,7 @@ def test_each_part_serves_and_ends_when_told(machine: Machine, part: str, tmp_pa
     if part == "operator":
         (tmp_path / "config").write_text(UNREACHABLE_KUBECONFIG)
         own = {"HAJOB_KUBECONFIG": str(tmp_path / "config"), "HAJOB_POD_IP": ADDRESS, "HAJOB_METRICS_PORT": str(port)}
-        module = "hajob.runtime.app"
+        module = "hajob.app.operator"
     log = tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -12,7 +12,7 @@ ENTRIES = (
     "trainer_sidecar.coordinator.__main__",
     "trainer_sidecar.agent.__main__",
     "trainer_sidecar.controller_host.__main__",
-    "hajob.runtime.app",
+    "hajob.app.operator",
 )
 PROGRAM = """
 import asyncio, importlib, os, resource, sys

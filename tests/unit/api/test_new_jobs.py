@@ -11,7 +11,7 @@ from e2e.memory_api.schema import completed, job_schema
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError
+from hajob.kube.client import ApiError
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.unserved_jobs import BY_A_RULE, BY_THE_OPERATOR, MUTABLE, Edit, edited
 

@@ -15,11 +15,11 @@ from hajob.cli.main import main
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FactKind
+from hajob.job.status.journal import Journal, read
 from hajob.plan.placements import placements
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.simulate import SimulationRequest, simulate
 from hajob.plan.view import ClusterView
-from hajob.status.journal import Journal, read
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 from tests.rigs.plan_rig import Rig
 

@@ -16,14 +16,14 @@ from typing import Any
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
+from hajob.app.core import OperatorCore
+from hajob.capacity.caches import Caches
+from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
+from hajob.job.controller import JobController
+from hajob.job.ports import Ports
 from hajob.plan.state import JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
-from hajob.runtime.caches import Caches
-from hajob.runtime.channel import ChannelListener, CoordinatorCredentials
-from hajob.runtime.core import OperatorCore
-from hajob.runtime.job_controller import JobController
-from hajob.runtime.ports import Ports
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 from tests.rigs.coordinator import ENDPOINT, World

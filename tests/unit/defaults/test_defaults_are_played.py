@@ -49,9 +49,9 @@ PLAYED = {
 
 PLAYED_ELSEWHERE = {
     "finishTimeoutSeconds": "tests/unit/coordinator/test_final_state.py",
-    "recovery.drainTimeoutSeconds": "tests/unit/runtime/test_drain_watch.py",
-    "recovery.subHealthPolicy": "tests/unit/runtime/test_hardware_policies.py",
-    "recovery.coordinatorLossPolicy": "tests/unit/runtime/test_coordinators_node_lost.py",
+    "recovery.drainTimeoutSeconds": "tests/unit/job/test_drain_watch.py",
+    "recovery.subHealthPolicy": "tests/unit/job/test_hardware_policies.py",
+    "recovery.coordinatorLossPolicy": "tests/unit/job/test_coordinators_node_lost.py",
     "checkpoint.savedLimit": "e2e/scenarios/test_checkpoints.py",
     "checkpoint.resumePolicy": "e2e/scenarios/test_checkpoints.py",
     "network.interface": "tests/unit/launcher/test_launcher_variables.py",

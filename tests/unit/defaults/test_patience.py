@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hajob.api.job import HATrainingJob
+from hajob.coordinator_link.orders import standing_orders
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.patience import (
@@ -20,13 +21,12 @@ from hajob.domain.patience import (
     SAVE_BEFORE_SECONDS,
     standing_seconds,
 )
-from hajob.messages.orders import standing_orders
-from hajob.objects.environment import rank_environment
 from hajob.plan import events
 from hajob.plan.machine import advance
 from hajob.plan.policy import Policy, from_spec, layout_of
 from hajob.plan.state import Deadline, JobPhase, JobState
 from hajob.plan.view import ClusterView
+from hajob.pods.environment import rank_environment
 from hajob.protocol import sidecar_pb2 as pb
 from release.generate import crd_schema
 from tests.rigs.coordinator import World

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from e2e.bootstrap.paths import CHECKOUT
-from hajob.runtime.authority_store import SECRET_NAME
-from hajob.runtime.settings import Settings
+from hajob.app.settings import Settings
+from hajob.pki.authority_store import SECRET_NAME
 from hajob.version import VERSION
 from release.image import NAME
 

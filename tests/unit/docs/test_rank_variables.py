@@ -11,10 +11,10 @@ import yaml
 
 from hajob.api.job import HATrainingJob
 from hajob.domain.actions import MINDIO_ACTIONS
-from hajob.objects.environment import rank_environment
-from hajob.objects.rank_pod import rank_pod
-from hajob.objects.settings import PodSettings
 from hajob.plan.policy import from_spec
+from hajob.pods.environment import rank_environment
+from hajob.pods.rank_pod import rank_pod
+from hajob.pods.settings import PodSettings
 from trainer_sidecar.agent.supervise import environment as agent
 from trainer_sidecar.coordinator.attempt import rank_variables
 from trainer_sidecar.coordinator.state.job import Endpoint, Setup

@@ -13,7 +13,7 @@ from e2e.memory_api.nodes import Nodes
 from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
-from hajob.runtime.kube import ApiError, WatchEvent
+from hajob.kube.client import ApiError, WatchEvent
 from tests.rigs.fake_clock import FakeClock, settle
 
 

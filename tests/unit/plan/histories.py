@@ -17,6 +17,7 @@ from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.incidents import Purpose
 from hajob.domain.layout import Layout
+from hajob.job.status.journal import Journal, read
 from hajob.plan import effects, events
 from hajob.plan.elastic import LONGEST_DELAY_SECONDS
 from hajob.plan.machine import advance
@@ -26,7 +27,6 @@ from hajob.plan.sizes import StartSizes
 from hajob.plan.state import ENDED, UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.sources.observe import of_capacity
-from hajob.status.journal import Journal, read
 from tests.rigs.plan_specs import GOOD, spec
 
 LAYOUTS = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hajob.objects.settings import PodSettings
 from hajob.plan import events as e
 from hajob.plan.fencing import FENCE_SECONDS, left_ms
 from hajob.plan.state import JobPhase, JobState
+from hajob.pods.settings import PodSettings
 from tests.rigs.plan_rig import Rig, from_dict, to_dict
 
 FENCE_MS = 1000 * FENCE_SECONDS

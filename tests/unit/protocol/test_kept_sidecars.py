@@ -16,12 +16,12 @@ import grpc.aio
 import pytest
 
 from e2e.cluster.loopback import own_address, own_port
+from hajob import metrics
 from hajob.api import constants as names
+from hajob.clock import SystemClock
+from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
+from hajob.job.ports import Ports
 from hajob.protocol import sidecar_pb2 as pb
-from hajob.runtime import metrics
-from hajob.runtime.channel import Channel, ChannelListener, CoordinatorCredentials
-from hajob.runtime.clock import SystemClock
-from hajob.runtime.ports import Ports
 from tests.rigs.certificates import Authority
 from tests.rigs.job_controller import ControllerTown, settle_town
 from tests.rigs.rank_pod import until

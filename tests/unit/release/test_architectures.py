@@ -32,7 +32,7 @@ def sources() -> Iterator[tuple[str, str]]:
 
 def test_two_modules_call_c_and_the_page_names_them() -> None:
     found = [path for path, text in sources() if re.search(r"^\s*import ctypes|^\s*from ctypes", text, re.MULTILINE)]
-    assert found == ["operator/hajob/runtime/memory_tuning.py", "trainer_sidecar/prctl.py"]
+    assert found == ["operator/hajob/app/memory_tuning.py", "trainer_sidecar/prctl.py"]
     page = (CHECKOUT / "docs/install.md").read_text(encoding="utf-8")
     assert all(Path(path).name in page for path in found)
 

@@ -10,8 +10,8 @@ from hajob.version import VERSION
 from trainer_sidecar.install import install
 
 MODULES = {
-    "hajob.runtime.app": "operator",
-    "hajob.runtime.installed": "installed",
+    "hajob.app.operator": "operator",
+    "hajob.app.installed": "installed",
     "hajob.cli.main": "kubectl hajob",
     "trainer_sidecar.agent": "agent",
     "trainer_sidecar.coordinator": "coordinator",

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from e2e.cluster.loopback import own_address, own_port
-from hajob.runtime.certificates import Authority, issue, new_authority
+from hajob.pki.certificates import Authority, issue, new_authority
 from trainer_sidecar.tls import server_credentials
 
 UID = "uid-1"

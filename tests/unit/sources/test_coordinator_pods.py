@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hajob.objects.coordinator_pod import coordinator_pod
-from hajob.objects.settings import PodSettings
+from hajob.pods.coordinator_pod import coordinator_pod
+from hajob.pods.settings import PodSettings
 from hajob.sources.pod import view
 from tests.rigs.example_jobs import example_job
 

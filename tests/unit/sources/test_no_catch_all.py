@@ -8,7 +8,7 @@ from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
 
-ROOMS = ("operator/hajob/sources", "operator/hajob/cluster")
+ROOMS = ("operator/hajob/sources", "operator/hajob/faults/rules")
 EVERYTHING = {"Exception", "BaseException"}
 
 

@@ -1,0 +1,345 @@
+"""The core: the job controllers of all jobs, and the caches of pods and nodes that feed them.
+
+It runs in the main thread's loop. The frontend (kopf, in a thread of its own) hands it the jobs; the informers hand it
+pods and nodes by plain function calls. A standby keeps the caches warm and has no job controllers; it becomes the
+leader by starting its frontend, which shows it every job.
+
+If a job controller fails by an error of this program, the core closes it and opens it anew from the server's status,
+as another leader would, so that one job's failure does not affect others. As long as that does not help, the process
+reports itself unhealthy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pydantic
+
+from hajob import metrics
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.conditions import Reason
+from hajob.api.job import HATrainingJob
+from hajob.backoff import Backoff
+from hajob.capacity.caches import Caches
+from hajob.domain.errors import HajobInputError
+from hajob.job.controller import JobController
+from hajob.job.on_hold import JobOnHold
+from hajob.job.ports import Ports
+from hajob.job.status.journal import JournalError
+from hajob.job.status.unread import why_unread
+from hajob.job.unread import JobUnread
+from hajob.kube.client import ApiError
+from hajob.leader.leader_kube import NOT_LEADING
+from hajob.leader.reachability import ExpectedCoordinator
+from hajob.sources.node import NodeView
+from hajob.sources.pod import ForeignPod, PodView
+from hajob.sources.quota import Quota
+
+log = logging.getLogger(__name__)
+
+UNHEALTHY_SECONDS: Final = 30.0
+"""A job controller that could not be opened again for so long is a reason to start the whole process anew."""
+
+
+@dataclass(slots=True)
+class Broken:
+    """A job controller that failed and is not open now.
+
+    Attributes:
+        job: as it was last known.
+        since: when it failed.
+        problem: why.
+        server_away: the API server does not answer, so another process would fail as well.
+    """
+
+    job: HATrainingJob
+    since: float
+    problem: str
+    server_away: bool = False
+
+
+class OperatorCore:
+    """All job controllers. Every method is called in the core's loop."""
+
+    def __init__(self, ports: Ports, caches: Caches) -> None:
+        self._ports = ports
+        self._caches = caches
+        self._controllers: dict[str, JobController] = {}
+        self._broken: dict[str, Broken] = {}
+        self._on_hold: dict[str, JobOnHold] = {}
+        self._unread: dict[str, JobUnread] = {}
+        self._waits: dict[str, Backoff] = {}
+        self._reopening: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def job_seen(self, raw: Json) -> None:
+        """Handle a HATrainingJob as it is now."""
+        if self._is_closed:
+            return
+        try:
+            job = HATrainingJob.from_object(raw)
+        except pydantic.ValidationError as error:
+            metrics.REFUSED.labels("job").inc()
+            self._unread_seen(raw, why_unread(error))
+            return
+        if unread := self._unread.pop(job.metadata.uid, None):
+            self._let_go(unread)
+        if not job.is_ours or job.metadata.deletion_timestamp is not None:
+            return
+        uid = job.metadata.uid
+        controller = self._controllers.get(uid)
+        if controller is not None:
+            self._guard(uid, partial(controller.job_seen, job))
+        elif uid not in self._broken and not self._holds(job):
+            self._open(job)
+
+    def _unread_seen(self, raw: Json, why: str) -> None:
+        """Say that a job cannot be read: by its controller, which goes on with the last spec, or in its raw status."""
+        metadata, spec = raw["metadata"], raw.get("spec") or {}
+        uid = metadata["uid"]
+        if (spec.get("managedBy") or names.MANAGED_BY) != names.MANAGED_BY or metadata.get("deletionTimestamp"):
+            return
+        if uid in self._controllers:
+            self._guard(uid, partial(self._controllers[uid].spec_not_read, why))
+        elif uid not in self._broken and not (uid in self._unread and self._unread[uid].is_about(raw, why)):
+            self._forget(uid)
+            self._unread[uid] = JobUnread(raw, self._ports, why)
+
+    def _holds(self, job: HATrainingJob) -> bool:
+        """Whether the job stays on hold: its journal and spec are still the ones that cannot be read."""
+        uid = job.metadata.uid
+        if uid in self._on_hold and not self._on_hold[uid].is_about(job):
+            self._let_go(self._on_hold.pop(uid))
+        return uid in self._on_hold
+
+    def _open(self, job: HATrainingJob) -> None:
+        uid = job.metadata.uid
+        try:
+            controller = JobController(job, self._ports, partial(self._broke, uid))
+        except JournalError as error:
+            self._on_hold[uid] = JobOnHold(job, self._ports, error.reason, str(error))
+            return
+        except HajobInputError as error:
+            self._on_hold[uid] = JobOnHold(job, self._ports, Reason.INVALID, str(error))
+            return
+        self._controllers[uid] = controller
+        metrics.JOBS.set(len(self._controllers))
+        controller.start()
+        for pod in [pod for pod in self._caches.of_job(uid) if _is_of(pod, job)]:
+            self._guard(uid, partial(controller.pod_seen, pod))
+        version = self._caches.listed_version(job.metadata.namespace)
+        if version is not None:
+            self._guard(uid, partial(controller.pods_listed, version))
+
+    def _guard(self, uid: str, tell: Callable[[], None]) -> None:
+        """Call a job controller; an error in it affects only that controller."""
+        try:
+            tell()
+        except Exception as error:
+            log.exception("the controller of job %s has failed", uid)
+            self._broke(uid, error)
+
+    def _broke(self, uid: str, error: BaseException) -> None:
+        """Replace a job controller that failed; the delay grows with each failure."""
+        controller = self._controllers.pop(uid, None)
+        if controller is None:
+            return
+        metrics.CONTROLLER_RESTARTS.inc()
+        self._broken[uid] = Broken(controller.job, self._ports.clock.monotonic(), f"{type(error).__name__}: {error}")
+        task = asyncio.create_task(self._reopen(uid, controller, self._let_go(controller)))
+        self._reopening.add(task)
+        task.add_done_callback(self._reopening.discard)
+
+    def _let_go(self, held: JobController | JobOnHold | JobUnread) -> asyncio.Task[None]:
+        """Close a controller whose job this operator no longer manages."""
+        task = asyncio.create_task(held.close(), name=f"end of {held.name}")
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
+        return task
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s: the job controller could not be closed", task.get_name(), exc_info=error)
+
+    async def _reopen(self, uid: str, controller: JobController, closing: asyncio.Task[None]) -> None:
+        await asyncio.wait({closing})
+        waits = self._waits.setdefault(uid, Backoff(first=0.5, longest=60.0))
+        metadata = controller.job.metadata
+        while uid in self._broken:
+            await self._ports.clock.sleep(waits.delay())
+            try:
+                raw = await self._ports.kube.get(names.PLURAL, metadata.namespace, metadata.name)
+                job = HATrainingJob.from_object(raw)
+            except (ApiError, pydantic.ValidationError) as error:
+                log.warning("the controller of job %s cannot be opened again yet: %s", uid, error)
+                if uid in self._broken:
+                    self._broken[uid].server_away = isinstance(error, ApiError) and error.passes
+                continue
+            self._broken.pop(uid, None)
+            if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
+                self._open(job)
+
+    def coordinators(self) -> list[ExpectedCoordinator]:
+        """Return every coordinator that should answer, and whether it does."""
+        found = (controller.observer.reach() for controller in self._controllers.values())
+        return [one for one in found if one is not None]
+
+    def reach_changed(self, cut_off: str) -> None:
+        """Take in why this operator counts as cut off from the coordinators; empty: it does not any more."""
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, partial(controller.reach_changed, cut_off))
+
+    def unhealthy(self) -> str:
+        """Return why this process should be restarted; empty when it need not."""
+        now = self._ports.clock.monotonic()
+        for one in self._broken.values():
+            if not one.server_away and now - one.since > UNHEALTHY_SECONDS:
+                return f"the controller of job {one.job.metadata.name} is broken: {one.problem}"
+        return ""
+
+    async def job_released(self, uid: str) -> None:
+        """Delete the job's pods, because its CR is being deleted; return when the finalizer may be removed.
+
+        A job without a controller has nothing but its pods, and the garbage collector deletes those by owner reference.
+
+        Raises:
+            ApiError: this core is closed: the next leader sees to it.
+        """
+        self._say_if_closed()
+        controller = self._controllers.get(uid)
+        if controller is not None:
+            await controller.release()  # is shown its pods as they go
+            self._say_if_closed()
+        self._controllers.pop(uid, None)
+        self._forget(uid)
+        self._capacity_changed()
+
+    def _say_if_closed(self) -> None:
+        if self._is_closed:
+            raise ApiError(0, NOT_LEADING, "this operator is ending")
+
+    def job_gone(self, uid: str) -> None:
+        """Handle that the CR is gone, with or without a release."""
+        controller = self._controllers.pop(uid, None)
+        self._forget(uid)
+        if controller is not None:
+            self._let_go(controller)
+
+    def _forget(self, uid: str) -> None:
+        self._broken.pop(uid, None)
+        self._waits.pop(uid, None)
+        for kept in (self._on_hold, self._unread):
+            if uid in kept:
+                self._let_go(kept.pop(uid))
+        metrics.JOBS.set(len(self._controllers))
+
+    def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
+        """Handle a changed pod of a job."""
+        occupied = self._caches.pod_gone(pod) if deleted else self._caches.pod_seen(pod)
+        controller = self._controllers.get(pod.job_uid)
+        if controller is not None and _is_of(pod, controller.job):
+            self._guard(pod.job_uid, partial(controller.pod_seen, pod, deleted=deleted))
+        if occupied:
+            self._capacity_changed()
+
+    def foreign_pod_changed(self, pod: ForeignPod | None, before: ForeignPod | None) -> None:
+        """Handle a pod of another tenant: one with chips or host ports came, went, or ended (None)."""
+        capacity = self._caches.capacity
+        gone = before is not None and pod is None and capacity.pod_gone(before.key)
+        if gone or (pod is not None and capacity.pod_seen(pod)):
+            self._capacity_changed()
+
+    def pods_complete(self, version: str = "", namespace: str = "") -> None:
+        """Note that an informer has read all pods of a list of this resourceVersion, and removed the missing ones.
+
+        Args:
+            version: of the list.
+            namespace: whose pods it lists; empty: all.
+        """
+        self._caches.pods_listed(version, namespace)
+        for uid, controller in list(self._controllers.items()):
+            if namespace in {"", controller.job.metadata.namespace}:
+                self._guard(uid, partial(controller.pods_listed, version))
+
+    def node_changed(self, node: NodeView, *, deleted: bool) -> None:
+        """Handle a changed node."""
+        before = self._caches.nodes.get(node.name)
+        if deleted:
+            self._caches.node_gone(node.name)
+        else:
+            self._caches.node_seen(node)
+        for uid, controller in self._on_nodes({node.name}):
+            self._guard(uid, partial(controller.look_for_stranded, node.name, gone=deleted))
+            if before is not None and before.is_to_be_emptied != node.is_to_be_emptied:
+                self._guard(uid, controller.look_for_moves)
+        self._capacity_changed()
+
+    def quota_changed(self, namespace: str, name: str, quota: Quota | None) -> None:
+        """Handle that a ResourceQuota's limit or usage changed, or that it is gone (None)."""
+        if quota is None:
+            self._caches.quotas.gone(namespace, name)
+        else:
+            self._caches.quotas.seen(quota)
+        for uid, controller in list(self._controllers.items()):
+            if controller.job.metadata.namespace == namespace:
+                self._guard(uid, controller.quota_changed)
+
+    def faults_changed(self, nodes: frozenset[str]) -> None:
+        """Handle changed faults of these nodes or of their chips."""
+        for uid, controller in self._on_nodes(nodes):
+            self._guard(uid, partial(controller.look_for_faults, nodes))
+        self._capacity_changed()
+
+    def crd_changed(self) -> None:
+        """Handle that the installed CRD became older or newer than this operator, or matches again."""
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, controller.say_again)
+
+    def breaker_changed(self, held: str) -> None:
+        """Handle that the breaker holds faults of nodes and chips back (why), or believes them again (empty)."""
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, partial(controller.breaker_changed, held))
+
+    def places_changed(self) -> None:
+        """Handle that nodes were quarantined or released."""
+        self._caches.capacity.keep_out(self._ports.quarantined())
+        for uid, controller in list(self._controllers.items()):
+            self._guard(uid, controller.places_changed)
+        self._capacity_changed()
+
+    def _on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
+        """Return the controllers of jobs with pods on these nodes."""
+        return [(uid, self._controllers[uid]) for uid in self._caches.jobs_on(nodes) if uid in self._controllers]
+
+    def _capacity_changed(self) -> None:
+        """Tell the jobs that capacity changed: other tenants' pods decide whether a shrunk job can grow."""
+        for uid in list(self._ports.capacity_watchers):
+            if uid in self._controllers:
+                self._guard(uid, self._controllers[uid].look_for_capacity)
+
+    async def close(self) -> None:
+        """Close all job controllers, leave the jobs as they are, and accept no others."""
+        self._is_closed = True
+        for task in self._reopening:
+            task.cancel()
+        for controller in self._controllers.values():
+            self._let_go(controller)
+        for held in self._on_hold.values():
+            self._let_go(held)
+        for unread in self._unread.values():
+            self._let_go(unread)
+        self._controllers.clear()  # a controller that fails from now on is not replaced
+        await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)
+
+
+def _is_of(pod: PodView, job: HATrainingJob) -> bool:
+    """Whether a pod is the job's: controlled by it, and in its namespace."""
+    return (pod.job_uid, pod.namespace) == (job.metadata.uid, job.metadata.namespace)

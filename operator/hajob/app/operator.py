@@ -1,0 +1,411 @@
+"""The operator's process: wires settings, API, caches, Lease, core and frontend, and runs until a signal ends it.
+
+    python -m hajob.app.operator
+
+Two loops in two threads: the core in this one, kopf in the frontend's. Crash-only: losing the Lease to another
+operator ends the process, and the next one starts as a standby with an empty memory and a full status to read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from hajob import log_format, metrics, version
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+from hajob.app import memory_tuning
+from hajob.app.core import OperatorCore
+from hajob.app.crd_check import CrdCheck
+from hajob.app.frontend import Frontend
+from hajob.app.job_pods import JobPods
+from hajob.app.settings import Settings
+from hajob.app.tenants import Tenants
+from hajob.backoff import Backoff
+from hajob.capacity.caches import Caches
+from hajob.clock import Clock, SystemClock
+from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
+from hajob.faults.quarantines import Quarantines
+from hajob.faults.watch import FaultWatch, ReadObject
+from hajob.job.ports import Link, Ports
+from hajob.job.status_writer import StatusWriter
+from hajob.kube.client import ApiError, Kube
+from hajob.kube.credentials import ApiCredentials, CredentialsError, load
+from hajob.kube.events import Announcer
+from hajob.kube.http import HttpKube
+from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.leader.leader_kube import LeaderKube
+from hajob.leader.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
+from hajob.leader.partition_detector import PartitionDetector
+from hajob.leader.probe import probe
+from hajob.leader.reachability import Reach, reach
+from hajob.pki.authority_store import AuthorityStore
+from hajob.protocol import descriptors
+from hajob.sources import node as node_source
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+
+log = logging.getLogger(__name__)
+
+FORBIDDEN = 403
+IDLE_SECONDS = 120.0
+"""A cache that has done nothing for so long is stuck: it tries again after 70 s of silence itself. One that tries in
+vain is not: an API server that is away is no reason to start the operator anew, which could do even less."""
+
+
+class Watch(Protocol):
+    """The interface of all informers, whatever they cache."""
+
+    resource: str
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+
+
+class Operator:
+    """One operator process."""
+
+    def __init__(self, settings: Settings, kube: Kube, credentials: ApiCredentials, clock: Clock) -> None:
+        self._settings = settings
+        self._kube = kube
+        self._clock = clock
+        self._stop = asyncio.Event()
+        self._fence_floor, self._jobs_are_listed = 0, False
+        self._caches = Caches(settings.fault_node_labels(), settings.topology_label)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._lease = LeaseHolder(
+            kube,
+            clock,
+            LeaseSettings(
+                settings.namespace,
+                settings.lease_name,
+                settings.lease_seconds,
+                settings.lease_renew_seconds,
+                settings.lease_retry_seconds,
+            ),
+            settings.identity,
+            on_gained=self._gained,
+            on_lost=self._lost,
+            floor=lambda: self._fence_floor,
+            cut_off=lambda: self._partition.offers,
+            reaches=self._reaches_coordinators,
+        )
+        self._leader_kube = LeaderKube(kube, clock, self._lease)
+        self._announcer = Announcer(kube, clock, settings.identity)
+        self._faults = FaultWatch(
+            kube,
+            clock,
+            nodes=self._caches.own_nodes.keys,
+            listener=self,
+            namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
+            settings_namespace=settings.namespace,
+            is_known_bad=lambda node: self._quarantines.is_inherited(node),  # noqa: PLW0108 - made below
+            pardoned=lambda node: self._quarantines.pardoned(node),  # noqa: PLW0108 - made below
+            is_idle=self._caches.is_idle,
+        )
+        self._quarantines = Quarantines(
+            self._leader_kube,
+            clock,
+            self._faults,
+            nodes=lambda: self._caches.own_nodes,
+            is_foreign=self._caches.is_foreign,
+            leads=lambda: self._lease.is_leader,
+            settings=lambda: self._faults.settings.quarantine,
+            changed=lambda _: self._core.places_changed(),
+        )
+        self._crd = CrdCheck(kube, clock, self._crd_changed)
+        self._partition = PartitionDetector(clock, self._reach, self._reach_changed)
+        self._core = OperatorCore(self._ports(), self._caches)
+        namespaces = settings.served_namespaces()
+        self._frontend = Frontend(kube, credentials, clock, namespaces)
+        self._pods = JobPods(kube, clock, namespaces, self._pod_changed, self._core.pods_complete)
+        self._nodes = Informer(
+            kube, clock, "nodes", self._node_read, self._node_changed, large=True, went_back=self._server_restored
+        )
+        self._faults.reads_too(self._nodes)
+        self._tenants = Tenants(kube, clock, namespaces, self._core.foreign_pod_changed, self._core.quota_changed)
+
+    def _ports(self) -> Ports:
+        return Ports(
+            kube=self._leader_kube,
+            clock=self._clock,
+            dial=self._dial,
+            status_writer=self._status_writer,
+            announcer=self._announcer,
+            pod_settings=self._settings.pod_settings(),
+            authorities=AuthorityStore(
+                self._leader_kube,
+                self._clock,
+                self._settings.namespace,
+                timedelta(days=self._settings.certificate_days),
+            ),
+            fence=lambda: self._lease.fence,
+            capacity=lambda: self._caches.capacity,
+            faults_on=self._faults.on_node,
+            why_held=self._faults.why_held,
+            standing=self._faults.standing,
+            kept_out=self._faults.cluster.kept_out,
+            sub_healthy=self._faults.cluster.sub_healthy,
+            quarantined=self._quarantines.kept_out,
+            crd_is_older=lambda: self._crd.older,
+            cut_off=lambda: self._partition.cut_off,
+            quotas=self._caches.quotas,
+        )
+
+    def _reach(self) -> Reach:
+        return reach(self._core.coordinators(), self._caches.nodes)
+
+    def _reach_changed(self, why: str) -> None:
+        self._core.reach_changed(why)
+
+    async def _reaches_coordinators(self) -> bool:
+        """Whether this standby reaches coordinators, unlike a leader that is cut off."""
+        found = reach(await probe(self._caches.pods.values(), self._clock), self._caches.nodes)
+        log.info("a leader that is cut off offers its Lease; from here %s", found)
+        return found.total > 0 and not found.is_cut_off
+
+    def _dial(self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
+        return Channel(address, job_uid, credentials, listener, fence=lambda: self._lease.fence, clock=self._clock)
+
+    def _status_writer(self, job: HATrainingJob) -> StatusWriter:
+        return StatusWriter(
+            self._leader_kube,
+            self._clock,
+            namespace=job.metadata.namespace,
+            name=job.metadata.name,
+            uid=job.metadata.uid,
+            known=job.status.to_json(),
+            may_write=self._lease.writable,
+            fence=lambda: self._lease.fence,
+            on_claim=self._lease.claim,
+        )
+
+    def _pod_changed(self, change: Change[PodView]) -> None:
+        pod, deleted = change.value, change.type is ChangeType.DELETED
+        self._core.pod_changed(pod, deleted=deleted)
+        if pod.node_name and not deleted and self._faults.cluster.has_faults(pod.node_name):
+            self._quarantines.faults_changed({pod.node_name})  # a chip of it may be idle no more
+
+    def _node_read(self, raw: Json) -> tuple[NodeView, ReadObject]:
+        return node_source.view(raw, self._faults.settings.drain_taints), self._faults.read_node(raw)
+
+    def _node_changed(self, change: Change[tuple[NodeView, ReadObject]]) -> None:
+        (node, found), deleted = change.value, change.type is ChangeType.DELETED
+        if change.previous is None or deleted or change.previous[0] != node:
+            self._core.node_changed(node, deleted=deleted)
+        self._faults.node_changed(node.name, None if deleted else found)
+
+    def faults_changed(self, nodes: frozenset[str]) -> None:
+        """Pass on changed faults of these nodes: first to the jobs, then to the quarantines."""
+        self._core.faults_changed(nodes)
+        self._quarantines.faults_changed(nodes)
+
+    def breaker_changed(self, held: str) -> None:
+        """Pass on that the breaker holds faults back from now on (why), or believes them again (empty)."""
+        self._core.breaker_changed(held)
+        if not held:
+            self._quarantines.follow_all()
+
+    def _server_restored(self) -> None:
+        """Have kopf list anew, too, whose watches wait for versions that the server may not reach for long."""
+        metrics.SERVER_RESTORED.inc()
+        self._frontend.list_again()
+
+    def _crd_changed(self) -> None:
+        self._core.crd_changed()
+
+    def _gained(self, fence: int) -> None:
+        log.info("this process leads, fence %d", fence)
+        metrics.LEADER.set(1)
+        self._frontend.start(self._core)
+        self._quarantines.follow_all()
+
+    def _lost(self, reason: str) -> None:
+        log.warning("this process no longer leads: %s", reason)
+        metrics.LEADER.set(0)
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until a signal or the loss of the Lease."""
+        loop = asyncio.get_running_loop()  # noqa: TID251  # signals
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        served = metrics.application(self._unhealthy, self._unready, self._note, self._faults.report)
+        runner = web.AppRunner(served, access_log=None)
+        await runner.setup()
+        await metrics.listen(runner, self._settings.pod_ip, self._settings.metrics_port)
+        informers: tuple[Watch, ...] = (
+            self._quarantines.informer,
+            *self._pods.informers,
+            self._nodes,
+            *self._tenants.informers,
+            *self._faults.informers,
+        )
+        self._look_after(
+            asyncio.create_task(informer.run(), name=f"watch of {informer.resource}") for informer in informers
+        )
+        beginning = asyncio.create_task(self._begin(), name="beginning")
+        ended = asyncio.create_task(self._stop.wait(), name="signal")
+        await asyncio.wait({beginning, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if beginning.done():
+            beginning.result()
+            await ended
+        beginning.cancel()  # whoever ends this process need not wait for a server that does not answer
+        await self._shut_down(runner)
+
+    async def _begin(self) -> None:
+        """Once everything is listed, stand for leader and do what a process does besides."""
+        await asyncio.gather(self._pods.synced(), self._nodes.synced.wait(), self._tenants.synced())
+        await self._crd.look()
+        self._fence_floor, self._jobs_are_listed = await self._highest_fence(), True
+        gc.freeze()  # the filled caches need not be walked by every collection
+        self._look_after(
+            [
+                asyncio.create_task(self._announcer.run(), name="announcer"),
+                asyncio.create_task(self._lease.run(), name="lease"),
+                asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
+                asyncio.create_task(self._partition.run(), name="partition detector"),
+                asyncio.create_task(self._quarantines.run(), name="quarantines"),
+                asyncio.create_task(memory_tuning.trim_now_and_then(self._clock), name="memory"),
+            ]
+        )
+
+    def _look_after(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        """Watch over tasks that must run as long as the process: one that ends makes the process unhealthy."""
+        for task in tasks:
+            task.add_done_callback(_say_why)
+            self._tasks.append(task)
+
+    async def _highest_fence(self) -> int:
+        """Return the highest fence in any job's status, so that a leader is not refused after its Lease was deleted.
+
+        Asks until the server answers, and ignores a fence that no operator can have reached. Fences in a namespace that
+        refuses access are claimed once its jobs are seen.
+        """
+        backoff = Backoff()
+        while True:
+            try:
+                found = [await self._fences(namespace) for namespace in self._settings.served_namespaces()]
+            except ApiError:
+                found = []
+            known = [fences for fences in found if fences is not None]
+            if known:
+                return max((fence for fences in known for fence in fences if fence < FENCE_LIMIT), default=0)
+            await self._clock.sleep(backoff.delay())
+
+    async def _fences(self, namespace: str) -> list[int] | None:
+        """Return the fences of a namespace's jobs; None: the namespace refuses access. ApiError: ask again."""
+        found: list[int] = []
+        try:
+            async for page in self._kube.pages(names.PLURAL, namespace):
+                found += [int((raw.get("status") or {}).get("fence", 0)) for raw in page.items]
+        except ApiError as error:
+            log.warning("HATrainingJobs cannot be listed yet: %s", error)
+            if namespace and error.status == FORBIDDEN:
+                return None
+            raise
+        return found
+
+    async def _shut_down(self, runner: web.AppRunner) -> None:
+        """Stop writing, then give the Lease back, so that the next leader has no rival and need not wait for kopf."""
+        await self._core.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._lease.release()
+        await self._frontend.stop()
+        await runner.cleanup()
+
+    def _unhealthy(self) -> str:
+        for resource, watch in (("pods", self._pods), ("nodes", self._nodes)):
+            metrics.WATCH_AGE.labels(resource).set(watch.age())
+            if watch.idle() > IDLE_SECONDS:
+                return f"the watch of {resource} has done nothing for {watch.idle():.0f} s"
+        self._refused()
+        ended = next((task for task in self._tasks if task.done()), None)
+        if ended is not None:
+            return f"the task {ended.get_name()} has ended"
+        if self._frontend.has_ended:
+            return "the frontend has ended"
+        return self._core.unhealthy()
+
+    def _unready(self) -> str:
+        synced = {
+            "pods": self._pods.is_synced,
+            "nodes": self._nodes.synced.is_set(),
+            names.PLURAL: self._jobs_are_listed,
+        }
+        waiting = [resource for resource, is_synced in synced.items() if not is_synced]
+        return f"still listing {', '.join(waiting)}" if waiting else self._crd.older
+
+    def _note(self) -> str:
+        """Return what an admin should know of an operator that is ready."""
+        refused = [f"namespace {namespace} is not served: it may not be read" for namespace in self._refused()]
+        return "; ".join(filter(None, (*refused, self._crd.newer)))
+
+    def _refused(self) -> list[str]:
+        """Return the configured namespaces that may not be read now; pods alone do not tell: all may be readable."""
+        watches: list[Informer[Any]] = [*self._pods.informers, *self._tenants.quotas]
+        refused = {watch.namespace for watch in watches if watch.refused}
+        listed = [namespace for namespace in self._settings.served_namespaces() if namespace]
+        for namespace in listed:
+            metrics.NAMESPACE_REFUSED.labels(namespace).set(namespace in refused)
+        return [namespace for namespace in listed if namespace in refused]
+
+
+def _say_why(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the task %s has ended", task.get_name(), exc_info=error)
+
+
+async def serve(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) -> None:
+    """Run an operator with these settings.
+
+    Args:
+        settings: of the installation.
+        wrap: puts something between the operator and the API; for tests that end it after a certain write.
+    """
+    credentials = await load(settings.kubeconfig, settings.service_account_dir)
+    async with HttpKube(credentials) as kube:
+        await Operator(settings, wrap(kube), credentials, SystemClock()).run()
+
+
+def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) -> None:
+    """Make this process an operator, until a signal ends it.
+
+    Args:
+        settings: of the installation.
+        wrap: as for `serve`.
+    """
+    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    log_format.begin(settings.log_format, line, level=settings.log_level)
+    memory_tuning.give_memory_back()
+    memory_tuning.use_small_tls_buffers()
+    gc.freeze()  # nor what was imported, while the lists are read
+    sys.setswitchinterval(0.0005)  # kopf's thread must not hold the core's up
+    descriptors.raise_limit()
+    asyncio.run(serve(settings, wrap))
+
+
+def main() -> int:
+    """Run as the entry point; without usable credentials, or where its port is taken, end with a sentence."""
+    if version.said("operator", sys.argv[1:]):
+        return 0
+    try:
+        run(Settings.from_environment())
+    except (CredentialsError, metrics.CannotServeError) as error:
+        raise SystemExit(f"hajob operator: {error}") from None
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

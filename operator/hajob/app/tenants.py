@@ -1,0 +1,83 @@
+"""Other tenants of the cluster as far as they concern jobs: their pods occupy nodes, and quotas get room.
+
+Of other pods only those with chips and a node are cached, and of those only what they occupy. They are listed in the
+whole cluster even if only some namespaces are served: otherwise the free nodes are unknown. An operator that may not
+list them goes on without, and takes occupied nodes for free.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.clock import Clock, timeout
+from hajob.kube.client import Kube
+from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.sources.pod import ForeignPod, foreign_pod
+from hajob.sources.quota import Quota, view
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS: Final = 10.0
+"""So long a start of the operator waits for the pods of others to be listed."""
+
+
+class Tenants:
+    """Caches of other tenants' pods, and of quotas.
+
+    Args:
+        kube: the API.
+        clock: for backoff.
+        namespaces: whose jobs are served; one without a name: all. Pods of jobs elsewhere are somebody else's.
+        pods_changed: told a pod of somebody as it is now and as it was; None: it occupies nothing.
+        quota_changed: told namespace and name of a quota, and it as it is now; None: it is gone.
+
+    Attributes:
+        quotas: the caches of quotas, one of each namespace.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        namespaces: Collection[str],
+        pods_changed: Callable[[ForeignPod | None, ForeignPod | None], None],
+        quota_changed: Callable[[str, str, Quota | None], None],
+    ) -> None:
+        self._clock, self._namespaces = clock, frozenset(namespaces)
+        self._pods_changed, self._quota_changed = pods_changed, quota_changed
+        others = f"!{names.LABEL_JOB_UID}" if "" in namespaces else ""
+        self._pods = Informer(kube, clock, "pods", self._other, self._pod, label_selector=others, large=True)
+        self.quotas = [
+            Informer(kube, clock, "resourcequotas", view, self._quota, namespace=namespace) for namespace in namespaces
+        ]
+
+    @property
+    def informers(self) -> tuple[Informer[ForeignPod | None], *tuple[Informer[Quota], ...]]:
+        """Return all of them, to be run."""
+        return self._pods, *self.quotas
+
+    def _other(self, raw: Json) -> ForeignPod | None:
+        """Return what is kept of a pod: None, if it belongs to a served job."""
+        metadata = raw["metadata"]
+        is_of_job = names.LABEL_JOB_UID in (metadata.get("labels") or {})
+        return None if is_of_job and metadata.get("namespace") in self._namespaces else foreign_pod(raw)
+
+    async def synced(self) -> None:
+        """Wait until the pods are known, for a limited time."""
+        try:
+            async with timeout(self._clock, PATIENCE_SECONDS):
+                await self._pods.synced.wait()
+        except TimeoutError:
+            log.warning("the pods of other tenants cannot be listed: nodes that they occupy count as free")
+
+    def _pod(self, change: Change[ForeignPod | None]) -> None:
+        gone = change.type is ChangeType.DELETED
+        self._pods_changed(None if gone else change.value, change.previous)
+
+    def _quota(self, change: Change[Quota]) -> None:
+        quota, gone = change.value, change.type is ChangeType.DELETED
+        self._quota_changed(quota.namespace, quota.name, None if gone else quota)

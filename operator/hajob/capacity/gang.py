@@ -1,0 +1,163 @@
+"""Choice of the waiting jobs that get nodes now: those for whose pods there are free nodes for all at once. Pure.
+
+Jobs wait for a start, or to grow back to their size. They are served by priority, then in the order in which they
+were made. A job that fits passes an earlier one that does not: a job larger than what is ever free keeps no other
+from training (docs/decisions/0025-all-pods-or-none.md).
+
+A start whose priority class lets it preempt counts the nodes of pods of a lower priority, too: the scheduler takes
+them once its pods may ask (docs/decisions/0039-who-takes-nodes-of-whom.md). A growth counts what is free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hajob.capacity.demand import Demand
+from hajob.capacity.nodes import Capacity
+from hajob.capacity.quotas import NOTHING, Ask, Quotas
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Nodes that one job still needs.
+
+    Attributes:
+        job_uid: of the job.
+        made: when the job was made, as RFC 3339 text: the order among those that wait.
+        demand: of its rank pods.
+        need: rank pods without a node, made or not.
+        waits: it may not take nodes yet; the needs of other jobs are counted as taken.
+        own_nodes: names of the nodes of its pods. Those of an earlier start leave; those of a job that grows stay.
+        grows: it trains, with fewer ranks than it should have.
+        priority: of its pods.
+        preempts: its pods may take nodes of others of a lower priority.
+        ask: what one of its pods uses of the quotas of its namespace.
+    """
+
+    job_uid: str
+    made: str
+    demand: Demand
+    need: int
+    waits: bool
+    own_nodes: Collection[str] = ()
+    grows: bool = False
+    priority: int = 0
+    preempts: bool = False
+    ask: Ask = NOTHING
+
+    @property
+    def turn(self) -> tuple[bool, int, str, str]:
+        """Sort key: the lesser one is served first."""
+        return self.waits, -self.priority, self.made, self.job_uid
+
+
+def let_in(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = ()) -> list[str]:
+    """Return the UIDs of the jobs that may start, in order; arguments as of `rooms`."""
+    found = rooms(claims, capacity, closed)
+    return [claim.job_uid for claim, room in found if claim.waits and not claim.grows and room >= claim.need]
+
+
+def rooms(
+    claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = (), quotas: Quotas | None = None
+) -> Iterator[tuple[Claim, int]]:
+    """Yield each job that needs nodes with their number, less those that belong or are promised to others before it.
+
+    Args:
+        claims: of all jobs, in any order.
+        capacity: of the cluster. Nodes that are better avoided now count: too few nodes would be worse.
+        closed: names of nodes where no rank pod may be placed.
+        quotas: checked for pods of growths only. The pods of a start exist before it takes nodes.
+    """
+    room = _Room(capacity, closed, quotas or Quotas())
+    for claim in sorted((one for one in claims if one.need > 0), key=lambda one: one.turn):
+        left = room.left(claim) if claim.waits else claim.need
+        if left >= claim.need:
+            room.promise(claim)
+        yield claim, left
+
+
+class _Kind(NamedTuple):
+    """Key of claims that could use the same nodes: they are counted together."""
+
+    demand: Demand
+    priority: int
+    preempts: bool
+
+
+class _Room:
+    """Nodes that are free or can be taken, less what was promised."""
+
+    def __init__(self, capacity: Capacity, closed: Collection[str], quotas: Quotas) -> None:
+        self._capacity, self._closed, self._quotas = capacity, closed, quotas
+        self._used: dict[str, Counter[str]] = {}
+        self._promised: dict[_Kind, int] = {}
+        self._free: dict[Demand, int] = {}
+        self._reached: dict[_Kind, set[str]] = {}
+        self._overlaps: dict[tuple[_Kind, _Kind], bool] = {}
+
+    def promise(self, claim: Claim) -> None:
+        """Reserve the nodes that the claim's pods will take."""
+        kind = _kind(claim)
+        self._promised[kind] = self._promised.get(kind, 0) + claim.need
+        if claim.grows:
+            used = self._used.setdefault(claim.ask.namespace, Counter())
+            used.update({name: claim.need * amount for name, amount in claim.ask.use})
+
+    def left(self, claim: Claim) -> int:
+        """Return the nodes for this job, less those promised to others that could use its nodes."""
+        left = self._left_by_node(claim)
+        if not self._capacity.shares_domains:
+            return left
+        kind = _kind(claim)
+        reached = self._reach(kind) | (set() if claim.grows else self._capacity.soon_free(claim.demand, claim.job_uid))
+        own = frozenset(claim.own_nodes if claim.grows else ())
+        return min(left, self._capacity.pods_on(reached.difference(self._closed), own) - self._taken(kind))
+
+    def _left_by_node(self, claim: Claim) -> int:
+        """Return the same where every node has a domain of its own."""
+        demand, kind, capacity = claim.demand, _kind(claim), self._capacity
+        if demand not in self._free:
+            self._free[demand] = len(capacity.free(demand).difference(self._closed))
+        room, more = self._free[demand], set[str]()
+        if claim.grows:
+            room -= len(capacity.free(demand).intersection(claim.own_nodes).difference(self._closed))
+        elif claim.own_nodes:
+            more = capacity.soon_free(demand, claim.job_uid)
+        left = room + len(more.difference(self._closed)) - self._taken(kind)
+        if claim.grows:
+            allowed = self._quotas.allowed(claim.ask, self._used.get(claim.ask.namespace))
+            return left if allowed is None else min(left, allowed.pods)
+        if left >= claim.need or not kind.preempts:
+            return left
+        more = more.union(self._reach(kind)).difference(capacity.free(demand))
+        return room + len(more.difference(self._closed)) - self._taken(kind, kind.priority)
+
+    def _taken(self, kind: _Kind, priority: int | None = None) -> int:
+        """Return the promised nodes that such a claim could have; if given, to jobs of this priority and higher."""
+        return sum(
+            need
+            for other, need in self._promised.items()
+            if (priority is None or other.priority >= priority) and self._overlap(kind, other)
+        )
+
+    def _reach(self, kind: _Kind) -> set[str]:
+        """Return the names of the nodes that are free for such claims, or that they may take from others."""
+        if kind not in self._reached:
+            free = self._capacity.free(kind.demand)
+            lower = self._capacity.taken_by_lower(kind.demand, kind.priority) if kind.preempts else set[str]()
+            self._reached[kind] = free | lower if lower else free
+        return self._reached[kind]
+
+    def _overlap(self, one: _Kind, other: _Kind) -> bool:
+        if one.demand == other.demand:
+            return True
+        if (one, other) not in self._overlaps:
+            self._overlaps[one, other] = not self._reach(one).isdisjoint(self._reach(other))
+        return self._overlaps[one, other]
+
+
+def _kind(claim: Claim) -> _Kind:
+    return _Kind(claim.demand, claim.priority, claim.preempts and not claim.grows)

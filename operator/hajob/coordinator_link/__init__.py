@@ -1,0 +1,1 @@
+"""The connection to the coordinators: the channel, and what is said on it."""

@@ -1,0 +1,249 @@
+"""The operator's side of the connection to one coordinator: dial it, keep it open, send the current state.
+
+The operator sends levels: the newest Assignment and the newest Order. So this module keeps just those two, sends them
+whenever a stream opens or one of them changes, and needs no queue. Reports are handed on at once in the same call,
+because a report may carry a fault that needs a decision (docs/protocols/sidecar.md).
+
+A coordinator that sends nothing for `SILENCE_SECONDS` counts as lost: it reports its state at least once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+import grpc.aio
+
+from hajob.clock import Clock, timeout
+from hajob.leader.probe import answers
+from hajob.protocol import addresses, versions
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol.sidecar_pb2_grpc import CoordinatorStub
+
+log = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 2.5
+BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, *[1.0] * 25, 2.0, 4.0, 8.0, 16.0)
+"""Between dials in vain: each second for as long as a fault lasts that passes, rarely where nobody has been for long.
+The last four are shortened at random, by up to half."""
+STEADY_DIALS = BACKOFF_SECONDS.index(2.0)
+Stream = grpc.aio.StreamStreamCall[wire.OperatorMessage, wire.CoordinatorMessage]
+CHANNEL_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+
+@dataclass(slots=True)
+class CoordinatorCredentials:
+    """PEM texts with which the operator proves itself to one job's coordinator.
+
+    They are replaced in place, so that every new connection uses the newest.
+    """
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+
+class ChannelListener(Protocol):
+    """The receiver of a coordinator's messages: its job's controller."""
+
+    async def greeted(self, hello: wire.Hello) -> bool:
+        """Check the coordinator's first message; False refuses it (its token does not prove its identity)."""
+
+    def reported(self, report: wire.Report) -> None:
+        """Handle a report. Called in the reader before it reads on: must not wait."""
+
+    def connected_changed(self, up: bool, reason: str) -> None:
+        """Handle that the channel came up or went down, and why."""
+
+
+class Channel:
+    """The channel to one coordinator, by its address, for as long as `run` runs.
+
+    A channel is made for one coordinator pod. When the pod is replaced its channel is closed and another is made, so
+    nothing here ever changes its address.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        job_uid: str,
+        credentials: CoordinatorCredentials,
+        listener: ChannelListener,
+        *,
+        fence: Callable[[], int],
+        clock: Clock,
+    ) -> None:
+        self.address = address
+        self._job_uid = job_uid
+        self._credentials = credentials
+        self._listener = listener
+        self._fence = fence
+        self._clock = clock
+        self._assignment: wire.Assignment | None = None
+        self._order: wire.Order | None = None
+        self._heard = 0
+        self._acknowledged = 0
+        self._changed = asyncio.Event()
+        self._dials = 0
+        self._hurry = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.up = False
+
+    def start(self) -> None:
+        """Start dialling."""
+        self._task = asyncio.create_task(self._run(), name=f"channel {self.address}")
+
+    async def close(self) -> None:
+        """Close the channel for good."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def assign(self, assignment: wire.Assignment) -> None:
+        """Send the job's description and the addresses of its pods, if they have changed."""
+        if assignment != self._assignment:
+            self._assignment = assignment
+            self._changed.set()
+
+    def order(self, order: wire.Order) -> None:
+        """Send the action that the coordinator is to take now, if it has changed."""
+        if order != self._order:
+            self._order = order
+            self._changed.set()
+
+    def acknowledge(self, sequence: int) -> None:
+        """Acknowledge that the effects of a report are in the status: it need not be repeated to the next leader."""
+        if self._acknowledged < sequence <= self._heard:
+            self._acknowledged = sequence
+            self._changed.set()
+
+    def hurry(self) -> None:
+        """Dial at once again, and often, because the pod has changed."""
+        if not self.up:
+            self._dials = 0
+            self._hurry.set()
+
+    async def _run(self) -> None:
+        while True:
+            reason = await self._converse() if await self._answers() else "nobody is there"
+            if self.up:
+                self._dials = 0
+                self.up = False
+                self._listener.connected_changed(False, reason)
+            log.debug("coordinator %s: %s", self.address, reason)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait before the next dial, longer each time; `hurry` ends the wait."""
+        seconds = BACKOFF_SECONDS[min(self._dials, len(BACKOFF_SECONDS) - 1)]
+        if self._dials >= STEADY_DIALS:
+            seconds *= 1 - random.random() / 2
+        self._dials += 1
+        self._hurry.clear()
+        timer = self._clock.call_later(seconds, self._hurry.set)
+        try:
+            await self._hurry.wait()
+        finally:
+            timer.cancel()
+
+    async def _answers(self) -> bool:
+        """Whether the port accepts a connection: cheaper than a new gRPC channel (1 ms and 0.1 MiB each time)."""
+        return await answers(*addresses.split(self.address), self._clock)
+
+    async def _converse(self) -> str:
+        """Run one stream from its opening to its end; return why it ended, in words."""
+        self._heard = self._acknowledged = 0  # another process may answer now, and count from one again
+        try:
+            async with self._dial() as channel:
+                stub = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
+                stream: Stream = stub.Converse()
+                speaker = asyncio.create_task(self._speak(stream), name=f"to coordinator {self.address}")
+                reader = asyncio.create_task(self._read(stream), name=f"from coordinator {self.address}")
+                try:
+                    await asyncio.wait((speaker, reader), return_when=asyncio.FIRST_COMPLETED)
+                    if not reader.done():  # reports that nobody can answer are no conversation
+                        await speaker
+                    return await reader
+                finally:
+                    speaker.cancel()
+                    reader.cancel()
+                    await asyncio.gather(speaker, reader, return_exceptions=True)
+        except grpc.aio.AioRpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        except TimeoutError:
+            return f"it said nothing for {SILENCE_SECONDS} s"
+        except (OSError, ValueError) as error:
+            return str(error)
+        except Exception as error:  # of the listener: nobody would dial again if it ended this task
+            log.exception("coordinator %s: what it said could not be taken in", self.address)
+            return f"an error of this program: {type(error).__name__}: {error}"
+
+    def _dial(self) -> grpc.aio.Channel:
+        tls = grpc.ssl_channel_credentials(
+            root_certificates=self._credentials.authority,
+            private_key=self._credentials.key,
+            certificate_chain=self._credentials.certificate,
+        )
+        options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", f"coordinator.{self._job_uid}"))
+        return grpc.aio.secure_channel(self.address, tls, options=options)
+
+    async def _read(self, stream: Stream) -> str:
+        async with timeout(self._clock, SILENCE_SECONDS):
+            hello = await stream.read()
+        if not isinstance(hello, wire.CoordinatorMessage):
+            return "it hung up before a word"
+        if problem := versions.disagreement(hello.hello, "the coordinator"):
+            return problem
+        if not await self._listener.greeted(hello.hello):
+            return "its token does not prove that it is this job's coordinator"
+        self.up = True
+        self._listener.connected_changed(True, "")
+        while True:
+            async with timeout(self._clock, SILENCE_SECONDS):
+                message = await stream.read()
+            if not isinstance(message, wire.CoordinatorMessage):
+                return "it hung up"
+            if message.WhichOneof("body") == "report":
+                self._heard = message.report.sequence
+                self._listener.reported(message.report)
+
+    async def _speak(self, stream: Stream) -> None:
+        """Send assignment and order, and each again whenever it changes, until cancelled."""
+        hello = wire.Hello(
+            version=versions.OURS.lowest,
+            highest_version=versions.OURS.highest,
+            job_uid=self._job_uid,
+            fence=self._fence(),
+        )
+        await self._say(stream, wire.OperatorMessage(hello=hello))
+        assignment: wire.Assignment | None = None
+        order: wire.Order | None = None
+        acknowledged = 0
+        while True:
+            self._changed.clear()
+            if self._order is not None and self._order is not order:
+                order = self._order
+                await self._say(stream, wire.OperatorMessage(order=order))
+            if self._assignment is not None and self._assignment is not assignment:
+                assignment = self._assignment
+                await self._say(stream, wire.OperatorMessage(assignment=assignment))
+            if self._acknowledged > acknowledged:
+                acknowledged = self._acknowledged
+                await self._say(stream, wire.OperatorMessage(acknowledge=wire.Acknowledge(sequence=acknowledged)))
+            await self._changed.wait()
+
+    async def _say(self, stream: Stream, message: wire.OperatorMessage) -> None:
+        await stream.write(message)

@@ -1,0 +1,284 @@
+"""Keeps the NodeQuarantines current, and reports which nodes they keep out.
+
+A node's quarantine is a function of the present one and of the standing faults (`hajob.faults.rules.quarantine`); it is
+computed after every change and written, several nodes at a time. Only the leader writes; a standby only reads.
+Nothing is changed while faults are not believed, or not all of them are known yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, Protocol
+
+from hajob import metrics
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
+from hajob.clock import Clock
+from hajob.domain.hardware import ClusterFact
+from hajob.faults.node_quarantine import node_quarantine
+from hajob.faults.rules.cluster_faults import mark
+from hajob.faults.rules.quarantine import QuarantineSettings, active, due_ms, follow, pardoned
+from hajob.kube.client import ApiError, Kube
+from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.sources.node import NodeView
+
+log = logging.getLogger(__name__)
+
+WRITERS: Final = 16
+"""So many are written at once: a rack that goes is quarantined within seconds."""
+LOOK_SECONDS: Final = 5.0
+"""So often it is asked which quarantines are over."""
+RETRY_SECONDS: Final = 2.0
+_MEANWHILE: Final = frozenset({404, 409})
+"""It was made, changed or deleted by somebody else a moment ago."""
+
+
+class Faults(Protocol):
+    """The part of the fault watch that quarantines need (hajob.faults.watch.FaultWatch)."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every readable object has been read."""
+
+    def why_held(self) -> str:
+        """Return why no fault is believed now."""
+
+    def nodes(self) -> frozenset[str]:
+        """Return the names of the nodes with standing faults."""
+
+    def of_quarantine(self, node: str) -> list[ClusterFact]:
+        """Return the faults that keep new pods off a node or harm a job there, pardoned or not."""
+
+    def counts(self, fact: ClusterFact) -> bool:
+        """Whether a fault begins a quarantine."""
+
+    def pardon(self, node: str) -> None:
+        """Count the faults of a node from 0, because an admin has released it."""
+
+    def look_at(self, node: str) -> None:
+        """Update a node after it was quarantined or released."""
+
+
+class Quarantines:
+    """The quarantines of the cluster.
+
+    Args:
+        kube: the API, as the leader may use it.
+        clock: for times and pauses.
+        faults: what stands.
+        nodes: the nodes that exist, and are this operator's.
+        is_foreign: whether a node is another operator's; nothing is written for it, but it is kept out all the same.
+        leads: whether this process is the leader.
+        settings: how long, how many.
+        changed: called with the names of nodes that were isolated, or let in again.
+
+    Attributes:
+        informer: to be run for as long as the process.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        faults: Faults,
+        *,
+        nodes: Callable[[], Mapping[str, NodeView]],
+        is_foreign: Callable[[str], bool] = lambda _: False,
+        leads: Callable[[], bool],
+        settings: Callable[[], QuarantineSettings],
+        changed: Callable[[frozenset[str]], None],
+    ) -> None:
+        self._kube, self._clock, self._faults = kube, clock, faults
+        self._is_foreign = is_foreign
+        self._nodes, self._leads, self._settings, self._changed = nodes, leads, settings, changed
+        self._known: dict[str, NodeQuarantine] = {}
+        self._wanted: dict[str, NodeQuarantine | None] = {}
+        self._active: set[str] = set()
+        self._kept_out: frozenset[str] = frozenset()  # the same, as last reported
+        self._ours: set[str] = set()  # of these, what this operator has decided itself
+        self._inherited: set[str] = set()
+        self._could = False
+        self._refused: set[str] = set()
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._queued: set[str] = set()
+        self.informer: Informer[NodeQuarantine] = Informer(
+            kube, clock, names.QUARANTINES, NodeQuarantine.from_object, self._seen
+        )
+
+    def kept_out(self) -> frozenset[str]:
+        """Return the names of the nodes on which nothing new is placed."""
+        return self._kept_out
+
+    def pardoned(self, node: str) -> Collection[str]:
+        """Return the names of the node's faults that an admin has pardoned."""
+        return pardoned(self._current(node), self._clock.now_milliseconds())
+
+    def is_inherited(self, node: str) -> bool:
+        """Whether this node was kept out already when this process began."""
+        return node in self._inherited
+
+    async def run(self) -> None:
+        """Write what is due until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_now_and_then(), name="quarantines that end")
+            for _ in range(WRITERS):
+                group.create_task(self._write_queued(), name="writer of quarantines")
+
+    # --------------------------------------------------------------------------------------------- changes
+
+    def faults_changed(self, nodes: Iterable[str]) -> None:
+        """Update the quarantines of these nodes, because their faults have changed."""
+        decides, turned = self._may_decide(), set()
+        for node in nodes:
+            if decides:
+                self._follow(node)
+            if self._turns(node):
+                turned.add(node)
+        self._tell(frozenset(turned))
+
+    def follow_all(self) -> None:
+        """Update all quarantines: this process now leads, faults are believed again, or the settings have changed."""
+        self.faults_changed({*self._faults.nodes(), *self._known, *self._wanted})
+
+    def _seen(self, change: Change[NodeQuarantine]) -> None:
+        """Store the server's newest version; it replaces a pending write."""
+        node = change.value.metadata.name
+        before, state = self._known.get(node), change.value.status.state
+        newly_released = state is QuarantineState.RELEASED and (before is None or before.status.state is not state)
+        if change.type is ChangeType.DELETED or newly_released:
+            self._faults.pardon(node)
+        if change.type is ChangeType.DELETED:
+            self._known.pop(node, None)
+        else:
+            self._known[node] = change.value
+            if not self.informer.synced.is_set():
+                self._inherited.add(node)
+        self._wanted.pop(node, None)
+        self.faults_changed({node})
+
+    def _may_decide(self) -> bool:
+        """Whether this process leads, knows all faults, and believes them."""
+        settled = self.informer.synced.is_set() and self._faults.complete
+        return self._leads() and settled and not self._faults.why_held()
+
+    def _current(self, node: str) -> NodeQuarantine | None:
+        return self._wanted[node] if node in self._wanted else self._known.get(node)
+
+    def _follow(self, node: str) -> None:
+        """Compute the node's quarantine, and schedule a write if it differs."""
+        if self._is_foreign(node):
+            self._refused.discard(node)
+            return
+        facts = self._faults.of_quarantine(node) if node in self._nodes() else []
+        current, now = self._current(node), self._clock.now_milliseconds()
+        wanted = follow(node, current, facts, now, self._settings(), counts=self._faults.counts)
+        if wanted is not None and active(wanted, now) and not self._has_room(node):
+            return
+        self._refused.discard(node)
+        if wanted != current:
+            self._wanted[node] = wanted
+            self._enqueue(node)
+            self._faults.look_at(node)  # another one may be pardoned now
+
+    def _has_room(self, node: str) -> bool:
+        """Whether one more node may be kept out: the share limits what the operator does by itself."""
+        ours, most = len(self._ours), self._settings().most(len(self._nodes()))
+        if node in self._active or ours < most:
+            return True
+        if node not in self._refused:
+            self._refused.add(node)
+            log.warning("node %s is not quarantined: %d are, of at most %d; see docs/faults.md", node, ours, most)
+        return False
+
+    def _turns(self, node: str) -> bool:
+        """Update whether the node is kept out and by whom; return whether that has changed."""
+        current, before = self._current(node), node in self._active
+        keeps_out = active(current, self._clock.now_milliseconds())
+        mark(self._active, node, is_so=keeps_out)
+        own = keeps_out and current is not None and current.spec.source != BY_HAND and not self._is_foreign(node)
+        mark(self._ours, node, is_so=own)
+        return keeps_out is not before
+
+    def _tell(self, turned: frozenset[str]) -> None:
+        """Report the changed nodes to the faults and the jobs."""
+        metrics.QUARANTINED.set(len(self._active))
+        metrics.QUARANTINES_REFUSED.set(len(self._refused))
+        self._inherited &= self._active
+        if not turned:
+            return
+        self._kept_out = frozenset(self._active)
+        for node in turned:
+            self._faults.look_at(node)
+        self._changed(turned)
+
+    async def _look_now_and_then(self) -> None:
+        """End quarantines that are over; retry nodes for which there was no room."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            could, self._could = self._could, self._may_decide()
+            if self._could and not could:  # faults from before that were not processed
+                self.follow_all()
+            settings, now = self._settings(), self._clock.now_milliseconds()
+            due = {
+                node
+                for node, one in self._known.items()
+                if node not in self._wanted and (at := due_ms(one, settings)) is not None and at <= now
+            }
+            self.faults_changed(due | self._refused)
+            self._tell(frozenset(filter(self._turns, {*self._known, *self._wanted, *self._active})))
+
+    # ---------------------------------------------------------------------------------------------- writes
+
+    def _enqueue(self, node: str) -> None:
+        if node not in self._queued:
+            self._queued.add(node)
+            self._queue.put_nowait(node)
+
+    async def _write_queued(self) -> None:
+        while True:
+            node = await self._queue.get()
+            self._queued.discard(node)
+            if node not in self._wanted or not self._leads():
+                continue
+            try:
+                await self._write(node, self._known.get(node), self._wanted[node])
+            except ApiError as error:
+                log.warning("NodeQuarantine %s: %s; trying again soon", node, error)
+                self._clock.call_later(RETRY_SECONDS, self._enqueue, node)
+
+    async def _write(self, node: str, known: NodeQuarantine | None, wanted: NodeQuarantine | None) -> None:
+        """Write the wanted quarantine; another writer's change comes back by the watch."""
+        try:
+            if wanted is None:
+                if known is None:
+                    self._wanted.pop(node, None)
+                else:
+                    await self._kube.delete(names.QUARANTINES, "", node, uid=known.metadata.uid)
+            elif known is None:
+                await self._kube.create(names.QUARANTINES, "", self._body(wanted))
+            else:
+                await self._kube.patch(names.QUARANTINES, "", node, _patch(known, wanted))
+        except ApiError as error:
+            if error.status not in _MEANWHILE:
+                raise
+            log.info("NodeQuarantine %s has changed meanwhile: %s", node, error.reason)
+            self._wanted.pop(node, None)
+
+    def _body(self, wanted: NodeQuarantine) -> Json:
+        node, body = self._nodes().get(wanted.spec.node_name), wanted.to_json()
+        return body | node_quarantine(body["spec"], node.uid if node is not None else "")
+
+
+def _patch(known: NodeQuarantine, wanted: NodeQuarantine) -> Json:
+    """Build the merge patch; it fails where the object has another version by now."""
+    patch: Json = {"metadata": {"resourceVersion": known.metadata.resource_version}}
+    before, after = known.to_json(), wanted.to_json()
+    for part in ("spec", "status"):
+        old, new = before.get(part) or {}, after.get(part) or {}
+        changed = {name: new.get(name) for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+        if changed:
+            patch[part] = changed
+    return patch

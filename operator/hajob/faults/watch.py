@@ -1,0 +1,307 @@
+"""Watches the objects that report faults of nodes and chips, and tells the core which nodes' faults changed.
+
+`hajob.sources.registry` is the table of these objects and their parsers; `hajob.faults.rules` keeps the
+standing faults and decides which are believed. This module has only the watches and the one timer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from hajob import metrics
+from hajob.api.base import Json
+from hajob.clock import Alarm, Clock
+from hajob.domain.facts import Source
+from hajob.domain.hardware import ClusterFact
+from hajob.faults.rejections import Rejections
+from hajob.faults.rules.cluster_faults import ClusterFaults
+from hajob.faults.rules.feeds import WriteTime
+from hajob.faults.rules.settings import NAME as SETTINGS_NAME
+from hajob.faults.rules.settings import SELECTOR, FaultSettings
+from hajob.faults.rules.settings import read as read_settings
+from hajob.kube.client import Kube
+from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.sources import registry
+from hajob.sources.node import serial_of
+from hajob.sources.reading import Reading, Rejection, RejectionReason, Terms, mapping, printable, text
+
+log = logging.getLogger(__name__)
+
+MILLISECONDS: Final = 1000
+LOOK_MS: Final = 5_000
+"""So often the clocks are compared, and whether writers have fallen silent is asked, if nothing else happens."""
+MOST_SHOWN: Final = 500
+"""So many objects or nodes the report names at most."""
+CLOCK_HOLD_MS: Final = 60_000
+"""For so long after a jump of the wall clock nothing is believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadObject:
+    """One object, as its parsers have read it.
+
+    Attributes:
+        origin: namespace and name.
+        reading: what it says.
+        keeps: whether it is a message, and not a state.
+        silent_after_ms: longest time between two writes; 0: its writer writes only when something changes.
+        tells: sources whose facts it tells so regularly.
+        node: of the writer; empty for an object of no single node.
+        serial: of the machine, where the object is its Node.
+        boot: another text after each start of the machine.
+    """
+
+    origin: str
+    reading: Reading
+    keeps: bool = False
+    silent_after_ms: int = 0
+    tells: frozenset[Source] = frozenset()
+    node: str = ""
+    serial: str = ""
+    boot: str = ""
+
+
+class FaultListener(Protocol):
+    """The receiver of changes."""
+
+    def faults_changed(self, nodes: frozenset[str]) -> None:
+        """Handle changed faults of these nodes, or a change in which of them are believed."""
+
+    def breaker_changed(self, held: str) -> None:
+        """Handle that no fault is believed from now on (why), or all are again (empty)."""
+
+
+class FaultWatch:
+    """The faults of the cluster, kept current.
+
+    Args:
+        kube: the API.
+        clock: for times and the timer.
+        listener: is told of every change.
+        nodes: names of the nodes that exist.
+        namespaces: where the objects are; one that may not be read is asked for again, now and then.
+        settings_namespace: where the admin's settings are; empty: nowhere.
+        is_known_bad: whether a node was isolated before this process began.
+        pardoned: names of a node's faults that an admin has pardoned.
+        is_idle: whether a chip of a node, by its number, is known to be no pod's.
+
+    Attributes:
+        informers: to be run for as long as the process.
+        settings: the admin's.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        listener: FaultListener,
+        *,
+        nodes: Callable[[], Collection[str]],
+        namespaces: Sequence[str],
+        settings_namespace: str = "",
+        is_known_bad: Callable[[str], bool] = lambda _: False,
+        pardoned: Callable[[str], Collection[str]] = lambda _: (),
+        is_idle: Callable[[str, str], bool] = lambda _node, _chip: False,
+    ) -> None:
+        self._clock, self._listener, self._is_idle = clock, listener, is_idle
+        self.cluster = ClusterFaults(nodes, is_known_bad, pardoned, self.counts)
+        self._alarm = Alarm(clock)
+        self._held = ""
+        self._rejections = Rejections()
+        self._serials: dict[str, str] = {}
+        self.settings = FaultSettings()
+        self._objects: list[Informer[Any]] = [
+            Informer(kube, clock, "configmaps", self._read, self._changed, namespace=namespace, label_selector=selector)
+            for namespace in namespaces
+            for selector in dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
+        ]
+        settings: Informer[Any] = Informer(
+            kube,
+            clock,
+            "configmaps",
+            lambda raw: raw,
+            self._settings_changed,
+            namespace=settings_namespace,
+            label_selector=SELECTOR,
+        )
+        self.informers = [*self._objects, *([settings] if settings_namespace else [])]
+
+    # ------------------------------------------------------------------------------------------- questions
+
+    def on_node(self, node: str) -> list[tuple[ClusterFact, int]]:
+        """Return the believed faults that concern a job on the node, each with milliseconds since it was first seen."""
+        now = self._now_ms()
+        return [(fact, now - self.cluster.appeared_ms(fact)) for fact in self.cluster.of_node(node, now)]
+
+    def standing(self, node: str) -> list[ClusterFact] | None:
+        """Return the standing faults of a node that concern a job there; None while they are unknown."""
+        return self.cluster.standing(node, self._now_ms()) if self.complete and not self._held else None
+
+    def of_quarantine(self, node: str) -> list[ClusterFact]:
+        """Return the faults that keep new pods off a node or harm a job there, believed and pardoned or not."""
+        return self.cluster.of_quarantine(node, self._now_ms())
+
+    def counts(self, fact: ClusterFact) -> bool:
+        """Whether a fault begins a quarantine and counts as a recurrence: one of an idle chip by the admin's word."""
+        return self.settings.quarantine.idle_chips or not fact.chip or not self._is_idle(fact.node, fact.chip)
+
+    def nodes(self) -> frozenset[str]:
+        """Return the names of the nodes with standing faults."""
+        return self.cluster.nodes()
+
+    def why_held(self) -> str:
+        """Return why no fault is believed now; empty: faults are believed."""
+        return self._held
+
+    @property
+    def complete(self) -> bool:
+        """Whether every readable object has been read: a fault that is not known then does not stand."""
+        return all(informer.synced.is_set() or informer.refused for informer in self._objects)
+
+    def report(self) -> Json:
+        """Return the state for an admin who looks for the reason of an inaction; served at /faults."""
+        return {
+            "held": self._held,
+            "standing": len(self.cluster),
+            "nodes": sorted(self.cluster.nodes())[:MOST_SHOWN],
+            "silent": sorted(self.cluster.silent(self._now_ms()))[:MOST_SHOWN],
+            **self._rejections.report(MOST_SHOWN),
+            "complete": self.complete,
+        }
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * MILLISECONDS)
+
+    # --------------------------------------------------------------------------------------------- changes
+
+    def read_node(self, raw: Json) -> ReadObject:
+        """Read a Node's faults, under the present settings."""
+        reading = registry.read({**raw, "kind": "Node"}, self._terms())
+        reading.facts = [fact for fact in reading.facts if fact.harms or fact.level is not None]  # taints are no faults
+        boot = text(mapping(mapping(raw.get("status")).get("nodeInfo")).get("bootID"))
+        return ReadObject(f"/{raw['metadata']['name']}", reading, serial=serial_of(raw), boot=boot)
+
+    def node_changed(self, name: str, found: ReadObject | None) -> None:
+        """Handle a node as it is now; None: it is gone."""
+        if found is not None:
+            if found.boot:
+                self.cluster.booted(name, found.boot)
+            self._take(found)
+            self._learn_serial(name, found.serial)
+        else:
+            self._forget(f"/{name}")
+            self.cluster.node_gone(name)
+            self._serials = {serial: node for serial, node in self._serials.items() if node != name}
+        self.cluster.node_changed(name, self._now_ms())
+        self._tell_news()
+
+    def _learn_serial(self, name: str, serial: str) -> None:
+        """Store the serial number of a node's machine: messages may name a node by it, and come before the node."""
+        if not serial or self._serials.get(serial) == name:
+            return
+        self._serials[serial] = name
+        if printable(serial) in self._rejections.found(RejectionReason.UNKNOWN_NODE):
+            self._read_again()
+
+    def _read_again(self) -> None:
+        for informer in self._objects:
+            informer.read_again()
+
+    def _terms(self) -> Terms:
+        return self.settings.terms(self._clock.now_milliseconds(), self._serials)
+
+    def reads_too(self, informer: Informer[Any]) -> None:
+        """Register another informer that uses `read_node`."""
+        self._objects.append(informer)
+
+    def pardon(self, node: str) -> None:
+        """Count the faults of a node from 0, because an admin has released it."""
+        self.cluster.pardon(node, self._now_ms())
+
+    def look_at(self, node: str) -> None:
+        """Update a node after it was quarantined or released."""
+        self.cluster.node_changed(node, self._now_ms())
+
+    def _read(self, raw: Json) -> ReadObject:
+        metadata = raw["metadata"]
+        whole = {**raw, "kind": "ConfigMap"}  # items of a list lack their kind
+        reading = registry.read(whole, self._terms())
+        rows = [row for row in registry.SOURCES if row.takes(whole)]
+        silent_after = max((row.silent_after_seconds for row in rows), default=0)
+        origin = f"{metadata.get('namespace', '')}/{metadata['name']}"
+        node = next((metadata["name"].removeprefix(row.prefix) for row in rows if row.of_node), "")
+        tells = frozenset[Source]().union(*(row.tells for row in rows))
+        return ReadObject(origin, reading, any(row.keeps for row in rows), silent_after * MILLISECONDS, tells, node)
+
+    def _changed(self, change: Change[ReadObject]) -> None:
+        found = change.value
+        if change.type is not ChangeType.DELETED:
+            self._take_changed(found)
+        else:
+            self._forget(found.origin)
+        self._tell_news()
+
+    def _take(self, found: ReadObject) -> None:
+        now, reading = self._now_ms(), found.reading
+        if found.silent_after_ms and reading.updated_ms is not None:
+            wall = self._clock.now_milliseconds()
+            told = WriteTime(reading.updated_ms, wall, found.silent_after_ms, found.tells)
+            self.cluster.feeds.heard(found.origin, found.node, told, now)
+        refused = self.cluster.take(found.origin, reading, now, keeps=found.keeps)
+        self._rejections.take(found.origin, [*reading.rejected, *refused])
+
+    def _take_changed(self, found: ReadObject) -> None:
+        """Process an object: at once if it was there at the start, otherwise in its sender's turn."""
+        if found.keeps and self.complete and self.cluster.waits(found.origin, found.reading, self._now_ms()):
+            sender = found.reading.sender
+            self._rejections.take(found.origin, [Rejection(RejectionReason.RATE, "resource", sender)])
+        else:
+            self._take(found)
+
+    def _take_due_messages(self) -> None:
+        for origin, reading in self.cluster.due_messages(self._now_ms()):
+            self._take(ReadObject(origin, reading, keeps=True))
+
+    def _forget(self, origin: str) -> None:
+        self._rejections.take(origin, ())
+        self.cluster.forget(origin, self._now_ms())
+
+    def _settings_changed(self, change: Change[Json]) -> None:
+        if change.value["metadata"]["name"] != SETTINGS_NAME:
+            return
+        before, gone = self.settings, change.type is ChangeType.DELETED
+        self.settings, reading = read_settings({} if gone else change.value, self._clock.now_milliseconds())
+        self._rejections.take(f"settings {SETTINGS_NAME}", reading.rejected)
+        faults, now = self.cluster, self._now_ms()
+        faults.breaker.settings, faults.frequency.settings = self.settings.breaker, self.settings.frequency
+        if self.settings.believe != before.believe and change.type is ChangeType.MODIFIED:
+            log.warning("an admin says that what is told of nodes is true: %s", self.settings.believe)
+            faults.believe(now)
+        if not self.settings.reads_alike(before):
+            self._read_again()
+        if self.settings.senders != before.senders:
+            faults.keep_senders(self.settings.senders, now)
+        faults.look_again(now)
+        self._tell_news()
+
+    def _tell_news(self) -> None:
+        """Pass on all changes, and wake again when faults change by time alone."""
+        now = self._now_ms()
+        self._take_due_messages()
+        self.cluster.clock.look(now, self._clock.now_milliseconds(), CLOCK_HOLD_MS)
+        metrics.HARDWARE_FAULTS.set(len(self.cluster))
+        news, held = self.cluster.news(now), self.cluster.why_held(now)
+        metrics.BREAKER_OPEN.set(1 if held else 0)
+        turned, self._held = bool(held) != bool(self._held), held
+        if turned:
+            log.warning("breaker: %s", held or "closed again, jobs are told of faults")
+        wait = self.cluster.wakes_in_ms(now)
+        wait = LOOK_MS if wait is None else min(wait, LOOK_MS)
+        self._alarm.set(wait / MILLISECONDS, self._tell_news)
+        if turned:
+            self._listener.breaker_changed(held)
+        if news:
+            self._listener.faults_changed(news)

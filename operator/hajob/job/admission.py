@@ -1,0 +1,219 @@
+"""What a job needs before its first pod: pods that the API server accepts, and certificates.
+
+The CRD does not validate the template, so only the API server can tell whether its pods can be created: each kind of
+pod is created with dry-run as it will be made, and a refusal becomes `Accepted=False` with the server's own words.
+Fields that the server does not know are refused, too: stored, a pod would be without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from typing import Final
+
+import orjson
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.conditions import Reason
+from hajob.api.enums import GangPolicy
+from hajob.api.job import HATrainingJob
+from hajob.clock import Clock
+from hajob.coordinator_link.channel import CoordinatorCredentials
+from hajob.job.dry_run_cache import Answer, DryRunCache
+from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube
+from hajob.pki.authority_store import AuthorityStore
+from hajob.pki.job_certificates import JobCertificates
+from hajob.pods.coordinator_pod import coordinator_pod
+from hajob.pods.hook_pod import hook_pod
+from hajob.pods.rank_pod import OWN_INIT_CONTAINERS, rank_pod
+from hajob.pods.review import checkpoint_claim, claim_note, why_not_started
+from hajob.pods.settings import PodSettings
+from hajob.pods.spare_pod import spare_pod
+from hajob.sources.creation import is_over_quota
+
+log = logging.getLogger(__name__)
+
+REFUSALS = frozenset({400, 403, 422})
+"""Answers that will not change by asking again."""
+AGAIN = frozenset({Reason.POD_REFUSED, Reason.INVALID})
+"""Refusals that another spec may undo."""
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
+"""A template may hold anything anywhere."""
+
+
+class Admission:
+    """The admission of one job.
+
+    Attributes:
+        reason: of the condition Accepted.
+        message: why the job is not accepted.
+        certificates: of the job.
+        claim_note: what the claim of its checkpoints does not allow; empty while nothing is known against it.
+    """
+
+    def __init__(
+        self, kube: Kube, clock: Clock, settings: PodSettings, store: AuthorityStore, dry_runs: DryRunCache
+    ) -> None:
+        self._kube, self._clock, self._settings, self._dry_runs = kube, clock, settings, dry_runs
+        self.reason, self.message, self.claim_note = Reason.NOT_CHECKED, "", ""
+        self._claim_seen = False
+        self.certificates = JobCertificates(kube, clock, store)
+
+    @property
+    def credentials(self) -> CoordinatorCredentials | None:
+        """The operator's credentials for the job's coordinator; None before the job is admitted."""
+        return self.certificates.credentials
+
+    @property
+    def admitted(self) -> bool:
+        """Whether pods may be created."""
+        return self.reason is Reason.VALID
+
+    def spec_changed(self) -> None:
+        """Check a refused spec again, because it has changed."""
+        if self.reason in AGAIN:
+            self.reason = Reason.NOT_CHECKED
+
+    async def ask(self, job: HATrainingJob, *, accepted_before: bool = False) -> bool:
+        """Evaluate the job, and get its credentials; return whether it is admitted now.
+
+        Args:
+            job: as it is now.
+            accepted_before: its pods may exist: it is not checked again, for a dry run would meet a quota that they
+                fill, or a policy that is newer than they are.
+
+        Raises:
+            ApiError: the server could not be asked, or refuses the Secret.
+        """
+        reason, refusal = (Reason.VALID, "") if accepted_before else await self._evaluated(job)
+        if reason is Reason.VALID:
+            await self.certificates.look(job, new=not accepted_before)
+        self.reason, self.message = reason, refusal
+        return self.admitted
+
+    async def look_at_claim(self, job: HATrainingJob) -> bool:
+        """Look, once, at the PersistentVolumeClaim of the checkpoints; return whether there is something to tell.
+
+        No start waits for it, and an operator that may not read claims does without.
+        """
+        if self._claim_seen or not self.admitted:
+            return False
+        self._claim_seen = True
+        if not (name := checkpoint_claim(job.spec)):
+            return False
+        try:
+            claim = await self._kube.find("persistentvolumeclaims", job.metadata.namespace, name)
+        except ApiError as error:
+            log.info("%s/%s: claim %s is not read: %s", job.metadata.namespace, job.metadata.name, name, error)
+            return False
+        self.claim_note = claim_note(claim or {}, job.spec.num_nodes)
+        return bool(self.claim_note)
+
+    async def _evaluated(self, job: HATrainingJob) -> Answer:
+        try:
+            pods = _but_for_its_name(job, self._settings)
+        except _MALFORMED:
+            return await evaluate(self._kube, job, self._settings)
+        return await self._dry_runs.ask(pods, lambda: evaluate(self._kube, job, self._settings), self._clock)
+
+
+async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:
+    """Whether the job can be served: VALID, or why not, in words for the person who wrote it.
+
+    Raises:
+        ApiError: the server could not be asked.
+    """
+    try:
+        if found := why_not_started(job.spec):
+            return Reason.INVALID, found
+        pods = _pods(job, settings)
+    except _MALFORMED as error:
+        refusal = await _refusal(kube, job.metadata.namespace, _as_written(job))
+        return Reason.INVALID, f"spec.template: {refusal or error}"
+    for pod in pods:
+        if refusal := await _refusal(kube, job.metadata.namespace, pod):
+            role = pod["metadata"]["labels"][names.LABEL_ROLE]
+            return Reason.POD_REFUSED, _IN_THE_TEMPLATE.get(role, str)(refusal)
+    return Reason.VALID, ""
+
+
+async def pause_refusal(kube: Kube, job: HATrainingJob) -> str:
+    """Return why no pod of the work of the job's pause can be made; empty where it can.
+
+    Raises:
+        ApiError: the server could not be asked.
+    """
+    if job.spec.pause is None or job.spec.pause.template is None:
+        return ""
+    try:
+        pod = hook_pod(job, 0, _SOME_NODE, 1)
+    except _MALFORMED as error:
+        return f"spec.pause.template is no pod: {error}"
+    refusal = await _refusal(kube, job.metadata.namespace, pod)
+    return _of_pause(refusal) if refusal else ""
+
+
+def _pods(job: HATrainingJob, settings: PodSettings) -> list[Json]:
+    """Build one pod of each kind, as it is made."""
+    gated = job.spec.scheduling.gang_policy is GangPolicy.SCHEDULING_GATES
+    pods = [rank_pod(job, 0, 1, settings, gated=gated), coordinator_pod(job, 1, settings)]
+    if job.spec.scheduling.num_spare_nodes:
+        pods.append(spare_pod(job, 0, settings))
+    if job.spec.pause is not None and job.spec.pause.template is not None:
+        pods.append(hook_pod(job, 0, _SOME_NODE, 1))
+    return pods
+
+
+def _of_rank(refusal: str) -> str:
+    """The server's words about a rank pod, with the paths of the template: Hajob's own init containers come first."""
+
+    def theirs(found: re.Match[str]) -> str:
+        number = int(found[1]) - len(OWN_INIT_CONTAINERS)
+        return f"spec.initContainers[{number}]" if number >= 0 else found[0]
+
+    return _BELOW_SPEC.sub("spec.template.spec", _INIT_CONTAINER.sub(theirs, refusal))
+
+
+def _of_pause(refusal: str) -> str:
+    return _BELOW_SPEC.sub("spec.pause.template.spec", refusal)
+
+
+_SOME_NODE: Final = "some-node"
+"""Of a pod of a pause that is never made; a node need not be there for a pod to be bound to it."""
+_INIT_CONTAINER: Final = re.compile(r"\bspec\.initContainers\[(\d+)\]")
+_BELOW_SPEC: Final = re.compile(r"\bspec(?=\.[a-zA-Z])")
+_IN_THE_TEMPLATE: Final = {names.ROLE_RANK: _of_rank, names.ROLE_HOOK: _of_pause}
+
+
+def _but_for_its_name(job: HATrainingJob, settings: PodSettings) -> bytes:
+    """Return a digest of the pods: equal for jobs that differ only in UID and name, with names of the same length."""
+    metadata = job.metadata.model_copy(update={"name": "x" * len(job.metadata.name), "uid": ""})
+    return hashlib.sha256(
+        orjson.dumps(
+            [
+                why_not_started(job.spec),
+                _pods(job.model_copy(update={"metadata": metadata}), settings),
+            ]
+        )
+    ).digest()
+
+
+async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
+    """Return the server's reason for refusing a pod; empty if it accepts the pod."""
+    try:
+        await kube.create("pods", namespace, pod, dry_run=True)
+    except ApiError as error:
+        if error.reason == ALREADY_EXISTS or is_over_quota(error.status, error.message):
+            return ""  # nothing is wrong with the pod
+        if error.status not in REFUSALS:
+            raise
+        return error.message
+    return ""
+
+
+def _as_written(job: HATrainingJob) -> Json:
+    """Return the template as a pod of its own: the server explains its errors better than a builder that fails."""
+    metadata = {"generateName": f"{job.metadata.name}-"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": job.spec.template["spec"]}

@@ -1,0 +1,283 @@
+"""A job controller's view of its coordinator: the link to the current pod, its newest state, its claimed identity.
+
+A link belongs to one pod. When the pod is replaced, or comes up at another address, a new link is made and reports on
+the old one are ignored, except for one: the training's step when it was ended. The coordinator reports that a moment
+after the order, when its successor may have an address already; so the old link is closed when the successor first
+reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from hajob import metrics
+from hajob.api.conditions import Reason
+from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
+from hajob.api.job import HATrainingJob
+from hajob.coordinator_link.channel import CoordinatorCredentials
+from hajob.domain.checkpoints import CheckpointRefusal
+from hajob.job.ports import Link, Ports
+from hajob.job.status.restoration import Loaded
+from hajob.kube.client import ApiError
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.protocol.addresses import host_port
+from hajob.protocol.steps import known_step
+from hajob.sources.observe import Heard
+from hajob.sources.pod import PodView
+from hajob.sources.report import NANOSECONDS_PER_MILLISECOND
+
+log = logging.getLogger(__name__)
+
+_NOTHING_FOUND: Final = frozenset({"", "Offline"})
+"""Words for its conversation with MindIO of a coordinator that has found nothing yet (docs/protocols/sidecar.md)."""
+
+
+class Owner(Protocol):
+    """The job controller."""
+
+    def reported(self, report: wire.Report) -> None:
+        """Handle a report."""
+
+    def coordinator_changed(self) -> None:
+        """Handle that the channel came up or went down."""
+
+    def stood_at(self, step: int, age_ms: int) -> None:
+        """Handle the last step that all ranks had in common, as the previous coordinator reports it."""
+
+
+class _Line:
+    """The link of one pod; ignores what its channel has read after the pod was replaced."""
+
+    def __init__(self, client: CoordinatorClient, pod: PodView, address: str) -> None:
+        self._client = client
+        self.pod, self.address = pod, address
+        self.link: Link | None = None
+        self.closed = False
+
+    async def greeted(self, hello: wire.Hello) -> bool:
+        return not self.closed and await self._client.greeted(hello, self.pod) and not self.closed
+
+    def reported(self, report: wire.Report) -> None:
+        if self.closed:
+            self._client.former_reported(self, report)
+        else:
+            self._client.reported(report)
+
+    def connected_changed(self, up: bool, reason: str) -> None:
+        if not self.closed:
+            self._client.connected_changed(up, reason)
+        elif not up:
+            self._client.former_ended(self)
+
+
+class CoordinatorClient:
+    """The coordinator of one job, as its controller sees it."""
+
+    def __init__(self, job: HATrainingJob, ports: Ports, owner: Owner) -> None:
+        self._job = job
+        self._ports = ports
+        self._owner = owner
+        self._line: _Line | None = None
+        self._former: _Line | None = None  # of the previous pod, until the current one reports
+        self._assignment: wire.Assignment | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self.connected = False
+        self.sequence = 0
+        self.problem = ""
+        self.before = self.now = Heard()
+        self._attempt_told = 0
+
+    @property
+    def serving(self) -> bool:
+        """Whether the channel is up and the MindIO controller serves."""
+        return self.connected and self.now.state.controller_ready
+
+    @property
+    def taking_over(self) -> bool:
+        """Whether the channel is up and the coordinator will soon have a MindIO controller in place of a lost one."""
+        return self.connected and self.now.state.taking_over
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether the channel is up, and the coordinator has said what it found of the job.
+
+        One that has come back to a training says so when agents have told it of their ranks.
+        """
+        state = self.now.state
+        return self.connected and (state.taking_over or state.conversation not in _NOTHING_FOUND)
+
+    @property
+    def step(self) -> int:
+        """Return the newest step that is known to be finished, -1 before the first."""
+        found = known_step(self.now.state)
+        return -1 if found is None else found
+
+    @property
+    def incarnation(self) -> int:
+        """Return the incarnation of the dialled pod; 0 without one."""
+        return self._line.pod.incarnation if self._line else 0
+
+    @property
+    def address(self) -> str:
+        """Return the dialled address; empty without a pod to dial."""
+        return self._line.address if self._line else ""
+
+    @property
+    def _link(self) -> Link | None:
+        return self._line.link if self._line else None
+
+    @property
+    def checkpoint_step(self) -> int | None:
+        """Return the step of the complete checkpoint that would be loaded now; -1: there is none, None: unknown."""
+        found = self.now.state.checkpoint
+        if not self.now.state.HasField("checkpoint") or found.problem:
+            return None
+        return found.step if found.tracked else -1
+
+    def loaded_step(self, attempt: int) -> int:
+        """Return the step of the checkpoint that this attempt was given to load, -1 for none or when unknown."""
+        found = self.now.state.checkpoint
+        return found.loaded_step if found.attempt and found.attempt == attempt else -1
+
+    def newly_loaded(self, report: wire.Report, attempt: int) -> Loaded | None:
+        """Return what the ranks of this attempt were given to load, the first time a report says so."""
+        found = report.state.checkpoint
+        if not found.attempt or found.attempt != attempt or found.attempt == self._attempt_told:
+            return None
+        self._attempt_told = found.attempt
+        refused = tuple(CheckpointRefusal(one.name, one.reason, one.detail) for one in found.refused)
+        return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
+
+    def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
+        """Dial this pod, unless that is done already; the caller sends the order."""
+        address = host_port(pod.address, pod.port)
+        if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
+            if self._line.link is not None:
+                self._line.link.hurry()
+            return
+        self._hang_up(self._former)
+        self._former = self._leave()
+        self._line = _Line(self, pod, address)
+        self._line.link = link = self._ports.dial(address, self._job.metadata.uid, credentials, self._line)
+        if self._assignment is not None:
+            link.assign(self._assignment)
+        link.start()
+
+    def pod_lost(self) -> None:
+        """Close the link, because the pod is gone."""
+        self._hang_up(self._leave())
+
+    def _leave(self) -> _Line | None:
+        self.connected, line, self._line = False, self._line, None
+        self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
+        if line is not None:
+            line.closed = True
+        return line
+
+    def _hang_up(self, line: _Line | None) -> None:
+        if line is not None and line.link is not None:
+            task = asyncio.create_task(line.link.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close the link for good."""
+        self.pod_lost()
+        self.former_ended(self._former)
+        for task in list(self._closing):
+            await task
+
+    @property
+    def copies_told(self) -> bool | None:
+        """Whether MindIO knows the optimizer copies; None if unknown."""
+        return False if Reason.COPIES_NOT_REGISTERED.word in self.problems else None
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Return the problems that MindIO has with the job, by MindIO's word for each."""
+        return {problem.code: problem.message for problem in self.now.state.problems}
+
+    def order(self, order: wire.Order) -> None:
+        """Send the action that is wanted now."""
+        if self._link is not None:
+            self._link.order(order)
+
+    def acknowledge(self, sequence: int) -> None:
+        """Acknowledge that the effects of the reports up to this one are in the status."""
+        if self._link is not None:
+            self._link.acknowledge(sequence)
+
+    def assign(self, build: Callable[[int], wire.Assignment], now_ms: int) -> None:
+        """Send the pods as they are now; `build` makes the message of a revision, which is sent only if it has changed.
+
+        Revisions are job time: a coordinator refuses a smaller one, and no leader's job time is behind that of the one
+        before it, whatever their clocks say.
+        """
+        current = self._assignment
+        new = build(current.revision if current is not None else 0)
+        if new == current:
+            return
+        new.revision = max(current.revision + 1 if current is not None else 0, now_ms)
+        self._assignment = new
+        if self._link is not None:
+            self._link.assign(self._assignment)
+
+    # ----------------------------------------------------------------------------------------- from its line
+
+    async def greeted(self, hello: wire.Hello, pod: PodView) -> bool:
+        """Whether the token proves that this is the pod that was dialled (docs/protocols/sidecar.md)."""
+        try:
+            uid = await self._ports.kube.pod_of_token(hello.token, COORDINATOR_TOKEN_AUDIENCE)
+        except ApiError as error:
+            log.warning("the token of %s cannot be checked: %s", self.address, error)
+            return False
+        if uid == pod.uid:
+            return True
+        metrics.REFUSED.labels("coordinator token").inc()
+        self.problem = f"the coordinator at {self.address} is not pod {pod.name}: its token names another pod"
+        log.warning(self.problem)
+        return False
+
+    def reported(self, report: wire.Report) -> None:
+        """Handle a report. Its state is stored first, so that a fact in the first report is decided with it."""
+        self.sequence = report.sequence
+        self.before, self.now = self.now, self.now.then(report.state)
+        self.problem = report.state.controller_problem
+        _count(self.before.state, report.state)
+        self._owner.reported(report)
+
+    def former_reported(self, line: _Line, report: wire.Report) -> None:
+        """Handle a report of a pod that is no longer this job's coordinator."""
+        for milestone in report.milestones if line is self._former else ():
+            if milestone.kind == wire.STEP_BEFORE:
+                self._owner.stood_at(milestone.step, milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND)
+
+    def former_ended(self, line: _Line | None) -> None:
+        """Close the previous pod's link: it has ended, or is no longer needed."""
+        if line is self._former:
+            self._former = None
+            self._hang_up(line)
+
+    def connected_changed(self, up: bool, reason: str) -> None:
+        """Handle that the channel came up or went down."""
+        if up:
+            self.former_ended(self._former)
+        self.connected = up
+        self.now = self.now if up else self.now.lost()
+        self.problem = reason
+        self._owner.coordinator_changed()
+
+
+def _count(before: wire.CoordinatorState, now: wire.CoordinatorState) -> None:
+    """Count what coordinators refuse, and do without this operator. A lower number comes from a new process."""
+    for what, known, number in (
+        ("coordinator input", before.refused_inputs, now.refused_inputs),
+        ("connection from outside a rank's pod", before.strangers, now.strangers),
+    ):
+        metrics.REFUSED.labels(what).inc(number - (known if known <= number else 0))
+    if now.standing_action not in (wire.ACTION_UNSPECIFIED, before.standing_action):
+        metrics.STANDING_ACTIONS.labels(wire.Action.Name(now.standing_action)).inc()

@@ -1,0 +1,158 @@
+"""Records a job's incidents while they happen: marks, the newest state, how each was closed.
+
+It decides nothing. The planner opens and closes incidents; this module records when things happened, so that the
+status can show phases that add up, and reports to people in Events and metrics.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from hajob import metrics
+from hajob.api.event_reasons import EventReason
+from hajob.domain.actions import Action
+from hajob.domain.checkpoints import in_words
+from hajob.domain.incidents import Incident, IncidentOutcome
+from hajob.domain.timeline import Mark, outage_milliseconds
+from hajob.job.status import announcements
+from hajob.job.status.announcements import Announcement
+from hajob.job.status.incident_entry import Record
+from hajob.job.status.restoration import Loaded, Restoration
+from hajob.plan import effects, events
+
+
+class IncidentRecorder:
+    """The record of the newest incident of one job.
+
+    Attributes:
+        record: of the newest incident.
+        settled: of the one before: its end may not be in the status yet when the newest opens.
+    """
+
+    def __init__(self, record: Record | None, announce: announcements.Announce) -> None:
+        self.record = record
+        self.settled: Record | None = None
+        self._announce = announce
+        self._early: dict[Mark, int] = {}
+        self._stood_at = -1  # the last common step, reported before its incident was open
+        self._repaired = -1  # number of the incident for which MindIO has reported that all ranks are repaired
+
+    @property
+    def _open(self) -> bool:
+        return self.record is not None and self.record.outcome is IncidentOutcome.OPEN
+
+    @property
+    def marks(self) -> Mapping[Mark, int]:
+        """Return the marks of the open incident; none while there is none."""
+        return self.record.marks if self.record is not None and self._open else {}
+
+    def new_report(self) -> None:
+        """Drop the marks that wait for an incident: they belong to the previous report."""
+        self._early, self._stood_at = {}, -1
+
+    def mark(self, mark: Mark, time_ms: int, step_before: int = -1) -> None:
+        """Record a mark in the open incident; before one is open, keep it for the incident of the same report."""
+        if self._open and self.record is not None:
+            restoration = self.record.restoration.stood_at(step_before)
+            self.record = dataclasses.replace(self.record.at(mark, time_ms), restoration=restoration)
+        else:
+            self._early[mark] = time_ms
+            self._stood_at = max(self._stood_at, step_before)
+
+    def checkpoint_loaded(self, found: Loaded) -> None:
+        """Record the checkpoint that an attempt's ranks load, or none; reported before their first step."""
+        if found.problem:
+            self._announce(Announcement(EventReason.CHECKPOINTS_NOT_VERIFIED, found.problem))
+        elif self._open and self.record is not None and self.record.incident.action is Action.RESTART:
+            restoration = self.record.restoration.loaded(found)
+            self.record = dataclasses.replace(self.record, restoration=restoration)
+        for refusal in found.refused:
+            metrics.CHECKPOINTS_REFUSED.labels(refusal.reason).inc()
+        if found.refused:
+            self._announce(Announcement(EventReason.CHECKPOINT_REFUSED, in_words(found.refused, found.step)))
+
+    def _finds(self, checkpoint_step: int | None) -> None:
+        """Record the checkpoints that an agent has found.
+
+        A save in progress at the fault may complete later, while MindIO repairs already. Once MindIO reports the
+        result, the ranks train again, and a checkpoint saved from then on is not the one that they have loaded.
+        """
+        if self.record is not None and self._open and self.record.incident.number != self._repaired:
+            restoration = self.record.restoration.finds(checkpoint_step)
+            self.record = dataclasses.replace(self.record, restoration=restoration)
+
+    def _resumed(self, event: events.JobEvent) -> None:
+        """Compute from the first step how far the training went back."""
+        record = self.record
+        if not isinstance(event, events.Resumed) or record is None or not self._open:
+            return
+        if event.incarnation >= record.incident.number:
+            restoration = record.restoration.resumed(record.incident, event.step)
+            self.record = dataclasses.replace(record, restoration=restoration)
+
+    def follow(
+        self,
+        incident: Incident | None,
+        event: events.JobEvent,
+        newest_step: int = -1,
+        checkpoint_step: int | None = None,
+    ) -> None:
+        """Record the open incident as the planner has left it.
+
+        Args:
+            incident: the open one.
+            event: that the planner has handled.
+            newest_step: the newest that a rank has finished.
+            checkpoint_step: of the newest complete periodic checkpoint, None when unknown.
+        """
+        self._finds(checkpoint_step)
+        if isinstance(event, events.ResultReported) and not event.code and self.record is not None:
+            self._repaired = self.record.incident.number
+        self._resumed(event)
+        if isinstance(event, events.ControllerTakenOver):
+            metrics.TAKEOVER.observe(event.duration_ms / 1000)
+        if incident is None:
+            return
+        if self.record is None or self.record.incident.number != incident.number:
+            noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
+            restoration = Restoration().stood_at(self._stood_at)
+            self.settled = self.record
+            self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
+            self._announce(announcements.of_opening(incident))
+        self.record = dataclasses.replace(
+            self.record, incident=incident, restoration=self.record.restoration.began(incident, newest_step)
+        )
+        self._finds(checkpoint_step)
+
+    def take(self, effect: effects.Effect, now_ms: int) -> None:
+        """Report an effect of the planner to people, and record its part in an incident."""
+        self._announce(announcements.of_effect(effect))
+        if isinstance(effect, effects.SendOrder):
+            self.mark(Mark.DECIDED, now_ms)
+        elif isinstance(effect, effects.ExplainIncident):
+            self._explain(effect)
+        elif isinstance(effect, effects.CloseIncident):
+            self._close(effect)
+
+    def _explain(self, explained: effects.ExplainIncident) -> None:
+        if self.record is not None and self.record.incident.number == explained.number:
+            incident = dataclasses.replace(self.record.incident, cause=explained.cause)
+            self.record = dataclasses.replace(self.record, incident=incident)
+
+    def _close(self, closed: effects.CloseIncident) -> None:
+        if self.settled is not None and self.settled.incident.number == closed.number:
+            self.settled = self._closed(self.settled, closed)
+            return
+        if self.record is None or self.record.incident.number != closed.number:
+            return
+        self.record = self._closed(self.record, closed)
+
+    def _closed(self, record: Record, closed: effects.CloseIncident) -> Record:
+        action = record.incident.action.value
+        metrics.INCIDENTS.labels(action, closed.outcome.value).inc()
+        outage = outage_milliseconds(record.marks)
+        if closed.outcome is IncidentOutcome.RECOVERED and outage is not None:
+            metrics.OUTAGE.labels(action).observe(outage / 1000)
+        self._announce(announcements.of_closing(closed, action, outage))
+        return dataclasses.replace(record, outcome=closed.outcome)

@@ -1,0 +1,184 @@
+"""The memory of one job, and how an event changes it.
+
+The planner's state, the newest order, the account of time and incidents: all of it is in the status, the desired pods
+follow from it, and the next leader continues from it (docs/decisions/0004-the-status-is-the-journal.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+
+from hajob import metrics
+from hajob.api.derived import with_nodes
+from hajob.api.job import HATrainingJob
+from hajob.clock import Clock, JobTime
+from hajob.domain.layout import Layout
+from hajob.domain.pace import StepPace
+from hajob.domain.timeline import Mark
+from hajob.job.incident_recorder import IncidentRecorder
+from hajob.job.status.announcements import Announce
+from hajob.job.status.journal import read
+from hajob.plan import effects, events, machine
+from hajob.plan.account import follow
+from hajob.plan.placements import Placements, placements, same_placements
+from hajob.plan.policy import from_spec, layout_of
+from hajob.plan.state import ENDED, JobPhase, JobState
+from hajob.plan.view import ClusterView
+
+log = logging.getLogger(__name__)
+
+
+class JobMemory:
+    """The memory of one job, and the job itself as it is now.
+
+    Args:
+        job: as it was when this operator began to manage it.
+        clock: of the machine.
+        announce: posts Events.
+
+    Raises:
+        JournalError: the journal cannot be used safely.
+        HajobInputError: the spec cannot be read.
+
+    Attributes:
+        spec_not_read: why a newer spec than the job's cannot be read; empty: there is none.
+        title: namespace and name, for logs.
+        time: by which the job lives.
+        policy: the allowed actions and limits, for the size of the attempt.
+        layout: of the attempt.
+        recorder: of its incidents.
+        pace: of the training.
+    """
+
+    def __init__(self, job: HATrainingJob, clock: Clock, announce: Announce) -> None:
+        self.job, self.spec_not_read = job, ""
+        self.title = f"{job.metadata.namespace}/{job.metadata.name}"
+        reading = read(job.status.journal, job.status.journal_version)
+        for place in reading.left_out:
+            metrics.REFUSED.labels("journal").inc()
+            log.warning("%s: %s in the journal is left out, this version does not know it", self.title, place)
+        self.time = JobTime(clock, reading.journal.written_ms)
+        self.journal = reading.journal.taken_over(self.time.now())
+        self._launched: tuple[str, ...] = ()
+        self._apply_spec()
+        self.pace = StepPace()
+        self.recorder = IncidentRecorder(self.journal.record(), announce)
+
+    @property
+    def state(self) -> JobState:
+        """Return the planner's state."""
+        return self.journal.state
+
+    def _apply_spec(self) -> None:
+        """Derive policy and layout from the spec, for the nodes that the attempt was started with."""
+        nodes = self.state.nodes
+        self.policy = from_spec(self.job.spec, self._launched, nodes)
+        self.layout = layout_of(with_nodes(self.job.spec, nodes))
+
+    @property
+    def started(self) -> HATrainingJob:
+        """Return the job with the nodes that the attempt was started with: its pods are built from it."""
+        nodes = self.state.nodes
+        return self.job.model_copy(update={"spec": with_nodes(self.job.spec, nodes)}) if nodes else self.job
+
+    @property
+    def desired(self) -> Placements:
+        """Return the pods that should exist."""
+        return placements(self.state, self.layout.num_nodes)
+
+    def still_desires(self, state: JobState, layout: Layout) -> bool:
+        """Whether this state and this layout lead to the same desired pods."""
+        num_nodes = self.layout.num_nodes
+        return num_nodes == layout.num_nodes and same_placements(state, self.state, num_nodes)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended."""
+        return self.state.phase in ENDED
+
+    @property
+    def deadlines(self) -> Mapping[str, int]:
+        """Return the deadlines: name to job time in milliseconds."""
+        return {} if self.ended else self.state.deadlines
+
+    def job_seen(self, job: HATrainingJob) -> bool:
+        """Store the job as it is now; return whether its spec has changed. The server's status is ignored."""
+        before, self.job, self.spec_not_read = self.job, job, ""
+        if job.metadata.generation == before.metadata.generation:
+            return False
+        self._apply_spec()
+        return True
+
+    def launch_seen(self, launched: tuple[str, ...]) -> bool:
+        """Store the arguments of the start script's launch; return whether MindIO can do another thing by them.
+
+        They tell more of the preconditions than the spec.
+        """
+        if not launched or launched == self._launched:
+            return False
+        self._launched, before = launched, self.policy.through_mindio
+        self._apply_spec()
+        return self.policy.through_mindio != before
+
+    def follow_restart(self, asked: str) -> str:
+        """Store the restart that the spec requests; return the one stored before."""
+        seen = self.journal.restart_seen
+        self.journal = dataclasses.replace(self.journal, restart_seen=asked)
+        return seen
+
+    def advance(
+        self, event: events.JobEvent, view: ClusterView, happened_ms: int | None = None
+    ) -> machine.Transition | None:
+        """Pass one event through the table; None if it changes nothing. `happened_ms`: when, if it was not now."""
+        before, now = self.state, self.time.now()
+        transition = machine.advance(before, event, view, self.policy, now)
+        if transition.state is before and not transition.effects:
+            reason = transition.ignored.reason if transition.ignored else "NothingNew"
+            metrics.IGNORED.labels(type(event).__name__, reason).inc()
+            return None
+        log.info("%s: %s: %s -> %s", self.title, type(event).__name__, before.phase, transition.state.phase)
+        self.journal = dataclasses.replace(self.journal, state=transition.state)
+        if transition.state.nodes != before.nodes:
+            self._apply_spec()
+        if transition.state.phase is not JobPhase.FAILED and self.journal.failed_reason:
+            self.journal = dataclasses.replace(self.journal, failed_reason="", failed_message="")
+        self.record_time(view, happened_ms)
+        self.recorder.follow(transition.state.incident, event, max(view.step, before.step), view.checkpoint_step)
+        for effect in transition.effects:
+            self._take(effect)
+        return transition
+
+    def record_time(self, view: ClusterView, happened_ms: int | None = None) -> None:
+        """Update the account of time to the current state, which has held since `happened_ms` where that is known."""
+        now = self.time.now()
+        self._stepped(view.step, now)
+        at_ms = min(now, happened_ms if happened_ms is not None else now)
+        account = follow(self.journal.account, self.state, view, self.recorder.marks, at_ms)
+        self.journal = dataclasses.replace(self.journal, account=account)
+
+    def stepped(self, step: int) -> bool:
+        """Store the training's newest step, if nothing else is new; return whether the training went on."""
+        before, now = self.journal.account, self.time.now()
+        self._stepped(step, now)
+        after = before and before.stepped(step, now)
+        self.journal = dataclasses.replace(self.journal, account=after)
+        return after is not before
+
+    def stood_at(self, step: int, age_ms: int) -> None:
+        """Store the last step before the open outage, as the previous coordinator reports it."""
+        if self.recorder.marks:
+            self.recorder.mark(Mark.STEP_BEFORE, self.time.now() - age_ms, step)
+
+    def _stepped(self, step: int, now_ms: int) -> None:
+        size = self.layout.data - (len(self.state.shrunk.dropped) if self.state.shrunk else 0)
+        self.pace = self.pace.seen(size, self.state.resumed_ms, step, now_ms)
+
+    def _take(self, effect: effects.Effect) -> None:
+        self.recorder.take(effect, self.time.now())
+        match effect:
+            case effects.SendOrder():
+                self.journal = dataclasses.replace(self.journal, order=effect)
+            case effects.FailJob(reason, message):
+                self.journal = dataclasses.replace(self.journal, failed_reason=reason, failed_message=message)

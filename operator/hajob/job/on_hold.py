@@ -1,0 +1,47 @@
+"""A job whose journal or spec this operator cannot read: it is announced and left untouched.
+
+No pod is created or deleted and no coordinator is dialled: its training goes on under the coordinator's standing
+orders. It is opened when its journal or spec changes, or when an operator leads that can read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from hajob import metrics
+from hajob.api.conditions import Reason
+from hajob.api.job import HATrainingJob
+from hajob.job.ports import Ports
+from hajob.job.status.build import build_on_hold
+
+log = logging.getLogger(__name__)
+
+
+class JobOnHold:
+    """One job on hold."""
+
+    def __init__(self, job: HATrainingJob, ports: Ports, reason: Reason, why: str) -> None:
+        self.job, self.name = job, job.metadata.name
+        self._count = metrics.JOBS_ON_HOLD.labels(reason.word)
+        self._count.inc()
+        log.error("%s/%s is left as it is: %s", job.metadata.namespace, job.metadata.name, why)
+        message = f"{reason.sentence} {why}"
+        ports.announcer.announce(job.metadata, reason.word, message, warning=True)
+        writer = ports.status_writer(job)
+        writer.write(build_on_hold(job, reason, message, ports.fence(), ports.clock.now_milliseconds()))
+        self._writing = asyncio.create_task(writer.run(), name=f"status of {job.metadata.name}")
+
+    def is_about(self, job: HATrainingJob) -> bool:
+        """Whether journal and spec are still those that cannot be read."""
+        return _read_from(self.job) == _read_from(job)
+
+    async def close(self) -> None:
+        """Stop announcing it."""
+        self._count.dec()
+        self._writing.cancel()
+        await asyncio.gather(self._writing, return_exceptions=True)
+
+
+def _read_from(job: HATrainingJob) -> tuple[object, ...]:
+    return job.status.journal, job.status.journal_version, job.metadata.generation

@@ -1,0 +1,224 @@
+"""The outputs of one job: its status to the API server, orders and assignments to its coordinator, as levels.
+
+Nothing here waits or decides; each call states the current value, and an unchanged value is not sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from hajob.api.conditions import Reason
+from hajob.api.log_rules import log_rule_notes
+from hajob.api.status import HATrainingJobStatus
+from hajob.capacity.unsatisfiable import why_none_fits
+from hajob.clock import Alarm
+from hajob.coordinator_link import orders
+from hajob.domain.actions import OrderCommand
+from hajob.job.admission import Admission
+from hajob.job.memory import JobMemory
+from hajob.job.observer import JobObserver
+from hajob.job.policies.start_gate import StartGate
+from hajob.job.ports import Ports
+from hajob.job.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
+from hajob.job.status_publisher import SOON_SECONDS, StatusPublisher
+from hajob.plan import effects
+from hajob.plan.recoverability import protection_in_words, recoverability
+from hajob.plan.state import UNTRAINED, JobState
+from hajob.plan.waits import wait_of
+from hajob.pods.environment import rank_environment
+from hajob.pods.review import notes
+from hajob.sources.shortage import shortage
+
+ASSIGN_SECONDS_PER_POD: Final = 0.0002
+"""Between two assignments, for each node of the job: building and reading one takes a tenth of it."""
+
+
+class JobOutputs:
+    """The outputs of one job.
+
+    Args:
+        memory: of the job.
+        observer: of the job.
+        admission: of the job.
+        ports: to the world.
+        look_at_start: called when a held start may be able to begin.
+
+    Attributes:
+        status: the publisher that decides when it is written.
+    """
+
+    def __init__(
+        self,
+        memory: JobMemory,
+        observer: JobObserver,
+        admission: Admission,
+        ports: Ports,
+        look_at_start: Callable[[], None],
+    ) -> None:
+        self._memory, self._observer, self._admission, self._ports = memory, observer, admission, ports
+        self._gate = StartGate(memory, observer, ports, look_at_start)
+        job = memory.job
+        self._assigning = Alarm(ports.clock)
+        self._assigned = -math.inf
+        self._recorded = memory.journal.order  # the newest that the server has
+        self._noted: tuple[int | None, tuple[str, ...]] = (None, ())
+        self.status = StatusPublisher(
+            ports.clock,
+            ports.status_writer(job),
+            job.status,
+            self._build_status,
+            self._then_acknowledge,
+            pace=ports.pace,
+            busy=ports.creations.locked,
+        )
+
+    def follow(self, before: JobState, told: Iterable[effects.Effect]) -> None:
+        """Send what follows from a step of the planner: a new order first, then the status when it must."""
+        if any(isinstance(effect, effects.SendOrder) for effect in told):
+            self._send_order()
+        self.status.publish(lazy=not is_urgent(before, self._memory.state, self._memory.job.spec.num_nodes))
+
+    def tell_coordinator(self) -> None:
+        """Send the coordinator everything, because it may have received nothing yet."""
+        self.assign()
+        self._send_order()
+
+    def start_if_held(self) -> None:
+        """Send a start that waited for ranks of the previous attempt."""
+        if self._gate.holds:
+            self._send_order()
+
+    def why_start_is_stuck(self) -> str:
+        """Return which pods hold a start back for too long; empty for none."""
+        return self._gate.why_stuck()
+
+    def _send_order(self) -> None:
+        wanted = self._memory.journal.order
+        if wanted is not None and self._gate.passes(wanted) and self._may_be_repeated(wanted):
+            incident = self._memory.state.incident
+            of_this = incident is not None and incident.incarnation == wanted.incarnation
+            self._observer.coordinator.order(orders.order(wanted, incident.number if incident and of_this else 0))
+
+    def _may_be_repeated(self, order: effects.SendOrder) -> bool:
+        """Whether a leader that knows only what is recorded would decide the same again, and no harm done.
+
+        A size that has changed is not changed again: the next leader would take the answers for those to the order
+        before, and wait in vain for others.
+        """
+        return order.command is not OrderCommand.SHRINK or order == self._recorded
+
+    def assign_soon(self) -> None:
+        """Send the coordinator the changed pods in a moment, several changes in one message.
+
+        The message names every pod, so during a storm it is sent less often the larger the job is.
+        """
+        if self._assigning.is_set or not self._observer.coordinator.address:
+            return  # a coordinator that is dialled later gets everything
+        now = self._ports.clock.monotonic()
+        rest = self._assigned + ASSIGN_SECONDS_PER_POD * self._memory.layout.num_nodes - now
+        self._assigning.set(max(rest, SOON_SECONDS), self.assign)
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        self._gate.close()
+        self.status.end()
+        self._assigning.cancel()
+
+    def assign(self) -> None:
+        """Send the coordinator the job's description and the addresses of its pods."""
+        self._assigning.cancel()
+        self._assigned = self._ports.clock.monotonic()
+        job, layout, journal = self._memory.started, self._memory.layout, self._memory.journal
+        pods = self._observer.pods.ranks()
+        self._observer.coordinator.assign(
+            lambda revision: orders.assignment(
+                revision=revision,
+                world_size=layout.world_size,
+                ranks_per_node=layout.chips_per_node,
+                attempt=journal.state.attempt,
+                environment=rank_environment(job, self._memory.policy),
+                pods=pods,
+                standing=orders.standing_orders(self._memory.policy),
+                recovery=job.spec.recovery,
+                checkpoint_rules=orders.checkpoint_rules(job.spec.framework, layout, journal.state.passed_over),
+            ),
+            self._memory.time.now(),
+        )
+
+    def _then_acknowledge(self) -> Callable[[], None]:
+        """Return a call that acknowledges reports once their effects are written; a new leader hears others again."""
+        coordinator = self._observer.coordinator
+        return partial(
+            self._written, self._memory.journal.order, partial(coordinator.acknowledge, coordinator.sequence)
+        )
+
+    def _written(self, order: effects.SendOrder | None, acknowledge: Callable[[], None]) -> None:
+        acknowledge()
+        if order != self._recorded:
+            self._recorded = order
+            self._send_order()
+
+    def _cut_off(self) -> str:
+        return self._ports.cut_off() if self._observer.cut_off else ""
+
+    def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
+        return build_status(self._snapshot(before))
+
+    def _advice(self) -> Iterator[str]:
+        """Yield what works and is worth knowing; why no node will ever do, while the job has none.
+
+        Nothing of a job that is not accepted: its template may hold anything anywhere, and what is wrong is said.
+        """
+        if not self._admission.admitted:
+            return
+        job, places = self._memory.job, self._observer.places
+        if job.metadata.generation != self._noted[0]:
+            self._noted = job.metadata.generation, (log_rule_notes(job.spec), *notes(job))
+        yield from self._noted[1]
+        yield self._admission.claim_note
+        if self._memory.state.phase in UNTRAINED and not any(pod.node_name for pod in places.serving().values()):
+            yield why_none_fits(job.spec, places.demand(), self._ports.nodes().values())
+
+    def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
+        memory, coordinator, pods = self._memory, self._observer.coordinator, self._observer.pods
+        now, journal, record = memory.time.now(), memory.journal, memory.recorder.record
+        trains, view = RUNNING_REASON[memory.state.going_on] is Reason.TRAINING, self._observer.view()
+        return Snapshot(
+            job=memory.job.model_copy(update={"status": before}),
+            state=memory.state,
+            fence=self._ports.fence(),
+            now_ms=now,
+            step=coordinator.step,
+            pods=[pod for pod in pods.all() if not pod.is_hook],
+            not_created=pods.not_created,
+            spares_ready=len(self._observer.places.spares()),
+            spares_not_created=pods.spares_not_created,
+            coordinator=CoordinatorView(
+                connected=coordinator.connected,
+                serving=coordinator.serving,
+                problem="; ".join(filter(None, (coordinator.problem, self._cut_off()))),
+                shares_node=self._observer.places.coordinator_shares_node(),
+                problems=coordinator.problems,
+            ),
+            accepted=self._admission.reason,
+            accepted_message=self._admission.message,
+            spec_not_read=memory.spec_not_read,
+            warnings="; ".join(filter(None, (protection_in_words(memory.policy), *self._advice()))),
+            crd_is_older=self._ports.crd_is_older(),
+            failed_reason=journal.failed_reason,
+            failed_message=journal.failed_message,
+            record=record,
+            settled=memory.recorder.settled,
+            journal=journal.dump(now, record),
+            goodput=goodput(journal.account, now),
+            held_back=self._ports.why_held() if not memory.ended else "",
+            start_waits=self._gate.why_closed() if self._gate.holds else "",
+            to_leave=self._observer.places.to_leave(),
+            wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
+            step_ms=memory.pace.step_ms,
+            batch=memory.policy.batch,
+            recoverability=recoverability(memory.state, view, memory.policy, now) if trains else (),
+        )

@@ -1,0 +1,249 @@
+"""The pods of one job: those that exist, those that are gone, and those on unreachable nodes.
+
+It only observes and stores; the planner decides, and the pod reconciler acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+from hajob.plan.placements import coordinator_placement, serving_incarnation, turned_node_ranks
+from hajob.plan.state import JobState
+from hajob.pods.naming import coordinator_pod_name
+from hajob.sources.creation import NotCreated
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView, view
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A pod as it was created, and its resourceVersion then."""
+
+    pod: PodView
+    version: str
+
+
+class News(IntEnum):
+    """The result of an observation of a pod; falsy when nothing changed."""
+
+    NONE = 0
+    DETAIL = 1
+    """It is another step on: it has a node, it runs, it is ready."""
+    WHETHER = 2
+    """Whether it is there: it came without having been made, it goes, has ended, is gone."""
+
+    @property
+    def changes_pods(self) -> bool:
+        """Whether pods may have to be created or deleted after it."""
+        return self is News.WHETHER
+
+
+@dataclass(slots=True)
+class Serving:
+    """The pods that serve their node ranks, with derived sets that are updated pod by pod.
+
+    Attributes:
+        pods: by node rank.
+        node_names: of those that have a node, by node rank.
+        unplaced: node ranks for which the scheduler finds no node, or may not look for one yet.
+        gated: node ranks whose pods may not ask for a node yet.
+        finished: node ranks whose pod's trainer has ended well.
+    """
+
+    pods: dict[int, PodView] = field(default_factory=dict)
+    node_names: dict[int, str] = field(default_factory=dict)
+    unplaced: set[int] = field(default_factory=set)
+    finished: set[int] = field(default_factory=set)
+    gated: set[int] = field(default_factory=set)
+
+    def put(self, pod: PodView) -> None:
+        """Store a serving pod as it is now."""
+        self.drop(pod.node_rank)
+        self.pods[pod.node_rank] = pod
+        if pod.node_name:
+            self.node_names[pod.node_rank] = pod.node_name
+        elif pod.unschedulable or pod.gated:
+            self.unplaced.add(pod.node_rank)
+        if pod.gated:
+            self.gated.add(pod.node_rank)
+        if pod.finished:
+            self.finished.add(pod.node_rank)
+
+    def take(self, pods: Iterable[PodView], state: JobState) -> None:
+        """Store those of these pods that serve in this state."""
+        for pod in pods:
+            if is_serving(pod, state):
+                self.put(pod)
+
+    def drop(self, node_rank: int) -> None:
+        """Remove the serving pod of this node rank."""
+        self.pods.pop(node_rank, None)
+        self.node_names.pop(node_rank, None)
+        self.unplaced.discard(node_rank)
+        self.finished.discard(node_rank)
+        self.gated.discard(node_rank)
+
+
+class PodIndex:
+    """The pods of one job.
+
+    Attributes:
+        pods: those that exist, by name.
+        gone: names of those that existed and have vanished.
+        made: those that were created and have not been seen yet, by name.
+        silent: UIDs of those whose agent is silent.
+        complete: whether a list of all pods was shown to the end.
+        listed: resourceVersion of the newest such list.
+        not_created: why pods that should exist are not created; None while all are.
+        spares_not_created: the same for the pods of spare nodes, which the training does not need.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodView] = {}
+        self.gone: set[str] = set()
+        self.made: dict[str, Made] = {}
+        self.silent: set[str] = set()
+        self.listed = ""
+        self.complete = False
+        self.not_created: NotCreated | None = None
+        self.spares_not_created: NotCreated | None = None
+        self._on_node: dict[str, tuple[str, ...]] = {}  # nearly always one: a set would be four times as large
+        self._earlier: tuple[int, set[str]] | None = None
+        self._serving: Serving | None = None
+        self._state: JobState | None = None
+
+    def was_listed(self, version: str) -> None:
+        """Note that every pod of a list of this resourceVersion has been shown."""
+        self.complete, self.listed = True, version
+
+    def was_made(self, raw: Json) -> None:
+        """Note that the server has created this pod; the watch may have been faster."""
+        pod = view(raw)
+        if pod.name not in self.pods and pod.name not in self.gone:
+            self.made[pod.name] = Made(pod, str(raw["metadata"].get("resourceVersion", "")))
+
+    def missed(self) -> list[PodView]:
+        """Return pods that came and went while the watch was away: a newer list does not hold them.
+
+        A pod that is newer than the list may still appear: a list may come from a cache that lags behind.
+        """
+        return [made.pod for made in self.made.values() if _is_within(made.version, self.listed)]
+
+    def seen(self, pod: PodView, *, deleted: bool) -> News:
+        """Store a pod as it is now, or its deletion."""
+        known, made = self.pods.get(pod.name), self.made.pop(pod.name, None)
+        self._move(known, None if deleted else pod)
+        if deleted:
+            self.pods.pop(pod.name, None)
+            self.gone.add(pod.name)
+            return News.WHETHER
+        self.pods[pod.name] = pod
+        if known == pod:
+            return News.NONE
+        if known is None:
+            return News.DETAIL if made is not None and not pod.deleting and not pod.ended else News.WHETHER
+        same = (known.deleting, known.ended, known.uid) == (pod.deleting, pod.ended, pod.uid)
+        return News.DETAIL if same else News.WHETHER
+
+    def _move(self, before: PodView | None, now: PodView | None) -> None:
+        """Update the indexes by node and by node rank."""
+        if before is not None and before.node_name:
+            others = tuple(name for name in self._on_node.pop(before.node_name) if name != before.name)
+            if others:
+                self._on_node[before.node_name] = others
+        if now is not None and now.node_name:
+            self._on_node[now.node_name] = (*self._on_node.get(now.node_name, ()), now.name)
+        if self._earlier is not None:
+            base, old = self._earlier
+            old.discard(before.name if before is not None else "")
+            if now is not None and is_earlier(now, base) and not now.ended:
+                old.add(now.name)
+        if self._serving is None or self._state is None:
+            return
+        if now is not None and is_serving(now, self._state):
+            self._serving.put(now)
+        elif before is not None and is_serving(before, self._state):
+            self._serving.drop(before.node_rank)
+
+    @property
+    def node_names(self) -> AbstractSet[str]:
+        """Return the names of the nodes with pods of the job."""
+        return self._on_node.keys()
+
+    def on_node(self, name: str) -> list[PodView]:
+        """Return the job's pods on this node."""
+        return [self.pods[pod] for pod in sorted(self._on_node.get(name, ()))]
+
+    def all(self) -> list[PodView]:
+        """Return the existing pods."""
+        return list(self.pods.values())
+
+    def earlier_ranks(self, base: int) -> Collection[str]:
+        """Return the names of rank pods of starts before this incarnation's in which processes may run."""
+        if self._earlier is None or self._earlier[0] != base:
+            self._earlier = base, {pod.name for pod in old_ranks(base, self.pods) if not pod.ended}
+        return self._earlier[1]
+
+    def ranks(self) -> list[PodView]:
+        """Return the rank pods that have not ended, of every incarnation."""
+        return [pod for pod in self.pods.values() if pod.is_rank and not pod.ended]
+
+    def serving(self, state: JobState) -> Serving:
+        """Return the serving pods: those of the incarnations that should exist in this state."""
+        turned = turned_node_ranks(self._state, state) if self._state is not None else None
+        if self._serving is None or turned is None:
+            self._serving = Serving()
+            self._serving.take(self.pods.values(), state)
+        elif turned:
+            for node_rank in turned:
+                self._serving.drop(node_rank)
+            self._serving.take((pod for pod in self.pods.values() if pod.node_rank in turned), state)
+        self._state = state
+        return self._serving
+
+    def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+        """Whether nothing on the pod's node could end it: the node is not ready, or its agent does not answer.
+
+        A pod without a node may have got one since it was observed: only the server knows, and it waits for no node
+        where there is none.
+        """
+        if not pod.node_name:
+            return False
+        node = nodes.get(pod.node_name)
+        return node is None or not node.ready or pod.uid in self.silent
+
+
+def _is_within(version: str, listed: str) -> bool:
+    """Whether a list includes this version; the versions of one resource count up."""
+    return version.isdecimal() and listed.isdecimal() and int(version) <= int(listed)
+
+
+def is_serving(pod: PodView, state: JobState) -> bool:
+    """Whether a pod is the current pod of its node rank."""
+    return pod.is_rank and pod.incarnation == serving_incarnation(state, pod.node_rank)
+
+
+def is_coordinator(pod: PodView, job: HATrainingJob, state: JobState) -> bool:
+    """Whether a pod is the coordinator's desired pod."""
+    return pod.name == coordinator_name(job, state)
+
+
+def coordinator_name(job: HATrainingJob, state: JobState) -> str:
+    """Return the name of the coordinator's desired pod; empty where there should be none."""
+    desired = coordinator_placement(state)
+    return "" if desired is None else coordinator_pod_name(job, desired.incarnation, apart=desired.apart)
+
+
+def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
+    """Return the rank pods of earlier starts that may still have a node."""
+    return [pod for pod in pods.values() if is_earlier(pod, base)]
+
+
+def is_earlier(pod: PodView, base: int) -> bool:
+    """Whether it is a rank pod of an earlier start that has a node, and that a kubelet may still end."""
+    return pod.is_rank and pod.incarnation < base and bool(pod.node_name) and not pod.left_over

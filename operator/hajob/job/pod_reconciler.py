@@ -1,0 +1,309 @@
+"""Makes the pods of one job the desired ones: creates the missing, deletes the surplus.
+
+A level, not a list of commands: it compares the desired pods with the cached ones, whoever changed either. The job
+controller calls it only after the status that holds the desired pods has been acknowledged, and a pod's name carries
+its incarnation, so doing it twice, or again after a crash, comes to the same.
+
+Deletes carry the UID that was seen, so that a pod which was made meanwhile under the same name is never hit. A pod on
+a node that is silent is deleted without grace: nobody is there who could end it in time, and its gate is shut by then
+(docs/decisions/0005-a-gate-in-every-rank-pod.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
+from hajob.job.pod_index import old_ranks
+from hajob.kube.batches import cautiously, together
+from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, PatchKind
+from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
+from hajob.pods.coordinator_pod import coordinator_pod
+from hajob.pods.naming import coordinator_pod_name, is_same_pod, rank_pod_name
+from hajob.pods.rank_pod import rank_pod
+from hajob.pods.settings import PodSettings
+from hajob.sources.creation import NotCreated, not_created
+from hajob.sources.pod import PodView
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The creations and deletions that lead to the desired pods."""
+
+    rank_pods: tuple[Placement, ...]
+    coordinators: tuple[CoordinatorPlacement, ...]
+    surplus: tuple[PodView, ...]
+
+    @property
+    def lacks_pods(self) -> bool:
+        """Whether pods have to be created."""
+        return bool(self.rank_pods or self.coordinators)
+
+
+def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodView], gone: Iterable[str]) -> Difference:
+    """Compare desired pods and cache.
+
+    Args:
+        job: the job.
+        desired: the pods that should exist.
+        pods: cached pods of the job by name.
+        gone: names that are not made again: of pods that vanished, their loss is a fact, and of those just made.
+    """
+    placed = {_name(job, placement): placement for placement in desired}
+    relieved = desired.coordinator.relieves if desired.coordinator is not None else 0
+    known = {*pods, *gone, *(_rank_name(job, pod) for pod in pods.values() if pod.warm)}
+    missing = [placement for name, placement in placed.items() if name not in known]
+    return Difference(
+        rank_pods=tuple(one for one in missing if isinstance(one, Placement)),
+        coordinators=tuple(one for one in missing if isinstance(one, CoordinatorPlacement)),
+        surplus=tuple(
+            pod
+            for name, pod in pods.items()
+            if not pod.deleting
+            and not pod.is_spare
+            and not pod.is_hook
+            and name not in placed
+            and not (relieved and pod.role == names.ROLE_COORDINATOR and pod.incarnation == relieved)
+            and _rank_name(job, pod) not in placed
+        ),
+    )
+
+
+def _rank_name(job: HATrainingJob, pod: PodView) -> str:
+    """Return the name that a former spare would have had as a rank pod; empty for any other pod."""
+    return rank_pod_name(job, pod.node_rank, pod.incarnation) if pod.is_rank and pod.warm else ""
+
+
+def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_over: Container[str]) -> Difference:
+    """Limit a new start of a whole job to one new rank pod for each old one that is gone.
+
+    Created earlier, a pod would need a node that an old one still has: it waits in the scheduler's queue, or preempts a
+    foreign pod of a lower priority.
+
+    Args:
+        todo: all that is to be done.
+        base: incarnation of the start.
+        pods: cached pods of the job by name.
+        passed_over: UIDs of old pods that new ones no longer wait for.
+    """
+    old = sum(pod.uid not in passed_over for pod in old_ranks(base, pods))
+    new = [one for one in todo.rank_pods if one.incarnation == base]
+    held_back = set(new[max(len(new) - old, 0) :])
+    return replace(todo, rank_pods=tuple(one for one in todo.rank_pods if one not in held_back)) if held_back else todo
+
+
+def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> str:
+    if isinstance(placement, CoordinatorPlacement):
+        return coordinator_pod_name(job, placement.incarnation, apart=placement.apart)
+    return rank_pod_name(job, placement.node_rank, placement.incarnation)
+
+
+class PodReconciler:
+    """Carries differences out, for one job.
+
+    Args:
+        kube: the API.
+        settings: of the installation.
+        silent: whether nothing on a pod's node could end it, by all that is known.
+        refused: returns the nodes where none of this many pods may be placed.
+        silent_nodes: that may be dead though they look ready.
+        drained: returns the nodes that are to be emptied and off which nothing else keeps pods that tolerate this.
+        returned: nodes that need not be avoided any more.
+        creations: as many as may be under way for all jobs.
+        away: the same as `silent`, according to the API server alone.
+        forced: called with each pod before it is deleted without grace.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        settings: PodSettings,
+        silent: Callable[[PodView], bool],
+        refused: Callable[[int], Collection[str]],
+        *,
+        silent_nodes: Callable[[], Collection[str]],
+        drained: Callable[[Collection[Json]], Collection[str]],
+        returned: Callable[[], Collection[str]],
+        creations: asyncio.Semaphore,
+        away: Callable[[PodView], bool],
+        forced: Callable[[PodView], None],
+    ) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._silent, self._away, self._forced = silent, away, forced
+        self._refused, self._silent_nodes, self._returned = refused, silent_nodes, returned
+        self._creations, self._drained = creations, drained
+        self._deleted: dict[str, bool] = {}
+        self._opened: set[str] = set()
+
+    def manifest(
+        self,
+        job: HATrainingJob,
+        missing: Placement | CoordinatorPlacement,
+        refused: Collection[str] = (),
+        *,
+        gated: bool = False,
+    ) -> Json:
+        """Build the missing pod.
+
+        A gated pod may wait for long, so it does not exclude the nodes that its placement avoids now.
+
+        Args:
+            job: the job.
+            missing: which pod.
+            refused: nodes where no rank pod is placed, beside those of its placement, and rather no coordinator.
+            gated: whether the pod gets the scheduling gate.
+        """
+        if isinstance(missing, CoordinatorPlacement):
+            chosen = [one.to_json() for one in job.spec.coordinator.tolerations]
+            silent = {*self._silent_nodes(), *self._drained(chosen)}
+            apart = missing.apart
+            return coordinator_pod(job, missing.incarnation, self._settings, refused, silent=silent, apart=apart)
+        placement = () if gated else set(missing.avoid).difference(self._returned())
+        avoid = tuple(sorted({*placement, *refused}))
+        place = missing.place
+        return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid, place=place, gated=gated)
+
+    async def delete_surplus(self, surplus: Sequence[PodView]) -> list[ApiError]:
+        """Delete these, many at a time (hajob.kube.batches); return why some could not be: one keeps no other."""
+        return await together(self._try_delete, surplus)
+
+    async def create_missing(
+        self,
+        job: HATrainingJob,
+        todo: Difference,
+        made: Callable[[Json], None],
+        goes_on: Callable[[], bool] = lambda: True,
+        *,
+        gated: bool = False,
+    ) -> NotCreated | None:
+        """Create many at a time (hajob.kube.batches); the coordinator is not kept by what keeps rank pods.
+
+        Args:
+            job: the job.
+            todo: with the missing pods.
+            made: called with each created pod, as the server answered.
+            goes_on: called before each creation; False ends the creations.
+            gated: whether rank pods get the scheduling gate.
+
+        Returns:
+            Why pods are still missing; None when all exist.
+
+        Raises:
+            ApiError: the server cannot be reached; the caller tries again.
+        """
+        rows = todo.rank_pods, todo.coordinators
+        refused = [await self._create_row(job, row, made, goes_on, gated=gated) for row in rows]
+        return next(filter(None, refused), None)
+
+    async def _try_delete(self, pod: PodView) -> ApiError | None:
+        try:
+            await self.delete(pod)
+        except ApiError as error:
+            return error
+        return None
+
+    async def _create_row(
+        self,
+        job: HATrainingJob,
+        row: Sequence[Placement | CoordinatorPlacement],
+        made: Callable[[Json], None],
+        goes_on: Callable[[], bool],
+        *,
+        gated: bool,
+    ) -> NotCreated | None:
+        """Create similar pods: if the server refuses one, it would refuse the next ones as well."""
+        avoid = self._refused(len(row)) if row else ()
+
+        async def create(missing: Placement | CoordinatorPlacement) -> NotCreated | ApiError | None:
+            try:
+                async with self._creations:
+                    if not goes_on():
+                        return None
+                    pod = await self._create(job, self.manifest(job, missing, avoid, gated=gated))
+                made(pod)
+            except ApiError as error:
+                return not_created(error.status, error.reason, error.message) if error.status else error
+            except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
+                return NotCreated(f"spec.template: {error}", code="Invalid")
+            return None
+
+        refused = await cautiously(create, row)
+        if away := [one for one in refused if isinstance(one, ApiError)]:
+            raise away[0]
+        return next((one for one in refused if isinstance(one, NotCreated)), None)
+
+    async def _create(self, job: HATrainingJob, manifest: Json) -> Json:
+        name = manifest["metadata"]["name"]
+        try:
+            pod = await self._kube.create("pods", job.metadata.namespace, manifest)
+        except ApiError as error:
+            if error.status != 409 or error.reason != ALREADY_EXISTS:
+                raise
+            pod = await self._kube.get("pods", job.metadata.namespace, name)
+            if not is_same_pod(pod, manifest):
+                raise
+        log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
+        return pod
+
+    async def open_gates(self, pods: Sequence[PodView]) -> list[ApiError]:
+        """Remove Hajob's scheduling gate of these pods; return why some could not be opened."""
+        return await together(self._open_gate, pods)
+
+    async def _open_gate(self, pod: PodView) -> ApiError | None:
+        if pod.uid in self._opened:
+            return None
+        path = (
+            f"/spec/schedulingGates/{pod.gate}"  # refused where others have gone since; then a newer pod is seen soon
+        )
+        ours = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+            {"op": "test", "path": f"{path}/name", "value": names.GATE},
+            {"op": "remove", "path": path},
+        ]
+        try:
+            await self._kube.patch("pods", pod.namespace, pod.name, ours, kind=PatchKind.JSON)
+        except ApiError as error:
+            if error.status != 404:
+                return error
+        self._opened.add(pod.uid)
+        return None
+
+    async def delete_all(self, pods: Sequence[PodView]) -> None:
+        """Delete these as far as the server permits; never raises."""
+
+        async def attempt(pod: PodView) -> None:
+            if (error := await self._try_delete(pod)) is not None:
+                log.warning("%s: pod %s cannot be deleted yet: %s", pod.namespace, pod.name, error)
+
+        await together(attempt, pods)
+
+    async def delete(self, pod: PodView) -> None:
+        """Delete one pod; retry once if its node went away meanwhile. A pod that is gone already counts as deleted."""
+        if self._deleted.get(pod.uid) is not None and not self.hangs(pod):
+            return
+        grace = 0 if self._silent(pod) or self.hangs(pod) else None
+        self._deleted[pod.uid] = grace == 0  # other callers need not delete it again
+        if grace == 0:
+            self._forced(pod)
+        try:
+            await self._kube.delete("pods", pod.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
+        except ApiError as error:
+            if error.status not in {404, 409}:  # 409: another pod has this name now
+                self._deleted.pop(pod.uid, None)
+                raise
+        except asyncio.CancelledError:
+            self._deleted.pop(pod.uid, None)
+            raise
+        log.info("%s: pod %s is deleted%s", pod.namespace, pod.name, "" if grace is None else " without grace")
+
+    def hangs(self, pod: PodView) -> bool:
+        """Whether it is being deleted, nothing can end it, and it was not deleted without grace yet."""
+        return pod.deleting and self._away(pod) and not self._deleted.get(pod.uid, False)

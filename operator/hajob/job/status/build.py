@@ -1,0 +1,493 @@
+"""The status of a job, computed as a whole from a snapshot and written once.
+
+Pure: the same snapshot gives the same status, so a status is written only when something in it has changed, and a
+transition time changes only with its condition. The parts for people (conditions, incidents, columns) and the part
+for the operator (journal) are in one write and can never contradict each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api import status as api
+from hajob.api.base import format_time
+from hajob.api.conditions import ConditionType, Reason, condition, find_condition, with_condition
+from hajob.api.derived import data_parallel_size, effective, with_nodes
+from hajob.api.enums import ConditionStatus, RecoveryMode
+from hajob.api.job import HATrainingJob
+from hajob.domain import cause_words
+from hajob.domain.batch import Batch
+from hajob.domain.checkpoints import in_words
+from hajob.domain.goodput import Account
+from hajob.domain.incidents import IncidentOutcome
+from hajob.job.status.data_parallel import data_parallel, measured_again
+from hajob.job.status.incident_entry import Record, entry
+from hajob.job.status.journal import MOVING_MARK, VERSION
+from hajob.plan.placements import same_placements
+from hajob.plan.policy import layout_of
+from hajob.plan.recoverability import recoverable as recoverable_status
+from hajob.plan.state import JobPhase, JobState
+from hajob.plan.waits import Wait
+from hajob.sources.creation import NotCreated
+from hajob.sources.pod import PodView
+from hajob.sources.shortage import shortage
+
+RUNNING_REASON: Final = {
+    JobPhase.NEW: Reason.NOT_STARTED,
+    JobPhase.PENDING: Reason.STARTING,
+    JobPhase.STARTING: Reason.STARTING,
+    JobPhase.WARMING: Reason.STARTING,
+    JobPhase.RUNNING: Reason.TRAINING,
+    JobPhase.UNPROTECTED: Reason.TRAINING,
+    JobPhase.HELD: Reason.FAULT_HELD,
+    JobPhase.GATHERING: Reason.RECOVERING,
+    JobPhase.RESUMING: Reason.RECOVERING,
+    JobPhase.CONFIRMING: Reason.TRAINING,
+    JobPhase.SHRINKING: Reason.RECOVERING,
+    JobPhase.SHRUNK: Reason.TRAINING,
+    JobPhase.EXPANDING: Reason.TRAINING,
+    JobPhase.MIGRATING: Reason.TRAINING,
+    JobPhase.PAUSED: Reason.PAUSED,
+    JobPhase.SAVING: Reason.RECOVERING,
+    JobPhase.ENDING: Reason.FINISHING,
+    JobPhase.RESTARTING: Reason.RESTARTING,
+    JobPhase.SUSPENDED: Reason.RUNNING_SUSPENDED,
+    JobPhase.COMPLETE: Reason.RUNNING_ENDED,
+    JobPhase.FAILED: Reason.RUNNING_ENDED,
+    JobPhase.DELETED: Reason.RUNNING_ENDED,
+}
+
+STATE_WORD: Final = {
+    JobPhase.NEW: "Pending",
+    JobPhase.PENDING: "Pending",
+    JobPhase.STARTING: "Starting",
+    JobPhase.WARMING: "Starting",
+    JobPhase.HELD: "Held",
+    JobPhase.GATHERING: "Recovering",
+    JobPhase.RESUMING: "Recovering",
+    JobPhase.CONFIRMING: "Running",
+    JobPhase.SHRINKING: "Recovering",
+    JobPhase.EXPANDING: "Expanding",
+    JobPhase.MIGRATING: "Migrating",
+    JobPhase.SAVING: "Saving",
+    JobPhase.DELETED: "Deleting",
+}
+"""Word of the State column where it is not the phase itself."""
+
+_FAILURES: Final = {reason.word: reason for reason in Reason if reason.type is ConditionType.FAILED}
+
+FAILED_REASON: Final = {
+    **_FAILURES,
+    "ProgramFailures": Reason.PROGRAM_FAILED,
+    "NoProgress": Reason.PROGRAM_FAILED,
+    "RestartBudgetSpent": Reason.RESTARTS_EXHAUSTED,
+}
+"""Reason of the condition for each of the planner's reasons to give up; NotRecovered for any other."""
+
+START_PROBLEMS: Final = {
+    "ErrImagePull": Reason.IMAGE_UNAVAILABLE,
+    "ImagePullBackOff": Reason.IMAGE_UNAVAILABLE,
+    "InvalidImageName": Reason.IMAGE_UNAVAILABLE,
+    "ErrImageNeverPull": Reason.IMAGE_UNAVAILABLE,
+    "CreateContainerConfigError": Reason.CONTAINER_NOT_STARTED,
+    "CreateContainerError": Reason.CONTAINER_NOT_STARTED,
+    "RunContainerError": Reason.CONTAINER_NOT_STARTED,
+    "ContainerCannotRun": Reason.CONTAINER_NOT_STARTED,
+    "StartError": Reason.CONTAINER_NOT_STARTED,
+}
+"""Reason for which a start was given up, by the code of a container in trouble."""
+RECOVERABLE_REASON: Final = {
+    ConditionStatus.TRUE: Reason.RECOVERABLE,
+    ConditionStatus.FALSE: Reason.UNRECOVERABLE,
+    ConditionStatus.UNKNOWN: Reason.NOT_ALL_KNOWN,
+}
+
+MESSAGE_LIMIT: Final = 1024
+"""Characters of a condition's message that lists things."""
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""Kubernetes' own; it is there."""
+WITH_RESULT: Final = frozenset({JobPhase.COMPLETE, JobPhase.FAILED})
+WITH_COORDINATOR_AT_REST: Final = WITH_RESULT | {JobPhase.SUSPENDED}
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorView:
+    """Known state of the coordinator.
+
+    Attributes:
+        connected: the operator has a stream to it.
+        serving: its MindIO controller serves.
+        problem: why its controller does not serve, in words.
+        shares_node: it runs on a node of one of its ranks.
+        problems: what MindIO cannot work with, by its word (docs/protocols/sidecar.md).
+    """
+
+    connected: bool = False
+    serving: bool = False
+    problem: str = ""
+    shares_node: bool = False
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Input of a status."""
+
+    job: HATrainingJob
+    state: JobState
+    fence: int
+    now_ms: int
+    step: int = -1
+    pods: Sequence[PodView] = ()
+    not_created: NotCreated | None = None
+    spares_ready: int = 0
+    spares_not_created: NotCreated | None = None
+    coordinator: CoordinatorView = field(default_factory=CoordinatorView)
+    accepted: Reason = Reason.NOT_CHECKED
+    accepted_message: str = ""
+    spec_not_read: str = ""
+    warnings: str = ""
+    crd_is_older: str = ""
+    failed_reason: str = ""
+    failed_message: str = ""
+    record: Record | None = None
+    settled: Record | None = None
+    journal: str = ""
+    recoverability: Sequence[api.ActionRecoverability] = ()
+    goodput: api.Goodput | None = None
+    start_waits: str = ""
+    to_leave: Sequence[str] = ()
+    wait: Wait | None = None
+    step_ms: int | None = None
+    batch: Batch | None = None
+    held_back: str = ""
+
+
+def time_of(milliseconds: int) -> datetime:
+    """Convert milliseconds to a time of the status."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
+    """Build the whole status."""
+    job, state = snapshot.job, snapshot.state
+    previous = job.status
+    now = time_of(snapshot.now_ms)
+    incidents = _incidents(snapshot)
+    ended = state.phase in WITH_RESULT
+    return api.HATrainingJobStatus(
+        observed_generation=job.metadata.generation,
+        conditions=_conditions(snapshot, now),
+        summary=_summary(snapshot, incidents),
+        effective=effective(job.spec),
+        data_parallel=_data_parallel(snapshot),
+        spares=_spares(snapshot),
+        incarnation=state.incarnation,
+        fence=snapshot.fence,
+        journal_version=VERSION,
+        journal=snapshot.journal,
+        start_time=previous.start_time or (now.replace(microsecond=0) if state.attempt else None),
+        completion_time=(previous.completion_time or now.replace(microsecond=0)) if ended else None,
+        restarts=api.Restarts(infrastructure=state.restarts_infrastructure, program=state.restarts_program),
+        takeovers=api.Takeovers(count=state.takeovers, last_milliseconds=state.takeover_ms),
+        progress=_progress(snapshot, now),
+        goodput=snapshot.goodput,
+        recoverability=tuple(snapshot.recoverability),
+        incidents=incidents,
+    )
+
+
+def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, now_ms: int) -> api.HATrainingJobStatus:
+    """Build the status of a job that the operator leaves alone: its last known values, and why."""
+    now, generation = time_of(now_ms), job.metadata.generation
+    conditions = job.status.conditions
+    for one in (reason, Reason.NOT_EVALUATED):
+        conditions = with_condition(conditions, condition(one, now, message=message, generation=generation))
+    summary = (job.status.summary or api.Summary()).model_copy(update={"state": "OnHold"})
+    known = {"conditions": conditions, "summary": summary, "fence": fence, "recoverability": ()}
+    return job.status.model_copy(update=known)
+
+
+def _progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
+    step = snapshot.step if snapshot.step >= 0 else snapshot.state.step
+    return api.Progress(step=step, observed_time=now.replace(microsecond=0)) if step >= 0 else None
+
+
+def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
+    known = snapshot.job.status.incidents
+    if snapshot.record is None:
+        return known
+    records = [record for record in (snapshot.record, snapshot.settled) if record is not None]
+    spec = snapshot.job.spec
+    fresh = [entry(record, layout_of(with_nodes(spec, record.incident.nodes))) for record in records]
+    numbers = {incident.incarnation for incident in fresh}
+    rest = [incident for incident in known if incident.incarnation not in numbers]
+    return (*fresh, *rest)[: api.MAX_INCIDENTS]
+
+
+def _conditions(snapshot: Snapshot, now: datetime) -> tuple[api.Condition, ...]:
+    conditions = snapshot.job.status.conditions
+    for reason, message in _reasons(snapshot):
+        new = condition(reason, now, message=message, generation=snapshot.job.metadata.generation)
+        conditions = with_condition(conditions, new)
+    return conditions
+
+
+def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
+    state, mode = snapshot.state, snapshot.job.spec.recovery.mode
+    refused = [one for one in snapshot.recoverability if one.status != "True"]
+    recoverable = RECOVERABLE_REASON[recoverable_status(list(snapshot.recoverability))]
+    unmet = ", ".join(f"{one.action}: {one.unmet[0].name}" for one in refused if one.unmet)
+    if not snapshot.recoverability:
+        recoverable = Reason.NOT_EVALUATED
+    elif untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
+        recoverable, unmet = Reason.COPIES_NOT_REGISTERED, untold
+    return [
+        _accepted(snapshot),
+        _scheduled(snapshot),
+        (RUNNING_REASON[state.going_on], "; ".join(_told(snapshot))),
+        (recoverable, unmet),
+        _coordinator(snapshot),
+        (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
+        _spares_ready(snapshot),
+        _degraded(snapshot),
+        _held(mode, snapshot),
+        _suspended(snapshot),
+        _complete(snapshot),
+        _failed(snapshot),
+    ]
+
+
+def _accepted(snapshot: Snapshot) -> tuple[Reason, str]:
+    """Return whether the spec is served, and what is noticed about it."""
+    if snapshot.spec_not_read:
+        return Reason.SPEC_NOT_READ, f"{Reason.SPEC_NOT_READ.sentence} {snapshot.spec_not_read}"
+    return snapshot.accepted, snapshot.warnings if snapshot.accepted is Reason.VALID else snapshot.accepted_message
+
+
+def _held(mode: RecoveryMode, snapshot: Snapshot) -> tuple[Reason, str]:
+    """Return why Hajob holds faults: the spec's mode first, then a missing controller, then the breaker."""
+    by_user = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
+    if mode in by_user:
+        return by_user[mode], ""
+    if snapshot.state.phase is JobPhase.HELD:
+        return Reason.WAITS_FOR_CONTROLLER, ""
+    held_back = snapshot.held_back[:MESSAGE_LIMIT]
+    return (Reason.BREAKER_OPEN, held_back) if held_back else (Reason.NOT_HELD, "")
+
+
+def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
+    """Return whether the ranks completed the job; a start script that disagrees is reported with it."""
+    if snapshot.state.phase is not JobPhase.COMPLETE:
+        return Reason.NOT_COMPLETE, ""
+    said = next((pod for pod in snapshot.pods if pod.last_word), None)
+    return (Reason.SCRIPT_DISAGREES, f"pod {said.name}: {said.last_word}") if said else (Reason.ALL_RANKS_FINISHED, "")
+
+
+def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
+    """Return why the job is degraded: causes that concern all of it first, then its protection."""
+    if snapshot.crd_is_older:
+        return Reason.CRD_OLDER, snapshot.crd_is_older[:MESSAGE_LIMIT]
+    if snapshot.job.unread:
+        return Reason.FIELDS_NOT_READ, ", ".join(snapshot.job.unread)[:MESSAGE_LIMIT]
+    if snapshot.to_leave and snapshot.state.unmoved:
+        told = f"still on {', '.join(snapshot.to_leave)}, {snapshot.state.unmoved}; Hajob tries again within 10 minutes"
+        return Reason.MOVE_FAILED, told[:MESSAGE_LIMIT]
+    if rule_off := snapshot.coordinator.problems.get(Reason.LOG_RULE_OFF.word):
+        return Reason.LOG_RULE_OFF, rule_off[:MESSAGE_LIMIT]
+    return _protection(snapshot.recoverability)
+
+
+def _protection(evaluated: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
+    """Return the unmet preconditions of each action; unknown ones do not count."""
+    if not evaluated:
+        return Reason.PROTECTION_NOT_EVALUATED, ""
+    missing = [
+        f"{one.action}: {', '.join(unmet.name for unmet in one.unmet)}" for one in evaluated if one.status == "False"
+    ]
+    return (Reason.PROTECTION_MISSING, "; ".join(missing)[:MESSAGE_LIMIT]) if missing else (Reason.PROTECTED, "")
+
+
+def _checkpoints(snapshot: Snapshot) -> str:
+    """Return what is loaded instead of a refused checkpoint, or why none can be verified, while the ranks start."""
+    if RUNNING_REASON[snapshot.state.going_on] not in {Reason.STARTING, Reason.RESTARTING}:
+        return ""
+    if snapshot.coordinator.serving and snapshot.coordinator.problem:
+        return snapshot.coordinator.problem
+    if snapshot.record is None or snapshot.record.outcome is not IncidentOutcome.OPEN:
+        return ""
+    found = snapshot.record.restoration
+    return in_words(found.refused, found.loaded_step) if found.refused else ""
+
+
+def _told(snapshot: Snapshot) -> list[str]:
+    """Return what the start waits for, what is loaded, and why the job does not train."""
+    return [*filter(None, (snapshot.start_waits, _checkpoints(snapshot), _why_not_training(snapshot.state)))]
+
+
+_NOT_TRAINING: Final = frozenset({Reason.STARTING, Reason.RESTARTING, Reason.RECOVERING, Reason.FAULT_HELD})
+
+
+def _why_not_training(state: JobState) -> str:
+    """Return what delays the start, or the cause of the recovery; empty while the job trains."""
+    if RUNNING_REASON[state.going_on] not in _NOT_TRAINING:
+        return ""
+    if state.problem or state.incident is None or not state.incident.cause.message:
+        return state.problem
+    return cause_words.report(state.incident.cause)
+
+
+def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
+    pods, refused = [pod for pod in snapshot.pods if not pod.is_spare], snapshot.not_created
+    if refused is not None:
+        return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
+    if not pods:
+        return Reason.NO_PODS, ""
+    if missing := shortage(pods, None):
+        wait = snapshot.state.waiting
+        since = f"since {format_time(time_of(wait.since_ms).replace(microsecond=0))} " if wait is not None else ""
+        return Reason.WAITING_FOR_CAPACITY, f"{since}{missing}"[:MESSAGE_LIMIT]
+    if (wait := snapshot.state.waiting) is not None and wait.released:
+        since = format_time(time_of(wait.since_ms).replace(microsecond=0))
+        return Reason.WAITING_FOR_CAPACITY, f"waiting since {since} for nodes for all rank pods; its chips are released"
+    waiting = sum(1 for pod in pods if not pod.node_name)
+    if not waiting:
+        return Reason.ALL_PLACED, ""
+    told = f"{waiting} of {len(pods)} pods have no node yet"
+    scheduler = snapshot.job.spec.template["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
+    if scheduler != _DEFAULT_SCHEDULER:
+        told += f", and no scheduler has said why: does one named {scheduler} run (spec.template.spec.schedulerName)?"
+    return Reason.PODS_PENDING, told
+
+
+def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
+    view = snapshot.coordinator
+    if snapshot.state.phase in WITH_COORDINATOR_AT_REST:
+        return Reason.COORDINATOR_NOT_NEEDED, ""  # the operator ended it, so its silence is no problem
+    if snapshot.state.phase is JobPhase.UNPROTECTED:
+        reason = Reason.CONTROLLER_LOST if snapshot.state.blind else Reason.TAKING_OVER
+        return reason, view.problem
+    if view.serving:
+        reason = Reason.COORDINATOR_SHARES_NODE if view.shares_node else Reason.COORDINATOR_SERVING
+        told = (view.problems.get(code, "") for code in ("AgentsUnreachable", "StrangersHeld"))
+        return reason, "; ".join(filter(None, told))[:MESSAGE_LIMIT]
+    pod = next((pod for pod in snapshot.pods if pod.role == names.ROLE_COORDINATOR), None)
+    if pod is None:
+        return Reason.COORDINATOR_ABSENT, ""
+    if not pod.node_name:
+        return Reason.COORDINATOR_PENDING, pod.unschedulable
+    if view.problems.get(Reason.IMAGE_UNUSABLE.word):
+        return Reason.CONTROLLER_NOT_STARTED, view.problems[Reason.IMAGE_UNUSABLE.word]
+    if view.connected or pod.phase != "Running":
+        return Reason.COORDINATOR_STARTING, pod.trouble or view.problem
+    return Reason.COORDINATOR_UNREACHABLE, pod.trouble or view.problem
+
+
+def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
+    state = snapshot.state
+    if state.phase is JobPhase.SUSPENDED:
+        reason = Reason.SUSPENDING if snapshot.pods else Reason.SUSPENDED
+        return reason, f"{reason.sentence} {state.problem}".rstrip()
+    if not snapshot.job.spec.suspend or state.phase in WITH_RESULT:
+        return Reason.NOT_SUSPENDED, ""
+    return Reason.SUSPENDING, "Hajob saves the training first." if state.phase is JobPhase.SAVING else ""
+
+
+def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
+    if snapshot.state.phase is not JobPhase.FAILED:
+        return Reason.NOT_FAILED, ""
+    said = find_condition(snapshot.job.status.conditions, ConditionType.FAILED)
+    if said is not None and said.status is ConditionStatus.TRUE:
+        # the pods that showed the reason are gone by now
+        return _FAILURES.get(said.reason, Reason.NOT_RECOVERED), said.message
+    trouble = next((pod.trouble_code for pod in snapshot.pods if pod.trouble_code in START_PROBLEMS), "")
+    reason = START_PROBLEMS.get(trouble) or FAILED_REASON.get(snapshot.failed_reason, Reason.NOT_RECOVERED)
+    return reason, snapshot.failed_message
+
+
+def _data_parallel(snapshot: Snapshot) -> api.DataParallel:
+    desired = data_parallel_size(snapshot.job.spec)
+    return data_parallel(desired, snapshot.state, snapshot.wait, snapshot.batch, snapshot.step_ms)
+
+
+def _spares(snapshot: Snapshot) -> api.Spares | None:
+    desired = snapshot.job.spec.scheduling.num_spare_nodes
+    return api.Spares(desired=desired, ready=snapshot.spares_ready) if desired else None
+
+
+def _spares_ready(snapshot: Snapshot) -> tuple[Reason, str]:
+    spares = _spares(snapshot)
+    if spares is None:
+        return Reason.SPARES_NOT_ASKED, ""
+    told = f"{spares.ready} of {spares.desired} spare nodes are reserved"
+    if spares.ready >= spares.desired:
+        return Reason.SPARES_READY, told
+    if snapshot.spares_not_created is not None:
+        return Reason.SPARES_NOT_CREATED, f"{told}; {snapshot.spares_not_created.message}"[:MESSAGE_LIMIT]
+    if snapshot.state.phase is not JobPhase.RUNNING:
+        return Reason.SPARES_AFTER_START, f"{told}; the others follow once the job trains at full size"
+    missing = shortage([pod for pod in snapshot.pods if pod.is_spare], None)
+    return Reason.SPARES_PENDING, "; ".join(filter(None, (told, missing)))[:MESSAGE_LIMIT]
+
+
+def _summary(snapshot: Snapshot, incidents: Sequence[api.IncidentEntry]) -> api.Summary:
+    state, size = snapshot.state, _data_parallel(snapshot)
+    refused = snapshot.accepted in {Reason.POD_REFUSED, Reason.INVALID}
+    newest = incidents[0] if incidents else None
+    outage = sum(phase.milliseconds for phase in newest.phases) if newest else 0
+    return api.Summary(
+        state="Refused" if refused and not state.attempt else STATE_WORD.get(state.phase, state.phase.value),
+        size=f"{size.current}/{size.desired}",
+        recovery=(newest.action or "") if newest else "",
+        last_outage=f"{outage / 1000:.1f}s" if newest and newest.outcome != "Open" else "",
+        goodput=f"{snapshot.goodput.percent}%" if snapshot.goodput else "",
+        restarts=str(state.restarts_infrastructure + state.restarts_program),
+    )
+
+
+PROGRESS_SECONDS: Final = 600
+"""Interval at which progress alone causes a write; otherwise it rides on other writes."""
+
+
+def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
+    """Return whether a status is worth a write: more has changed than the leader and values that move by themselves."""
+    moving: dict[str, object] = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
+    moving["data_parallel"] = measured_again(old.data_parallel, new.data_parallel)
+    if old.progress is not None and new.progress is not None:
+        age = new.progress.observed_time - old.progress.observed_time
+        if age.total_seconds() >= PROGRESS_SECONDS:
+            return True
+    same_journal = _at_rest(old.journal) == _at_rest(new.journal)
+    still = old.model_copy(update={**moving, "summary": None, "journal": ""})
+    return not same_journal or still != new.model_copy(update={"summary": None, "journal": ""})
+
+
+def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
+    """Return whether the status is written at once.
+
+    That is so when the reason of Running changes, or when pods to make or delete wait for the write.
+    """
+    turned = (before.phase is JobPhase.HELD) is not (after.phase is JobPhase.HELD)
+    turned = turned or RUNNING_REASON[before.going_on] is not RUNNING_REASON[after.going_on]
+    return turned or not same_placements(before, after, num_nodes)
+
+
+def _at_rest(journal: str) -> str:
+    return journal.partition(MOVING_MARK)[0]
+
+
+def goodput(account: Account | None, now_ms: int) -> api.Goodput | None:
+    """Return where the job's time went, in whole seconds; None before there is an account."""
+    if account is None:
+        return None
+    until = account.until(now_ms)
+    buckets = tuple(
+        api.GoodputBucket(name=bucket.value, seconds=milliseconds // 1000)
+        for bucket, milliseconds in until.booked.items()
+        if milliseconds >= 1000
+    )
+    return api.Goodput(percent=until.percent, buckets=buckets)

@@ -1,0 +1,140 @@
+"""When the status of a job is computed and handed to its writer.
+
+Never in the call in which something happened: an order that was just given must leave first. An urgent status is
+written at once after it, others wait a little to be merged; an unchanged status is not written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Final
+
+from hajob.api.status import HATrainingJobStatus
+from hajob.clock import Alarm, Clock
+from hajob.job.status.build import is_news
+from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter
+
+LAZY_SECONDS: Final = 3.0
+"""A change that nobody waits for is written after so long, together with what comes meanwhile."""
+GAP_SECONDS: Final = 0.1
+"""Between such writes, of all jobs: what a hundred that start together have to tell goes into fewer ones."""
+LONGEST_SECONDS: Final = 30.0
+"""However many jobs there are, it is written after so long."""
+SOON_SECONDS: Final = 0.001
+"""Long enough for what was just said to leave."""
+
+
+class StatusPace:
+    """The pace of non-urgent statuses of all jobs."""
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def delay(self, now: float) -> float:
+        """Return the seconds to wait with the next one; `now` is monotonic."""
+        at = min(max(now + LAZY_SECONDS, self._last + GAP_SECONDS), now + LONGEST_SECONDS)
+        self._last = max(self._last, at)
+        return at - now
+
+
+class StatusPublisher:
+    """The status of one job, as it was last handed over.
+
+    Args:
+        clock: for what may wait for company.
+        writer: of the job.
+        known: the status that the server has.
+        build: computes the status as it is now, from the one before.
+        written: asked at every build for what to call once the server has it.
+        pace: of all jobs together.
+        busy: whether requests wait that matter more than a non-urgent status.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        writer: StatusWriter,
+        known: HATrainingJobStatus,
+        build: Callable[[HATrainingJobStatus], HATrainingJobStatus],
+        written: Callable[[], Callable[[], None]],
+        *,
+        pace: StatusPace,
+        busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.current = known
+        self._clock = clock
+        self._writer = writer
+        self._build = build
+        self._written = written
+        self._pace = pace
+        self._busy = busy
+        self._confirming: set[asyncio.Task[None]] = set()
+        self._version = 0
+        self._alarm = Alarm(clock)
+        self._urgent = False
+        self._closed = False
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._writer.run()
+
+    def publish(self, *, lazy: bool = False) -> None:
+        """Publish a change; `lazy`: it may wait."""
+        if self._closed:
+            return
+        if self._alarm.is_set and (lazy or self._urgent):
+            return
+        self._urgent = not lazy
+        if lazy:
+            self._put_when_idle(self._clock.monotonic() + LONGEST_SECONDS)
+        else:
+            self._alarm.set(SOON_SECONDS, self._put)
+
+    async def acknowledged(self) -> None:
+        """Wait until the server has the current status.
+
+        Raises:
+            StatusRefusedError: it does not take it.
+        """
+        await self._writer.acknowledged(self._put())
+
+    def close(self) -> None:
+        """Stop publishing."""
+        self._closed = True
+        self._alarm.cancel()
+
+    def end(self) -> None:
+        """Wait for nothing any more."""
+        self.close()
+        for task in self._confirming:
+            task.cancel()
+
+    def _put_when_idle(self, at_the_latest: float) -> None:
+        delay = self._pace.delay(self._clock.monotonic())
+        self._alarm.set(delay, self._put_or_wait, at_the_latest)
+
+    def _put_or_wait(self, at_the_latest: float) -> None:
+        if self._busy() and self._clock.monotonic() < at_the_latest:
+            self._put_when_idle(at_the_latest)
+        else:
+            self._put()
+
+    def _put(self) -> int:
+        self._alarm.cancel()
+        status = self._build(self.current)
+        if is_news(self.current, status):
+            self.current = status
+            self._version = self._writer.write(status)
+        task = asyncio.create_task(self._confirm(self._version, self._written()))
+        self._confirming.add(task)
+        task.add_done_callback(self._confirming.discard)
+        return self._version
+
+    async def _confirm(self, version: int, then: Callable[[], None]) -> None:
+        """Call `then` once the server has this version; if it never will, the next leader hears the reports again."""
+        with contextlib.suppress(StatusRefusedError, JobGoneError):
+            await self._writer.acknowledged(version)
+            then()

@@ -1,0 +1,265 @@
+"""Writes the status of one job: the newest value wins; irrevocable actions wait for its acknowledgement.
+
+The job controller hands over whole statuses, as often as it likes. The writer sends the difference to what the server
+has, nothing when there is none, and tries for ever. So an outage of the API costs no memory and loses nothing that
+still matters. `fence` is in every patch, because the server refuses a smaller one (422). A refused fence means that
+another operator has taken over, or that somebody else wrote one: the Lease tells which, so the writer only reports it
+and tries again. A fence that no operator can have reached makes this one job's status unwritable, and nothing else.
+
+A 404 may come from a proxy, or from a server that has just lost sight of the CRD: the job is gone once the server says
+so by its name, twice, with a pause between.
+
+It is a JSON patch whose first operation tests the UID: a UID in the metadata of a merge patch is ignored for the
+status of a custom resource, and a job that was deleted and applied again must not get its predecessor's status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.status import HATrainingJobStatus
+from hajob.backoff import Backoff
+from hajob.clock import Clock
+from hajob.kube.client import ApiError, Kube, PatchKind
+from hajob.leader.lease import FENCE_LIMIT
+
+log = logging.getLogger(__name__)
+
+_FENCE: Final = "fence"
+_FENCE_FIELD: Final = "status.fence"
+FORGED: Final = (
+    "status.fence is {fence}, which no operator has written: the status can't be written any more. Delete the job and "
+    "apply it again; see who may write the status of HATrainingJobs"
+)
+
+
+class JobGoneError(Exception):
+    """The job was deleted, or another one has its name."""
+
+
+class StatusRefusedError(Exception):
+    """The server refuses this status for a reason that a repetition does not change."""
+
+
+def operations(known: Json, wanted: Json, uid: str) -> list[Json]:
+    """The JSON patch that turns one status into the other, if the job has this UID; empty when they are equal.
+
+    A status without a fence was never written, whatever defaults it was read with: it is set as a whole. So is the
+    first one under a new fence: a late write of the leader before may have changed what this one never saw.
+    """
+    if known == wanted:
+        return []
+    patch: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+    if not known.get(_FENCE) or known[_FENCE] != wanted.get(_FENCE):
+        return [*patch, {"op": "add", "path": "/status", "value": wanted}]
+    for name in sorted(known.keys() | wanted.keys()):
+        if name not in wanted:
+            patch.append({"op": "remove", "path": f"/status/{name}"})
+        elif known.get(name) != wanted[name] or name == _FENCE:
+            patch.append({"op": "add", "path": f"/status/{name}", "value": wanted[name]})
+    return patch
+
+
+class StatusWriter:
+    """The only writer of one job's status.
+
+    Args:
+        kube: the API.
+        clock: for backoff and for writes that may wait.
+        namespace, name, uid: the job; a job of another UID is never written to.
+        known: the status that the server has, raw.
+        may_write: waits until this process may write, such as `LeaseHolder.writable`.
+        fence: of this leadership; a status that was computed under an earlier one is written with this.
+        on_claim: told the fence in the server's status when it refuses a smaller one, such as `LeaseHolder.claim`.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        known: Json,
+        may_write: Callable[[], Awaitable[None]],
+        fence: Callable[[], int] = lambda: 0,
+        on_claim: Callable[[int], None] = lambda _: None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._job = (namespace, name, uid)
+        self._known = known
+        self._may_write = may_write
+        self._fence = fence
+        self._on_claim = on_claim
+        self._backoff = backoff or Backoff()
+        self._wanted: Json | None = None
+        self._revision = 0
+        self._acknowledged = 0
+        self._due = float("inf")
+        self._changed = asyncio.Event()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._ended: Exception | None = None
+
+    @property
+    def revision(self) -> int:
+        """Return the number of the newest status that was handed over."""
+        return self._revision
+
+    def write(self, status: HATrainingJobStatus, *, within: float = 0.0) -> int:
+        """Take over a status; return its number for `acknowledged`. Never waits.
+
+        Args:
+            status: the whole status.
+            within: seconds for which it may wait for a more urgent one to ride along with.
+        """
+        self._wanted = status.to_json()
+        self._revision += 1
+        self._due = min(self._due, self._clock.monotonic() + within)
+        self._changed.set()
+        return self._revision
+
+    async def acknowledged(self, revision: int) -> None:
+        """Wait until the server has this status or a newer one.
+
+        Raises:
+            JobGoneError: there is nothing left to write to.
+            StatusRefusedError: the server does not accept this status.
+        """
+        if self._ended is not None:
+            raise self._ended
+        if self._acknowledged >= revision:
+            return
+        self._due = self._clock.monotonic()
+        self._changed.set()
+        future: asyncio.Future[None] = asyncio.Future()
+        self._waiting.append((revision, future))
+        await future
+
+    async def run(self) -> None:
+        """Write until cancelled, or until there is no job any more."""
+        while self._ended is None:
+            await self._changed.wait()
+            await self._wait_until_due()
+            await self._may_write()
+            self._changed.clear()
+            self._due = float("inf")
+            await self._send()
+
+    async def _wait_until_due(self) -> None:
+        """Delay a write that has time; a more urgent one ends the delay."""
+        while (rest := self._due - self._clock.monotonic()) > 0:
+            self._changed.clear()
+            sleeper = asyncio.ensure_future(self._clock.sleep(rest))
+            changed = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait({sleeper, changed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                sleeper.cancel()
+                changed.cancel()
+
+    async def _send(self) -> None:
+        """Send the newest status once; on failure it is due again."""
+        revision, wanted = self._revision, self._wanted or {}
+        if _FENCE in wanted:
+            wanted = {**wanted, _FENCE: max(wanted[_FENCE], self._fence())}
+        namespace, name, uid = self._job
+        patch = operations(self._known, wanted, uid)
+        if not patch:
+            self._acknowledge(revision)
+            return
+        try:
+            answer = await self._kube.patch(
+                names.PLURAL, namespace, name, patch, kind=PatchKind.JSON, subresource="status"
+            )
+        except ApiError as error:
+            await self._failed(revision, error)
+            return
+        self._backoff.reset()
+        self._known = answer.get("status") or {}
+        self._acknowledge(revision)
+
+    async def _failed(self, revision: int, error: ApiError) -> None:
+        if error.status == 404:
+            await self._not_found(error)
+        elif error.status in {400, 413, 422}:
+            await self._refused(revision, error)
+        else:
+            await self._again(error)
+
+    async def _not_found(self, error: ApiError) -> None:
+        """Ask once more, a little later: a single 404 proves nothing."""
+        await self._again(error)
+        namespace, name, uid = self._job
+        try:
+            current = await self._kube.get(names.PLURAL, namespace, name)
+        except ApiError as again:
+            if again.status == 404 and again.details.get("name") == name == error.details.get("name"):
+                self._end(JobGoneError(f"{namespace}/{name} is gone"))
+            return
+        if current["metadata"]["uid"] != uid:
+            self._end(JobGoneError(f"{namespace}/{name} is another job now"))
+
+    async def _refused(self, revision: int, error: ApiError) -> None:
+        """Handle a refused patch: another job has the name, the status differs from the known one, or it is invalid."""
+        namespace, name, uid = self._job
+        try:
+            current = await self._kube.get(names.PLURAL, namespace, name)
+        except ApiError as unknown:
+            await self._again(unknown)
+            return
+        status = current.get("status") or {}
+        if current["metadata"]["uid"] != uid:
+            self._end(JobGoneError(f"{namespace}/{name} is another job now"))
+        elif _is_about_fence(error) and status.get(_FENCE, 0) < FENCE_LIMIT:
+            self._known = status
+            self._on_claim(int(status.get(_FENCE, 0)))
+            await self._again(error)
+        elif status != self._known and not _is_about_fence(error):
+            self._known = status
+            await self._again(error)
+        else:
+            message = FORGED.format(fence=status[_FENCE]) if _is_about_fence(error) else error.message
+            log.error("%s/%s: the server refuses the status: %s", namespace, name, message)
+            self._refuse(revision, StatusRefusedError(message))
+
+    async def _again(self, error: ApiError) -> None:
+        """Make the newest status due once more, a little later."""
+        log.warning("%s/%s: status not written: %s; trying again", *self._job[:2], error)
+        await self._clock.sleep(self._backoff.delay())
+        self._due = self._clock.monotonic()
+        self._changed.set()
+
+    def _acknowledge(self, revision: int) -> None:
+        self._acknowledged = max(self._acknowledged, revision)
+        for wanted, future in self._take(revision):
+            if not future.done() and wanted <= revision:
+                future.set_result(None)
+
+    def _refuse(self, revision: int, error: Exception) -> None:
+        for _, future in self._take(revision):
+            if not future.done():
+                future.set_exception(error)
+
+    def _take(self, revision: int) -> list[tuple[int, asyncio.Future[None]]]:
+        """Return and remove the waiters for this or an older revision."""
+        done = [entry for entry in self._waiting if entry[0] <= revision]
+        self._waiting = [entry for entry in self._waiting if entry[0] > revision]
+        return done
+
+    def _end(self, error: Exception) -> None:
+        log.warning("status writer ends: %s", error)
+        self._ended = error
+        self._refuse(self._revision, error)
+
+
+def _is_about_fence(error: ApiError) -> bool:
+    causes: list[dict[str, Any]] = error.details.get("causes") or []
+    return any(cause.get("field") == _FENCE_FIELD for cause in causes) or _FENCE_FIELD in error.message

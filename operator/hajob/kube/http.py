@@ -1,0 +1,164 @@
+"""The Kubernetes API over HTTP: raw JSON, a connection pool, and separate ones for urgent requests.
+
+It takes the `kubernetes` package's credentials but not its models: decoding a pod into them costs 1.2 ms, reading it
+with orjson 0.04 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+import orjson
+
+from hajob.api.base import Json
+from hajob.kube.client import (
+    INACTIVITY_SECONDS,
+    REQUEST_SECONDS,
+    ApiError,
+    Kube,
+    WatchEvent,
+    refusal,
+    silent,
+    unreachable,
+)
+from hajob.kube.credentials import ApiCredentials
+from hajob.version import VERSION
+
+CONNECT_SECONDS: Final = 3.0
+CONNECTIONS: Final = 64
+"""Of the pool. Who waits for one does so within the time of its request."""
+APART: Final = "/leases/"
+"""Part of the path of what has connections of its own, beside watches: a leader with a thousand pods to make would lose
+its Lease while the renewal waits behind them.
+"""
+
+
+class HttpKube(Kube):
+    """`Kube` over HTTP; use it as an async context manager."""
+
+    def __init__(self, credentials: ApiCredentials) -> None:
+        self._http = HttpTransport(credentials)
+        super().__init__(self._http)
+
+    async def __aenter__(self) -> Self:
+        self._http.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.close()
+
+
+class HttpTransport:
+    """Requests to one API server with its credentials."""
+
+    def __init__(self, credentials: ApiCredentials) -> None:
+        self._credentials = credentials
+        self._pool: aiohttp.ClientSession | None = None
+        self._apart: aiohttp.ClientSession | None = None
+
+    def open(self) -> None:
+        """Open the pools; called in the loop that uses them."""
+        tls = self._credentials.tls()
+        self._pool = self._session(aiohttp.TCPConnector(ssl=tls, limit=CONNECTIONS))
+        self._apart = self._session(aiohttp.TCPConnector(ssl=tls, limit=0))
+
+    def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        headers = {"User-Agent": f"hajob-operator/{VERSION}", "Accept": "application/json"}
+        # Proxies of the environment are not for the cluster's own API server: trust_env stays off.
+        return aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**20)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for session in filter(None, (self._pool, self._apart)):
+            await session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Json | Sequence[Json] | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """Send one request and return its answer."""
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
+        async with self._response(method, path, query, body, content_type, timeout=timeout) as response:
+            try:
+                answer: Json = orjson.loads(await response.read())
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                raise _broken(method, path, error) from error
+            return answer
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+        """Yield the events of a watch."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=INACTIVITY_SECONDS)
+        async with self._response("GET", path, query, timeout=timeout) as response:
+            rest = b""
+            async for chunk in _chunks(response):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        event = orjson.loads(line)
+                        yield WatchEvent(event["type"], event["object"])
+
+    @asynccontextmanager
+    async def _response(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Json | Sequence[Json] | None = None,
+        content_type: str = "application/json",
+        *,
+        timeout: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield a response with a good status; anything else is an `ApiError`."""
+        session = self._apart if APART in path or "watch" in query else self._pool
+        if session is None:
+            raise RuntimeError(
+                "the connection to the API server is used outside its context: write `async with HttpKube(…) as kube`"
+            )
+        await self._credentials.refresh()
+        headers = {**self._credentials.authorization(), "Content-Type": content_type}
+        data = None if body is None else orjson.dumps(body)
+        url = self._credentials.server + path
+        try:
+            response = await session.request(method, url, params=query, data=data, headers=headers, timeout=timeout)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _broken(method, path, error) from error
+        async with response:
+            if response.status == 401:
+                self._credentials.reload()
+            if response.status >= 400:
+                raise refusal(response.status, await _status(response), response.reason or "")
+            yield response
+
+
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives; silence and breaks are `ApiError`s."""
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except aiohttp.SocketTimeoutError as error:
+        raise silent(response.url.path) from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise _broken("GET", response.url.path, error) from error
+
+
+async def _status(response: aiohttp.ClientResponse) -> object:
+    """Return the body of a refusal; None where it is not JSON, as from a proxy or for an unserved path."""
+    try:
+        return orjson.loads(await response.read())
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        return None
+
+
+def _broken(method: str, path: str, error: BaseException) -> ApiError:
+    return unreachable(method, path, f"{type(error).__name__} {error}".rstrip())

@@ -1,1 +1,0 @@
-"""Messages to coordinators, in the protocol's types; pure."""

@@ -1,1 +1,0 @@
-"""Every Kubernetes object that Hajob makes, built by pure functions: models in, plain dictionaries out."""

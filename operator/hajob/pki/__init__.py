@@ -1,0 +1,1 @@
+"""Certificates: the installation's authority, and those of each job's coordinator and agents."""

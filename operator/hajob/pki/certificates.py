@@ -1,0 +1,231 @@
+"""The certificates of jobs: their signer, their lifetime, and when they are replaced.
+
+One authority of the installation signs three certificates for each job: agents', coordinator's and operator's. Names
+are `agent.<job uid>` and so on, because pods have no DNS names that resolve, and their addresses change;
+client and server check the name with the job's UID in it, so no job's pod can speak to another job's.
+
+Every result is a function of the existing files and the time, so every leader computes the same. Replacing goes in
+steps in which any two parts can always connect, though a kubelet brings a Secret's new content to one pod
+earlier than to another (docs/decisions/0022-certificates-can-be-lost-and-replaced.md):
+
+1. a new authority is trusted (`ca.crt` holds old and new) while the old one's certificates are in use;
+2. after `SPREAD`, when every pod has that, the certificates are signed by the new one;
+3. after another `SPREAD` the old one is trusted no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from hajob.pki.tls_secret import IDENTITIES
+
+# Nodes whose clocks are behind must not refuse a certificate that was just made.
+_BACKDATED: Final = timedelta(days=1)
+_AUTHORITY_LIVES: Final = 10
+"""Lifetimes of a certificate in one of its authority."""
+SPREAD: Final = timedelta(days=1)
+"""After so long every pod has what a Secret holds; a kubelet needs about two minutes, one that was away more."""
+AUTHORITY: Final = "ca.crt"
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate that signs others, with its key; both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    @property
+    def parsed(self) -> x509.Certificate:
+        """Return the parsed certificate."""
+        return x509.load_pem_x509_certificate(self.certificate)
+
+    @property
+    def made(self) -> datetime:
+        """Return when it was made."""
+        return _made(self.parsed)
+
+
+def new_authority(now: datetime, lifetime: timedelta) -> Authority:
+    """Make an authority, with a key of its own, for certificates that live for `lifetime`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    serial = x509.random_serial_number()
+    name = _name(f"hajob {serial:x}"[:24])
+    start = now - _BACKDATED
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(serial)
+        .not_valid_before(start)
+        .not_valid_after(now + _AUTHORITY_LIVES * lifetime)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(_pem(certificate), _private(key))
+
+
+def authorities_at(
+    known: Sequence[Authority], now: datetime, lifetime: timedelta, replace_before: datetime | None = None
+) -> tuple[Authority, ...]:
+    """Return the authorities that should exist, the newest last.
+
+    Args:
+        known: the existing ones.
+        now: the time.
+        lifetime: of the certificates that they sign.
+        replace_before: the newest must have been made at this time or later; for an admin who lost a key.
+    """
+    living = sorted((one for one in known if now < one.parsed.not_valid_after_utc), key=lambda one: one.made)
+    newest = living[-1] if living else None
+    near_its_end = newest is not None and newest.parsed.not_valid_after_utc - now < 2 * lifetime
+    unwanted = newest is not None and replace_before is not None and newest.made < replace_before <= now
+    if newest is None or near_its_end or unwanted:
+        return (*living, new_authority(now, lifetime))
+    # what older ones signed keeps its trust by itself (`material_at`)
+    return tuple(living) if now < newest.made + 7 * SPREAD else (newest,)
+
+
+def issue(job_uid: str, authorities: Sequence[Authority], now: datetime, lifetime: timedelta) -> dict[str, bytes]:
+    """Issue certificates: PEM files by the names in `hajob.pki.tls_secret.KEYS`.
+
+    Args:
+        job_uid: the names in the certificates end with it.
+        authorities: all are trusted, the last one signs.
+        now: start of their validity, less an allowance for clocks that are behind.
+        lifetime: for how long.
+    """
+    return {AUTHORITY: _bundle(one.parsed for one in authorities), **_leaves(job_uid, authorities[-1], now, lifetime)}
+
+
+def material_at(
+    job_uid: str,
+    material: Mapping[str, bytes],
+    authorities: Sequence[Authority],
+    *,
+    trust_changed: datetime,
+    now: datetime,
+    lifetime: timedelta,
+) -> dict[str, bytes]:
+    """Return the PEM files that a job should have now, at most one step of a replacement after those that it has.
+
+    Args:
+        job_uid: the job.
+        material: its files.
+        authorities: those of the installation, the newest last.
+        trust_changed: when its `ca.crt` was last changed.
+        now: the time.
+        lifetime: of a certificate.
+
+    Raises:
+        ValueError: a file is no certificate.
+    """
+    trusted = x509.load_pem_x509_certificates(material[AUTHORITY])
+    leaves = [x509.load_pem_x509_certificate(material[f"{identity}.crt"]) for identity in IDENTITIES]
+    spread = now >= trust_changed + SPREAD
+    settled = spread and all(now >= _made(leaf) + SPREAD for leaf in leaves)
+    needed = [one.parsed for one in authorities]
+    needed += [
+        one
+        for one in trusted
+        if one not in needed
+        and now < one.not_valid_after_utc
+        and (not settled or any(_signed(one, leaf) for leaf in leaves))
+    ]
+    if set(needed) != set(trusted):
+        return {**material, AUTHORITY: _bundle(needed)}
+    left = min(leaf.not_valid_after_utc for leaf in leaves) - now
+    foreign = not all(_signed(authorities[-1].parsed, leaf) for leaf in leaves)
+    if (spread and (foreign or left < lifetime / 3)) or left < SPREAD:
+        return {**material, **_leaves(job_uid, authorities[-1], now, lifetime)}
+    return dict(material)
+
+
+def _leaves(job_uid: str, authority: Authority, now: datetime, lifetime: timedelta) -> dict[str, bytes]:
+    made: dict[str, bytes] = {}
+    for identity in IDENTITIES:
+        key = ec.generate_private_key(ec.SECP256R1())
+        made[f"{identity}.crt"] = _pem(_leaf(key, f"{identity}.{job_uid}", authority, now, lifetime))
+        made[f"{identity}.key"] = _private(key)
+    return made
+
+
+def _made(certificate: x509.Certificate) -> datetime:
+    return certificate.not_valid_before_utc + _BACKDATED
+
+
+def _signed(authority: x509.Certificate, leaf: x509.Certificate) -> bool:
+    try:
+        leaf.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _bundle(certificates: Iterable[x509.Certificate]) -> bytes:
+    return b"".join(_pem(one) for one in certificates)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _leaf(
+    key: ec.EllipticCurvePrivateKey, name: str, authority: Authority, now: datetime, lifetime: timedelta
+) -> x509.Certificate:
+    """Sign a certificate for serving and dialling: the coordinator does both."""
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    signer = authority.parsed
+    signing_key = serialization.load_pem_private_key(authority.key, None)
+    assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(signer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATED)
+        .not_valid_after(min(now + lifetime, signer.not_valid_after_utc))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
+        .sign(signing_key, hashes.SHA256())
+    )

@@ -1,0 +1,192 @@
+"""The pod of one node rank: the user's template with an agent beside it and the launcher in front of its command.
+
+The user's template stays what it is: Hajob adds, and overrides only what would break the job (chips, restart policy,
+its own variables). `restartPolicy: Never`, because nobody may restart a launcher behind Hajob's back.
+"""
+
+import copy
+from collections.abc import Collection
+from pathlib import PurePosixPath
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.derived import chips_per_node, rank_host_ports, world_size
+from hajob.api.enums import Launcher
+from hajob.api.job import HATrainingJob
+from hajob.pods import containers as parts
+from hajob.pods.affinity import rank_affinity, with_node_loss_tolerations
+from hajob.pods.naming import job_labels, owner_references, rank_pod_name
+from hajob.pods.settings import PodSettings
+
+OWN_INIT_CONTAINERS: Final = ("install", parts.AGENT_CONTAINER)
+"""Names of Hajob's init containers, in their order; those of the template follow."""
+_OUTPUT_DIRECTORY: Final = "hajob-output"
+AGENT_RESOURCES: Final[Json] = {"requests": {"cpu": "1", "memory": "64Mi"}}
+"""A CPU of its own: beside ranks that use every core, an agent that waits for its turn loses leases and heartbeats."""
+_BIDIRECTIONAL: Final = "Bidirectional"  # for privileged containers only, which the agent is not
+_TERMINATION_LOG: Final = "/dev/termination-log"  # Kubernetes' default of terminationMessagePath
+
+
+def output_directory(job: HATrainingJob) -> str:
+    """Return the directory of this job's output: below `spec.output.path`, else below the checkpoints.
+
+    The job's UID is part of it, so that neither another job nor a later one of this name writes over what is kept.
+    """
+    base = job.spec.output.path or str(PurePosixPath(job.spec.checkpoint.path) / _OUTPUT_DIRECTORY)
+    return str(PurePosixPath(base) / job.metadata.uid)
+
+
+def mount_for(trainer: Json, path: str) -> Json | None:
+    """Return the innermost volume mount of the trainer under which a path lies; None: on no volume.
+
+    Raises:
+        ValueError: a mount has no mountPath; the API server refuses such a pod.
+    """
+    wanted, mounts = PurePosixPath(path), trainer.get("volumeMounts") or []
+    if (lost := next((entry for entry in mounts if "mountPath" not in entry), None)) is not None:
+        raise ValueError(f"volumeMount {lost.get('name')} of container trainer has no mountPath: add it")
+    fitting: list[Json] = [entry for entry in mounts if wanted.is_relative_to(PurePosixPath(entry["mountPath"]))]
+    return max(fitting, key=lambda entry: len(PurePosixPath(entry["mountPath"]).parts), default=None)
+
+
+def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer: Json) -> Json:
+    """The user's container with chips, variables and the launcher in front of its command."""
+    result = copy.deepcopy(trainer)
+    ours = [
+        *parts.variables(
+            {
+                "HAJOB_DIR": settings.shared_directory,
+                "HAJOB_NODE_RANK": str(node_rank),
+                "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
+                "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
+                "HAJOB_TERMINATION_LOG": trainer.get("terminationMessagePath") or _TERMINATION_LOG,
+                "HAJOB_CHECKPOINT_DIR": job.spec.checkpoint.path,
+                "HAJOB_JOB_UID": job.metadata.uid,
+                "MINDX_TASK_ID": job.metadata.uid,
+            }
+        ),
+        *parts.pod_fields(),
+        {"name": "HCCL_IF_IP", "value": "$(POD_IP)"},
+    ]
+    result["env"] = parts.with_user_variables(ours, result.get("env") or [])
+    if job.spec.launcher is Launcher.HAJOB:
+        command = [*(result.get("command") or []), *(result.pop("args", None) or [])]
+        result["command"] = ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", *command]
+    chips = str(chips_per_node(job.spec))
+    resources = result["resources"] = dict(result.get("resources") or {})
+    for side in ("requests", "limits"):
+        resources[side] = {**(resources.get(side) or {}), job.spec.accelerator.resource_name: chips}
+    result["volumeMounts"] = [
+        *(result.get("volumeMounts") or []),
+        parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
+    ]
+    if ports := rank_host_ports(job.spec):  # elsewhere the names are the user's
+        result["ports"] = [*(result.get("ports") or []), *parts.container_ports(job.spec, ports)]
+    result.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    return result
+
+
+def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnation: int, trainer: Json) -> Json:
+    """The agent, as a native sidecar: it is there before the trainer starts and ends after it."""
+    output = output_directory(job)
+    output_mount, checkpoint_mount = mount_for(trainer, output), mount_for(trainer, job.spec.checkpoint.path)
+    own = {
+        **parts.job_variables(job, settings, incarnation),
+        "HAJOB_TLS_DIR": settings.tls_directory,
+        "HAJOB_NODE_RANK": str(node_rank),
+        "HAJOB_FENCE_AFTER_SECONDS": str(settings.fence_after_seconds),
+        "HAJOB_OUTPUT_DIR": output if output_mount else "",
+        "HAJOB_OUTPUT_ATTEMPT_LIMIT": str(job.spec.output.attempt_limit),
+        "HAJOB_CHECKPOINT_DIR": job.spec.checkpoint.path if checkpoint_mount else "",
+    }
+    mounts = [
+        parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
+        parts.mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
+    ]
+    for volume in _distinct(output_mount, checkpoint_mount):  # to look: what is changed, the launcher changes
+        propagated = {"mountPropagation"} if volume.get("mountPropagation") == _BIDIRECTIONAL else set()
+        mounts.append({name: value for name, value in volume.items() if name not in propagated} | {"readOnly": True})
+    container = parts.sidecar_container(
+        parts.AGENT_CONTAINER,
+        ["-m", "trainer_sidecar.agent"],
+        job,
+        settings,
+        env=[*parts.variables(own), *parts.pod_fields()],
+        mounts=mounts,
+        resources=parts.resources_or(job.spec.agent.resources, settings.resources or AGENT_RESOURCES),
+    )
+    return {**container, "restartPolicy": "Always"}
+
+
+def _distinct(*mounts: Json | None) -> list[Json]:
+    """The mounts that there are, each once: output usually lies below the checkpoints."""
+    return list({mount["mountPath"]: mount for mount in mounts if mount}.values())
+
+
+def _metadata(job: HATrainingJob, node_rank: int, incarnation: int) -> Json:
+    written = job.spec.template.get("metadata") or {}
+    labels = job_labels(job, names.ROLE_RANK, incarnation)
+    labels[names.LABEL_NODE_RANK] = str(node_rank)
+    return {
+        "name": rank_pod_name(job, node_rank, incarnation),
+        "namespace": job.metadata.namespace,
+        "labels": {**(written.get("labels") or {}), **labels},
+        "annotations": {**(written.get("annotations") or {}), names.ANNOTATION_RANK_INDEX: str(node_rank)},
+        "ownerReferences": owner_references(job),
+    }
+
+
+def rank_pod(
+    job: HATrainingJob,
+    node_rank: int,
+    incarnation: int,
+    settings: PodSettings,
+    excluded_nodes: Collection[str] = (),
+    *,
+    place: str = "",
+    gated: bool = False,
+) -> Json:
+    """Build the pod of a node rank, ready to be created.
+
+    Args:
+        job: the job, with its UID.
+        node_rank: 0 to numNodes - 1.
+        incarnation: of the incident that makes the pod; name and label carry it.
+        settings: images, ports and paths of the installation.
+        excluded_nodes: node names where it must not run, besides those that the spec excludes.
+        place: the only node where it may go, that of a spare; empty: any other.
+        gated: it asks for no node until the gate is taken away.
+
+    Raises:
+        ValueError: no container is named trainer.
+    """
+    spec: Json = copy.deepcopy(job.spec.template["spec"])
+    trainer = parts.trainer_of(spec)
+    spec["initContainers"] = [
+        parts.install_container(job, settings),
+        _agent(job, settings, node_rank, incarnation, trainer),
+        *(spec.get("initContainers") or []),
+    ]
+    spec["containers"] = [
+        _trainer(job, settings, node_rank, container) if container is trainer else container
+        for container in spec["containers"]
+    ]
+    spec["volumes"] = [*(spec.get("volumes") or []), parts.shared_volume(), parts.tls_volume(job, "agent")]
+    spec["affinity"] = rank_affinity(
+        job, spec.get("affinity") or {}, excluded_nodes, place, topology=settings.topology_label
+    )
+    spec["tolerations"] = with_node_loss_tolerations(spec.get("tolerations") or [])
+    spec |= parts.pull_secrets(spec, settings)
+    spec["restartPolicy"] = "Never"
+    if gated:
+        spec["schedulingGates"] = [{"name": names.GATE}, *(spec.get("schedulingGates") or [])]
+    spec.setdefault("terminationGracePeriodSeconds", settings.rank_grace_seconds)
+    spec.setdefault("enableServiceLinks", False)
+    spec.setdefault("automountServiceAccountToken", False)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(job, node_rank, incarnation),
+        "spec": spec,
+    }

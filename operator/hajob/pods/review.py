@@ -1,0 +1,178 @@
+"""What a spec is refused for that no rule of the CRD can say, and what works and is worth knowing. Pure.
+
+hajob.api.new_jobs has the rules. Here is what would exceed their budget, or needs the meaning of a volume. Everything
+is found by name: a container, mount or volume may stand anywhere in its list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from hajob.api.derived import allowed_actions, chips_per_node, not_served
+from hajob.api.job import HATrainingJob
+from hajob.api.log_rules import log_rule_refusal
+from hajob.api.spec import HATrainingJobSpec
+from hajob.plan.policy import from_spec
+from hajob.pods.containers import trainer_of
+from hajob.pods.environment import rank_environment
+from hajob.pods.rank_pod import mount_for
+from hajob.sources.quota import milli
+from hajob.sources.reading import items, mapping, text
+
+_POD: Final = "spec.template.spec"
+_LOST_WITH_THE_POD: Final = {
+    "emptyDir": "is empty in each new pod",
+    "ephemeral": "is made for each pod and goes with it",
+    "configMap": "cannot be written to",
+    "secret": "cannot be written to",
+    "downwardAPI": "cannot be written to",
+    "projected": "cannot be written to",
+    "image": "cannot be written to",
+    "gitRepo": "is made for each pod",
+}
+"""Kinds of volumes that keep no checkpoint, and why."""
+_SET_FOR_RANKS: Final = frozenset({"MASTER_ADDR", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"})
+"""Variables that people write by hand, and that coordinator or agent set (docs/pods.md)."""
+_USERS_FIRST: Final = frozenset({"HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"})
+"""Of these the launcher takes what the user has written."""
+_NAMES_SHOWN: Final = 8
+
+
+def why_not_started(spec: HATrainingJobSpec) -> str:
+    """Return all that is to be changed before the operator starts the job, in sentences; empty for nothing.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: the template is no pod; the API server says it better.
+    """
+    return "; ".join(filter(None, (not_served(spec), log_rule_refusal(spec), *refusals(spec))))
+
+
+def refusals(spec: HATrainingJobSpec) -> Iterator[str]:
+    """Yield what no pod can be made from: field, value, what to do. Raises like `why_not_started`."""
+    pod: Mapping[str, Any] = spec.template["spec"]
+    trainer = trainer_of(dict(pod))
+    yield from _checkpoint_refusals(spec, pod, trainer)
+    yield from _chip_refusals(spec, pod)
+    yield from _quantity_refusals(pod)
+    for part, container in _containers(pod):
+        rules = map(mapping, items(container.get("restartPolicyRules")))
+        if any(rule.get("action") == "RestartAllContainers" for rule in rules):
+            name = text(container.get("name"))
+            yield (
+                f"{_POD}.{part}: container {name} has a restartPolicyRule RestartAllContainers, which would restart "
+                "the ranks behind Hajob's back: leave the rule out"
+            )
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for part in ("initContainers", "containers"):
+        for container in items(pod.get(part)):
+            yield part, mapping(container)
+
+
+def _checkpoint_refusals(spec: HATrainingJobSpec, pod: Mapping[str, Any], trainer: Mapping[str, Any]) -> Iterator[str]:
+    path = spec.checkpoint.path
+    if ".." in PurePosixPath(path).parts:
+        yield f"spec.checkpoint.path: {path}: has `..` in it: write the path that it leads to"
+        return
+    found = mount_for(dict(trainer), path)
+    if found is None:
+        mounts = ", ".join(entry["mountPath"] for entry in trainer.get("volumeMounts") or []) or "none"
+        yield (
+            f"spec.checkpoint.path: {path}: lies on no volume, and every checkpoint would be lost with its pod: mount "
+            f"a volume that all ranks share into container trainer, at this path or above it (mounted are: {mounts})"
+        )
+        return
+    name = text(found.get("name"))
+    where = f"volumeMount {name} at {found['mountPath']}, on which spec.checkpoint.path: {path} lies,"
+    if found.get("readOnly") is True:
+        yield f"{_POD}.containers: {where} is readOnly: no checkpoint could be saved; take readOnly away"
+    if found.get("subPathExpr"):
+        yield (
+            f"{_POD}.containers: {where} has subPathExpr: {found['subPathExpr']}: every pod could have a directory of "
+            "its own, and Hajob's agent does not have the variables in it; write subPath"
+        )
+    volume = next((one for one in map(mapping, items(pod.get("volumes"))) if one.get("name") == name), {})
+    for kind, why in _LOST_WITH_THE_POD.items():
+        if volume.get(kind) is not None:
+            yield (
+                f"{_POD}.volumes: {name} holds spec.checkpoint.path: {path}, and is of kind {kind}, which {why}: "
+                "choose a volume that all ranks share and that outlives them, such as a persistentVolumeClaim"
+            )
+
+
+def _chip_refusals(spec: HATrainingJobSpec, pod: Mapping[str, Any]) -> Iterator[str]:
+    """Resources of the accelerator's domain: only trainer has them, ours and no other."""
+    ours, chips = spec.accelerator.resource_name, chips_per_node(spec)
+    domain = ours.rpartition("/")[0]
+    for part, container in _containers(pod):
+        name = text(container.get("name"))
+        resources, told = mapping(container.get("resources")), set[str]()
+        for side in ("limits", "requests"):
+            for resource, amount in mapping(resources.get(side)).items():
+                at_all = resource == ours or (domain and resource.rpartition("/")[0] == domain)
+                right = resource == ours and name == "trainer" and part == "containers" and str(amount) == str(chips)
+                if at_all and not right and resource not in told:
+                    told.add(resource)
+                    yield (
+                        f"{_POD}.{part}: container {name} has {resource}: {amount} in its resources: leave it out; "
+                        f"Hajob gives all {chips} {ours} of a node to container trainer (spec.accelerator)"
+                    )
+
+
+def _quantity_refusals(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Amounts that are none: the API server's refusal does not say where they stand."""
+    for part, container in _containers(pod):
+        resources = mapping(container.get("resources"))
+        for side in ("requests", "limits"):
+            for resource, amount in mapping(resources.get(side)).items():
+                if isinstance(amount, str) and milli(amount) is None:
+                    name = text(container.get("name"))
+                    yield (
+                        f"{_POD}.{part}: container {name} has {resource}: {amount} in its resources.{side}, which is "
+                        "no quantity: write a number, with a unit or without: 96, 500m, 64Gi"
+                    )
+
+
+def notes(job: HATrainingJob) -> Iterator[str]:
+    """Yield what the spec says, works, and is worth knowing."""
+    spec = job.spec
+    pod: Mapping[str, Any] = spec.template["spec"]
+    if not allowed_actions(spec):
+        yield "spec.recovery.actions switches every action off: the first fault ends the job"
+    if any(mapping(entry).get("operator") == "Exists" and not mapping(entry).get("key") for entry in _tolerated(pod)):
+        yield "the template tolerates every taint (operator: Exists, no key); cordoned nodes are avoided all the same"
+    trainer = next((one for part, one in _containers(pod) if part == "containers" and one.get("name") == "trainer"), {})
+    written = {text(mapping(entry).get("name")) for entry in items(trainer.get("env"))}
+    if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job, from_spec(spec)).keys() - _USERS_FIRST)):
+        shown = ", ".join(ours[:_NAMES_SHOWN])
+        yield f"what env of container trainer says of {shown} does not count for the ranks: Hajob sets it"
+    if spec.output.path and mount_for(dict(trainer), spec.output.path) is None:
+        yield f"spec.output.path: {spec.output.path} lies on no volume of container trainer: no output is kept"
+
+
+def _tolerated(pod: Mapping[str, Any]) -> list[Any]:
+    return list(items(pod.get("tolerations")))
+
+
+def checkpoint_claim(spec: HATrainingJobSpec) -> str:
+    """Return the name of the PersistentVolumeClaim that holds the checkpoints; empty for none."""
+    pod: Mapping[str, Any] = spec.template["spec"]
+    mount = mapping(mount_for(trainer_of(dict(pod)), spec.checkpoint.path))
+    volumes = map(mapping, items(pod.get("volumes")))
+    volume = next((one for one in volumes if mount and one.get("name") == mount.get("name")), {})
+    return text(mapping(volume.get("persistentVolumeClaim")).get("claimName"))
+
+
+def claim_note(claim: Mapping[str, Any], num_nodes: int) -> str:
+    """Return what the access modes of that claim do not allow; empty where they allow all."""
+    modes = [text(mode) for mode in items(mapping(claim.get("spec")).get("accessModes"))]
+    if num_nodes == 1 or not modes or "ReadWriteMany" in modes:
+        return ""
+    name = text(mapping(claim.get("metadata")).get("name"))
+    return (
+        f"PersistentVolumeClaim {name} of spec.checkpoint.path is {', '.join(modes)}: pods on {num_nodes} nodes cannot "
+        "all mount and write it, unless its driver does not mind; ReadWriteMany is what is needed"
+    )

@@ -1,0 +1,111 @@
+"""Everything that writes asks the Lease first: whoever has a write in its code has no other way to the server."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.server import MemoryServer
+from hajob.api.job import HATrainingJob
+from hajob.app.operator import Operator
+from hajob.app.settings import Settings
+from hajob.kube.client import Kube
+from hajob.kube.credentials import ApiCredentials
+from hajob.leader.leader_kube import LeaderKube
+from tests.rigs.fake_clock import FakeClock
+
+EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
+OPERATOR = CHECKOUT / "operator"
+VERBS = frozenset({"create", "replace", "patch", "delete", "write"})
+
+WITHOUT_ASKING = {
+    "hajob.leader.lease": "is what is asked",
+    "hajob.leader.leader_kube": "asks",
+    "hajob.kube.client": "is the way itself",
+    "hajob.kube.events": "Events change nothing, and people want to read what the last leader saw",
+}
+BY_THE_PORTS = {
+    "hajob.job.policies.disruption_budgets",
+    "hajob.job.policies.expiry",
+    "hajob.job.policies.finished_pods",
+    "hajob.pki.job_certificates",
+    "hajob.job.unread",
+    "hajob.job.policies.pause_work",
+    "hajob.job.pod_reconciler",
+    "hajob.job.policies.spare_pods",
+}
+"""Made for each job, with the way to the server that all jobs are given."""
+ONCE = {
+    "hajob.pki.authority_store",
+    "hajob.faults.quarantines",
+}
+"""Made once, by the process."""
+BY_JOB = {"hajob.job.status_writer"}
+"""Made for each job by the process; it waits for the Lease besides."""
+
+
+def writers() -> Iterator[str]:
+    """Modules in which something is written to the API server; a dry run is not."""
+    for file in sorted(OPERATOR.glob("hajob/**/*.py")):
+        if "cli" in file.parts:  # acts with the rights of whoever asks, not with the operator's
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VERBS:
+                way = ast.unparse(node.func.value)
+                if way.rpartition(".")[2] in {"kube", "_kube"} and "dry_run=True" not in ast.unparse(node):
+                    yield ".".join(file.relative_to(OPERATOR).with_suffix("").parts)
+
+
+@pytest.fixture
+def operator() -> Operator:
+    clock = FakeClock()
+    settings = Settings(identity="one", metrics_port=0)
+    return Operator(settings, MemoryKube(MemoryServer(clock)), ApiCredentials("https://nowhere"), clock)
+
+
+def holders(root: object) -> Iterator[tuple[str, Kube]]:
+    """Objects of the process that have a way to the server, by the module of their class."""
+    seen: set[int] = set()
+    left = [root]
+    while left:
+        one = left.pop()
+        if id(one) in seen or not type(one).__module__.startswith("hajob."):
+            continue
+        seen.add(id(one))
+        names = [*getattr(one, "__dict__", ()), *getattr(type(one), "__slots__", ())]
+        for name in names:
+            value: Any = getattr(one, name, None)
+            if isinstance(value, Kube) and not isinstance(one, Kube):
+                yield type(one).__module__, value
+            left.append(value)
+
+
+def test_every_module_that_writes_is_in_the_table() -> None:
+    assert set(writers()) - WITHOUT_ASKING.keys() == BY_THE_PORTS | ONCE | BY_JOB
+
+
+def test_jobs_have_no_way_that_does_not_ask(operator: Operator) -> None:
+    assert isinstance(operator._ports().kube, LeaderKube)
+    job = HATrainingJob.from_object(yaml.safe_load(EXAMPLE.read_text()))
+    assert isinstance(operator._status_writer(job)._kube, LeaderKube)
+    for module in BY_THE_PORTS:
+        assert "HttpKube" not in Path(str(import_module(module).__file__)).read_text()
+
+
+def test_what_is_made_once_has_no_way_that_does_not_ask(operator: Operator) -> None:
+    found = [(module, way) for module, way in holders(operator) if module in ONCE]
+    assert {module for module, _ in found} == ONCE
+    assert all(isinstance(way, LeaderKube) for _, way in found)
+
+
+def test_whoever_has_another_way_only_reads(operator: Operator) -> None:
+    past_the_lease = {module for module, way in holders(operator) if not isinstance(way, LeaderKube)}
+    assert past_the_lease & set(writers()) <= WITHOUT_ASKING.keys()

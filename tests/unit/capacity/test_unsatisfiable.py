@@ -1,0 +1,60 @@
+"""Why no node can ever take a rank pod is told; one that is only busy or cordoned can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.capacity.unsatisfiable import why_none_fits
+from hajob.sources.node import NodeView, Taint
+from tests.rigs.capacity import NODE_WITH_TWO_CHIPS, demand_of, quickstart_spec
+
+CHIP = names.DEFAULT_RESOURCE_NAME
+OTHER = replace(NODE_WITH_TWO_CHIPS, name="other", labels={})
+
+
+def why(nodes: list[NodeView], excluded: tuple[str, ...] = (), **pod: Any) -> str:
+    asked = quickstart_spec(excluded, **pod)
+    return why_none_fits(asked, demand_of(asked), nodes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "told"),
+    [
+        ([replace(NODE_WITH_TWO_CHIPS, chips={})], {}, f"none of 1 nodes has {CHIP} (spec.accelerator.resourceName)"),
+        (
+            [replace(NODE_WITH_TWO_CHIPS, chips={CHIP: 1}), replace(OTHER, chips={})],
+            {},
+            f"no node has 2 {CHIP}, the most is 1",
+        ),
+        (
+            [NODE_WITH_TWO_CHIPS, OTHER],
+            {"excluded": ("node", "other")},
+            f"excludedNodeNames has every node with 2 {CHIP}",
+        ),
+        (
+            [NODE_WITH_TWO_CHIPS, OTHER],
+            {"nodeSelector": {"pool": "z"}},
+            "fits the template's nodeSelector, affinity and tolerations",
+        ),
+        ([replace(NODE_WITH_TWO_CHIPS, taints=(Taint("a", "NoSchedule"),))], {}, "fits the template's nodeSelector"),
+    ],
+)
+def test_it_is_told(nodes: list[NodeView], asked: dict[str, Any], told: str) -> None:
+    assert told in why(nodes, **asked)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [NODE_WITH_TWO_CHIPS, replace(NODE_WITH_TWO_CHIPS, unschedulable=True), replace(NODE_WITH_TWO_CHIPS, ready=False)],
+    ids=["free", "cordoned", "away"],
+)
+def test_a_node_that_may_come_back_is_one(node: NodeView) -> None:
+    assert why([OTHER, node], nodeSelector={"pool": "a"}) == ""
+
+
+def test_nothing_is_said_before_nodes_are_known() -> None:
+    assert why([]) == ""

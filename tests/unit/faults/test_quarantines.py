@@ -1,0 +1,284 @@
+"""NodeQuarantines are written, followed and ended, on the API server in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from e2e.memory_api.client import MemoryKube
+from e2e.memory_api.server import MemoryServer
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.domain.facts import Source
+from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.faults.quarantines import Quarantines
+from hajob.faults.rules.quarantine import QuarantineSettings
+from hajob.kube.client import ApiError
+from hajob.sources.node import NodeView
+from tests.rigs.fake_clock import FakeClock, settle
+
+NODES = {f"n{number}": NodeView(f"n{number}") for number in range(20)}
+
+
+def fact(node: str, code: str = "40F84E00") -> ClusterFact:
+    kind = kind_of(Level.SEPARATE)
+    name = f"node/{node}/chip/Ascend910-0/{code}"
+    level = Level.SEPARATE
+    return ClusterFact(name, Source.DEVICE, kind, node, "Ascend910-0", code, level, harms=harms(level), message=code)
+
+
+async def calm() -> None:
+    """Let writers and watch come to rest: a write comes back by the watch."""
+    for _ in range(5):
+        await settle()
+
+
+class Faults:
+    """What stands, as a test says it."""
+
+    def __init__(self) -> None:
+        self.stand: dict[str, list[ClusterFact]] = {}
+        self.held = ""
+        self.complete = True
+        self.looked: list[str] = []
+
+    def why_held(self) -> str:
+        return self.held
+
+    def nodes(self) -> frozenset[str]:
+        return frozenset(self.stand)
+
+    def of_quarantine(self, node: str) -> list[ClusterFact]:
+        return self.stand.get(node, [])
+
+    def counts(self, _fact: ClusterFact) -> bool:
+        return True
+
+    def pardon(self, _node: str) -> None:
+        """Nothing is counted here."""
+
+    def look_at(self, node: str) -> None:
+        self.looked.append(node)
+
+
+class Cluster:
+    """Quarantines at work."""
+
+    def __init__(self) -> None:
+        self.clock, self.faults = FakeClock(), Faults()
+        self.server = MemoryServer(self.clock)
+        self.kube = MemoryKube(self.server)
+        self.leads = True
+        self.foreign: set[str] = set()
+        self.told: list[frozenset[str]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """A process begins."""
+        self.quarantines = Quarantines(
+            self.kube,
+            self.clock,
+            self.faults,
+            nodes=lambda: NODES,
+            is_foreign=lambda node: node in self.foreign,
+            leads=lambda: self.leads,
+            settings=QuarantineSettings,
+            changed=self.told.append,
+        )
+        self.tasks = [
+            asyncio.create_task(self.quarantines.informer.run()),
+            asyncio.create_task(self.quarantines.run()),
+        ]
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def stand(self, *nodes: str) -> None:
+        """A fault stands on these nodes, and on no others."""
+        before = set(self.faults.stand)
+        self.faults.stand = {node: [fact(node)] for node in nodes}
+        self.quarantines.faults_changed(before | set(nodes))
+        await calm()
+
+    async def written(self) -> dict[str, Json]:
+        return {raw["metadata"]["name"]: raw async for page in self.kube.pages(names.QUARANTINES) for raw in page.items}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    made = Cluster()
+    await calm()
+    yield made
+    await made.end()
+
+
+async def test_a_node_with_an_isolated_chip_is_quarantined(cluster: Cluster) -> None:
+    await cluster.stand("n1")
+    (made,) = (await cluster.written()).values()
+    assert (made["spec"]["source"], made["spec"]["reason"], made["status"]["state"]) == (
+        "Device",
+        "SeparateNPU",
+        "Active",
+    )
+    assert cluster.quarantines.kept_out() == {"n1"}
+    assert cluster.told == [frozenset({"n1"})]
+
+
+async def test_it_goes_with_its_node(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await cluster.kube.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}})
+    monkeypatch.setitem(NODES, "n9", NodeView("n9", uid=node["metadata"]["uid"]))
+    await cluster.stand("n9")
+    assert set(await cluster.written()) == {"n9"}
+    await cluster.stand()
+    await cluster.kube.delete("nodes", "", "n9")
+    await calm()
+    assert (await cluster.written(), cluster.quarantines.kept_out()) == ({}, frozenset())
+
+
+async def test_it_keeps_out_before_it_is_written(cluster: Cluster) -> None:
+    cluster.server.faults.refuse(ApiError(0, "Unreachable", "away"), times=1)
+    cluster.faults.stand = {"n1": [fact("n1")]}
+    cluster.quarantines.faults_changed({"n1"})
+    assert cluster.quarantines.kept_out() == {"n1"}
+    await calm()
+    assert await cluster.written() == {}
+    await cluster.clock.advance(3)
+    assert set(await cluster.written()) == {"n1"}
+
+
+async def test_it_ends_by_itself_after_its_time(cluster: Cluster) -> None:
+    await cluster.stand("n1")
+    await cluster.clock.advance(60)
+    await cluster.stand()
+    await cluster.clock.advance(590)
+    assert cluster.quarantines.kept_out() == {"n1"}
+    await cluster.clock.advance(20)
+    assert cluster.quarantines.kept_out() == frozenset()
+    assert (await cluster.written())["n1"]["status"]["state"] == "Over"
+    await cluster.clock.advance(86_400)
+    assert await cluster.written() == {}
+
+
+async def release(cluster: Cluster, node: str) -> None:
+    await cluster.kube.patch(names.QUARANTINES, "", node, {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}})
+    await calm()
+
+
+async def test_a_release_lets_the_node_in_though_it_is_broken(cluster: Cluster) -> None:
+    await cluster.stand("n1")
+    await release(cluster, "n1")
+    assert cluster.quarantines.kept_out() == frozenset()
+    assert (await cluster.written())["n1"]["status"]["state"] == "Released"
+    cluster.quarantines.follow_all()
+    assert cluster.quarantines.kept_out() == frozenset()
+
+
+async def test_a_deleted_quarantine_comes_back_while_it_is_broken(cluster: Cluster) -> None:
+    await cluster.stand("n1")
+    await cluster.kube.delete(names.QUARANTINES, "", "n1")
+    await calm()
+    assert set(await cluster.written()) == {"n1"}
+
+
+async def test_an_admins_quarantine_is_followed(cluster: Cluster) -> None:
+    spec = {"nodeName": "n5", "reason": "Maintenance"}
+    body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND, "spec": spec}
+    await cluster.kube.create(names.QUARANTINES, "", {**body, "metadata": {"name": "n5"}})
+    await calm()
+    assert cluster.quarantines.kept_out() == {"n5"}
+    await release(cluster, "n5")
+    assert (cluster.quarantines.kept_out(), await cluster.written()) == (frozenset(), {})
+
+
+async def test_no_more_than_the_cap_are_kept_out(cluster: Cluster) -> None:
+    await cluster.stand(*(f"n{number}" for number in range(8)))
+    assert len(await cluster.written()) == 4  # 20 % of 20
+    out = sorted(cluster.quarantines.kept_out())
+    await cluster.kube.patch(names.QUARANTINES, "", out[0], {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}})
+    await calm()
+    await cluster.clock.advance(6)
+    assert len(cluster.quarantines.kept_out()) == 4
+    assert out[0] not in cluster.quarantines.kept_out()
+
+
+async def test_nothing_changes_while_faults_are_not_believed(cluster: Cluster) -> None:
+    await cluster.stand("n1")
+    cluster.faults.held = "a flood"
+    await cluster.stand("n2")
+    assert set(await cluster.written()) == cluster.quarantines.kept_out() == {"n1"}
+    cluster.faults.held = ""
+    cluster.quarantines.follow_all()
+    await calm()
+    assert cluster.quarantines.kept_out() == {"n1", "n2"}
+
+
+async def test_what_is_not_read_yet_ends_no_quarantine(cluster: Cluster) -> None:
+    await cluster.stand("n1")
+    await cluster.end()
+    cluster.faults.stand, cluster.faults.complete = {}, False
+    cluster.begin()
+    await calm()
+    await cluster.clock.advance(3600)
+    assert cluster.quarantines.kept_out() == {"n1"}
+    assert cluster.quarantines.is_inherited("n1")
+    cluster.faults.complete = True
+    cluster.quarantines.follow_all()
+    await cluster.clock.advance(700)
+    assert cluster.quarantines.kept_out() == frozenset()
+    assert not cluster.quarantines.is_inherited("n1")
+
+
+async def test_what_stood_before_all_was_read_is_not_forgotten(cluster: Cluster) -> None:
+    await cluster.clock.advance(6)
+    cluster.faults.complete = False
+    await cluster.stand("n1")
+    await cluster.clock.advance(6)
+    assert await cluster.written() == {}
+    cluster.faults.complete = True
+    await cluster.clock.advance(6)
+    await calm()
+    assert set(await cluster.written()) == {"n1"}
+
+
+async def test_a_standby_follows_and_writes_nothing(cluster: Cluster) -> None:
+    cluster.leads = False
+    await cluster.stand("n1")
+    assert await cluster.written() == {}
+    cluster.leads = True
+    cluster.quarantines.follow_all()
+    await calm()
+    assert set(await cluster.written()) == {"n1"}
+
+
+async def test_a_fault_of_a_node_that_is_gone_makes_none(cluster: Cluster) -> None:
+    await cluster.stand("elsewhere")
+    assert await cluster.written() == {}
+
+
+async def test_nodes_of_another_operator_are_only_avoided(cluster: Cluster) -> None:
+    cluster.foreign = {"n1", "n2", "gone"}
+    body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND}
+    for node in ("n2", "gone"):
+        spec = {"nodeName": node, "source": "Device", "reason": "SeparateNPU", "faults": ["x"]}
+        await cluster.kube.create(names.QUARANTINES, "", {**body, "metadata": {"name": node}, "spec": spec})
+    before = await cluster.written()
+    await cluster.stand("n1")
+    await cluster.clock.advance(100_000)
+    assert await cluster.written() == before
+    assert cluster.quarantines.kept_out() == {"n2", "gone"}
+
+
+async def test_nodes_of_another_operator_take_no_share_of_the_cap(cluster: Cluster) -> None:
+    cluster.foreign = {"n18", "n19"}
+    for node in sorted(cluster.foreign):
+        spec = {"nodeName": node, "source": "Device", "reason": "SeparateNPU"}
+        body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND, "metadata": {"name": node}}
+        await cluster.kube.create(names.QUARANTINES, "", {**body, "spec": spec})
+    await cluster.stand("n18", "n19", *(f"n{number}" for number in range(8)))
+    kept_out = cluster.quarantines.kept_out()
+    assert (len(kept_out - cluster.foreign), kept_out >= cluster.foreign) == (4, True)  # 20 % of 20

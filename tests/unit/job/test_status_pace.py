@@ -1,0 +1,71 @@
+"""A status for which nobody waits is written after what matters more, and all the same in time."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from hajob.api.status import HATrainingJobStatus
+from hajob.job.status_publisher import LAZY_SECONDS, LONGEST_SECONDS, StatusPace, StatusPublisher
+from hajob.job.status_writer import StatusWriter
+from tests.rigs.fake_clock import FakeClock
+
+
+class Notes:
+    """A writer that only notes when something was handed over."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock, self.times = clock, list[float]()
+
+    def write(self, _: HATrainingJobStatus) -> int:
+        self.times.append(self.clock.seconds)
+        return len(self.times)
+
+    async def acknowledged(self, _: int) -> None:
+        """At once."""
+
+
+class Rig:
+    """A publisher, and whether pods are being made."""
+
+    def __init__(self) -> None:
+        self.clock, self.busy, count = FakeClock(), True, iter(range(1, 100))
+        self.notes, self.began = Notes(self.clock), self.clock.seconds
+        self.publisher = StatusPublisher(
+            self.clock,
+            cast("StatusWriter", self.notes),
+            HATrainingJobStatus(),
+            lambda before: before.model_copy(update={"observed_generation": next(count)}),
+            lambda: lambda: None,
+            pace=StatusPace(),
+            busy=lambda: self.busy,
+        )
+
+    def since(self) -> list[Any]:
+        return [pytest.approx(at - self.began, abs=0.01) for at in self.notes.times]
+
+
+async def test_a_lazy_status_waits_while_pods_are_made() -> None:
+    rig = Rig()
+    rig.publisher.publish(lazy=True)
+    await rig.clock.advance(2.5 * LAZY_SECONDS)
+    assert not rig.notes.times
+    rig.busy = False
+    await rig.clock.advance(10 * LAZY_SECONDS)
+    assert rig.since() == [3 * LAZY_SECONDS]
+
+
+async def test_a_lazy_status_does_not_wait_for_ever() -> None:
+    rig = Rig()
+    rig.publisher.publish(lazy=True)
+    await rig.clock.advance(4 * LONGEST_SECONDS)
+    assert rig.since() == [LONGEST_SECONDS]
+
+
+async def test_an_urgent_status_waits_for_no_pods() -> None:
+    rig = Rig()
+    rig.publisher.publish(lazy=True)
+    rig.publisher.publish()
+    await rig.clock.advance(1.0)
+    assert rig.since() == [0]
