@@ -16,7 +16,7 @@ from tests.rigs.rank_pod import ADDRESS, until
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.frames import Message
 from trainer_sidecar.agent.gate.gate import Gate
-from trainer_sidecar.agent.gate.registrations import Registrations
+from trainer_sidecar.agent.gate.registrations import SPARE_BYTES, Registrations
 from trainer_sidecar.agent.gate.rules import LinkPhase
 
 COPIES = mindio_message(1, struct.pack("<ii???xii", 2, 1, True, True, False, 2, 0) + struct.pack("<iii", 2, 2, 3))
@@ -286,8 +286,45 @@ def test_a_successor_has_not_done_what_was_kept_of_another(tmp_path: Path) -> No
 
 
 def test_an_unreadable_file_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "mindio-rank-2.json").write_text("{")
+    (tmp_path / "mindio-rank-2.jsonl").write_text("{")
     assert Registrations(tmp_path).of(2, "1.0") is None
+
+
+def test_a_change_is_appended(tmp_path: Path) -> None:
+    """On the path of a recovery no file is written anew: renaming one over another has the disk write it out."""
+    kept = _rebuilt(tmp_path, last=11)
+    (file,) = tmp_path.iterdir()
+    before = file.stat()
+    kept.passed(2, "1.0", "first", Message(17, action(17, 2)))
+    kept.said(2, "1.0", Message(18, answer(18, 2)))
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_ino == before.st_ino
+    assert file.stat().st_size > before.st_size
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
+    _rebuilt(tmp_path, last=17)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-5])  # the agent was killed while it wrote
+    again = Registrations(tmp_path)
+    one = again.of(2, "1.0")
+    assert one is not None
+    assert (one.answered, one.awaited, one.serial) == ({12}, {18}, 2)
+    again.said(2, "1.0", Message(18, answer(18, 2)))
+    one = Registrations(tmp_path).of(2, "1.0")
+    assert one is not None
+    assert (one.answered, one.awaited) == ({12, 18}, set())
+
+
+def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+    kept = _rebuilt(tmp_path, last=19)
+    for serial in range(4, 4 + SPARE_BYTES // 200):
+        kept.passed(2, "1.0", "first", Message(31, action(31, serial)))
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size <= SPARE_BYTES + 4 * len(REGISTER_MESSAGE) + 1000
+    one = Registrations(tmp_path).of(2, "1.0")
+    assert one is not None
+    assert (one.messages, one.answered, one.serial) == ({0: REGISTER_MESSAGE}, {12, 18, 20}, serial)
 
 
 def test_a_directory_that_is_gone_costs_the_memory_only(tmp_path: Path) -> None:

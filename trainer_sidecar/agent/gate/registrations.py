@@ -24,7 +24,10 @@ RANK = struct.Struct("<i")
 TAKEN = frozenset({0, 7})
 """Results of a registration that leave the rank known: ok, and isolated until it is repaired."""
 TOLD = (frames.REGISTER, frames.COPIES, frames.DATA_PARALLEL)
-_TOLD, _PROGRESS = "mindio-rank", "mindio-progress"
+_FILE: Final = "mindio-rank"
+_SUFFIX: Final = ".jsonl"
+SPARE_BYTES: Final = 256 * 1024
+"""Of a rank's file beside its messages, before it is written anew: the changes of some thirty recoveries."""
 _PLAIN: Final = ("controller", "serial", "counter", "left", "pauses", "repaired", "resumed")
 _SETS: Final = ("unanswered", "answered", "awaited")
 """What is kept beside the messages and the last action; a heartbeat is not, its rank repeats it every two seconds."""
@@ -91,9 +94,10 @@ class Registrations:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
         self._by_rank: dict[int, Registration] = {}
+        self._saved: dict[int, Registration] = {}  # by rank, that which its file holds
         if directory is not None:
-            for path in directory.glob(f"{_TOLD}-*.json"):
-                self._load(directory, int(path.stem.rpartition("-")[2]))
+            for path in directory.glob(f"{_FILE}-*{_SUFFIX}"):
+                self._load(path, int(path.stem.rpartition("-")[2]))
 
     def of(self, rank: int, process: str) -> Registration | None:
         """Return the registration of this process; None: it has not registered yet."""
@@ -151,7 +155,7 @@ class Registrations:
         if message.kind in TOLD:
             kept.messages[message.kind] = message.content
             kept.unanswered.add(message.kind)
-            self._save(rank, kept)
+            self._save(rank, kept, (message.kind,))
             return True
         if message.kind == frames.NORMAL:
             kept.answered, kept.awaited, kept.resumed, kept.repaired = set(), set(), False, True
@@ -159,7 +163,7 @@ class Registrations:
             (kept.answered.add if kept.pauses else kept.answered.discard)(frames.PAUSED)
         elif message.kind in frames.ANSWERS.values() and frames.registered(message.content)[0] == 0:
             kept.answered.add(message.kind)
-        self._save_progress(rank, kept)
+        self._save(rank, kept)
         return True
 
     def _heard(self, rank: int, kept: Registration, message: Message) -> None:
@@ -171,7 +175,7 @@ class Registrations:
         kept.heartbeat, kept.left = message.content, kept.left or status.left
         kept.counter = max(kept.counter, status.counter)
         if leaves:
-            self._save_progress(rank, kept)
+            self._save(rank, kept)
 
     def passed(self, rank: int, process: str, controller: str, action: Message) -> None:
         """Note that the controller's action has been passed on to a rank."""
@@ -190,7 +194,7 @@ class Registrations:
             kept.pauses = action.kind == frames.PAUSE
         if action.kind not in TOLD and (serial := frames.serial(action)) > kept.serial:
             kept.serial, kept.last = serial, action
-            self._save_progress(rank, kept)
+            self._save(rank, kept)
 
     def now_known(self, rank: int, registration: Registration, controller: str) -> None:
         """Note that this controller knows the rank by this registration."""
@@ -214,53 +218,64 @@ class Registrations:
 
     # -- over a restart of this process ------------------------------------------------------------------------------
 
-    def _save(self, rank: int, kept: Registration) -> None:
-        self._save_progress(rank, kept)
-        self._write(
-            f"{_TOLD}-{rank}", {str(kind): content.hex() for kind, content in kept.messages.items()}, kept.process
-        )
+    def _save(self, rank: int, kept: Registration, told: Iterable[int] = ()) -> None:
+        """Append how far a process has come, and its messages of the types in `told`, to the rank's file.
 
-    def _save_progress(self, rank: int, kept: Registration) -> None:
-        """Save the progress apart from the registration: that is large in a large job, this changes in each action."""
-        last = [kept.last.kind, kept.last.content.hex()] if kept.last else None
-        progress = {name: getattr(kept, name) for name in _PLAIN} | {
-            name: sorted(getattr(kept, name)) for name in _SETS
-        }
-        self._write(f"{_PROGRESS}-{rank}", progress | {"last": last}, kept.process)
-
-    def _write(self, name: str, content: Mapping[str, object], process: str) -> None:
+        It lies on the path of a recovery: every action and every answer changes something. Appending takes 0.03 ms;
+        a file that is written anew and renamed over the old one takes 1.5 ms and more, since ext4 then writes it out.
+        """
         if self._directory is None:
             return
-        path = self._directory / f"{name}.json"
-        new = path.with_suffix(".new")
+        path = self._directory / f"{_FILE}-{rank}{_SUFFIX}"
         try:
-            new.write_text(json.dumps([process, content]))
-            new.replace(path)
+            if self._saved.get(rank) is not kept:  # what the file holds is another process's
+                path.unlink(missing_ok=True)
+                self._saved[rank], told = kept, kept.messages
+            with path.open("ab", buffering=0) as file:
+                file.write(_line(kept, told))
+                size = file.tell()
+            if size > SPARE_BYTES + 4 * sum(map(len, kept.messages.values())):
+                new = path.with_suffix(".new")
+                new.write_bytes(_line(kept, kept.messages))
+                new.replace(path)
         except OSError as problem:
             log.warning("what passed the gate is not kept over a restart of this agent: %s: %s", path, problem)
 
-    def _load(self, directory: Path, rank: int) -> None:
-        told = directory / f"{_TOLD}-{rank}.json"
+    def _load(self, path: Path, rank: int) -> None:
         try:
-            process, messages = json.loads(told.read_text())
-            kept = Registration(process, {int(kind): bytes.fromhex(text) for kind, text in messages.items()})
-            whose, progress = json.loads((directory / f"{_PROGRESS}-{rank}.json").read_text())
-            if whose == process:
-                _take_up(kept, progress)
-            self._by_rank[rank] = kept
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-            log.warning("%s cannot be read: %r", told, problem)
+            lines = path.read_bytes().split(b"\n")
+        except OSError as problem:
+            log.warning("%s cannot be read: %r", path, problem)
+            return
+        for line in filter(None, lines):
+            try:
+                self._take_up(rank, json.loads(line))
+            except (ValueError, LookupError, TypeError, AttributeError) as problem:
+                log.warning("a line of %s cannot be read: %r", path, problem)
+
+    def _take_up(self, rank: int, line: Mapping[str, Any]) -> None:
+        """Continue from a line that an agent before this one has saved."""
+        kept = self.of(rank, line["process"]) or Registration(line["process"])
+        messages = {int(kind): bytes.fromhex(text) for kind, text in line["messages"].items()}
+        plain, sets, last = line["plain"], line["sets"], line["last"]
+        values = {name: plain[name] for name in _PLAIN} | {name: set(sets[name]) for name in _SETS}
+        kept.last = Message(last[0], bytes.fromhex(last[1])) if last is not None else None
+        kept.messages |= messages
+        for name, value in values.items():
+            setattr(kept, name, value)
+        self._by_rank[rank] = self._saved[rank] = kept
 
 
-def _take_up(kept: Registration, progress: Mapping[str, Any]) -> None:
-    """Continue from the state that an agent before this one has saved."""
-    for name in _PLAIN:
-        setattr(kept, name, progress[name])
-    for name in _SETS:
-        setattr(kept, name, set(progress[name]))
-    if progress["last"] is not None:
-        kind, content = progress["last"]
-        kept.last = Message(kind, bytes.fromhex(content))
+def _line(kept: Registration, told: Iterable[int]) -> bytes:
+    """Return a line of the file; it begins with its end of line, so that one cut off by a kill spoils no other."""
+    content = {
+        "process": kept.process,
+        "messages": {str(kind): kept.messages[kind].hex() for kind in told},
+        "plain": {name: getattr(kept, name) for name in _PLAIN},
+        "sets": {name: sorted(getattr(kept, name)) for name in _SETS},
+        "last": [kept.last.kind, kept.last.content.hex()] if kept.last else None,
+    }
+    return b"\n" + json.dumps(content).encode()
 
 
 def _of_rank(message: bytes, rank: int) -> bytes:
