@@ -1,11 +1,13 @@
-"""docs/state-machine.md and docs/preconditions.md, written from the tables that the code runs.
+"""docs/state-machine.md, docs/preconditions.md and docs/takeover.md, written from the tables that the code runs.
 
 `python -m release.generate.diagram` writes them, `--check` fails when they are stale. Nothing in them is written by
 hand, so that what people read is what the operator does.
 """
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
 
 from hajob.domain.actions import FAULT_ACTIONS
@@ -17,6 +19,9 @@ from hajob.plan.preconditions import PRECONDITIONS
 from hajob.plan.state import JOB_PHASE_SENTENCE, JobPhase
 from hajob.plan.table import TABLE
 from release.generate.files import write_or_check
+from trainer_sidecar.coordinator.state.controller_change import ChangePhase
+from trainer_sidecar.coordinator.takeover.table import EVERYWHERE, TakeoverEvent
+from trainer_sidecar.coordinator.takeover.table import TABLE as TAKEOVER_TABLE
 
 _MADE: Final = "<!-- made by `python -m release.generate.diagram`; do not edit -->"
 _TRIGGERS: Final = (FAULT, PROCESS_LATE, LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED)
@@ -171,7 +176,60 @@ LIVE_PRECONDITIONS: Final = {
 }
 """Preconditions of a decision, by name; they are evaluated in hajob.plan.evaluator."""
 
-PAGES: Final = {"docs/state-machine.md": state_machine, "docs/preconditions.md": preconditions}
+_TAKEOVER: Final = (
+    "When MindIO's controller is lost while every rank is registered, another one takes its place and the training "
+    "notices nothing ([what is said meanwhile](protocols/sidecar.md#another-controller)). One table leads through it. "
+    "`look` comes with everything that is heard: after a row that stays in its phase the rows below it are asked as "
+    "well, after one that leaves it those of the next phase. Of any other event the first row whose condition holds is "
+    "taken; one that no row wants changes nothing."
+)
+
+
+def takeover() -> str:
+    """The whole page about the takeover by another controller."""
+    return "\n".join((*_takeover_head(), *_takeover_picture(), *_takeover_rows())) + "\n"
+
+
+def _takeover_head() -> Iterator[str]:
+    yield from ("# Another MindIO controller takes over", "", _MADE, "", _TAKEOVER)
+
+
+def _takeover_picture() -> Iterator[str]:
+    """Edges that every phase under way has (a loss, the end, the time limit) are left to the table."""
+    yield from ("", "## Picture", "")
+    yield "What ends the takeover or begins it again in every phase is left out; it stands in the table."
+    yield from ("", "```mermaid", "stateDiagram-v2", f"    [*] --> {ChangePhase.NONE}")
+    ends = {row.effect for row in EVERYWHERE}
+    for row in chain.from_iterable(TAKEOVER_TABLE.values()):
+        if row.phase is not row.following and row.effect not in ends:
+            what = first_line(row.guard) if row.event is TakeoverEvent.LOOK else row.event
+            yield f"    {row.phase} --> {row.following}: {what.rstrip('.')}"
+    yield "```"
+
+
+def _takeover_rows() -> Iterator[str]:
+    yield from (
+        "",
+        "## The table",
+        "",
+        "| phase | event | condition | effect | next |",
+        "| --- | --- | --- | --- | --- |",
+    )
+    for row in chain.from_iterable(TAKEOVER_TABLE.values()):
+        cells = (row.phase, row.event, first_line(row.guard), first_line(row.effect), row.following)
+        yield f"| {' | '.join(cells)} |"
+
+
+def first_line(function: Callable[..., object]) -> str:
+    """The sentence of a guard or an effect: the first paragraph of its docstring."""
+    return inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+
+
+PAGES: Final = {
+    "docs/state-machine.md": state_machine,
+    "docs/preconditions.md": preconditions,
+    "docs/takeover.md": takeover,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -120,16 +120,16 @@ class GateScene:
         self.rules.open = is_open
         self.gate.changed()
 
-    async def dial(self, rank: int = 2) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial(self, rank: int = 2, version: int = 1) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect as a rank does."""
         reader, writer = await asyncio.open_connection(ADDRESS, self.port)
-        writer.write(struct.pack("<hh4xQ", 0, 1, rank))
+        writer.write(struct.pack("<hh4xQ", 0, version, rank))
         return reader, writer
 
-    async def linked(self, rank: int = 2) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def linked(self, rank: int = 2, version: int = 1) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open the gate and connect as a rank whose link comes up."""
         self.open()
-        link = await self.dial(rank)
+        link = await self.dial(rank, version)
         assert await link[0].readexactly(2) == b"\0\0"
         await until(lambda: self.gate.phase(rank) is LinkPhase.LINKED, "the link")
         return link

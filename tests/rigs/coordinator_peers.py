@@ -60,6 +60,7 @@ class Agent:
     bound: str = ""
     written: list[pb.StoreEntry] | None = None  # into the store; None: its gate does not keep that
     unreadable: str = ""
+    frames_unreadable: bool = False  # its gate does not know the version of MindIO's frames
     content_sent: str = ""
     known: dict[int, str] = field(default_factory=dict)  # rank -> the controller that it was made known to
 
@@ -178,6 +179,7 @@ class Agent:
         keeps = self.written is not None
         state = pb.GateState(controller=controller, registered=registered, serial=serial, counter=1, told=told)
         state.keeps_store, state.action, state.word = keeps, self.world.action, self.world.word
+        state.unreadable = self.frames_unreadable
         return state
 
     def tell_store(self) -> bool:

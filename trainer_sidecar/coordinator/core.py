@@ -257,10 +257,7 @@ class CoordinatorCore:
         job.effects.note(urgent=True)
         if controller.kind == PORT:
             job.effects.tell(job.new_fact(pb.PORT_TAKEN, "controller", controller.problem), now)
-        if (controller.controller == "lost" or successor.is_hung(job)) and not job.change.is_over(controller.instance):
-            successor.lose(job, controller.problem)
-        elif controller.store == "lost" and not job.change.is_under_way:
-            successor.lose_store(job, controller.problem)
+        successor.handle_controller_state(job)
         job.touch_all()
         self._advance(now)
 
@@ -268,7 +265,7 @@ class CoordinatorCore:
         """Take in the loss of the host: its container is gone, and the controller with it."""
         if self.job.controller.disconnect():
             self.job.look_at(now)
-            successor.lose(self.job, "the controller container has ended", for_good=True)
+            successor.handle_lost_container(self.job, "the controller container has ended")
             self.job.effects.note(urgent=True)
             self._advance(now)
 
@@ -376,7 +373,7 @@ class CoordinatorCore:
             orders.apply(job)
             orders.track(job)
             if migration.is_given_up(job):
-                successor.renew(job)
+                successor.begin_instead_of_a_move(job)
             if not job.contacts.doubts:
                 carry_out(job, job.conversation.pursue(orders.desired(job), now), now)
         saving.advance(job)

@@ -660,7 +660,7 @@ class AgentReport(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., launcher_ready: _Optional[bool] = ..., ranks: _Optional[_Iterable[_Union[RankState, _Mapping]]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepFinished, _Mapping]]] = ..., script_ended: _Optional[bool] = ..., sees_checkpoints: _Optional[bool] = ..., checkpoint: _Optional[_Union[CheckpointState, _Mapping]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., heartbeat: _Optional[int] = ..., launched: _Optional[_Iterable[str]] = ..., sign_age_nanoseconds: _Optional[int] = ..., strangers: _Optional[int] = ..., last_step: _Optional[int] = ..., environment: _Optional[_Mapping[str, str]] = ..., gate: _Optional[_Union[GateState, _Mapping]] = ...) -> None: ...
 
 class GateState(_message.Message):
-    __slots__ = ("controller", "registered", "serial", "counter", "told", "keeps_store", "action", "word")
+    __slots__ = ("controller", "registered", "serial", "counter", "told", "keeps_store", "action", "word", "unreadable")
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
@@ -669,6 +669,7 @@ class GateState(_message.Message):
     KEEPS_STORE_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     WORD_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
     controller: str
     registered: _containers.RepeatedScalarFieldContainer[int]
     serial: int
@@ -677,7 +678,8 @@ class GateState(_message.Message):
     keeps_store: bool
     action: int
     word: bytes
-    def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ..., told: _Optional[_Iterable[_Union[RankActions, _Mapping]]] = ..., keeps_store: _Optional[bool] = ..., action: _Optional[int] = ..., word: _Optional[bytes] = ...) -> None: ...
+    unreadable: bool
+    def __init__(self, controller: _Optional[str] = ..., registered: _Optional[_Iterable[int]] = ..., serial: _Optional[int] = ..., counter: _Optional[int] = ..., told: _Optional[_Iterable[_Union[RankActions, _Mapping]]] = ..., keeps_store: _Optional[bool] = ..., action: _Optional[int] = ..., word: _Optional[bytes] = ..., unreadable: _Optional[bool] = ...) -> None: ...
 
 class RankActions(_message.Message):
     __slots__ = ("rank", "answered", "busy", "repaired", "serial")

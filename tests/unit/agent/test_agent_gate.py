@@ -106,6 +106,14 @@ async def test_what_cannot_be_read_passes_and_is_counted(scene: GateScene) -> No
     assert scene.gate.unreadable == 3
 
 
+async def test_frames_of_a_version_never_seen_pass_and_are_told(scene: GateScene) -> None:
+    """No other controller may be told what such a rank registered: the layouts may be others."""
+    await scene.linked()
+    assert not scene.gate.state().unreadable
+    await scene.linked(3, version=2)
+    assert scene.gate.state().unreadable
+
+
 async def test_an_error_of_the_reader_is_counted_and_the_bytes_pass(
     scene: GateScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

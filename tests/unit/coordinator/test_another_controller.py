@@ -21,7 +21,8 @@ from tests.rigs.coordinator_repairs import (
 )
 from tests.rigs.coordinator_restart import restart_coordinator
 from trainer_sidecar.coordinator.conversation.effects import HELD_AGAIN_SECONDS
-from trainer_sidecar.coordinator.takeover.successor import SPARE_SERIALS, TAKEOVER_SECONDS
+from trainer_sidecar.coordinator.takeover.guards import TAKEOVER_SECONDS
+from trainer_sidecar.coordinator.takeover.progress import SPARE_SERIALS
 
 
 @pytest.fixture
@@ -130,6 +131,19 @@ def test_a_new_controller_lost_again_is_followed_by_another(modern: World) -> No
     assert modern.controllers == 3
     assert modern.state.controller_ready
     assert len(modern.marks(pb.TAKEN_OVER)) == 2
+
+
+def test_frames_that_a_gate_cannot_read_leave_it_lost(modern: World) -> None:
+    """What a rank registered would be said to another controller in bytes that nobody here understands."""
+    modern.step(3)
+    modern.agent(1).frames_unreadable = True
+    modern.step(4)
+    modern.lose_controller()
+    (lost,) = modern.facts
+    assert (lost.kind, lost.code) == (pb.CONTROLLER_LOST, "NoSuccessor")
+    assert lost.message.startswith("signal 9; ranks speak to MindIO in a way that the gates cannot read")
+    modern.advance(60.0)
+    assert modern.controllers == 1, "no other one was asked for"
 
 
 def test_agents_of_an_older_version_leave_it_lost(modern: World) -> None:

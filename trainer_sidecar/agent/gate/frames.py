@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 CONNECT = struct.Struct("<hh4xQ")  # magic, version, rank
 CONNECT_MAGIC = 0
-CONNECT_VERSION = 1
+CONNECT_VERSION = 1  # the only one whose layouts were seen
 REPLY = struct.Struct("<h")  # 0: taken
 HEADER = struct.Struct("<hhIII")  # type, result, length, sequence, checksum
 REGISTER = 0
@@ -70,6 +70,12 @@ def connecting_rank(frame: bytes) -> int | None:
     """Return the rank of a connect frame, None: this is not MindIO's."""
     magic, _, rank = CONNECT.unpack(frame)
     return int(rank) if magic == CONNECT_MAGIC else None
+
+
+def connect_version(frame: bytes) -> int:
+    """Return the version of MindIO's frames that a connect frame announces."""
+    _, version, _ = CONNECT.unpack(frame)
+    return int(version)
 
 
 @dataclass(frozen=True, slots=True)

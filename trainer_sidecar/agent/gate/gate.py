@@ -32,7 +32,7 @@ class Gate:
     """The listener and its links.
 
     Attributes:
-        unreadable: Messages of ranks that could not be read. They have passed all the same.
+        unreadable: Messages that could not be read. They have passed all the same; no other controller can take over.
     """
 
     def __init__(
@@ -83,6 +83,8 @@ class Gate:
         task = asyncio.current_task()
         assert task is not None, "the listener serves every connection in a task"
         self._end_answers(rank)
+        if (version := frames.connect_version(frame)) != frames.CONNECT_VERSION:
+            self.count_unreadable(rank, f"its connect frame is of version {version}, not {frames.CONNECT_VERSION}")
         self._links[link] = task
         try:
             await link.run(frame)
@@ -115,6 +117,7 @@ class Gate:
         registered = sorted({*known, *self._stand_ins.done()})
         state = pb.GateState(controller=controller, registered=registered, serial=kept.serial, counter=kept.counter)
         state.keeps_store = True
+        state.unreadable = self.unreadable > 0
         for rank, one in kept.told((rank, self.rules.process(rank)) for rank in kept.ranks):
             actions = state.told.add(rank=rank, answered=sorted(one.answered), busy=bool(one.awaited))
             actions.repaired = one.repaired

@@ -240,7 +240,10 @@ class GateLink:
         while data := await upstream.read(CHUNK):
             self._replies.ordered(data)
             await self._controller.until_open()
-            passed = downward.take(data)
+            was_lost, passed = downward.lost, downward.take(data)
+            if downward.lost and not was_lost:
+                what = "what its controller says does not look like MindIO's messages"
+                self._gate.count_unreadable(self.whose.rank, what)
             if not self._writer.is_closing():
                 with contextlib.suppress(ConnectionError):  # the rank's end is seen where it is read
                     self._writer.write(passed)

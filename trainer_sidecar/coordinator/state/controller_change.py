@@ -1,6 +1,6 @@
 """The progress of the change from a lost MindIO controller to another one.
 
-Only this module changes it, called by takeover/successor.py.
+Only this module changes it, called by the rows of takeover/table.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class ChangePhase(StrEnum):
     """Phases of a change, each named by what it waits for."""
 
     NONE = "none"
-    HOLDING = "holding"  # every gate releases the former controller
+    HOLDING = "holding"  # every gate releases the former controller, and every rank comes to rest
+    DECIDING = "deciding"  # whether another controller can go on from there; passed through at once
     OPENING = "opening"  # another controller serves, its counters raised
     REGISTERING = "registering"  # the new controller learns every rank
 
@@ -45,6 +46,7 @@ class ControllerChange:
     repaired: bool = False  # repairs of the former controller stay valid
     adopted: bool = False  # this coordinator does not know the former controller's conversation
     paused: bool = False  # ranks wait at the end of a step
+    impossible: str = ""  # why no other controller can go on
     saves: str = ""  # why no repair can end any more, so that the ranks' state is saved; empty: one can
     trains: bool = False  # no repair was under way, or it had ended
     smaller: bool = False  # ranks were left out, and the new controller does not know that yet
@@ -66,6 +68,10 @@ class ControllerChange:
         if not self.is_under_way:
             return ""
         return f"the MindIO controller was lost, another one takes over ({self.phase}); the training goes on"
+
+    def goes_to(self, phase: ChangePhase) -> None:
+        """Change the phase, as a row of the table says."""
+        self.phase = phase
 
     def waits_for(self, place: int) -> None:
         """Remember the place of the pod that the next check starts with."""
@@ -90,24 +96,24 @@ class ControllerChange:
     def begin(self, former: str, now: float, *, adopted: bool = False) -> None:
         """Begin a change: the controller `former` is lost."""
         self.repaired = self.paused = self.trains = self.smaller = False
-        self.saves = ""
+        self.saves = self.impossible = ""
         self.word, self.untold = b"", frozenset()
         self.adopted = adopted
-        self.phase, self.since, self.former = ChangePhase.HOLDING, now, former
+        self.since, self.former = now, former
         self.asked, self.heard, self.absent, self.stand_ins = False, [], frozenset(), {}
 
     def again(self, former: str) -> None:
         """Begin anew: the new controller is lost as well, before it was in service."""
-        self.phase, self.former, self.asked, self.heard = ChangePhase.HOLDING, former, False, []
+        self.former, self.asked, self.heard = former, False, []
 
     def tells(self, word: bytes, ranks: frozenset[int]) -> None:
         """Have the gates send these ranks the action that the former controller was sending to all."""
         self.word, self.untold = word, ranks
 
-    def opens(self, *, trains: bool, repaired: bool, paused: bool, saves: str = "") -> None:
-        """Go on to OPENING: no gate has a link to the former controller, and the ranks' progress is known."""
-        self.phase, self.trains, self.repaired, self.paused = ChangePhase.OPENING, trains, repaired, paused
-        self.saves = saves
+    def settles(self, *, trains: bool, repaired: bool, paused: bool, saves: str, impossible: str) -> None:
+        """Note how far the ranks are, now that no gate has a link to the former controller."""
+        self.trains, self.repaired, self.paused = trains, repaired, paused
+        self.saves, self.impossible = saves, impossible
 
     def leaves_out(self) -> None:
         """Note that the ranks left out before are being left out again."""
@@ -122,8 +128,8 @@ class ControllerChange:
         self.asked = True
 
     def registers(self, now: float) -> None:
-        """Go on to REGISTERING: the new controller serves."""
-        self.phase, self.absent, self.looked, self.serves_since = ChangePhase.REGISTERING, frozenset(), 0.0, now
+        """Note that the new controller serves, and has not been told of any rank."""
+        self.absent, self.looked, self.serves_since = frozenset(), 0.0, now
 
     def lacks(self, absent: Iterable[int], stand_ins: Mapping[int, str]) -> None:
         """Set the ranks without a process, or with one it must not know, and the stand-ins that register them."""

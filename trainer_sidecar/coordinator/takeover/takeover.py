@@ -18,6 +18,7 @@ from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget, RankView
 from trainer_sidecar.coordinator.takeover import successor
+from trainer_sidecar.coordinator.takeover.progress import why_impossible
 from trainer_sidecar.coordinator.takeover.replay import Replayed, replay
 
 SUCCESSORS = frozenset({pb.IN_PLACE, pb.REPLACE, pb.EXPAND, pb.MIGRATE})
@@ -80,7 +81,7 @@ def _take_over(job: Job, pods: list[RankPod]) -> None:
     _take_processes(job, pods, moved=replayed is not None and replayed.moved)
     attempt.take_up(job.now)
     if job.without_mindio:
-        successor.keep_store(job)
+        successor.keep_store_of_adopted_ranks(job)
     elif replayed is None:
         resize.find(job)
         _controller_was_lost(job)
@@ -198,11 +199,11 @@ def _carried_out(job: Job, order: pb.Order) -> bool:
 
 def _controller_was_lost(job: Job) -> None:
     """Another one takes its place, if it can; else whatever was ordered cannot be done any more."""
-    why = successor.impossible(job)
+    why = why_impossible(job)
     if len(job.roster.registered) < job.roster.world_size:
         why = why or "not every rank was registered"
     if not why and not any(job.roster.phase(rank) == pb.FINISHED for rank in job.roster.targets):
-        successor.begin(job, adopted=True)
+        successor.begin_for_adopted_ranks(job)
         return
     if job.order is not None:
         job.incidents.conclude_up_to(job.order.incarnation)

@@ -1,0 +1,95 @@
+"""Guards of the takeover's rows: each answers one question. Its docstring stands in docs/takeover.md."""
+
+from __future__ import annotations
+
+from trainer_sidecar.coordinator.conversation.effects import missing
+from trainer_sidecar.coordinator.state.job import Job
+from trainer_sidecar.coordinator.state.roster import ALIVE
+from trainer_sidecar.coordinator.takeover import partial_action, progress
+
+LOOK_SECONDS = 0.2
+"""Interval of what takes longer than a message of thousands of agents may: a look at every rank of the job."""
+
+HANDLER_SECONDS = 180.0
+"""MindIO's own limit for what a handler of the trainer does: what has not ended by then will not."""
+
+TAKEOVER_SECONDS = 300.0
+"""How long a takeover may take from the loss on: handlers of the trainer may run for `HANDLER_SECONDS`, everything else
+takes seconds, each controller that cannot be wound on about ten. After that nobody waits for it any more."""
+
+
+def always(_job: Job) -> bool:
+    """In every other case."""
+    return True
+
+
+def is_possible(job: Job) -> bool:
+    """As far as is known at once, another controller can take the place."""
+    return not progress.why_impossible(job)
+
+
+def steps_are_over(job: Job) -> bool:
+    """The last step has ended on every rank: nothing is recovered from here on."""
+    return job.attempt.over_since is not None
+
+
+def is_overdue(job: Job) -> bool:
+    """300 s have passed since the loss."""
+    return job.now - job.change.since >= TAKEOVER_SECONDS
+
+
+def links_are_gone(job: Job) -> bool:
+    """Every gate has let go of the former controller, or its lease is over; what was in a lost store is known."""
+    if job.keeping.wanted or progress.is_any_late(job, progress.has_let_go):
+        return False
+    return not (job.change.untold and job.now - job.change.looked < LOOK_SECONDS)
+
+
+def ranks_stand_still(job: Job) -> bool:
+    """Every rank has come as far as the former controller's words lead it, or will come no further."""
+    if job.change.looked != job.now or job.change.untold:
+        return False
+    lost = missing(job.conversation.memory) or progress.ranks_in_repair(job)
+    return partial_action.is_half_repaired(job, lost) or not _handlers_run(job)
+
+
+def _handlers_run(job: Job) -> bool:
+    """Whether a rank does what the former controller asked for: its answer tells how far it is, and it ends once."""
+    if job.now - job.change.since >= HANDLER_SECONDS:
+        return False
+    return any(one.busy and job.roster.phase(one.rank) in ALIVE for _, one in progress.told_ranks(job))
+
+
+def cannot_go_on(job: Job) -> bool:
+    """No other controller can go on from where the ranks stand."""
+    return bool(job.change.impossible) or (bool(job.change.saves) and job.order is None)
+
+
+def another_one_serves(job: Job) -> bool:
+    """The controller that was asked for serves."""
+    change, controller = job.change, job.controller
+    return change.asked and controller.serves(job.attempt.number) and controller.instance != change.former
+
+
+def is_to_be_asked_for(job: Job) -> bool:
+    """The controller container answers and starts none, or has not answered within a second."""
+    controller, change = job.controller, job.change
+    if not controller.connected or (controller.controller == "starting" and controller.instance != change.former):
+        return False
+    return not change.asked or job.now - controller.requested_at >= job.setup.limits.controller_again_seconds
+
+
+def is_time_to_look(job: Job) -> bool:
+    """Every gate has made its ranks known, or 0.2 s have passed since the last look."""
+    if job.now - job.change.looked >= LOOK_SECONDS:
+        return True
+    return not progress.is_any_late(job, progress.makes_known)
+
+
+def every_rank_is_known(job: Job) -> bool:
+    """The new controller knows every rank of the job, and the store may be reached."""
+    if job.change.looked != job.now or job.keeping.holds:
+        return False
+    states = map(progress.gate_state, progress.heard_gates(job))
+    known = {rank for state in states if state.controller == job.controller.instance for rank in state.registered}
+    return known.issuperset(range(job.roster.world_size))
