@@ -56,7 +56,7 @@ class Scale:
             self.turns["orders"].append(time.thread_time() - began)
 
     def _flush(self) -> None:
-        self.calls += [request.call for request in self.core.take_requests()]
+        self.calls += [request.call for request in self.core.job.effects.take_requests()]
         self.started.update(self.core.take_orders(ORDERS_PER_TURN))
 
     def assign(self) -> None:
@@ -177,7 +177,7 @@ class Scale:
         lost = pb.Order(action=pb.REPLACE, incarnation=2, revision=1, lost_ranks=ranks, replaced_nodes=[LOST])
         began = time.thread_time()
         self.core.order(lost, self.now)
-        stopped = [request.call for request in self.core.take_requests()]
+        stopped = [request.call for request in self.core.job.effects.take_requests()]
         seconds = time.thread_time() - began
         assert stopped == ["stop_train"], stopped
         self.turns["order"].append(seconds)
@@ -191,7 +191,7 @@ class Scale:
         report.ranks[0].phase = pb.DEAD
         began = time.thread_time()
         self.core.agent_report(self.uid(LOST + 1), report, self.now)
-        assert [request.call for request in self.core.take_requests()] == ["stop_train"]
+        assert [request.call for request in self.core.job.effects.take_requests()] == ["stop_train"]
         return time.thread_time() - began
 
 

@@ -83,9 +83,7 @@ class LightNode:
 
     def begin_conversation(self, *, higher_fence: bool) -> None:
         """A coordinator has said hello."""
-        if higher_fence:
-            self.lease.end()
-        self.lease.begin_conversation()
+        self.lease.begin_conversation(is_kept=not higher_fence)
         self.counts.disconnected += self.stream > 0
         self.stream += 1
         self.outbox.begin_stream(self.clock.now())

@@ -89,7 +89,7 @@ class World:
                 if agent.unread is not None and agent.answers:
                     order, agent.unread = agent.unread, None
                     agent.take(order)
-            for request in self.core.take_requests():
+            for request in self.core.job.effects.take_requests():
                 self.mindio.call(request.call, request.arguments, request.order)
                 busy = True
             while self.pending:
@@ -140,7 +140,7 @@ class World:
         self.state = report.state
         self.facts.extend(report.facts)
         self.milestones.extend(report.milestones)
-        self.core.acknowledge(report.sequence)
+        self.core.job.effects.outbox.acknowledge(report.sequence)
 
     def keep_alive(self) -> None:
         """Have every agent be heard now."""

@@ -146,7 +146,7 @@ class Agent:
 
     async def _last_words(self) -> None:
         """Send the last reports only while a coordinator is connected: without one this pod must not hold chips."""
-        ends = [asyncio.ensure_future(end) for end in (self.node.outbox.until_empty(), self.service.until_alone())]
+        ends = [asyncio.ensure_future(end) for end in (self.node.outbox.until_empty(), self.service.is_alone.wait())]
         await asyncio.wait(ends, timeout=LAST_WORDS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.cancel()

@@ -66,9 +66,7 @@ class Node:
 
     def begin_conversation(self, *, higher_fence: bool) -> None:
         """Begin with an accepted stream of a coordinator."""
-        if higher_fence:
-            self.lease.end()
-        self.lease.begin_conversation()
+        self.lease.begin_conversation(is_kept=not higher_fence)
         self._orders.begin_stream()
         self._fence.word(self._clock.now())
         self.outbox.begin_stream(self._clock.now())
@@ -162,7 +160,7 @@ class Node:
         self._carry_out()
 
     def _set_process(self, process: RankProcess) -> None:
-        before = self._processes.get(process.rank)
+        before = self._processes.newest.get(process.rank)
         if not self._processes.take(process):
             return
         self._logs.started(process)
@@ -201,12 +199,12 @@ class Node:
         self.outbox.add_step(rank, step, time, self._clock.now())
 
     def _stepped(self, rank: int, step: int, time: int) -> None:
-        process = self._processes.get(rank)
+        process = self._processes.newest.get(rank)
         if process is not None:
             self._finish.stepped(process, self._orders.wanted.get(rank), step, time)
 
     def _take_line(self, rank: int, text: str, time: int) -> None:
-        process = self._processes.get(rank)
+        process = self._processes.newest.get(rank)
         if process is not None and self._logs.line(process, self._processes.step(rank), text, time):
             self._report_soon()
 
@@ -225,7 +223,7 @@ class Node:
             log.warning("output of the training is not kept where its start script wants it: %s", script.lost_log)
         if script.ended and not before.ended:
             log.info("the start script ended: %s", facts.exit_name(script.exit_code))
-            phases = [self._process_phase(self._processes.get(rank)) for rank in self._settings.local_ranks]
+            phases = [self._process_phase(self._processes.newest.get(rank)) for rank in self._settings.local_ranks]
             self._finish.script_ended(script, finished=set(phases) == {pb.FINISHED})
         self._report_soon()
 
@@ -267,7 +265,7 @@ class Node:
 
     def may_pass(self, rank: int) -> bool:
         """Return whether this rank's bytes may pass the gate now."""
-        admitted = is_admitted(self._orders.wanted.get(rank), self._processes.get(rank))
+        admitted = is_admitted(self._orders.wanted.get(rank), self._processes.newest.get(rank))
         return admitted and self._may_reach(self._orders.controller_address)
 
     def may_answer(self) -> bool:
@@ -295,7 +293,7 @@ class Node:
 
     def process(self, rank: int) -> str:
         """Return the name of the rank's present process."""
-        process = self._processes.get(rank)
+        process = self._processes.newest.get(rank)
         return f"{process.name.incarnation}.{process.name.start}" if process is not None else ""
 
     def is_over(self) -> bool:
@@ -391,7 +389,7 @@ class Node:
 
     def silent(self, rank: int, since: int) -> None:
         """Report a linked rank that sends nothing although it could."""
-        process = self._processes.get(rank)
+        process = self._processes.newest.get(rank)
         if process is not None and process.running:
             fact = facts.heartbeat_silent(self._settings, rank, process.name, since, self._clock.now())
             if self._tell(fact, since):
@@ -461,7 +459,7 @@ class Node:
         return f"{name}{equals}${CHECKPOINT_DIRECTORY}" if is_it else argument
 
     def _rank_state(self, rank: int) -> pb.RankState:
-        process = self._processes.get(rank)
+        process = self._processes.newest.get(rank)
         if process is None:
             return pb.RankState(rank=rank, phase=pb.ABSENT)
         return pb.RankState(

@@ -57,8 +57,8 @@ class AgentService(rpc.AgentServicer):
         self._clock = clock
         self._succession = Succession()
         self._current: CoordinatorStream | None = None
-        self._alone = asyncio.Event()
-        self._alone.set()
+        self.is_alone = asyncio.Event()  # no coordinator is connected
+        self.is_alone.set()
         num_nodes = -(-settings.world_size // settings.ranks_per_node)
         self._interval = int(heartbeat_seconds(num_nodes) * SECOND)
 
@@ -67,10 +67,6 @@ class AgentService(rpc.AgentServicer):
         if self._current is not None:
             self._current.wake.set()
 
-    async def until_alone(self) -> None:
-        """Wait until no coordinator is connected."""
-        await self._alone.wait()
-
     async def Converse(self, _: object, context: Context) -> None:  # noqa: N802  the name in the .proto
         """Serve one coordinator, until it disconnects or another one takes over."""
         await self._require_coordinator(context)
@@ -78,7 +74,7 @@ class AgentService(rpc.AgentServicer):
         if self._current is not None:
             self._current.superseded.set()
         conversation = self._current = CoordinatorStream()
-        self._alone.clear()
+        self.is_alone.clear()
         self._node.begin_conversation(higher_fence=self._succession.accept(claim))
         log.info("coordinator connected: fence %d, incarnation %d", claim.fence, claim.incarnation)
         try:
@@ -87,7 +83,7 @@ class AgentService(rpc.AgentServicer):
         finally:
             if self._current is conversation:
                 self._current = None
-                self._alone.set()
+                self.is_alone.set()
         if conversation.superseded.is_set():
             await context.abort(grpc.StatusCode.ABORTED, "another coordinator has connected")
 

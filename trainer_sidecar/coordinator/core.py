@@ -1,7 +1,8 @@
 """The coordinator's core: it takes events in, and leaves in the job the messages to send.
 
-It contains no socket, task or clock. Every input carries the time; the shell calls `take_orders`, `take_requests` and
-`report` afterwards. Invalid input is counted and shown in every report, never raised.
+It contains no socket, task or clock. Every input carries the time; afterwards the shell takes what is to be sent
+(`take_orders`, `report`, and the requests of `job.effects`). Invalid input is counted and shown in every report, never
+raised.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from trainer_sidecar.coordinator.repair.driver import (
     rank_finished,
     step_finished,
 )
-from trainer_sidecar.coordinator.state.effects import HostRequest
 from trainer_sidecar.coordinator.state.incidents import Incidents
 from trainer_sidecar.coordinator.state.job import Job, Setup
 from trainer_sidecar.coordinator.state.leases import LEASE_SECONDS, Contacts
@@ -58,10 +58,6 @@ class CoordinatorCore:
         """Take in that a leader has opened a stream: it hears everything that none has acknowledged."""
         self.job.operator.comes(now)
         self.job.effects.outbox.rewind()
-
-    def operator_left(self, now: float) -> None:
-        """Take in that the leader's stream is over."""
-        self.job.operator.leaves(now)
 
     def assign(self, assignment: pb.Assignment, now: float) -> None:
         """Take in the pods and settings as they are now; refuse an older revision."""
@@ -108,10 +104,6 @@ class CoordinatorCore:
         told = not job.runs or (incident is not None and incident.strategy_sent is not None)
         of = None if told else incident or job.attempt
         job.ending.end(job.steps, job.now, job.num_telling, of)
-
-    def acknowledge(self, sequence: int) -> None:
-        """Take in that the operator has every report up to `sequence`."""
-        self.job.effects.outbox.acknowledge(sequence)
 
     # -- from the agents ------------------------------------------------------------------------------------------
 
@@ -386,10 +378,6 @@ class CoordinatorCore:
         return self.job.ending.is_owed or not self.job.effects.outbox.is_empty
 
     # -- what is to be sent ---------------------------------------------------------------------------------------
-
-    def take_requests(self) -> list[HostRequest]:
-        """Return the calls for the controller host, in order."""
-        return self.job.effects.take_requests()
 
     def take_orders(self, limit: int = ALL) -> dict[str, pb.NodeOrder]:
         """Return orders for at most `limit` touched pods; a pod without a stream gets its order at its hello."""

@@ -14,6 +14,7 @@ from e2e.cluster.loopback import own_port
 from tests.rigs.agent_gate import REGISTER_MESSAGE, GateRules, GateScene, heartbeat_message, mindio_message
 from tests.rigs.agent_node import FakeClock
 from tests.rigs.rank_pod import ADDRESS, Controller, until
+from trainer_sidecar.agent.gate import listener
 from trainer_sidecar.agent.gate.frames import FrameReader, Message, Piece
 from trainer_sidecar.agent.gate.gate import Gate
 from trainer_sidecar.agent.gate.listener import HELD_CONNECTIONS, is_of_this_pod
@@ -373,7 +374,7 @@ async def test_tls_behind_the_connect_frame_is_told_and_held(scene: GateScene, i
 async def test_another_pods_connection_is_held_and_counted(scene: GateScene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says that it is rank 2, and nobody listens."""
     scene.open()
-    monkeypatch.setattr(scene.gate.listener, "is_own", lambda host: host != "127.0.0.9")
+    monkeypatch.setattr(listener, "is_of_this_pod", lambda host: host != "127.0.0.9")
     reader, writer = await asyncio.open_connection(ADDRESS, scene.port, local_addr=("127.0.0.9", 0))
     writer.write(struct.pack("<hh4xQ", 0, 1, 2) + HEARTBEAT)
     await until(lambda: scene.rules.strangers == [(scene.port, "127.0.0.9")], "the count")
@@ -385,7 +386,7 @@ async def test_another_pods_connection_is_held_and_counted(scene: GateScene, mon
 
 
 async def test_many_strangers_do_not_use_up_the_descriptors(scene: GateScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scene.gate.listener, "is_own", lambda _: False)
+    monkeypatch.setattr(listener, "is_of_this_pod", lambda _: False)
     readers = [(await asyncio.open_connection(ADDRESS, scene.port))[0] for _ in range(HELD_CONNECTIONS + 1)]
     assert await readers[0].read() == b"", "the oldest is let go"
     assert len(scene.rules.strangers) == HELD_CONNECTIONS + 1
@@ -406,7 +407,7 @@ async def test_the_gate_serves_ipv6_on_both_sides() -> None:
     rules.open, rules.address = True, f"[::1]:{controller.sockets[0].getsockname()[1]}"
     gate = Gate("::1", own_port(), rules, FakeClock())
     await gate.listen()
-    reader, writer = await asyncio.open_connection("::1", gate.listener.port)
+    reader, writer = await asyncio.open_connection("::1", gate.port)
     writer.write(struct.pack("<hh4xQ", 0, 1, 2) + HEARTBEAT)
     assert await reader.readexactly(2 + len(HEARTBEAT)) == b"\0\0" + HEARTBEAT
     assert rules.beats == [(2, 7)]

@@ -50,14 +50,16 @@ def test_an_older_grant_does_not_shorten_the_lease() -> None:
 def test_another_stream_does_not_answer_former_heartbeats() -> None:
     clock, lease = FakeClock(), Lease()
     number = lease.heartbeat(clock.now())
-    lease.begin_conversation()
+    lease.begin_conversation(is_kept=True)
     assert not lease.grant(number, 3000)
 
 
 def test_a_higher_fence_ends_the_lease_of_the_lower() -> None:
     clock, lease = FakeClock(), Lease()
     lease.grant(lease.heartbeat(clock.now()), 3000)
-    lease.end()
+    lease.begin_conversation(is_kept=True)
+    assert lease.is_valid(clock.now())
+    lease.begin_conversation(is_kept=False)
     assert not lease.is_valid(clock.now())
 
 

@@ -31,10 +31,10 @@ async def test_without_a_coordinator_nothing_is_waited_for(agent: entry.Agent) -
 
 
 async def test_a_coordinator_that_leaves_meanwhile_ends_the_wait(agent: entry.Agent) -> None:
-    agent.service._alone.clear()
+    agent.service.is_alone.clear()
     words = asyncio.ensure_future(agent._last_words())
     for _ in range(5):
         await asyncio.sleep(0)
     assert not words.done()
-    agent.service._alone.set()
+    agent.service.is_alone.set()
     await asyncio.wait_for(words, PATIENCE)

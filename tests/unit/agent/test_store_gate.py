@@ -11,6 +11,7 @@ from e2e.cluster.loopback import own_port
 from tests.rigs.rank_pod import ADDRESS, until
 from tests.rigs.store_gate import StoreGateRules
 from trainer_sidecar.agent.clock import BootClock
+from trainer_sidecar.agent.gate import listener
 from trainer_sidecar.agent.store.gate import StoreGate
 
 
@@ -38,7 +39,7 @@ class Scene:
         self.gate.changed()
 
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(ADDRESS, self.gate.listener.port)
+        return await asyncio.open_connection(ADDRESS, self.gate.port)
 
 
 @pytest.fixture
@@ -90,10 +91,10 @@ async def test_each_side_that_ends_ends_the_other(scene: Scene) -> None:
 async def test_another_pods_process_does_not_reach_the_store(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     await scene.serve()
     scene.open()
-    monkeypatch.setattr(scene.gate.listener, "is_own", lambda _: False)
+    monkeypatch.setattr(listener, "is_of_this_pod", lambda _: False)
     _, writer = await scene.dial()
     writer.write(b"x")
-    await until(lambda: scene.rules.strangers == [scene.gate.listener.port], "the count")
+    await until(lambda: scene.rules.strangers == [scene.gate.port], "the count")
     await asyncio.sleep(0.05)
     assert scene.served == 0
 

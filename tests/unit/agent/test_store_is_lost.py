@@ -49,7 +49,7 @@ class Job:
 
     async def client(self, pod: int = 0) -> StoreClient:
         client = StoreClient(self.dialect)
-        await client.connect(self.pods[pod].listener.port)
+        await client.connect(self.pods[pod].port)
         self.clients.append(client)
         return client
 

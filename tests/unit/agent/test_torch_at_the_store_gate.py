@@ -30,7 +30,7 @@ async def test_torchs_client_is_held_at_the_gate_and_goes_on(
     gate = StoreGate(own_address(), own_port(), rules, BootClock())
     await gate.listen()
     try:
-        held, direct = rank(gate.listener.port, 0), rank(store_port, 1)
+        held, direct = rank(gate.port, 0), rank(store_port, 1)
         held.begin("raw", "add", "ranks", 1)  # a set is not answered
         await asyncio.to_thread(direct.ask, "raw", "set", "ready", "yes")  # both have begun by now, or soon
         assert not await answers(held)
@@ -59,7 +59,7 @@ async def test_another_store_goes_on_where_the_lost_one_was(
     pods = [Pod(f"{own_address()}:{store_port}") for _ in range(2)]
     for pod in pods:
         await pod.gate.listen()
-    first, second = (rank(pod.gate.listener.port, number) for number, pod in enumerate(pods))
+    first, second = (rank(pod.gate.port, number) for number, pod in enumerate(pods))
     others: list[subprocess.Popen[bytes]] = []
     try:
         for number, client in enumerate((first, second)):
@@ -95,7 +95,7 @@ async def test_another_store_goes_on_where_the_lost_one_was(
         assert not await answers(first), "what was deleted stays so"
         await asyncio.to_thread(second.ask, "raw", "set", "root", "new")
         assert await asyncio.to_thread(first.answer) == "new"
-        successor = rank(pods[0].gate.listener.port, 0)
+        successor = rank(pods[0].gate.port, 0)
         assert await asyncio.to_thread(successor.ask, "raw", "get", "address/1") == "10.0.0.1"
     finally:
         for pod in pods:

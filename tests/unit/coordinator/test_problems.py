@@ -21,7 +21,7 @@ def test_unusable_image_is_believed_the_second_time() -> None:
     world.assign()
     world.core.order(pb.Order(action=pb.START, incarnation=1), world.now)
     for certain, pause in ((False, 1.0), (True, 5.0), (True, 5.0)):
-        assert [request.call for request in world.core.take_requests()] == ["start"]
+        assert [request.call for request in world.core.job.effects.take_requests()] == ["start"]
         world.core.controller_state(FAILED, world.now)
         state = world.core.report(world.now).state
         assert state.controller_problem == "no mindio_ttp"
@@ -29,7 +29,7 @@ def test_unusable_image_is_believed_the_second_time() -> None:
         world.now += pause - 0.1
         world.keep_alive()
         world.core.tick(world.now, 0.0)
-        assert world.core.take_requests() == []
+        assert world.core.job.effects.take_requests() == []
         world.now += 0.1
         world.core.tick(world.now, 0.0)
 
@@ -39,10 +39,10 @@ def test_a_start_that_has_not_answered_is_not_repeated_soon() -> None:
     world.core.controller_hello(world.controller, [], world.now)
     world.assign()
     world.core.order(pb.Order(action=pb.START, incarnation=1), world.now)
-    assert [request.call for request in world.core.take_requests()] == ["start"]
+    assert [request.call for request in world.core.job.effects.take_requests()] == ["start"]
     world.now += 4.9
     world.core.tick(world.now, 0.0)
-    assert world.core.take_requests() == []
+    assert world.core.job.effects.take_requests() == []
 
 
 def test_a_port_that_is_taken_says_nothing_about_the_image() -> None:

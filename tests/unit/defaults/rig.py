@@ -234,7 +234,7 @@ class RigLink:
         world, self.world = self.world if self.is_open else None, None
         if world is not None:
             world.link = None
-            world.core.operator_left(world.now)
+            world.core.job.operator.leaves(world.now)
         return world is not None
 
     async def close(self) -> None:
@@ -264,7 +264,7 @@ class RigLink:
 
     def acknowledge(self, sequence: int) -> None:
         if self.is_open and self.world is not None:
-            self.world.core.acknowledge(sequence)
+            self.world.core.job.effects.outbox.acknowledge(sequence)
 
 
 class Rig(ControllerTown):

@@ -137,7 +137,7 @@ def lost_node(save_after: int, *, there: bool) -> World:
     world.agent(1).powered = False
     world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     if not there:
-        world.core.operator_left(world.now)
+        world.core.job.operator.leaves(world.now)
     return world
 
 
@@ -173,7 +173,7 @@ def test_the_coordinator_waits_for_an_operator_that_is_there() -> None:
 def test_an_operator_that_was_away_for_a_moment_decides() -> None:
     world = lost_node(standing_seconds(1), there=True)
     wait(world, 100)
-    world.core.operator_left(world.now)
+    world.core.job.operator.leaves(world.now)
     wait(world, DECISION_SECONDS - 1)
     world.core.operator_came(world.now)
     wait(world, 100)
@@ -190,7 +190,7 @@ def test_an_undecided_death_is_the_operators_while_it_is_there() -> None:
     world.die(3)
     wait(world, 300)
     assert world.state.conversation == "Stopped"
-    world.core.operator_left(world.now)
+    world.core.job.operator.leaves(world.now)
     wait(world, DECISION_SECONDS + 1)
     assert world.state.standing_action == pb.IN_PLACE
 

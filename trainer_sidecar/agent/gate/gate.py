@@ -28,7 +28,7 @@ FROZEN_SECONDS = 2  # a check that comes this late tells of this process, not of
 log = logging.getLogger(__name__)
 
 
-class Gate:
+class Gate(Listener):
     """The listener and its links.
 
     Attributes:
@@ -38,24 +38,20 @@ class Gate:
     def __init__(
         self, address: str, port: int, rules: Rules, clock: Clock, registrations: Registrations | None = None
     ) -> None:
+        super().__init__(address, port, rules)
         self.rules = rules
         self.clock = clock
         self.registrations = registrations if registrations is not None else Registrations()
         self._stand_ins = StandIns(rules, self.registrations)
-        self.listener = Listener(address, port, self._serve, rules)
         self._links: dict[GateLink, asyncio.Task[None]] = {}
         self._change = asyncio.Event()
         self._checked = clock.now()
         self.unreadable = 0
 
-    async def listen(self) -> None:
-        """Listen; while the port is somebody else's, say so and try again every second."""
-        await self.listener.listen()
-
     async def close(self) -> None:
         """Stop listening and end every link."""
         self._stand_ins.close()
-        await self.listener.close()
+        await super().close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection; a rank whose link breaks will connect again."""

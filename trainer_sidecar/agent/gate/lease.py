@@ -40,14 +40,14 @@ class Lease:
         self._valid_until = until
         return True
 
-    def begin_conversation(self) -> None:
-        """Begin another stream: answers to heartbeats of the former one no longer count."""
-        self._sent.clear()
+    def begin_conversation(self, *, is_kept: bool) -> None:
+        """Begin another stream: answers to heartbeats of the former one do not count.
 
-    def end(self) -> None:
-        """Give the lease up: a coordinator with a higher fence must grant its own."""
-        self._valid_until = 0
+        `is_kept`: False where a coordinator with a higher fence has come, which must grant its own lease.
+        """
         self._sent.clear()
+        if not is_kept:
+            self._valid_until = 0
 
     def is_valid(self, now: int) -> bool:
         """Return whether the lease holds at this moment."""

@@ -18,8 +18,8 @@ import ipaddress
 import logging
 import resource
 import socket
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 CHUNK = 65536
@@ -30,8 +30,6 @@ HELD_CONNECTIONS = 64
 """So many foreign ones are held; for one more the oldest is let go, or they would use up the agent's descriptors."""
 
 log = logging.getLogger(__name__)
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class ListenerRules(Protocol):
@@ -63,18 +61,17 @@ def is_of_this_pod(host: str) -> bool:
     return True
 
 
-class Listener:
+class Listener(ABC):
     """Listens at one address; every connection of the pod itself is served by a task of its own.
 
     Attributes:
         port: Where it listens.
     """
 
-    def __init__(self, address: str, port: int, serve: Serve, rules: ListenerRules) -> None:
+    def __init__(self, address: str, port: int, rules: ListenerRules) -> None:
         self._address = address
         self.port = port
-        self._serve = serve
-        self._rules = rules
+        self._listener_rules = rules
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: deque[asyncio.StreamWriter] = deque()
@@ -90,7 +87,7 @@ class Listener:
                     backlog=BACKLOG,  # it listens again, by default to 100
                 )
             except OSError as problem:
-                self._rules.port_taken(self.port, problem)
+                self._listener_rules.port_taken(self.port, problem)
                 await asyncio.sleep(BIND_RETRY_SECONDS)
 
     def _socket(self) -> socket.socket:
@@ -113,14 +110,14 @@ class Listener:
             writer.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def is_own(self, host: str) -> bool:
-        """Return whether a connection from `host` is of this pod."""
-        return is_of_this_pod(host)
+    @abstractmethod
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection to its end; what it raises is logged, and the connection closed."""
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
         host = str(peer[0]) if peer else "an unknown address"
-        if not self.is_own(host):
+        if not is_of_this_pod(host):
             self._hold(host, writer)
             return
         task: asyncio.Task[None] = asyncio.ensure_future(self._serve_safely(reader, writer))
@@ -136,7 +133,7 @@ class Listener:
             writer.close()
 
     def _hold(self, host: str, writer: asyncio.StreamWriter) -> None:
-        self._rules.foreign_connection(self.port, host)
+        self._listener_rules.foreign_connection(self.port, host)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         self._held.append(writer)
         if len(self._held) > HELD_CONNECTIONS:

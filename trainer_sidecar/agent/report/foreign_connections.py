@@ -21,16 +21,13 @@ class ForeignConnections:
         self._settings = settings
         self._held: Counter[int] = Counter()
         self._first: dict[int, str] = {}
-
-    @property
-    def number(self) -> int:
-        """Return the number of all ports."""
-        return self._held.total()
+        self.number = 0  # of all ports
 
     def held(self, port: int, host: str) -> bool:
         """Count a connection from `host`; return whether the sentence has changed."""
         self._first.setdefault(port, host)
         self._held[port] += 1
+        self.number += 1
         log.warning("port %d serves this pod only: a connection from %s is held (number %d)", port, host, self.number)
         return self._held[port].bit_count() == 1
 

@@ -179,7 +179,7 @@ async def _answers(address: str) -> bool:
     return False
 
 
-class StoreGate:
+class StoreGate(Listener):
     """The listener and its clients.
 
     Attributes:
@@ -189,21 +189,13 @@ class StoreGate:
     def __init__(
         self, address: str, port: int, rules: StoreRules, clock: Clock, journal: StoreJournal | None = None
     ) -> None:
+        super().__init__(address, port, rules)
         self.rules = rules
         self.clock = clock
         self.journal = journal if journal is not None else StoreJournal()
-        self.listener = Listener(address, port, self._serve, rules)
         self._links: set[StoreLink] = set()
         self._store = ""
         self._change = asyncio.Event()
-
-    async def listen(self) -> None:
-        """Listen; while the port is somebody else's, say so and try again every second."""
-        await self.listener.listen()
-
-    async def close(self) -> None:
-        """Stop listening and end every connection."""
-        await self.listener.close()
 
     def changed(self) -> None:
         """Let every waiting link check order and lease again; end connections to a former store."""

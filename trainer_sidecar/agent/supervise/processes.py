@@ -27,10 +27,6 @@ class Processes:
         self._error_lines = ErrorLines()
         self._stacks: dict[tuple[int, ProcessName], int] = {}  # how often the launcher was asked for a process's stack
 
-    def get(self, rank: int) -> RankProcess | None:
-        """Return the newest process of a rank."""
-        return self.newest.get(rank)
-
     def running(self) -> list[RankProcess]:
         """Return the processes that have not ended."""
         return [process for process in self.newest.values() if process.running]
@@ -88,7 +84,7 @@ class Processes:
     def takes_stack(self, wanted: Wanted) -> bool:
         """Return whether to ask the launcher now for a process's stack; each one ordered is asked for once."""
         process = (wanted.rank, wanted.name)
-        if wanted.stacks <= self._stacks.get(process, 0) or not runs(wanted, self.get(wanted.rank)):
+        if wanted.stacks <= self._stacks.get(process, 0) or not runs(wanted, self.newest.get(wanted.rank)):
             return False
         self._stacks[process] = wanted.stacks
         return True

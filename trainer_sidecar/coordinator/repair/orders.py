@@ -190,10 +190,9 @@ def _retire(job: Job, pod: RankPod) -> None:
 
     Those that live answer it themselves, its gate answers for those that die now (decision 0028): the pod hears later.
     """
-    pod.retire()
-    if job.conversation.state is State.STOPPING and job.hears(pod):
-        job.roster.keep_answering(pod.uid)
-    else:
+    answers = job.conversation.state is State.STOPPING and job.hears(pod)
+    job.roster.retire(pod, answers=answers)
+    if not answers:
         job.effects.touch(pod.uid)
 
 

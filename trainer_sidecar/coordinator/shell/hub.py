@@ -87,7 +87,7 @@ class Hub:
 
     def operator_left(self) -> None:
         """Take in that the leader's stream is over."""
-        self._core.operator_left(now())
+        self._core.job.operator.leaves(now())
 
     def operator_said(self, message: pb.OperatorMessage) -> None:
         """Take in an assignment, order or acknowledgement."""
@@ -97,7 +97,7 @@ class Hub:
         elif body == "order":
             self._core.order(message.order, now())
         elif body == "acknowledge":
-            self._core.acknowledge(message.acknowledge.sequence)
+            self._core.job.effects.outbox.acknowledge(message.acknowledge.sequence)
         self._flush()
 
     def next_report(self) -> pb.Report:
@@ -189,7 +189,7 @@ class Hub:
     # -- what the core wants --------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        for request in self._core.take_requests():
+        for request in self._core.job.effects.take_requests():
             log.info("to MindIO: %s %s", request.call, "" if request.call in HOST_CALLS else request.arguments)
             if self._controller is not None:
                 self._controller.send(request.call, request.arguments, request.order)

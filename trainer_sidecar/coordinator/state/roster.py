@@ -246,9 +246,11 @@ class Roster:
         """Return the pods of a node rank, newest incarnation first."""
         return self._by_node.get(node_rank, [])
 
-    def keep_answering(self, uid: str) -> None:
-        """Keep from a pod that it is over, until nobody asks its ranks anything."""
-        self.answering.add(uid)
+    def retire(self, pod: RankPod, *, answers: bool) -> None:
+        """Mark the pod as over; `answers`: it is not told until nobody asks its ranks anything."""
+        pod.retire()
+        if answers:
+            self.answering.add(pod.uid)
 
     def end_answering(self) -> set[str]:
         """Return the UIDs of pods that are to be told now that they are over: nobody asks their ranks anything."""

@@ -35,11 +35,6 @@ def begin_instead_of_a_move(job: Job) -> None:
     table.handle(job, TakeoverEvent.MOVE_GIVEN_UP)
 
 
-def keep_store_of_adopted_ranks(job: Job) -> None:
-    """Gather what was in the store of ranks that register with no controller."""
-    effects.gather_store(job)
-
-
 def handle_controller_state(job: Job) -> None:
     """Handle a controller or store of which the host says that it is lost or hangs."""
     controller, change = job.controller, job.change

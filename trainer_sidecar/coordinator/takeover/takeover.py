@@ -18,6 +18,7 @@ from trainer_sidecar.coordinator.state.attempt import AttemptPhase
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget, RankView
 from trainer_sidecar.coordinator.takeover import successor
+from trainer_sidecar.coordinator.takeover.effects import gather_store
 from trainer_sidecar.coordinator.takeover.progress import why_impossible
 from trainer_sidecar.coordinator.takeover.replay import Replayed, replay
 
@@ -81,7 +82,7 @@ def _take_over(job: Job, pods: list[RankPod]) -> None:
     _take_processes(job, pods, moved=replayed is not None and replayed.moved)
     attempt.take_up(job.now)
     if job.without_mindio:
-        successor.keep_store_of_adopted_ranks(job)
+        gather_store(job)
     elif replayed is None:
         resize.find(job)
         _controller_was_lost(job)
