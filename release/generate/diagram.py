@@ -20,7 +20,8 @@ from hajob.plan.state import JOB_PHASE_SENTENCE, JobPhase
 from hajob.plan.table import TABLE
 from release.generate.files import write_or_check
 from trainer_sidecar.coordinator.state.controller_change import ChangePhase
-from trainer_sidecar.coordinator.takeover.table import EVERYWHERE, TakeoverEvent
+from trainer_sidecar.coordinator.takeover.guards import always
+from trainer_sidecar.coordinator.takeover.table import EVERYWHERE, TakeoverEvent, TakeoverRow
 from trainer_sidecar.coordinator.takeover.table import TABLE as TAKEOVER_TABLE
 
 _MADE: Final = "<!-- made by `python -m release.generate.diagram`; do not edit -->"
@@ -202,8 +203,8 @@ def _takeover_picture() -> Iterator[str]:
     ends = {row.effect for row in EVERYWHERE}
     for row in chain.from_iterable(TAKEOVER_TABLE.values()):
         if row.phase is not row.following and row.effect not in ends:
-            what = first_line(row.guard) if row.event is TakeoverEvent.LOOK else row.event
-            yield f"    {row.phase} --> {row.following}: {what.rstrip('.')}"
+            what = _condition(row) if row.event is TakeoverEvent.LOOK else row.event
+            yield f"    {row.phase} --> {row.following}: {what}"
     yield "```"
 
 
@@ -216,12 +217,18 @@ def _takeover_rows() -> Iterator[str]:
         "| --- | --- | --- | --- | --- |",
     )
     for row in chain.from_iterable(TAKEOVER_TABLE.values()):
-        cells = (row.phase, row.event, first_line(row.guard), first_line(row.effect), row.following)
+        cells = (row.phase, row.event, _condition(row), _first_paragraph(row.effect), row.following)
         yield f"| {' | '.join(cells)} |"
 
 
-def first_line(function: Callable[..., object]) -> str:
-    """The sentence of a guard or an effect: the first paragraph of its docstring."""
+def _condition(row: TakeoverRow) -> str:
+    if row.guard is always:
+        return "always" if TAKEOVER_TABLE[row.phase, row.event][0] is row else "in every other case"
+    return _first_paragraph(row.guard).removeprefix("Return whether ").rstrip(".")
+
+
+def _first_paragraph(function: Callable[..., object]) -> str:
+    """What a guard or an effect says of itself."""
     return inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
 
 

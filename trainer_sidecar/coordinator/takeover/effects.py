@@ -59,7 +59,7 @@ def begin(job: Job, _text: str) -> None:
 
 
 def begin_adopted(job: Job, _text: str) -> None:
-    """Have the gates let go of the controller that an earlier coordinator had, and gather what was in its store."""
+    """Have the gates let go of the controller that an earlier coordinator had, and collect what was in its store."""
     _begin(job, adopted=True)
 
 
@@ -152,14 +152,14 @@ def _fail_order(job: Job, text: str) -> None:
 
 
 def gather_store(job: Job) -> None:
-    """Gather what was in the store of ranks that an earlier coordinator started, unless it is still there."""
+    """Collect what was in the store of ranks that an earlier coordinator started, unless it is still there."""
     number, controller = job.attempt.number, job.controller
     if controller.requested == number or controller.unfilled or not controller.has_store(number):
         job.keeping.begin(job.store, job.now)
 
 
 def refill_store(job: Job, _text: str = "") -> None:
-    """Gather what was in a lost store, and have another one opened and filled.
+    """Collect what was in a lost store, and have another one opened and filled.
 
     It is opened before the controller is: a handler may wait for the store, and the controller waits for handlers.
     """

@@ -1,4 +1,4 @@
-"""Guards of the takeover's rows: each answers one question. Its docstring stands in docs/takeover.md."""
+"""Guards of the takeover's rows: each answers one question, which stands in docs/takeover.md by its docstring."""
 
 from __future__ import annotations
 
@@ -19,34 +19,39 @@ takes seconds, each controller that cannot be wound on about ten. After that nob
 
 
 def always(_job: Job) -> bool:
-    """In every other case."""
+    """Return whether none of the rows above applied: this one always does."""
     return True
 
 
 def is_possible(job: Job) -> bool:
-    """As far as is known at once, another controller can take the place."""
+    """Return whether another controller can take the place, as far as is known at once."""
     return not progress.why_impossible(job)
 
 
 def steps_are_over(job: Job) -> bool:
-    """The last step has ended on every rank: nothing is recovered from here on."""
+    """Return whether the last step has ended on every rank, after which nothing is recovered."""
     return job.attempt.over_since is not None
 
 
 def is_overdue(job: Job) -> bool:
-    """300 s have passed since the loss."""
+    """Return whether 300 s have passed since the loss."""
     return job.now - job.change.since >= TAKEOVER_SECONDS
 
 
+def store_is_held(job: Job) -> bool:
+    """Return whether a store is lost, and nobody may reach another one yet."""
+    return job.keeping.holds
+
+
 def links_are_gone(job: Job) -> bool:
-    """Every gate has let go of the former controller, or its lease is over; what was in a lost store is known."""
+    """Return whether no gate has a link to the former controller, and what was in a lost store is known."""
     if job.keeping.wanted or progress.is_any_late(job, progress.has_let_go):
         return False
     return not (job.change.untold and job.now - job.change.looked < LOOK_SECONDS)
 
 
 def ranks_stand_still(job: Job) -> bool:
-    """Every rank has come as far as the former controller's words lead it, or will come no further."""
+    """Return whether every rank has come as far as the former controller's words lead it, or will come no further."""
     if job.change.looked != job.now or job.change.untold:
         return False
     lost = missing(job.conversation.memory) or progress.ranks_in_repair(job)
@@ -61,18 +66,18 @@ def _handlers_run(job: Job) -> bool:
 
 
 def cannot_go_on(job: Job) -> bool:
-    """No other controller can go on from where the ranks stand."""
+    """Return whether no other controller can go on from where the ranks stand."""
     return bool(job.change.impossible) or (bool(job.change.saves) and job.order is None)
 
 
 def another_one_serves(job: Job) -> bool:
-    """The controller that was asked for serves."""
+    """Return whether the controller that was asked for serves."""
     change, controller = job.change, job.controller
     return change.asked and controller.serves(job.attempt.number) and controller.instance != change.former
 
 
 def is_to_be_asked_for(job: Job) -> bool:
-    """The controller container answers and starts none, or has not answered within a second."""
+    """Return whether the controller container starts none, or has not done so within a second."""
     controller, change = job.controller, job.change
     if not controller.connected or (controller.controller == "starting" and controller.instance != change.former):
         return False
@@ -80,14 +85,14 @@ def is_to_be_asked_for(job: Job) -> bool:
 
 
 def is_time_to_look(job: Job) -> bool:
-    """Every gate has made its ranks known, or 0.2 s have passed since the last look."""
+    """Return whether every gate has made its ranks known, or 0.2 s have passed since the last look."""
     if job.now - job.change.looked >= LOOK_SECONDS:
         return True
     return not progress.is_any_late(job, progress.makes_known)
 
 
 def every_rank_is_known(job: Job) -> bool:
-    """The new controller knows every rank of the job, and the store may be reached."""
+    """Return whether the new controller knows every rank of the job, and the store may be reached."""
     if job.change.looked != job.now or job.keeping.holds:
         return False
     states = map(progress.gate_state, progress.heard_gates(job))

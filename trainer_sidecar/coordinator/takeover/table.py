@@ -64,7 +64,7 @@ def _under_way(phase: ChangePhase) -> Iterable[TakeoverRow]:
     yield TakeoverRow(phase, E.CONTAINER_ENDED, when.always, do.leave_off_with_the_container, P.NONE)
     yield TakeoverRow(phase, E.LOOK, when.steps_are_over, do.leave_off, P.NONE)
     yield TakeoverRow(phase, E.LOOK, when.is_overdue, do.give_up_overdue, P.NONE)
-    yield TakeoverRow(phase, E.LOOK, when.always, do.refill_store, phase)
+    yield TakeoverRow(phase, E.LOOK, when.store_is_held, do.refill_store, phase)
 
 
 def _goes_on() -> Iterable[TakeoverRow]:
