@@ -130,7 +130,7 @@ class LightNode:
             for rank in self.settings.local_ranks:
                 if self.steps.get(rank) != step:
                     self.steps[rank] = step
-                    self.outbox.add_heartbeat(rank, step, now, at_once=False)
+                    self.outbox.add_heartbeat(rank, step, now, due=None)
 
     def store_wanted(self) -> str:
         """Nobody has written into a store."""

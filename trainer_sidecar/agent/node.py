@@ -21,7 +21,7 @@ from trainer_sidecar.agent.report import facts
 from trainer_sidecar.agent.report.finish import Finish
 from trainer_sidecar.agent.report.foreign_connections import ForeignConnections
 from trainer_sidecar.agent.report.log_watch import LogWatch
-from trainer_sidecar.agent.report.outbox import Outbox
+from trainer_sidecar.agent.report.outbox import GATHERED, Outbox
 from trainer_sidecar.agent.report.ports import AgentPorts
 from trainer_sidecar.agent.report.protection import Protection
 from trainer_sidecar.agent.settings import CHECKPOINT_DIRECTORY, AgentSettings
@@ -373,7 +373,8 @@ class Node:
         if is_news:
             self._stepped(rank, step, now)
         if is_news or asked:  # at a stop the old step is an answer, too: the rank has not finished the next one
-            self.outbox.add_heartbeat(rank, step, now, at_once=asked)
+            due = (now if is_news else now + GATHERED) if asked else None
+            self.outbox.add_heartbeat(rank, step, now, due=due)
         if asked:
             self.ports.wake_report()
 

@@ -11,6 +11,7 @@ from tests.rigs.agent_node import NodeRig, order_to_run, pod_settings
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate.rules import LinkPhase
 from trainer_sidecar.agent.node import Node
+from trainer_sidecar.agent.report.outbox import GATHERED
 from trainer_sidecar.agent.settings import UNNAMED
 
 
@@ -262,6 +263,33 @@ def test_the_step_at_a_stop_is_told_at_once() -> None:
         rig.node.heartbeat(2, step, asked=True)
         rig.clock.pass_seconds(0.1)
         assert steps_of(rig.report()) == [(2, step, True)]
+
+
+def test_answers_that_tell_no_new_step_are_gathered() -> None:
+    """MindIO asks every rank up to ten times in one recovery."""
+    rig = NodeRig()
+    rig.process(2)
+    rig.process(3)
+    for rank in (2, 3):
+        rig.node.heartbeat(rank, 41, asked=True)
+    rig.report()
+    for _ in range(2):
+        for rank in (2, 3):
+            rig.node.heartbeat(rank, 41, asked=True)
+            assert rig.node.next_report() is None
+    rig.clock.pass_seconds(GATHERED / SECOND)
+    assert steps_of(rig.report()) == [(2, 41, True), (3, 41, True)]
+
+
+def test_a_new_step_takes_gathered_answers_along() -> None:
+    rig = NodeRig()
+    rig.process(2)
+    rig.process(3)
+    rig.node.heartbeat(2, 41, asked=True)
+    rig.report()
+    rig.node.heartbeat(2, 41, asked=True)
+    rig.node.heartbeat(3, 42, asked=True)
+    assert steps_of(rig.report()) == [(2, 41, True), (3, 42, True)]
 
 
 def test_another_process_of_a_rank_has_finished_no_step_yet() -> None:

@@ -52,6 +52,7 @@ class Gate(Listener):
         """Stop listening and end every link."""
         self._stand_ins.close()
         await super().close()
+        self.registrations.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection; a rank whose link breaks will connect again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -95,6 +96,7 @@ class Registrations:
         self._directory = directory
         self._by_rank: dict[int, Registration] = {}
         self._saved: dict[int, Registration] = {}  # by rank, that which its file holds
+        self._open: dict[int, int] = {}  # by rank, the descriptor of its file
         if directory is not None:
             for path in directory.glob(f"{_FILE}-*{_SUFFIX}"):
                 self._load(path, int(path.stem.rpartition("-")[2]))
@@ -229,17 +231,29 @@ class Registrations:
         path = self._directory / f"{_FILE}-{rank}{_SUFFIX}"
         try:
             if self._saved.get(rank) is not kept:  # what the file holds is another process's
+                self._close(rank)
                 path.unlink(missing_ok=True)
                 self._saved[rank], told = kept, kept.messages
-            with path.open("ab", buffering=0) as file:
-                file.write(_line(kept, told))
-                size = file.tell()
-            if size > SPARE_BYTES + 4 * sum(map(len, kept.messages.values())):
+            if rank not in self._open:
+                self._open[rank] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.write(self._open[rank], _line(kept, told))
+            if os.lseek(self._open[rank], 0, os.SEEK_CUR) > SPARE_BYTES + 4 * sum(map(len, kept.messages.values())):
+                self._close(rank)
                 new = path.with_suffix(".new")
                 new.write_bytes(_line(kept, kept.messages))
                 new.replace(path)
         except OSError as problem:
             log.warning("what passed the gate is not kept over a restart of this agent: %s: %s", path, problem)
+
+    def _close(self, rank: int) -> None:
+        descriptor = self._open.pop(rank, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Close the files; the next change opens its own again."""
+        for rank in list(self._open):
+            self._close(rank)
 
     def _load(self, path: Path, rank: int) -> None:
         try:

@@ -19,6 +19,9 @@ from trainer_sidecar.known_ids import KnownIds
 REPEAT_AFTER = 2 * SECOND
 KEPT_STEPS = 512
 RIDES_EVERY = SECOND
+GATHERED = SECOND // 50
+"""So long an answer whose step is known waits for others. A recovery has some ten of each rank (MindIO asks how far it
+is, and tries up to three times to lock its step); a report for each was half of all that the coordinator did then."""
 
 
 @dataclass
@@ -57,11 +60,11 @@ class Outbox:
         self._steps.append(_Kept(pb.StepFinished(rank=rank, step=step), time))
         self.touch(now)
 
-    def add_heartbeat(self, rank: int, step: int, time: int, *, at_once: bool) -> None:
-        """Add the step of a rank's MindIO heartbeat; `at_once`: do not wait for another report."""
+    def add_heartbeat(self, rank: int, step: int, time: int, *, due: int | None) -> None:
+        """Add the step of a rank's MindIO heartbeat; `due`: when it is reported at the latest, None: with another."""
         self._beats[rank] = _Kept(pb.StepFinished(rank=rank, step=step, heartbeat=True), time)
-        if at_once:
-            self.touch(time)
+        if due is not None:
+            self._due = due if self._due is None else min(self._due, due)
 
     def rides(self, now: int) -> bool:
         """Return whether a heartbeat to the coordinator should carry the waiting steps."""
