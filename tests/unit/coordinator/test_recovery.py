@@ -69,6 +69,16 @@ def test_in_place_names_when_the_successor_is_ready(world: World) -> None:
     assert {mark.incarnation for mark in world.milestones[2:]} == {2}
 
 
+def test_an_order_in_force_is_no_news(world: World) -> None:
+    """It is applied again with every event; the operator does not have to hear of that."""
+    world.die(3)
+    world.agent(1).start_delay = 1.0
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.2)
+    world.core.tick(world.now + 0.1, 0.0)
+    assert (world.core.job.effects.changed, world.core.job.effects.urgent) == (False, False)
+
+
 def test_a_successor_may_not_pass_before_mindio_has_named_it(world: World) -> None:
     world.die(3)
     world.mindio.silent = True

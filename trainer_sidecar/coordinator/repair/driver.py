@@ -50,11 +50,17 @@ OPENING_CALLS = frozenset({"stop_train", "dump", "pause", "prepare_action"})
 
 
 def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> OpenIncident:
-    """Return the open incident, or open one; `incarnation`: that of its order, 0 when there is none yet."""
-    job.effects.note()
+    """Return the open incident, or open one; `incarnation`: that of its order, 0 when there is none yet.
+
+    An order is applied again with every event of its incident, so only a change is news for the operator.
+    """
     order, ordered = job.order, _ordered_number(job)
     first = order.incident if order is not None and order.incarnation == (incarnation or ordered) else 0
-    return job.incidents.open(incarnation, job.now, planned=planned, ordered=ordered, first=first)
+    before = job.incidents.current
+    was = (before.joined, before.planned) if before is not None else None
+    incident = job.incidents.open(incarnation, job.now, planned=planned, ordered=ordered, first=first)
+    job.effects.note(changed=incident is not before or (incident.joined, incident.planned) != was)
+    return incident
 
 
 def _ordered_number(job: Job) -> int:
