@@ -236,12 +236,13 @@ class Registrations:
             if self._saved.get(rank) is not kept:  # what the file holds is another process's
                 self._close(rank)
                 self._path(rank).unlink(missing_ok=True)
-                self._saved[rank], told = kept, kept.messages
+                told = kept.messages
             descriptor = self._open.get(rank)
             if descriptor is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 descriptor = self._open[rank] = os.open(self._path(rank), flags, 0o600)
             os.write(descriptor, _line(kept, told))
+            self._saved[rank] = kept
             if os.lseek(descriptor, 0, os.SEEK_CUR) > SPARE_BYTES + 4 * sum(map(len, kept.messages.values())):
                 self._write_anew(rank, kept)
         except OSError as problem:
