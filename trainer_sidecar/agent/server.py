@@ -17,11 +17,11 @@ from hajob.protocol import sidecar_pb2_grpc as rpc
 from hajob.protocol import versions
 from hajob.protocol.addresses import host_port
 from hajob.protocol.heartbeats import heartbeat_seconds
+from hajob.wire import tls
 from trainer_sidecar.agent.clock import SECOND, Clock
 from trainer_sidecar.agent.node import Node
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.succession import CoordinatorClaim, Succession
-from trainer_sidecar.tls import server_credentials
 
 EARLY = SECOND // 4  # a report is a heartbeat as well rather than waking everybody twice
 HELLO_SECONDS = 5.0
@@ -104,15 +104,11 @@ class AgentService(rpc.AgentServicer):
                 log.error("the conversation with the coordinator failed", exc_info=result)
 
     async def _require_coordinator(self, context: Context) -> None:
-        wanted = f"coordinator.{self._settings.job_uid}".encode()
-        names = context.auth_context().get("x509_subject_alternative_name", ())
+        wanted, names = f"coordinator.{self._settings.job_uid}", tls.names_of_peer(context.auth_context())
         if wanted not in names:
-            shown = b", ".join(names).decode("utf-8", "replace") or "no name"
-            log.error("a peer was turned away, its certificate says %s", shown)
-            await context.abort(
-                grpc.StatusCode.PERMISSION_DENIED,
-                f"only {wanted.decode()} is listened to, the certificate says {shown}",
-            )
+            text = f"only {wanted} is listened to, the certificate says {', '.join(names) or 'no name'}"
+            log.error("a peer was turned away: %s", text)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
 
     async def _hello(self, context: Context) -> CoordinatorClaim:
         try:
@@ -137,14 +133,8 @@ class AgentService(rpc.AgentServicer):
         return claim
 
     def _answer(self) -> pb.Hello:
-        return pb.Hello(
-            version=versions.OURS.lowest,
-            highest_version=versions.OURS.highest,
-            job_uid=self._settings.job_uid,
-            incarnation=self._settings.incarnation,
-            pod_name=self._settings.pod_name,
-            pod_uid=self._settings.pod_uid,
-        )
+        own = self._settings
+        return versions.hello(own.job_uid, incarnation=own.incarnation, pod_name=own.pod_name, pod_uid=own.pod_uid)
 
     async def _listen(self, context: Context, conversation: CoordinatorStream) -> None:
         while True:
@@ -189,7 +179,7 @@ def make_server(service: AgentService, settings: AgentSettings) -> grpc.aio.Serv
     server = grpc.aio.server(options=SERVER_OPTIONS)
     rpc.add_AgentServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     address = host_port(settings.pod_address, settings.agent_port)
-    secret = server_credentials(settings.tls_directory)
+    secret = tls.server_credentials(settings.tls_directory)
     try:
         bound = server.add_secure_port(address, secret)
     except RuntimeError as problem:

@@ -15,7 +15,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import grpc
 import grpc.aio
@@ -25,6 +25,8 @@ from hajob.leader.probe import answers
 from hajob.protocol import addresses, versions
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorStub
+from hajob.wire import tls
+from hajob.wire.halves import until_first_ends
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +37,6 @@ The last four are shortened at random, by up to half."""
 STEADY_DIALS = BACKOFF_SECONDS.index(2.0)
 Stream = grpc.aio.StreamStreamCall[wire.OperatorMessage, wire.CoordinatorMessage]
 CHANNEL_OPTIONS = (
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
@@ -170,17 +170,7 @@ class Channel:
             async with self._dial() as channel:
                 stub = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
                 stream: Stream = stub.Converse()
-                speaker = asyncio.create_task(self._speak(stream), name=f"to coordinator {self.address}")
-                reader = asyncio.create_task(self._read(stream), name=f"from coordinator {self.address}")
-                try:
-                    await asyncio.wait((speaker, reader), return_when=asyncio.FIRST_COMPLETED)
-                    if not reader.done():  # reports that nobody can answer are no conversation
-                        await speaker
-                    return await reader
-                finally:
-                    speaker.cancel()
-                    reader.cancel()
-                    await asyncio.gather(speaker, reader, return_exceptions=True)
+                return await until_first_ends(self._read(stream), self._speak(stream))
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
         except TimeoutError:
@@ -192,13 +182,9 @@ class Channel:
             return f"an error of this program: {type(error).__name__}: {error}"
 
     def _dial(self) -> grpc.aio.Channel:
-        tls = grpc.ssl_channel_credentials(
-            root_certificates=self._credentials.authority,
-            private_key=self._credentials.key,
-            certificate_chain=self._credentials.certificate,
-        )
-        options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", f"coordinator.{self._job_uid}"))
-        return grpc.aio.secure_channel(self.address, tls, options=options)
+        own = self._credentials
+        content = own.authority, own.key, own.certificate
+        return tls.secure_channel(self.address, f"coordinator.{self._job_uid}", content, CHANNEL_OPTIONS)
 
     async def _read(self, stream: Stream) -> str:
         async with timeout(self._clock, SILENCE_SECONDS):
@@ -220,14 +206,9 @@ class Channel:
                 self._heard = message.report.sequence
                 self._listener.reported(message.report)
 
-    async def _speak(self, stream: Stream) -> None:
+    async def _speak(self, stream: Stream) -> NoReturn:
         """Send assignment and order, and each again whenever it changes, until cancelled."""
-        hello = wire.Hello(
-            version=versions.OURS.lowest,
-            highest_version=versions.OURS.highest,
-            job_uid=self._job_uid,
-            fence=self._fence(),
-        )
+        hello = versions.hello(self._job_uid, fence=self._fence())
         await self._say(stream, wire.OperatorMessage(hello=hello))
         assignment: wire.Assignment | None = None
         order: wire.Order | None = None

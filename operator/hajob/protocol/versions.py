@@ -30,6 +30,22 @@ OURS: Final = Versions(1, 1)
 capability); the lowest rises only when no sidecar of a supported release speaks it any more."""
 
 
+def hello(
+    job_uid: str, *, fence: int = 0, incarnation: int = 0, pod_name: str = "", pod_uid: str = "", token: str = ""
+) -> wire.Hello:
+    """Build the first message of this end."""
+    return wire.Hello(
+        version=OURS.lowest,
+        highest_version=OURS.highest,
+        job_uid=job_uid,
+        fence=fence,
+        incarnation=incarnation,
+        pod_name=pod_name,
+        pod_uid=pod_uid,
+        token=token,
+    )
+
+
 def of_hello(hello: wire.Hello) -> Versions:
     """Return the versions of a peer; one that sends no highest version speaks only one."""
     return Versions(hello.version, max(hello.version, hello.highest_version))

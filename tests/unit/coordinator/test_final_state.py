@@ -13,12 +13,12 @@ import pytest
 from e2e.cluster.loopback import own_address, own_port
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
+from hajob.wire.tls import read as read_certificates
 from tests.rigs.certificates import Authority
 from tests.rigs.rank_pod import PATIENCE, until
 from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.coordinator.shell.hub import Hub
 from trainer_sidecar.coordinator.shell.settings import read_settings
-from trainer_sidecar.coordinator.shell.tls import channel_credentials
 from trainer_sidecar.coordinator.state.steps import Steps
 
 JOB = "3f1d2c3e-job"
@@ -41,7 +41,9 @@ class Running:
         }
         self.hub, self.ending = Hub(read_settings(settings)), asyncio.Event()
         self.task = asyncio.create_task(self.hub.run(self.ending))
-        tls = channel_credentials(authority.write(directory / "operator", f"operator.{JOB}"))
+        tls = grpc.ssl_channel_credentials(
+            *read_certificates(authority.write(directory / "operator", f"operator.{JOB}"))
+        )
         options = (("grpc.ssl_target_name_override", f"coordinator.{JOB}"), ("grpc.enable_http_proxy", 0))
         target = f"{address}:{settings['HAJOB_COORDINATOR_PORT']}"
         self.channel = grpc.aio.secure_channel(target, tls, options=options)

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
 import pytest
 
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
+from hajob.wire import tls
 from tests.rigs.rank_pod import PATIENCE, until
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.controller_protocol import SOCKET_NAME
@@ -187,8 +187,8 @@ async def test_a_bounded_number_of_agents_is_dialled_at_once(
         raise TimeoutError
 
     monkeypatch.setattr(AgentLink, "_greet", greet)
-    monkeypatch.setattr(agents, "channel_credentials", lambda _: None)
-    monkeypatch.setattr(grpc.aio, "secure_channel", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(tls, "read", lambda _: (b"", b"", b""))
+    monkeypatch.setattr(tls, "secure_channel", lambda *_: contextlib.nullcontext())
     dials = Dials(first=3, again=2)
     links = [AgentLink(f"uid-{n}", "127.0.0.1:1", "job", tmp_path, listener, dials=dials) for n in range(20)]
     await until(lambda: done >= 60, "three rounds")
@@ -208,8 +208,8 @@ async def test_agents_that_do_not_answer_hold_up_no_new_one(
         raise TimeoutError
 
     monkeypatch.setattr(AgentLink, "_greet", greet)
-    monkeypatch.setattr(agents, "channel_credentials", lambda _: None)
-    monkeypatch.setattr(grpc.aio, "secure_channel", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(tls, "read", lambda _: (b"", b"", b""))
+    monkeypatch.setattr(tls, "secure_channel", lambda *_: contextlib.nullcontext())
     dials = Dials(first=1, again=1)
     silent = [AgentLink(f"silent-{n}", "127.0.0.1:1", "job", tmp_path, listener, dials=dials) for n in range(3)]
     await until(lambda: len(greeted) >= 4, "their second attempt")

@@ -22,6 +22,8 @@ from hajob.clock import SystemClock
 from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.job.ports import Ports
 from hajob.protocol import sidecar_pb2 as pb
+from hajob.wire.tls import read as read_certificates
+from hajob.wire.tls import server_credentials
 from tests.rigs.certificates import Authority
 from tests.rigs.job_controller import ControllerTown, settle_town
 from tests.rigs.rank_pod import until
@@ -31,8 +33,6 @@ from trainer_sidecar.agent import settings as agent_settings
 from trainer_sidecar.coordinator.shell.agents import AgentLink, Dials
 from trainer_sidecar.coordinator.shell.server import OperatorServer
 from trainer_sidecar.coordinator.shell.settings import read_settings
-from trainer_sidecar.coordinator.shell.tls import channel_credentials
-from trainer_sidecar.tls import server_credentials
 
 VERSIONS = sorted(place.name for place in RECORDINGS.iterdir())
 everyone = pytest.mark.parametrize("version", VERSIONS)
@@ -208,7 +208,7 @@ async def test_a_kept_operator_leads_coordinators_of_today(version: str, tmp_pat
     )
     server = OperatorServer(settings, heard)
     await server.start()
-    tls = channel_credentials(authority.write(tmp_path / "operator", f"operator.{JOB}"))
+    tls = grpc.ssl_channel_credentials(*read_certificates(authority.write(tmp_path / "operator", f"operator.{JOB}")))
     address = f"{settings.endpoint.address}:{settings.port}"
     try:
         async with answered(speak(lines, "Coordinator", address, tls, f"coordinator.{JOB}")) as answers:
@@ -245,7 +245,9 @@ async def test_a_kept_coordinator_leads_agents_of_today(version: str, tmp_path: 
     service = agent_server.AgentService(settings, cast("Any", node), Beats())
     server = agent_server.make_server(service, settings)
     await server.start()
-    tls = channel_credentials(authority.write(tmp_path / "coordinator", f"coordinator.{JOB}"))
+    tls = grpc.ssl_channel_credentials(
+        *read_certificates(authority.write(tmp_path / "coordinator", f"coordinator.{JOB}"))
+    )
     address = f"{settings.pod_address}:{settings.agent_port}"
     try:
         async with answered(speak(lines, "Agent", address, tls, f"agent.{JOB}")) as answers:

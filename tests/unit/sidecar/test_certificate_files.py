@@ -13,7 +13,7 @@ import pytest
 
 from e2e.cluster.loopback import own_address, own_port
 from hajob.pki.certificates import Authority, issue, new_authority
-from trainer_sidecar.tls import server_credentials
+from hajob.wire.tls import server_credentials
 
 UID = "uid-1"
 DAY = timedelta(days=1)

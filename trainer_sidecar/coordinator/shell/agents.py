@@ -17,12 +17,19 @@ import grpc.aio
 
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc, versions
-from trainer_sidecar.coordinator.shell.tls import channel_credentials, channel_options
+from hajob.wire import tls
+from hajob.wire.halves import until_first_ends
 from trainer_sidecar.coordinator.state.leases import SILENT_SECONDS
 
 log = logging.getLogger(__name__)
 
 HELLO_SECONDS = 2.0
+REDIAL_MILLISECONDS = 1000
+CHANNEL_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),  # a channel serves one attempt: no back-off of earlier ones
+    ("grpc.min_reconnect_backoff_ms", REDIAL_MILLISECONDS),
+    ("grpc.initial_reconnect_backoff_ms", REDIAL_MILLISECONDS),
+)
 BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
 Stream = grpc.aio.StreamStreamCall[pb.CoordinatorToAgent, pb.AgentToCoordinator]
 
@@ -113,23 +120,15 @@ class AgentLink:
 
     async def _converse(self) -> bool:
         """Run one stream from hello to its end; return whether the agent answered."""
-        options = channel_options(f"agent.{self._job_uid}")
         async with contextlib.AsyncExitStack() as stack:
             async with self._dials.turn(self._failures):
-                credentials = channel_credentials(self._tls_directory)
-                channel = grpc.aio.secure_channel(self.address, credentials, options=options)
+                files = tls.read(self._tls_directory)
+                channel = tls.secure_channel(self.address, f"agent.{self._job_uid}", files, CHANNEL_OPTIONS)
                 stream = await self._greet(await stack.enter_async_context(channel))
             if stream is None:
                 return False
             self._listener.agent_connected(self.uid)
-            halves = [asyncio.create_task(half) for half in (self._listen(stream), self._write(stream))]
-            try:  # an agent that reports and hears nothing gets no lease and no order: either end is the end of both
-                ended, _ = await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
-                ended.pop().result()
-            finally:
-                for half in halves:
-                    half.cancel()
-                await asyncio.gather(*halves, return_exceptions=True)
+            await until_first_ends(self._listen(stream), self._write(stream))
             return True
 
     async def _greet(self, channel: grpc.aio.Channel) -> Stream | None:

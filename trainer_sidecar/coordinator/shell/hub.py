@@ -108,14 +108,9 @@ class Hub:
 
     def greeting(self) -> pb.Hello:
         """Build the coordinator's hello to an agent."""
-        return pb.Hello(
-            version=versions.OURS.lowest,
-            highest_version=versions.OURS.highest,
-            job_uid=self._settings.job_uid,
-            fence=self._fence,
-            incarnation=self._settings.incarnation,
-            pod_name=self._settings.pod_name,
-            pod_uid=self._settings.pod_uid,
+        own, fence = self._settings, self._fence
+        return versions.hello(
+            own.job_uid, fence=fence, incarnation=own.incarnation, pod_name=own.pod_name, pod_uid=own.pod_uid
         )
 
     def agent_connected(self, uid: str) -> None:

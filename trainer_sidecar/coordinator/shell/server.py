@@ -19,13 +19,19 @@ import grpc.aio
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc, versions
 from hajob.protocol.addresses import host_port
+from hajob.wire import tls
 from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.coordinator.shell.settings import CoordinatorSettings
-from trainer_sidecar.coordinator.shell.tls import SERVER_OPTIONS, peer_is
-from trainer_sidecar.tls import server_credentials
 
 log = logging.getLogger(__name__)
 
+SERVER_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    tls.LARGEST_MESSAGE,
+    # An operator whose machine is gone, or that is stopped, hangs up nothing; only then do standing orders count.
+    ("grpc.keepalive_time_ms", 5000),
+    ("grpc.keepalive_timeout_ms", 5000),
+)
 COALESCE_SECONDS = 0.05
 REST_SECONDS = 0.5
 FLUSH_SECONDS = 0.2
@@ -68,7 +74,7 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         sidecar_pb2_grpc.add_CoordinatorServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         address = host_port(self._settings.endpoint.address, self._settings.port)
-        self._server.add_secure_port(address, server_credentials(self._settings.tls_directory))
+        self._server.add_secure_port(address, tls.server_credentials(self._settings.tls_directory))
         await self._server.start()
 
     @property
@@ -120,7 +126,7 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
 
     async def _accept(self, requests: AsyncIterator[pb.OperatorMessage], context: Context) -> pb.Hello:
         uid = self._settings.job_uid
-        if not peer_is(context.auth_context(), f"operator.{uid}"):
+        if f"operator.{uid}" not in tls.names_of_peer(context.auth_context()):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the operator may speak to a coordinator")
         hello = (await anext(requests)).hello
         if problem := versions.disagreement(hello, "the operator"):
@@ -135,14 +141,9 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
     def _hello(self, incarnation: int) -> pb.Hello:
         settings = self._settings
         token = settings.token_file.read_text().strip() if settings.token_file is not None else ""
-        return pb.Hello(
-            version=versions.OURS.lowest,
-            highest_version=versions.OURS.highest,
-            job_uid=settings.job_uid,
-            incarnation=incarnation,
-            pod_name=settings.pod_name,
-            pod_uid=settings.pod_uid,
-            token=token,
+        pod_name, pod_uid = settings.pod_name, settings.pod_uid
+        return versions.hello(
+            settings.job_uid, incarnation=incarnation, pod_name=pod_name, pod_uid=pod_uid, token=token
         )
 
     async def _read(self, requests: AsyncIterator[pb.OperatorMessage], over: asyncio.Event) -> None:
