@@ -12,7 +12,7 @@ from typing import Any, Final
 from hajob.api.base import Json
 
 UNIT: Final = Path(__file__).resolve().parents[1] / "unit"
-JOURNALS: Final = UNIT / "status" / "journals"
+JOURNALS: Final = UNIT / "job" / "status" / "journals"
 LIVES: Final = UNIT / "plan" / "lives"
 
 
