@@ -41,8 +41,8 @@ test: lint ## decide whether a change is good: lint, and all tests but the longe
 	@$(PYTEST) $(THREE_AT_ONCE) -m "not slow" $(TESTS)
 
 .PHONY: slow
-slow: ## the longer half of the tests on whole clusters, which make test leaves out
-	@$(PYTEST) $(THREE_AT_ONCE) -m slow $(call below,e2e/scenarios tests/integration)
+slow: ## the longer half of the tests on whole clusters and those with real PyTorch, which make test leaves out
+	@$(PYTEST) $(THREE_AT_ONCE) -m slow $(call below,e2e/scenarios tests/integration $(addprefix tests/unit/,agent controller_host trainer))
 
 .PHONY: lint
 lint: ## format, lint, strict types, import contract, generated files

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from e2e.harness.job import IMPATIENT
 from e2e.harness.marks import only_e2e
 from e2e.harness.rig import Rig, RigLayout
@@ -16,6 +18,7 @@ STEP_MILLISECONDS = 200.0
 """The training goes on while its node is away and back; it outlasts that on a slow machine, and is hurried then."""
 
 
+@pytest.mark.slow
 def test_a_job_shrinks_without_a_node_and_grows_back(start_rig: Callable[[RigLayout], Rig]) -> None:
     rig = start_rig(RigLayout(chip_nodes=4))
     arguments = ["--enable-elastic-training"]

@@ -305,6 +305,7 @@ def test_a_deleted_job_leaves_nothing(rig: Rig) -> None:
     assert pods == []
 
 
+@pytest.mark.slow
 def test_suspended_and_resumed(rig: Rig) -> None:
     job = rig.submit(iterations=LONG)
     job.wait_step(5)

@@ -20,7 +20,7 @@ CLIENT = """
 import datetime, json, os, sys
 from torch.distributed import TCPStore, PrefixStore
 from torch.distributed.rendezvous import rendezvous
-patience = datetime.timedelta(seconds=20)
+patience = datetime.timedelta(seconds=600)
 stores = {}
 def raw():
     if "raw" not in stores:

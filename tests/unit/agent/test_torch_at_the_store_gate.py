@@ -9,6 +9,8 @@ import signal
 import subprocess
 from collections.abc import Callable
 
+import pytest
+
 from e2e.cluster.loopback import own_address, own_port
 from tests.rigs.controller_host import HostClient, children_of_host
 from tests.rigs.store_gate import StoreGateRules
@@ -18,7 +20,7 @@ from trainer_sidecar.agent.store.gate import StoreGate
 from trainer_sidecar.coordinator.shell.store_filling import fill_store
 from trainer_sidecar.coordinator.state.store_keeping import StoreKeeping
 
-pytestmark = NEEDS_TORCH
+pytestmark = [NEEDS_TORCH, pytest.mark.slow]
 
 
 async def test_torchs_client_is_held_at_the_gate_and_goes_on(

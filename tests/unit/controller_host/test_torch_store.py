@@ -6,10 +6,12 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.rigs.controller_host import HostClient, children_of_host
 from tests.rigs.torch_store import NEEDS_TORCH, PATIENCE, TorchRank
 
-pytestmark = NEEDS_TORCH
+pytestmark = [NEEDS_TORCH, pytest.mark.slow]
 
 
 def test_ranks_go_on_when_controller_and_coordinator_are_lost(

@@ -194,7 +194,7 @@ async def test_a_pod_without_a_node_stops_the_start_up_clock(town: ControllerTow
 
 async def test_a_quota_that_is_full_stops_the_start_up_clock(town: ControllerTown) -> None:
     await PodQuota(town).allow(0)
-    await town.clock.advance(20_000.0)
+    await town.clock.advance(4_000.0)
     assert town.controller.state.phase is JobPhase.PENDING
     await PodQuota(town).allow(5)
     await town.clock.advance(30.0)

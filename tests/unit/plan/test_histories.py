@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.plan.histories import LAYOUTS, History
 
-HISTORIES = int(os.environ.get("HAJOB_HISTORIES", "2000"))
+HISTORIES = int(os.environ.get("HAJOB_HISTORIES", "1000"))
 PARTS = 8
 
 

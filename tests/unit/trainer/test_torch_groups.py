@@ -15,6 +15,7 @@ from tests.rigs.torch_store import torch_python
 PROGRAM = Path(__file__).with_name("groups_in_a_race.py")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch_python(), reason="no torch: apt-get install python3-torch, or HAJOB_TORCH_PYTHON")
 def test_a_group_for_one_use_outlives_its_quicker_rank() -> None:
     """gloo closes a dropped group's connections; who is about to connect hears "closed by peer" and repairs nothing."""

@@ -18,7 +18,7 @@ from e2e.trainer.store_client import Client, StoreLostError
 from e2e.trainer.store_wire import NEW, OLD, Version
 from tests.rigs.torch_store import NEEDS_TORCH, TorchRank, torch_python, wildcard_port
 
-pytestmark = NEEDS_TORCH
+pytestmark = [NEEDS_TORCH, pytest.mark.slow]
 
 STORE = """
 import sys, threading, torch
