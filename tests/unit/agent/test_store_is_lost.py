@@ -21,11 +21,30 @@ from trainer_sidecar.store_protocol import EARLIER, LATER, Dialect
 BOTH = pytest.mark.parametrize("job", [EARLIER, LATER], indirect=True, ids=["earlier", "later"])
 
 
+class Watch:
+    """The pods' clock. It stands still while they tell what was written: to the coordinator all of that is one moment.
+
+    How wrong an age may be where telling takes its time, tests/unit/coordinator/test_store_keeping.py shows.
+    """
+
+    def __init__(self) -> None:
+        self._machine, self._stands_at = BootClock(), 0
+
+    def now(self) -> int:
+        return self._stands_at or self._machine.now()
+
+    def stop(self) -> None:
+        self._stands_at = self._machine.now()
+
+    def go_on(self) -> None:
+        self._stands_at = 0
+
+
 class Job:
     """Pods whose gates lead to one store, and to the one after it; the test is their coordinator."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
+        self.dialect, self.watch = dialect, Watch()
         self.number = 1
         self.store = KeyStore(dialect)
         self.pods = [self._pod(), self._pod()]
@@ -34,7 +53,7 @@ class Job:
     def _pod(self) -> StoreGate:
         rules = StoreGateRules()
         rules.address, rules.name, rules.open = self.store.address, "1/1", True
-        return StoreGate(ADDRESS, own_port(), rules, BootClock())
+        return StoreGate(ADDRESS, own_port(), rules, self.watch)
 
     def rules(self, pod: int) -> StoreGateRules:
         """What that pod's agent would decide."""
@@ -62,9 +81,11 @@ class Job:
         for number, pod in enumerate(self.pods):
             self.rules(number).open = False
             pod.changed()
+        self.watch.stop()
         for number, pod in enumerate(self.pods):
             for part in pod.content("word"):
                 keeping.told(str(number), part, 100.0)
+        self.watch.go_on()
         keeping.follow([str(number) for number in range(len(self.pods))], 100.0)
         self.number += 1
         self.store = KeyStore(self.dialect)

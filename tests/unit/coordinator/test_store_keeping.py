@@ -53,7 +53,7 @@ def test_of_counts_at_once_the_higher_one_is_right(keeping: World) -> None:
 
 
 def test_a_lower_count_that_was_told_later_is_not_newer(keeping: World) -> None:
-    """SeenSince are as wrong as messages are slow, and a process may hear of no other's count for long."""
+    """Ages are as wrong as messages are slow, and a process may hear of no other's count for long."""
     keeping.agent(0).written = [entry(b"n", b"10", 9.0, counted=True)]
     keeping.agent(1).written = [entry(b"n", b"9", 1.0, counted=True)]
     lose_the_pod(keeping)

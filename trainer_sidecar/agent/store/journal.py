@@ -91,7 +91,7 @@ class StoreJournal:
     def content(self, wanted: str, clock: Clock) -> Iterator[pb.StoreContent]:
         """Return all of it, in messages of bounded size; the last one is marked.
 
-        SeenSince counts from when a part is made: the one before it may have taken its time.
+        An age counts from when a part is made: the one before it may have taken its time.
         """
         part = pb.StoreContent(wanted=wanted, dialect=self.dialect, problem=self.problem)
         size = 0
