@@ -31,6 +31,7 @@ from hajob.pods.rank_pod import OWN_INIT_CONTAINERS, rank_pod
 from hajob.pods.review import checkpoint_claim, claim_note, why_not_started
 from hajob.pods.settings import PodSettings
 from hajob.pods.spare_pod import spare_pod
+from hajob.sources import pause
 from hajob.sources.creation import is_over_quota
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class Admission:
         self._kube, self._clock, self._settings, self._dry_runs = kube, clock, settings, dry_runs
         self.reason, self.message, self.claim_note = Reason.NOT_CHECKED, "", ""
         self._claim_seen = False
+        self.pause_answer = ("", "")
         self.certificates = JobCertificates(kube, clock, store)
 
     @property
@@ -92,6 +94,20 @@ class Admission:
             await self.certificates.look(job, new=not accepted_before)
         self.reason, self.message = reason, refusal
         return self.admitted
+
+    async def ask_about_pause(self, job: HATrainingJob, seen: str) -> None:
+        """Ask the server, once for each request, for a pod of the pause's work: none is held for one that cannot be.
+
+        Args:
+            job: as it is now.
+            seen: the newest request that was handled.
+
+        Raises:
+            ApiError: the server could not be asked.
+        """
+        request = pause.request_of(job.spec.pause)
+        if request and request not in {seen, self.pause_answer[0]}:
+            self.pause_answer = request, await pause_refusal(self._kube, job)
 
     async def look_at_claim(self, job: HATrainingJob) -> bool:
         """Look, once, at the PersistentVolumeClaim of the checkpoints; return whether there is something to tell.

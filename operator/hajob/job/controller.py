@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hajob import metrics
 from hajob.api.conditions import Reason
@@ -21,10 +21,10 @@ from hajob.job.deadline_timer import HEAR_SECONDS, DeadlineTimer
 from hajob.job.memory import JobMemory
 from hajob.job.observer import JobObserver, Seen
 from hajob.job.outputs import JobOutputs
-from hajob.job.policies.drain_watch import DrainWatch
 from hajob.job.ports import Ports
 from hajob.job.reconcile_loop import ReconcileLoop
 from hajob.job.status.announcements import Announcement, of_breaker
+from hajob.job.status_publisher import StatusPublisher
 from hajob.plan import events
 from hajob.plan.state import UNTRAINED, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
@@ -55,7 +55,6 @@ class JobController:
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.dry_runs)
         self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._look_at_start)
         self._loop = ReconcileLoop(self._memory, self.observer.places, self._admission, ports, self)
-        self._drains = DrainWatch(self._memory, self.observer.places, ports, self._loop.wake, self._announce)
         self._deadline = DeadlineTimer(
             ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.cut_off
         )
@@ -75,6 +74,11 @@ class JobController:
         return self._memory.job.metadata.name
 
     @property
+    def status(self) -> StatusPublisher:
+        """Return the publisher of the job's status."""
+        return self._outputs.status
+
+    @property
     def state(self) -> JobState:
         """Return the planner's state."""
         return self._memory.state
@@ -87,7 +91,7 @@ class JobController:
         self._follow_capacity()
         self._unheard.set(HEAR_SECONDS, self._coordinator_unheard)
         self._tasks = [
-            asyncio.create_task(self._loop.run(status), name=f"controller {title}"),
+            asyncio.create_task(self._loop.run(), name=f"controller {title}"),
             asyncio.create_task(status.run(), name=f"status of {title}"),
         ]
         for task in self._tasks:
@@ -114,7 +118,6 @@ class JobController:
         self._outputs.close()
         self._deadline.cancel()
         self._unheard.cancel()
-        self._drains.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -284,7 +287,7 @@ class JobController:
 
     def look_for_moves(self) -> None:
         """Handle that a node of this job was cordoned, or is in service again."""
-        self._take_in(self._drains.moves())
+        self._take_in(self._loop.moves())
         self._loop.wake()
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
@@ -347,15 +350,15 @@ class JobController:
         self._outputs.status.publish()
 
     def follow_spec(self) -> None:
-        """Apply the spec, and handle drains of the job's nodes."""
-        self._take_in(self._loop.pause.look())
-        self._take_in((*self.observer.of_spec(), *self._drains.moves(), *self.observer.hardware.sub_health()))
-        self._take_in(self._drains.look())
+        """Apply the spec, and what sick nodes ask for."""
+        self._take_in((*self.observer.of_spec(), *self.observer.hardware.sub_health()))
         self._look_for_places()
 
-    async def protect_pods(self) -> None:
-        """Set how many of the pods evictions have to leave."""
-        await self._drains.protect()
+    def policies_tell(self, told: Iterable[events.JobEvent], announcements: Iterable[Announcement]) -> None:
+        """Take in what policies tell the table, and post what they tell people."""
+        for announcement in announcements:
+            self._announce(announcement)
+        self._take_in(told)
 
     def pod_forced(self, pod: PodView) -> None:
         """Note a pod that is about to be deleted without grace; its processes may live on."""

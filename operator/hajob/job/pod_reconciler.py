@@ -15,18 +15,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
+from hajob.job.places import JobPlaces
 from hajob.job.pod_index import old_ranks
+from hajob.job.ports import Ports
 from hajob.kube.batches import cautiously, together
-from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, PatchKind
+from hajob.kube.client import ALREADY_EXISTS, ApiError
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.naming import coordinator_pod_name, is_same_pod, rank_pod_name
 from hajob.pods.rank_pod import rank_pod
-from hajob.pods.settings import PodSettings
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
 
@@ -109,39 +111,15 @@ class PodReconciler:
     """Carries differences out, for one job.
 
     Args:
-        kube: the API.
-        settings: of the installation.
-        silent: whether nothing on a pod's node could end it, by all that is known.
-        refused: returns the nodes where none of this many pods may be placed.
-        silent_nodes: that may be dead though they look ready.
-        drained: returns the nodes that are to be emptied and off which nothing else keeps pods that tolerate this.
-        returned: nodes that need not be avoided any more.
-        creations: as many as may be under way for all jobs.
-        away: the same as `silent`, according to the API server alone.
+        places: of the job.
+        ports: to the world.
         forced: called with each pod before it is deleted without grace.
     """
 
-    def __init__(
-        self,
-        kube: Kube,
-        settings: PodSettings,
-        silent: Callable[[PodView], bool],
-        refused: Callable[[int], Collection[str]],
-        *,
-        silent_nodes: Callable[[], Collection[str]],
-        drained: Callable[[Collection[Json]], Collection[str]],
-        returned: Callable[[], Collection[str]],
-        creations: asyncio.Semaphore,
-        away: Callable[[PodView], bool],
-        forced: Callable[[PodView], None],
-    ) -> None:
-        self._kube = kube
-        self._settings = settings
-        self._silent, self._away, self._forced = silent, away, forced
-        self._refused, self._silent_nodes, self._returned = refused, silent_nodes, returned
-        self._creations, self._drained = creations, drained
+    def __init__(self, places: JobPlaces, ports: Ports, forced: Callable[[PodView], None]) -> None:
+        self._places, self._ports, self._forced = places, ports, forced
+        self._kube, self._settings = ports.kube, ports.pod_settings
         self._deleted: dict[str, bool] = {}
-        self._opened: set[str] = set()
 
     def manifest(
         self,
@@ -150,6 +128,7 @@ class PodReconciler:
         refused: Collection[str] = (),
         *,
         gated: bool = False,
+        returned: Collection[str] = (),
     ) -> Json:
         """Build the missing pod.
 
@@ -160,20 +139,17 @@ class PodReconciler:
             missing: which pod.
             refused: nodes where no rank pod is placed, beside those of its placement, and rather no coordinator.
             gated: whether the pod gets the scheduling gate.
+            returned: nodes that its placement avoids and need not any more.
         """
         if isinstance(missing, CoordinatorPlacement):
             chosen = [one.to_json() for one in job.spec.coordinator.tolerations]
-            silent = {*self._silent_nodes(), *self._drained(chosen)}
+            silent = {*self._ports.silent_nodes(), *self._ports.drained_for(chosen)}
             apart = missing.apart
             return coordinator_pod(job, missing.incarnation, self._settings, refused, silent=silent, apart=apart)
-        placement = () if gated else set(missing.avoid).difference(self._returned())
+        placement = () if gated else set(missing.avoid).difference(returned)
         avoid = tuple(sorted({*placement, *refused}))
         place = missing.place
         return rank_pod(job, missing.node_rank, missing.incarnation, self._settings, avoid, place=place, gated=gated)
-
-    async def delete_surplus(self, surplus: Sequence[PodView]) -> list[ApiError]:
-        """Delete these, many at a time (hajob.kube.batches); return why some could not be: one keeps no other."""
-        return await together(self._try_delete, surplus)
 
     async def create_missing(
         self,
@@ -183,6 +159,7 @@ class PodReconciler:
         goes_on: Callable[[], bool] = lambda: True,
         *,
         gated: bool = False,
+        returned: Collection[str] = (),
     ) -> NotCreated | None:
         """Create many at a time (hajob.kube.batches); the coordinator is not kept by what keeps rank pods.
 
@@ -192,6 +169,7 @@ class PodReconciler:
             made: called with each created pod, as the server answered.
             goes_on: called before each creation; False ends the creations.
             gated: whether rank pods get the scheduling gate.
+            returned: nodes that placements avoid and need not any more.
 
         Returns:
             Why pods are still missing; None when all exist.
@@ -199,35 +177,28 @@ class PodReconciler:
         Raises:
             ApiError: the server cannot be reached; the caller tries again.
         """
-        rows = todo.rank_pods, todo.coordinators
-        refused = [await self._create_row(job, row, made, goes_on, gated=gated) for row in rows]
+        avoid = self._places.refused
+        build = partial(self.manifest, job, gated=gated, returned=returned)
+        rows = [(row, partial(build, refused=avoid(len(row)))) for row in (todo.rank_pods, todo.coordinators) if row]
+        refused = [await self._create_row(job, row, build_one, made, goes_on) for row, build_one in rows]
         return next(filter(None, refused), None)
-
-    async def _try_delete(self, pod: PodView) -> ApiError | None:
-        try:
-            await self.delete(pod)
-        except ApiError as error:
-            return error
-        return None
 
     async def _create_row(
         self,
         job: HATrainingJob,
         row: Sequence[Placement | CoordinatorPlacement],
+        build: Callable[[Placement | CoordinatorPlacement], Json],
         made: Callable[[Json], None],
         goes_on: Callable[[], bool],
-        *,
-        gated: bool,
     ) -> NotCreated | None:
         """Create similar pods: if the server refuses one, it would refuse the next ones as well."""
-        avoid = self._refused(len(row)) if row else ()
 
         async def create(missing: Placement | CoordinatorPlacement) -> NotCreated | ApiError | None:
             try:
-                async with self._creations:
+                async with self._ports.creations:
                     if not goes_on():
                         return None
-                    pod = await self._create(job, self.manifest(job, missing, avoid, gated=gated))
+                    pod = await self._create(job, build(missing))
                 made(pod)
             except ApiError as error:
                 return not_created(error.status, error.reason, error.message) if error.status else error
@@ -253,34 +224,13 @@ class PodReconciler:
         log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
         return pod
 
-    async def open_gates(self, pods: Sequence[PodView]) -> list[ApiError]:
-        """Remove Hajob's scheduling gate of these pods; return why some could not be opened."""
-        return await together(self._open_gate, pods)
-
-    async def _open_gate(self, pod: PodView) -> ApiError | None:
-        if pod.uid in self._opened:
-            return None
-        path = (
-            f"/spec/schedulingGates/{pod.gate}"  # refused where others have gone since; then a newer pod is seen soon
-        )
-        ours = [
-            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
-            {"op": "test", "path": f"{path}/name", "value": names.GATE},
-            {"op": "remove", "path": path},
-        ]
-        try:
-            await self._kube.patch("pods", pod.namespace, pod.name, ours, kind=PatchKind.JSON)
-        except ApiError as error:
-            if error.status != 404:
-                return error
-        self._opened.add(pod.uid)
-        return None
-
     async def delete_all(self, pods: Sequence[PodView]) -> None:
         """Delete these as far as the server permits; never raises."""
 
         async def attempt(pod: PodView) -> None:
-            if (error := await self._try_delete(pod)) is not None:
+            try:
+                await self.delete(pod)
+            except ApiError as error:
                 log.warning("%s: pod %s cannot be deleted yet: %s", pod.namespace, pod.name, error)
 
         await together(attempt, pods)
@@ -289,7 +239,7 @@ class PodReconciler:
         """Delete one pod; retry once if its node went away meanwhile. A pod that is gone already counts as deleted."""
         if self._deleted.get(pod.uid) is not None and not self.hangs(pod):
             return
-        grace = 0 if self._silent(pod) or self.hangs(pod) else None
+        grace = 0 if self._places.unreachable(pod) or self.hangs(pod) else None
         self._deleted[pod.uid] = grace == 0  # other callers need not delete it again
         if grace == 0:
             self._forced(pod)
@@ -306,4 +256,4 @@ class PodReconciler:
 
     def hangs(self, pod: PodView) -> bool:
         """Whether it is being deleted, nothing can end it, and it was not deleted without grace yet."""
-        return pod.deleting and self._away(pod) and not self._deleted.get(pod.uid, False)
+        return pod.deleting and self._places.node_is_away(pod) and not self._deleted.get(pod.uid, False)

@@ -1,7 +1,9 @@
-"""Reconciles one job's objects: admits the job, creates and deletes its pods, deletes the job when its time is up.
+"""Reconciles one job's objects: admits the job, asks its policies what they want, makes and deletes its pods.
 
-A task behind the decisions: pods are created and deleted only after the status that holds the decision has been
-acknowledged (docs/decisions/0004-the-status-is-the-journal.md).
+A task behind the decisions. A round takes one snapshot after the other: what policies tell the table is taken in until
+they have nothing to tell; then what they want is carried out, and missing pods are made. What follows from a decision
+waits until the status that holds the decision has been acknowledged
+(docs/decisions/0004-the-status-is-the-journal.md).
 """
 
 from __future__ import annotations
@@ -10,29 +12,33 @@ import asyncio
 import dataclasses
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import inf
 from typing import Final, Protocol
 
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.backoff import Backoff, Retry
+from hajob.capacity.gang import Claim
 from hajob.clock import Alarm
 from hajob.job.admission import REFUSALS, Admission
+from hajob.job.ages import Ages
+from hajob.job.apply import Applier
 from hajob.job.memory import JobMemory
 from hajob.job.places import JobPlaces
 from hajob.job.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
 from hajob.job.pod_reconciler import Difference, PodReconciler, difference, in_turn
-from hajob.job.policies.expiry import Expiry
-from hajob.job.policies.finished_pods import FinishedPods, is_idle
-from hajob.job.policies.gang_start import GangStart
-from hajob.job.policies.leaving_pods import GONE_SECONDS, LeavingPods
-from hajob.job.policies.outdated_pods import OutdatedPods
-from hajob.job.policies.pause_work import PauseWork
-from hajob.job.policies.spare_pods import SparePods
+from hajob.job.policies import drains, expiry, finished_pods, gang_start, leaving_pods, outdated_pods, pauses, spares
 from hajob.job.ports import Ports
+from hajob.job.snapshot import JobSnapshot
+from hajob.job.status.announcements import Announcement
 from hajob.job.status_publisher import StatusPublisher
 from hajob.job.status_writer import StatusRefusedError
+from hajob.job.wants import Change, Wants, merge, pod_deletion
 from hajob.kube.client import ApiError
+from hajob.plan import events
+from hajob.plan.placements import Placement
 from hajob.plan.policy import Mode
 from hajob.plan.state import ALL_MADE, JobPhase
 from hajob.sources.pod import PodView
@@ -50,12 +56,19 @@ LONGEST_ASK_AGAIN_SECONDS: Final = 300.0
 """Between two questions whether the pods of a refused job are accepted by now: whoever makes the missing service
 account, or allows the pods in a policy, tells nobody."""
 
+TURNS: Final = 3
+"""So often in a round policies are asked again because they had something to tell; more comes in the next round."""
+
 SAY_AGAIN_SECONDS: Final = 300.0
 """That pods of a deleted job do not go is said again after so long."""
 
 
 class Reconciled(CreationListener, Protocol):
     """The owner of the loop: the job controller."""
+
+    @property
+    def status(self) -> StatusPublisher:
+        """Return the publisher of the job's status."""
 
     def admitted(self) -> None:
         """Handle that the server accepts the job's pods, and the credentials for its coordinator exist."""
@@ -66,8 +79,8 @@ class Reconciled(CreationListener, Protocol):
     def follow_spec(self) -> None:
         """Apply the spec: the job is admitted and its pods are known."""
 
-    async def protect_pods(self) -> None:
-        """Set how many pods evictions have to leave: the pods are as desired."""
+    def policies_tell(self, told: Iterable[events.JobEvent], announcements: Iterable[Announcement]) -> None:
+        """Take in what policies tell the table, and post what they tell people."""
 
     def look_for_missed(self) -> None:
         """Check for a created pod that is gone again."""
@@ -79,43 +92,38 @@ class Reconciled(CreationListener, Protocol):
         """Note a pod that is about to be deleted without grace: nothing there can end it."""
 
 
-class ReconcileLoop:
-    """The loop of one job.
+@dataclasses.dataclass(slots=True)
+class PolicyMemos:
+    """What the policies of one job remember between two rounds; a new leader begins without it."""
 
-    Attributes:
-        pause: the work of its planned pauses.
-    """
+    drains: drains.DrainMemo
+    boots: outdated_pods.BootMemo = dataclasses.field(default_factory=outdated_pods.BootMemo)
+    gang: gang_start.GangMemo = dataclasses.field(default_factory=gang_start.GangMemo)
+    leaving: Ages = dataclasses.field(default_factory=Ages)
+    pauses: pauses.PauseMemo = dataclasses.field(default_factory=pauses.PauseMemo)
+    spares: spares.SpareMemo = dataclasses.field(default_factory=spares.SpareMemo)
+
+
+class ReconcileLoop:
+    """The loop of one job."""
 
     def __init__(
         self, memory: JobMemory, places: JobPlaces, admission: Admission, ports: Ports, owner: Reconciled
     ) -> None:
-        self._memory, self._places, self._admission, self._owner = memory, places, admission, owner
-        self._clock = ports.clock
-        self._outdated = OutdatedPods(memory, places, ports)
-        self._finished = FinishedPods(ports.kube)
-        self._reconciler = PodReconciler(
-            ports.kube,
-            ports.pod_settings,
-            places.unreachable,
-            places.refused,
-            silent_nodes=ports.silent_nodes,
-            drained=ports.drained_for,
-            returned=self._outdated.returned,
-            creations=ports.creations,
-            away=places.node_is_away,
-            forced=owner.pod_forced,
-        )
-        self.pause = PauseWork(memory, places, ports, self._reconciler, self.wake)
-        self._spares = SparePods(memory, places, ports, self._reconciler, self.wake)
-        self._expiry = Expiry(ports.kube, ports.clock)
+        self._memory, self._places, self._admission, self._ports = memory, places, admission, ports
+        self._owner, self._clock = owner, ports.clock
+        self._memos = PolicyMemos(drains.DrainMemo.of(ports.openings))
+        self._pods = PodReconciler(places, ports, owner.pod_forced)
+        self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
         self._wake = asyncio.Event()
+        self._again, self._again_at = Alarm(ports.clock), inf
         self._creation = PodCreation(places.pods, ports.clock, self.wake, owner)
         self._asks_again = Retry(ports.clock, self.wake, ASK_AGAIN_SECONDS, LONGEST_ASK_AGAIN_SECONDS)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
-        self._gang = GangStart(memory, places, ports, self.wake)
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
-        self._leaving = LeavingPods(memory, places, ports, self.wake)
         self._ended = self._closed = False
+        self._claim = self.claim
+        ports.starts.claims[memory.job.metadata.uid] = self._claim
 
     def wake(self, *, hurry: bool = False) -> None:
         """Reconcile soon; `hurry`: a pod that was refused may be created now."""
@@ -130,41 +138,73 @@ class ReconcileLoop:
 
     def capacity_changed(self) -> None:
         """Reconcile pods that are gated, or exclude a node, because nodes came or went."""
-        self._gang.capacity_changed()
+        self._reconcile_at(self._clock.monotonic() + gang_start.SOON_SECONDS)
 
     def try_soon(self) -> None:
         """Retry in a moment, because a quota has changed: not all jobs of the namespace at once."""
         self._creation.sooner(QUOTA_SECONDS)
         self._pause_alarm.bring_forward(QUOTA_SECONDS * random.random())
 
+    def moves(self) -> Iterable[events.MigrateRequested]:
+        """Return the moves that are to be asked for now: whoever drains a node need not wait for the next round."""
+        return drains.moves(self.snapshot(), self._memos.drains)
+
+    def claim(self) -> Claim | None:
+        """Return the nodes that the job still needs; None for none."""
+        return gang_start.claim(self.snapshot(), self._memos.gang)
+
     def close(self) -> None:
-        """Stop changing objects."""
+        """Stop changing objects, and withdraw the job's claim."""
         self._ended = self._closed = True
-        self._gang.close()
-        self._spares.close()
-        self._expiry.close()
+        claims, uid = self._ports.starts.claims, self._memory.job.metadata.uid
+        if claims.get(uid) is self._claim:  # else another controller of the job has one by now
+            del claims[uid]
+        self._again.cancel()
         self._creation.close()
         self._asks_again.cancel()
         self._admission.certificates.close()
 
-    async def run(self, status: StatusPublisher) -> None:
+    def snapshot(self) -> JobSnapshot:
+        """Take a snapshot of the job, for policies."""
+        return JobSnapshot.of(
+            self._memory,
+            self._places,
+            self._ports,
+            admitted=self._admission.admitted,
+            completed=self._owner.status.current.completion_time,
+            pause_answer=self._admission.pause_answer,
+            refusals=self._applier.refusals,
+        )
+
+    def _reconcile_at(self, at: float) -> None:
+        """Reconcile at this moment (seconds of the monotonic clock) at the latest."""
+        if at < self._again_at and not self._closed:
+            self._again_at = at
+            self._again.set(max(0.0, at - self._clock.monotonic()), self._come_again)
+
+    def _come_again(self) -> None:
+        self._again_at = inf
+        self.wake()
+
+    async def run(self) -> None:
         """Reconcile until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if await self._round(status):
+            self._again.cancel()
+            self._again_at = inf
+            if await self._round():
                 self._backoff.reset()
                 continue
             await self._pause(self._backoff.delay())
             self._wake.set()
 
-    async def _round(self, status: StatusPublisher) -> bool:
+    async def _round(self) -> bool:
         """Do each part once; whether all succeeded. What one part is refused keeps no other part."""
         succeeded = True
-        parts = (self._settle, self._end_idle_pods, self._hold_spares, self._expire, self._protect, self._advise)
-        for part in parts:
+        for part in (self._admit, self._reconcile, self._advise):
             try:
-                await part(status)
+                await part()
             except (ApiError, StatusRefusedError) as error:
                 log.warning("%s: %s; trying again soon", self._memory.title, error)
                 succeeded = False
@@ -175,9 +215,9 @@ class ReconcileLoop:
                 succeeded = False
         return succeeded
 
-    async def _advise(self, status: StatusPublisher) -> None:
+    async def _advise(self) -> None:
         if await self._admission.look_at_claim(self._memory.job):
-            status.publish(lazy=True)
+            self._owner.status.publish(lazy=True)
 
     async def _pause(self, seconds: float) -> None:
         """Wait; `wake` and a changed quota shorten it."""
@@ -190,48 +230,120 @@ class ReconcileLoop:
         finally:
             self._pause_alarm.cancel()
 
-    async def _settle(self, status: StatusPublisher) -> None:
+    async def _admit(self) -> None:
+        """Ask the server whether it accepts the job's pods, and those of a pause that is requested."""
+        if not self._places.pods.complete or self._ended:
+            return
+        if self._admission.admitted or await self._is_admitted():
+            await self._admission.ask_about_pause(self._memory.job, self._memory.state.pause_seen)
+
+    async def _reconcile(self) -> None:
+        """Ask the policies, carry out what they want, and make the desired pods."""
+        if self._ended:
+            return
+        if self._knows_pods:
+            self._owner.follow_spec()
+        wants = self._ask_policies()
+        memory, state, layout = self._memory, self._memory.state, self._memory.layout
+        todo = self._todo() if self._knows_pods else Difference((), (), ())
+        wants = merge((wants, Wants(changes=tuple(pod_deletion(pod, follows_status=True) for pod in todo.surplus))))
+        due = self._applier.follow(wants.changes)
+        self._reconcile_at(wants.again_at)
+        await self._apply(change for change in due if not change.follows_status)
+        decided = [change for change in due if change.follows_status]
+        if decided or todo.lacks_pods:
+            await self._look_at_certificates(for_pods=todo.lacks_pods)
+            await self._owner.status.acknowledged()
+            if memory.still_desires(state, layout) and not self._ended:
+                await self._apply(decided)  # surplus pods may hold the quota and the nodes that missing ones need
+                await self._create(todo)
+        else:
+            await self._look_at_certificates(for_pods=False)
+        self._reconcile_at(self._applier.again_at)
+
+    @property
+    def _knows_pods(self) -> bool:
+        return self._admission.admitted and self._places.pods.complete
+
+    def _ask_policies(self) -> Wants:
+        """Return what the policies want, once they have nothing to tell the table any more."""
+        for _ in range(TURNS):
+            wants = self._asked(self.snapshot())
+            self._owner.policies_tell(wants.events, wants.announcements)
+            if not wants.events:
+                break
+        if self._memos.spares.why_missing != self._places.pods.spares_not_created:
+            self._places.pods.spares_not_created = self._memos.spares.why_missing
+            self._owner.status.publish(lazy=True)
+        return wants
+
+    def _asked(self, snapshot: JobSnapshot) -> Wants:
+        """Ask each policy once. One that fails, by an error of this program, keeps no other."""
+        memos, found = self._memos, list[Wants]()
+        policies: tuple[Callable[[JobSnapshot], Wants], ...] = (
+            partial(outdated_pods.outdated_pods, memo=memos.boots),
+            partial(gang_start.gang_start, memo=memos.gang),
+            partial(drains.drains, memo=memos.drains),
+            partial(pauses.pauses, memo=memos.pauses),
+            partial(spares.spares, memo=memos.spares),
+            finished_pods.finished_pods,
+            expiry.expiry,
+        )
+        for policy in policies:
+            try:
+                found.append(policy(snapshot))
+            except Exception:
+                log.exception("%s: an error of this program; trying again soon", self._memory.title)
+                self._reconcile_at(snapshot.now + LONGEST_RETRY_SECONDS)
+        return merge(found)
+
+    async def _apply(self, changes: Iterable[Change]) -> None:
+        if not await self._applier.apply(changes):
+            self.wake()  # a refusal may be news for the policy that wanted the change
+
+    def _todo(self) -> Difference:
+        """Return the pods that are to be made or deleted now."""
         memory, index = self._memory, self._places.pods
-        if not index.complete or self._ended:
-            return
-        if not self._admission.admitted and not await self._admit():
-            return
-        await self.pause.ask()
-        self._owner.follow_spec()
-        outdated = self._outdated.pods_worth_replacing()
-        for pod in outdated:
-            await self._reconciler.delete(pod)
-        state, layout = memory.state, memory.layout
-        todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | self._spares.adopted)
-        hanging = tuple(pod for pod in index.all() if self._reconciler.hangs(pod))
+        adopted = self._memos.spares.adopted
+        todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | adopted)
+        hanging = tuple(pod for pod in index.all() if self._pods.hangs(pod))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
         todo = self._without_what_is_lost(todo)
-        todo = in_turn(todo, memory.state.base, index.pods, self._leaving.overdue())
-        todo = self._creation.now(todo)
-        await self._look_at_certificates(for_pods=todo.lacks_pods)
-        gated = self._gang.holds_back()
-        held_back = [] if gated else [pod for pod in self._gang.held_back() if pod not in outdated]
-        if not (todo.lacks_pods or todo.surplus or held_back):
-            return
-        await status.acknowledged()
-        if memory.still_desires(state, layout) and not self._ended:
-            todo = dataclasses.replace(todo, rank_pods=await self._spares.adopt(todo.rank_pods))
-            await self._apply(todo, held_back, gated)
+        overdue, next_at = leaving_pods.overdue_pods(self.snapshot(), self._memos.leaving)
+        self._reconcile_at(next_at)
+        todo = in_turn(todo, memory.state.base, index.pods, overdue)
+        return self._creation.now(todo)
 
-    async def _apply(self, todo: Difference, held_back: Sequence[PodView], gated: bool) -> None:
-        """Delete first, because surplus pods may hold the quota and the nodes that the missing pods need; then create.
+    async def _create(self, todo: Difference) -> None:
+        """Create missing pods: warm spares become some of them.
 
         Raises:
-            ApiError: one object at least was refused. All the others have been dealt with.
+            ApiError: the server cannot be reached.
         """
-        failures = await self._reconciler.delete_surplus(todo.surplus)
-        if todo.lacks_pods:
-            started, made, goes_on = self._memory.started, self._pod_made, self._goes_on
-            refused = await self._reconciler.create_missing(started, todo, made, goes_on, gated=gated)
-            self._creation.tried(refused)
-        failures += await self._reconciler.open_gates(held_back)
-        if failures:
-            raise failures[0]
+        if not todo.lacks_pods:
+            return
+        todo = dataclasses.replace(todo, rank_pods=await self._without_adopted(todo.rank_pods))
+        snapshot, memos = self.snapshot(), self._memos
+        refused = await self._pods.create_missing(
+            self._memory.started,
+            todo,
+            self._pod_made,
+            self._goes_on,
+            gated=gang_start.is_held_back(snapshot, memos.gang),
+            returned=outdated_pods.returned_nodes(snapshot, memos.boots),
+        )
+        self._creation.tried(refused)
+
+    async def _without_adopted(self, missing: Sequence[Placement]) -> tuple[Placement, ...]:
+        """Turn warm spares into the missing pods of their nodes; return those that are still to be created."""
+        snapshot, left = self.snapshot(), list[Placement]()
+        for placement in missing:
+            adoption = spares.adoption(snapshot, placement)
+            if adoption is not None and await self._applier.apply((adoption,)):
+                self._memos.spares.adopted.add(spares.adopted_name(snapshot, placement))
+            else:
+                left.append(placement)
+        return tuple(left)
 
     def _without_what_is_lost(self, todo: Difference) -> Difference:
         """Leave out pods that are missing because they were lost, and that no decision makes anew.
@@ -249,15 +361,6 @@ class ReconcileLoop:
             return dataclasses.replace(todo, rank_pods=())
         return todo
 
-    async def _end_idle_pods(self, status: StatusPublisher) -> None:
-        """Give back the chips of a complete job, once that it is complete is in the status."""
-        index, state = self._places.pods, self._memory.state
-        if state.phase is not JobPhase.COMPLETE or not index.complete or self._ended:
-            return
-        if idle := [pod for pod in index.all() if is_idle(pod, state)]:
-            await status.acknowledged()
-            await self._finished.end(idle)
-
     async def _look_at_certificates(self, *, for_pods: bool) -> None:
         """Check the certificates: before creating pods, which need the Secret, and periodically, as they expire."""
         certificates = self._admission.certificates
@@ -273,7 +376,7 @@ class ReconcileLoop:
         self._places.pods.was_made(raw)
         self._owner.look_for_missed()
 
-    async def _admit(self) -> bool:
+    async def _is_admitted(self) -> bool:
         """Admit the job; one that was accepted once is not checked again, because its pods may exist.
 
         One whose pods the server refuses is asked about again: that may end without a change of the job.
@@ -296,28 +399,6 @@ class ReconcileLoop:
             self._owner.refused()
         return False
 
-    async def _hold_spares(self, status: StatusPublisher) -> None:
-        index = self._places.pods
-        if index.complete and self._admission.admitted and not self._ended:
-            before = index.spares_not_created
-            await self._spares.reconcile()
-            await self.pause.reconcile()
-            if index.spares_not_created != before:
-                status.publish(lazy=True)
-
-    async def _expire(self, status: StatusPublisher) -> None:
-        """Delete an ended job when its time is up, once its end is in the status."""
-        job = self._memory.job
-        counts = self._memory.ended and job.spec.ttl_seconds_after_finished is not None
-        if counts:
-            await status.acknowledged()
-        if not self._ended:
-            self._expiry.follow(job, status.current.completion_time if counts else None)
-
-    async def _protect(self, _status: StatusPublisher) -> None:
-        if self._admission.admitted and not self._ended:
-            await self._owner.protect_pods()
-
     async def delete_pods(self) -> None:
         """Delete the pods of a job that is being deleted, without grace where a node is silent, until all are gone.
 
@@ -325,9 +406,9 @@ class ReconcileLoop:
         that only somebody's finalizer keeps is left to whoever set that.
         """
         self._ended = True
-        backoff, said_at = Backoff(first=0.1, longest=1.0), self._clock.monotonic() + GONE_SECONDS
+        backoff, said_at = Backoff(first=0.1, longest=1.0), self._clock.monotonic() + leaving_pods.GONE_SECONDS
         while not self._closed and (pods := [pod for pod in self._places.pods.all() if not pod.left_over]):
-            await self._reconciler.delete_all([pod for pod in pods if not pod.deleting or self._reconciler.hangs(pod)])
+            await self._pods.delete_all([pod for pod in pods if not pod.deleting or self._pods.hangs(pod)])
             if self._clock.monotonic() >= said_at:
                 self._owner.still_there(pods)
                 said_at += SAY_AGAIN_SECONDS

@@ -11,8 +11,8 @@ from e2e.cluster.rest import ApiError
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.capacity.drains import Budgets, EvictionTurn, Openings, budgets
-from hajob.clock import SystemClock
-from hajob.job.policies.disruption_budgets import RESOURCE, DisruptionBudgets
+from hajob.job.apply import carry_out
+from hajob.job.policies.drains import BUDGETS, budget_objects
 from hajob.kube.http import HttpKube
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.plan.policy import Policy
@@ -27,7 +27,6 @@ class Served:
     def __init__(self, plane: ControlPlane, kube: HttpKube, job: HATrainingJob) -> None:
         self.plane, self.kube, self.job = plane, kube, job
         self.namespace = job.metadata.namespace
-        self.budgets = DisruptionBudgets(kube, SystemClock(), lambda: None)
 
     async def run_pods(self) -> None:
         for name, role in (("rank-0", "rank"), ("rank-1", "rank"), ("rank-2", "rank"), ("coordinator", "coordinator")):
@@ -46,10 +45,11 @@ class Served:
 
     async def allow(self, ranks: int, coordinator: int, healthy: int = 3) -> None:
         """The budgets say this, and their controller has counted."""
-        await self.budgets.follow(self.job, Budgets(ranks, coordinator))
+        for budget in budget_objects(self.job, Budgets(ranks, coordinator)):
+            await carry_out(self.kube, budget)
 
         def counted(role: str, count: int) -> bool:
-            path = f"/apis/policy/v1/namespaces/{self.namespace}/{RESOURCE}/{budget_name(self.job, role)}"
+            path = f"/apis/policy/v1/namespaces/{self.namespace}/{BUDGETS}/{budget_name(self.job, role)}"
             found = self.plane.api.get(path)
             status = found.get("status") or {}
             known = status.get("observedGeneration") == found["metadata"]["generation"]
@@ -110,6 +110,5 @@ async def test_a_pod_that_is_not_ready_may_always_go(served: Served) -> None:
 
 async def test_the_next_leader_takes_the_budgets_over(served: Served) -> None:
     await served.allow(3, 1)
-    served.budgets = DisruptionBudgets(served.kube, SystemClock(), lambda: None)
     await served.allow(2, 1)
     assert served.evict("rank-0") == 201

@@ -21,7 +21,8 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.app.frontend import Frontend
 from hajob.capacity.drains import Budgets
 from hajob.clock import SystemClock
-from hajob.job.policies.disruption_budgets import DisruptionBudgets
+from hajob.job.apply import carry_out
+from hajob.job.policies.drains import budget_objects
 from hajob.job.status_writer import operations
 from hajob.kube.client import ApiError, PatchKind
 from hajob.kube.credentials import ApiCredentials, from_kubeconfig
@@ -74,9 +75,10 @@ async def test_the_rights_are_enough(
     secret = await limited.get("secrets", where, tls_secret_name(made))
     await limited.replace("secrets", where, secret)
     for least in (1, 0):
-        await DisruptionBudgets(limited, SystemClock(), lambda: None).follow(made, Budgets(least, least))
-        budget = await kube.get("poddisruptionbudgets", where, budget_name(made, names.ROLE_RANK))
-        assert budget["spec"]["minAvailable"] == least
+        for budget in budget_objects(made, Budgets(least, least)):
+            await carry_out(limited, budget)
+        stored_budget = await kube.get("poddisruptionbudgets", where, budget_name(made, names.ROLE_RANK))
+        assert stored_budget["spec"]["minAvailable"] == least
     told = event(made.metadata, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
     await limited.create("events", where, told)
     assert difference(await limited.get("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()

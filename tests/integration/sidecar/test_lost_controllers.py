@@ -59,12 +59,12 @@ async def test_a_hung_controller_is_followed_by_another(new_job: NewJob, undistu
     await finish_undisturbed(job, undisturbed, {3})
 
 
-async def in_a_move(new_job: NewJob, rank: int, moment: str) -> Job:
-    """A training whose ranks of node 1 move to another pod; `rank` stands at a moment of it."""
+async def in_a_move(new_job: NewJob, rank: int, moment: str, seconds: int = 1) -> Job:
+    """A training whose ranks of node 1 move to another pod; `rank` stands at a moment of it for so long."""
     job = new_job()
     await job.start()
     await job.until_step(5)
-    job.fault(f"rank={rank} at={moment} do=slow seconds=1")
+    job.fault(f"rank={rank} at={moment} do=slow seconds={seconds}")
     await job.until_step(7)
     job.operator.order(pb.Order(incarnation=2, revision=1, action=pb.MIGRATE, lost_ranks=[2, 3], replaced_nodes=[1]))
     job.start_pod(1, 2)
@@ -161,7 +161,7 @@ async def test_a_move_goes_on_with_another_controller(new_job: NewJob, undisturb
 @pytest.mark.slow
 async def test_lost_in_the_middle_of_a_move_it_is_told(new_job: NewJob) -> None:
     """Every rank has left its step: nobody else can let them go, and only a start anew is left."""
-    job = await in_a_move(new_job, 1, "rebuild")
+    job = await in_a_move(new_job, 1, "rebuild", seconds=10)  # the kill comes in it, however busy this machine is
     kill_controller(job)
     result = await job.operator.milestone(pb.RESULT)
     assert result.result_code == 499

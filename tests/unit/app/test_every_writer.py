@@ -33,14 +33,10 @@ WITHOUT_ASKING = {
     "hajob.kube.events": "Events change nothing, and people want to read what the last leader saw",
 }
 BY_THE_PORTS = {
-    "hajob.job.policies.disruption_budgets",
-    "hajob.job.policies.expiry",
-    "hajob.job.policies.finished_pods",
+    "hajob.job.apply",
     "hajob.pki.job_certificates",
     "hajob.job.unread",
-    "hajob.job.policies.pause_work",
     "hajob.job.pod_reconciler",
-    "hajob.job.policies.spare_pods",
 }
 """Made for each job, with the way to the server that all jobs are given."""
 ONCE = {

@@ -33,7 +33,14 @@ VERBS = {
 }
 NOT_FROM_PODS = {"cli"}
 """Rooms whose code runs with a person's rights."""
-FORWARDING = {"informer.py", "leader_kube.py", "kube.py"}
+CHANGES = {
+    "Create": ("create",),
+    "Patch": ("patch",),
+    "Put": ("get", "create", "patch"),
+    "Delete": ("delete",),
+}
+"""Changes that policies want (hajob.job.wants), and the calls that each of them comes to (hajob.job.apply)."""
+FORWARDING = {"informer.py", "leader_kube.py", "kube.py", "apply.py"}
 """They pass on what others name."""
 BY_OTHERS = {
     (names.PLURAL, "list"): "kopf",
@@ -72,8 +79,17 @@ def _rights(path: Path, call: ast.Call, constants: dict[str, str]) -> Iterator[R
     elif name.endswith("kube.pod_of_token"):
         yield "tokenreviews", "create"
     elif _is_kube(call.func):
-        part = next((ast.literal_eval(each.value) for each in call.keywords if each.arg == "subresource"), "")
-        yield _resource(path, call.args[0], constants) + (f"/{part}" if part else ""), VERBS[call.func.attr]
+        yield _resource(path, call.args[0], constants) + _subresource(call), VERBS[call.func.attr]
+    elif name in CHANGES:
+        given = next(each.value for each in call.keywords if each.arg == "resource")
+        for verb in CHANGES[name]:
+            yield _resource(path, given, constants) + _subresource(call), verb
+
+
+def _subresource(call: ast.Call) -> str:
+    """Return the subresource that is named in a call, with its slash; empty for none."""
+    part = next((ast.literal_eval(each.value) for each in call.keywords if each.arg == "subresource"), "")
+    return f"/{part}" if part else ""
 
 
 def _is_kube(called: ast.expr) -> TypeGuard[ast.Attribute]:

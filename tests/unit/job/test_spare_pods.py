@@ -11,7 +11,7 @@ import pytest
 from hajob.api.base import Json
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import ClusterFact, Level
-from hajob.job.policies.spare_pods import PATIENCE_SECONDS, RETRY_SECONDS, STUCK_SECONDS
+from hajob.job.policies.spares import PATIENCE_SECONDS, RETRY_SECONDS, STUCK_SECONDS
 from hajob.kube.client import ApiError
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
@@ -143,7 +143,7 @@ async def test_a_spare_that_quota_refuses_harms_nothing(town: ControllerTown) ->
     assert of(town, "SparesReady")["reason"] == "NotCreated"
     assert "exceeded quota" in of(town, "SparesReady")["message"]
     assert of(town, "Scheduled")["status"] == "True"
-    await town.clock.advance(2 * RETRY_SECONDS)
+    await town.clock.advance(2 * RETRY_SECONDS[0])
     assert len(spares(town)) == 1
 
 
@@ -189,7 +189,7 @@ async def test_a_warm_spare_that_ends_is_made_later_each_time(warm: ControllerTo
     await change(warm, spare.name, {}, {"phase": "Failed", "message": "no such file"})
     await warm.end_deleted_pods()
     assert spares(warm) == []
-    await warm.clock.advance(RETRY_SECONDS + 1)
+    await warm.clock.advance(RETRY_SECONDS[0] + 1)
     assert "no such file" in of(warm, "SparesReady")["message"]
     assert len(spares(warm)) == 1
 

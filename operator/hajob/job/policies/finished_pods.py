@@ -7,19 +7,23 @@ A start script that goes on after its ranks have finished is left alone until it
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
-from hajob.api.base import Json
-from hajob.kube.batches import together
-from hajob.kube.client import ApiError, Kube, PatchKind
+from hajob.job.snapshot import JobSnapshot
+from hajob.job.wants import Patch, Wants
+from hajob.kube.client import PatchKind
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 
-log = logging.getLogger(__name__)
-
 _AT_ONCE: Final = 1
 """Least deadline that the API server accepts; every pod here is older."""
+
+
+def finished_pods(snapshot: JobSnapshot) -> Wants:
+    """Want the idle pods of a complete job ended, each by its kubelet and with its own grace."""
+    if snapshot.state.phase is not JobPhase.COMPLETE or not snapshot.pods.complete:
+        return Wants()
+    return Wants(changes=tuple(_end(pod) for pod in snapshot.pods.all() if is_idle(pod, snapshot.state)))
 
 
 def is_idle(pod: PodView, state: JobState) -> bool:
@@ -30,34 +34,18 @@ def is_idle(pod: PodView, state: JobState) -> bool:
     return pod.exit_code is not None or pod.node_rank not in over
 
 
-class FinishedPods:
-    """The pods of one job that were ended."""
-
-    def __init__(self, kube: Kube) -> None:
-        self._kube = kube
-        self._ended: set[str] = set()
-
-    async def end(self, pods: list[PodView]) -> None:
-        """Have the kubelets end these pods, each with its own grace.
-
-        Raises:
-            ApiError: for one of them at least; the caller tries again.
-        """
-        failures = await together(self._end, [pod for pod in pods if pod.uid not in self._ended])
-        if failures:
-            raise failures[0]
-
-    async def _end(self, pod: PodView) -> ApiError | None:
-        path = "/spec/activeDeadlineSeconds"
-        ours: list[Json] = [
+def _end(pod: PodView) -> Patch:
+    return Patch(
+        resource="pods",
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        kind=PatchKind.JSON,
+        body=[
             {"op": "test", "path": "/metadata/uid", "value": pod.uid},
-            {"op": "add", "path": path, "value": _AT_ONCE},
-        ]
-        try:
-            await self._kube.patch("pods", pod.namespace, pod.name, ours, kind=PatchKind.JSON)
-        except ApiError as error:
-            if error.status != 404:
-                return error
-        self._ended.add(pod.uid)
-        log.info("%s: pod %s is ended, the job is complete", pod.namespace, pod.name)
-        return None
+            {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": _AT_ONCE},
+        ],
+        settled_by=frozenset({404}),
+        follows_status=True,
+        done=f"pod {pod.name} is ended, the job is complete",
+    )

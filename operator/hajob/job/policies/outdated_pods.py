@@ -6,41 +6,50 @@ nodes could be placed in part, and wait for ever with what it got.
 
 from __future__ import annotations
 
-from hajob.job.memory import JobMemory
-from hajob.job.places import JobPlaces
-from hajob.job.ports import Ports
+from dataclasses import dataclass, field
+
+from hajob.job.snapshot import JobSnapshot
+from hajob.job.wants import Wants, pod_deletion
 from hajob.plan.state import REMADE, JobPhase, JobState
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 
 
-class OutdatedPods:
-    """The outdated pods of one job."""
+@dataclass(slots=True)
+class BootMemo:
+    """What is remembered of nodes that the open incident avoids; `boots`: node name to its machine's start then."""
 
-    def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports) -> None:
-        self._memory, self._places, self._ports = memory, places, ports
-        self._boots: dict[str, tuple[str, str]] = {}
+    boots: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def pods_worth_replacing(self) -> list[PodView]:
-        """Return the pods that would exclude fewer free nodes if they were made now."""
-        state, serving = self._memory.state, self._places.serving().values()
-        waiting = [pod for pod in serving if (pod.unschedulable or pod.gated) and pod.excluded and not pod.deleting]
-        returned = self.returned()
-        if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
-            return []
-        free = self._places.free_names().difference(self._places.refused(len(waiting)))
-        open_now = free - _avoided(state) if state.phase in REMADE else set()
-        return [pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned))]
 
-    def returned(self) -> set[str]:
-        """Return nodes that the open incident avoids, but that have restarted since and are well: usable again.
+def outdated_pods(snapshot: JobSnapshot, memo: BootMemo) -> Wants:
+    """Want the pods deleted that would exclude fewer free nodes if they were made now."""
+    return Wants(changes=tuple(pod_deletion(pod) for pod in pods_worth_replacing(snapshot, memo)))
 
-        Only this operator remembers their state before the restart; a new leader waits for the incident's end.
-        """
-        nodes, avoided = self._ports.nodes(), _avoided(self._memory.state)
-        self._boots = {name: self._boots.get(name, _boot(nodes.get(name))) for name in avoided}
-        well = {name for name in avoided if name in nodes and nodes[name].usable} - set(self._ports.kept_out())
-        return {name for name in well if _boot(nodes[name]) != self._boots[name]}
+
+def pods_worth_replacing(snapshot: JobSnapshot, memo: BootMemo) -> list[PodView]:
+    """Return the pods that would exclude fewer free nodes if they were made now."""
+    if not snapshot.pods_are_known:
+        return []
+    state, serving = snapshot.state, snapshot.serving.values()
+    waiting = [pod for pod in serving if (pod.unschedulable or pod.gated) and pod.excluded and not pod.deleting]
+    returned = returned_nodes(snapshot, memo)
+    if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
+        return []
+    free = set(snapshot.free_names).difference(snapshot.refused_nodes(len(waiting)))
+    open_now = free - _avoided(state) if state.phase in REMADE else set()
+    return [pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned))]
+
+
+def returned_nodes(snapshot: JobSnapshot, memo: BootMemo) -> set[str]:
+    """Return nodes that the open incident avoids, but that have restarted since and are well: usable again.
+
+    Only this operator remembers their state before the restart; a new leader waits for the incident's end.
+    """
+    nodes, avoided = snapshot.nodes, _avoided(snapshot.state)
+    memo.boots = {name: memo.boots.get(name, _boot(nodes.get(name))) for name in avoided}
+    well = {name for name in avoided if name in nodes and nodes[name].usable} - set(snapshot.kept_out)
+    return {name for name in well if _boot(nodes[name]) != memo.boots[name]}
 
 
 def _avoided(state: JobState) -> set[str]:

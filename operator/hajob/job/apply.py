@@ -1,0 +1,136 @@
+"""Carries out the changes that policies want, each with its own retry: a refused one delays nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from hajob import metrics
+from hajob.backoff import Backoff
+from hajob.clock import Clock
+from hajob.job.pod_reconciler import PodReconciler
+from hajob.job.wants import Change, Create, Delete, DeletePod, Patch, Put
+from hajob.kube.batches import together
+from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Try:
+    """How far a wanted change is.
+
+    Attributes:
+        change: that was tried last.
+        backoff: between its tries.
+        at: when it may be tried again, in seconds of the monotonic clock; inf: it is done.
+        refusal: the server's last answer; None: it has not refused.
+    """
+
+    change: Change
+    backoff: Backoff
+    at: float = 0.0
+    refusal: ApiError | None = None
+
+
+class Applier:
+    """The wanted changes of one job, and which of them are done.
+
+    Args:
+        kube: the API.
+        clock: of the machine.
+        pods: deletes pods.
+        title: of the job, for logs.
+    """
+
+    def __init__(self, kube: Kube, clock: Clock, pods: PodReconciler, title: str) -> None:
+        self._kube, self._clock, self._pods, self._title = kube, clock, pods, title
+        self._tries: dict[Key, _Try] = {}
+
+    def follow(self, changes: Iterable[Change]) -> list[Change]:
+        """Take in all changes that are wanted now, and forget all others; return those to carry out now."""
+        wanted, known = {change.key: change for change in changes}, self._tries
+        self._tries = {key: _renewed(known.get(key), change) for key, change in wanted.items()}
+        now = self._clock.monotonic()
+        return [one.change for one in self._tries.values() if one.at <= now]
+
+    async def apply(self, changes: Iterable[Change]) -> bool:
+        """Carry these out, many at a time; return whether all succeeded. Never raises `ApiError`."""
+        refused = await together(self._attempt, list(changes))
+        return not refused
+
+    @property
+    def refusals(self) -> Mapping[Key, ApiError]:
+        """Return the server's refusals of changes that are still wanted; that it cannot be reached is none."""
+        return {key: one.refusal for key, one in self._tries.items() if one.refusal is not None and one.refusal.status}
+
+    @property
+    def again_at(self) -> float:
+        """Return when the next change may be tried again, in seconds of the monotonic clock; inf: never."""
+        return min((one.at for one in self._tries.values()), default=inf)
+
+    async def _attempt(self, change: Change) -> ApiError | None:
+        tried = self._tries.get(change.key)
+        try:
+            if isinstance(change, DeletePod):
+                await self._pods.delete(change.pod)
+            else:
+                await carry_out(self._kube, change)
+        except ApiError as error:
+            if error.status not in change.settled_by:
+                if change.counted_as:
+                    metrics.REFUSED.labels(change.counted_as).inc()
+                log.warning("%s: %s %s: %s", self._title, change.resource, change.name, error)
+                if tried is not None:
+                    tried.refusal, tried.at = error, self._clock.monotonic() + tried.backoff.delay()
+                return error
+        if tried is not None:
+            tried.refusal, tried.at = None, inf
+            tried.backoff.reset()
+        if change.done:
+            log.info("%s: %s", self._title, change.done)
+        return None
+
+
+def _renewed(known: _Try | None, change: Change) -> _Try:
+    """Return the try of a change that is wanted now: what was done or refused counts while it is the same."""
+    if known is None:
+        return _Try(change, Backoff(*change.retry_seconds))
+    if known.change == change or (isinstance(change, Create) and known.at == inf):
+        return known  # an object that was created may be wanted with another time or place in it since
+    return _Try(change, known.backoff, at=0.0 if known.at == inf else known.at, refusal=known.refusal)
+
+
+async def carry_out(kube: Kube, change: Change) -> None:
+    """Carry out one change, once, of any kind but `DeletePod`.
+
+    Raises:
+        ApiError: the server refuses, or cannot be reached.
+    """
+    resource, namespace, name = change.resource, change.namespace, change.name
+    match change:
+        case Create():
+            await _create(kube, change)
+        case Patch():
+            await kube.patch(resource, namespace, name, change.body, kind=change.kind, subresource=change.subresource)
+        case Put():
+            found = await kube.find(resource, namespace, name)
+            spec = {field: change.body["spec"].get(field) for field in change.fields}
+            if found is None:
+                await kube.create(resource, namespace, change.body)
+            elif any(found["spec"].get(field) != value for field, value in spec.items()):
+                await kube.patch(resource, namespace, name, {"spec": spec})
+        case Delete():
+            await kube.delete(resource, namespace, name, uid=change.uid)
+
+
+async def _create(kube: Kube, change: Create) -> None:
+    try:
+        await kube.create(change.resource, change.namespace, change.body)
+    except ApiError as error:
+        if error.reason != ALREADY_EXISTS:
+            raise

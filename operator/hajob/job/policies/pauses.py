@@ -1,0 +1,125 @@
+"""Planned pauses: asks for them, makes the pods of their work, reads how these end, quarantines bad nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hajob.api import constants as names
+from hajob.api.base import Json, format_time
+from hajob.api.quarantine import BY_HAND
+from hajob.faults.node_quarantine import node_quarantine
+from hajob.job.snapshot import JobSnapshot
+from hajob.job.wants import Create, Wants, pod_deletion
+from hajob.pods.hook_pod import hook_pod
+from hajob.sources import pause
+from hajob.sources.pod import PodView
+
+
+@dataclass(slots=True)
+class PauseMemo:
+    """What is remembered of the pauses of one job.
+
+    Attributes:
+        refused: why no pod of the open pause's work can be made; empty: they can.
+    """
+
+    refused: str = ""
+
+
+def pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
+    """Want the pods of an open pause, none of a closed one but those that have ended, for their logs."""
+    if not snapshot.pods_are_known:
+        return Wants()
+    hooks, is_open = _hooks(snapshot), snapshot.state.holds_still
+    creations = tuple(_creations(snapshot, hooks)) if is_open else ()
+    memo.refused = (memo.refused or _why_refused(snapshot, creations)) if is_open else ""
+    return Wants(
+        changes=(
+            *_quarantines(snapshot, hooks),
+            *(pod_deletion(pod) for pod in _surplus(snapshot)),
+            *(creations if not memo.refused else ()),
+        ),
+        events=tuple(
+            pause.of_pause(
+                snapshot.state,
+                snapshot.job.spec,
+                snapshot.serving,
+                hooks,
+                memo.refused if is_open else snapshot.pause_answer[1],
+                restart_asked=snapshot.restart_asked,
+                now_ms=snapshot.now_ms,
+            )
+        )
+        if is_open or _is_answered(snapshot)
+        else (),
+    )
+
+
+def _is_answered(snapshot: JobSnapshot) -> bool:
+    """Whether the server was asked about the requested pause: no training is held for work that cannot be made."""
+    request = pause.request_of(snapshot.job.spec.pause)
+    return bool(request) and snapshot.pause_answer[0] == request
+
+
+def _incarnation(snapshot: JobSnapshot) -> int:
+    incident = snapshot.state.incident
+    return incident.incarnation if incident is not None else 0
+
+
+def _hooks(snapshot: JobSnapshot) -> dict[int, PodView]:
+    """Return the pods of the newest pause by node rank."""
+    hooks = [pod for pod in snapshot.pods.all() if pod.is_hook]
+    newest = max((pod.incarnation for pod in hooks), default=0)
+    if snapshot.state.holds_still and newest < _incarnation(snapshot):
+        return {}
+    return {pod.node_rank: pod for pod in hooks if pod.incarnation == newest}
+
+
+def _surplus(snapshot: JobSnapshot) -> Iterator[PodView]:
+    for pod in snapshot.pods.all():
+        is_old = pod.incarnation < _incarnation(snapshot) if snapshot.state.holds_still else not pod.ended
+        if pod.is_hook and is_old and not pod.deleting:
+            yield pod
+
+
+def _creations(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[Create]:
+    job, asked = snapshot.job, snapshot.job.spec.pause
+    if asked is None or asked.template is None:
+        return
+    for rank, node in pause.nodes_of_work(asked, snapshot.serving).items():
+        if rank not in hooks:
+            body = hook_pod(job, rank, node, _incarnation(snapshot))
+            name = body["metadata"]["name"]
+            yield Create(resource="pods", namespace=job.metadata.namespace, name=name, body=body)
+
+
+def _why_refused(snapshot: JobSnapshot, creations: tuple[Create, ...]) -> str:
+    for each in creations:
+        if (error := snapshot.refusals.get(each.key)) is not None:
+            return f"no pod of the work is made on {each.body['spec']['nodeName']}: {error.message}"
+    return ""
+
+
+def _quarantines(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[Create]:
+    """Yield quarantines of nodes that were found bad, while the pause handles them: later an admin decides."""
+    incident = snapshot.state.incident
+    for hook in hooks.values():
+        if incident is None or not pause.is_bad(hook) or pause.fact_id(hook) not in incident.fact_ids:
+            continue
+        if hook.node_name not in snapshot.quarantined:
+            body = _quarantine(snapshot, hook)
+            yield Create(resource=names.QUARANTINES, namespace="", name=body["metadata"]["name"], body=body)
+
+
+def _quarantine(snapshot: JobSnapshot, hook: PodView) -> Json:
+    node = snapshot.nodes.get(hook.node_name)
+    spec = {
+        "nodeName": hook.node_name,
+        "source": BY_HAND,
+        "reason": pause.CODE,
+        "message": f"pod {hook.namespace}/{hook.name} of a planned pause ended with exit code {pause.NODE_IS_BAD}",
+        "startTime": format_time(datetime.fromtimestamp(int(snapshot.wall_seconds), UTC)),
+    }
+    return node_quarantine(spec, node.uid if node else "")

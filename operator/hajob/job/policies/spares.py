@@ -1,0 +1,165 @@
+"""Holds the spare nodes of one job, and hands them over to rank pods (docs/decisions/0029-spare-nodes.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count, islice
+from math import inf
+from typing import Final
+
+from hajob.api import constants as names
+from hajob.api.enums import SpareMode
+from hajob.backoff import Backoff
+from hajob.capacity.spares import SpareTurn, look, successors
+from hajob.job.ages import Ages
+from hajob.job.snapshot import JobSnapshot
+from hajob.job.wants import Create, Patch, Wants, pod_deletion
+from hajob.plan.placements import Placement
+from hajob.pods.naming import rank_pod_name, spare_pod_name
+from hajob.pods.spare_pod import spare_pod
+from hajob.sources.creation import NotCreated, not_created
+from hajob.sources.pod import PodView
+
+RETRY_SECONDS: Final = (5.0, 300.0)
+"""Between two tries to make a spare's pod that the server refuses, or that ends: a spare is no hurry."""
+PATIENCE_SECONDS: Final = 3.0
+"""A scheduler that has said nothing of a pod for so long keeps no node for it: the spare goes without."""
+STUCK_SECONDS: Final = 15.0
+"""A pod that has not got its spare's node for so long does not get it any more: somebody else has it."""
+
+
+@dataclass(slots=True)
+class SpareMemo:
+    """What is remembered of the spares of one job.
+
+    Attributes:
+        why_missing: why spares' pods are missing; None: none is, or it is not known yet.
+        adopted: names of the rank pods that need not be made: a warm spare became each of them.
+        waiting: ages of the pods that wait for the node of a spare.
+        backoff: between the pods of spares that end.
+        next_at: before it no spare's pod is made, in seconds of the monotonic clock.
+        ended: what ended spares are missing for, until all are ready.
+        ended_uid: of the last pod that was counted.
+    """
+
+    why_missing: NotCreated | None = None
+    adopted: set[str] = field(default_factory=set)
+    waiting: Ages = field(default_factory=Ages)
+    backoff: Backoff = field(default_factory=lambda: Backoff(*RETRY_SECONDS))
+    next_at: float = -inf
+    ended: NotCreated | None = None
+    ended_uid: str = ""
+
+
+def spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
+    """Want as many spares as the spec sets; those whose nodes rank pods take over make room for them."""
+    if not snapshot.pods_are_known:
+        return Wants()
+    pods, wanted = snapshot.pods.pods, _wanted(snapshot)
+    if not wanted and not any(pod.is_spare or pod.place for pod in pods.values()):
+        memo.why_missing = None
+        return Wants()
+    warm = snapshot.job.spec.scheduling.spare_mode is SpareMode.WARM
+    turn = look(snapshot.state, list(wanted), pods, snapshot.may_hold, warm=warm)
+    _note_ended(snapshot, turn, wanted, memo)
+    creations = tuple(_creations(snapshot, turn, wanted)) if snapshot.now >= memo.next_at else ()
+    _note_missing(snapshot, wanted, creations, memo)
+    impatient = _impatient(snapshot, memo)
+    waits_until = memo.next_at if turn.missing and memo.next_at > snapshot.now else inf
+    return Wants(
+        changes=(
+            *(_nomination(pod) for pod in turn.nominate),
+            *(pod_deletion(pod) for pod in (*turn.surplus, *impatient)),
+            *creations,
+        ),
+        again_at=min(waits_until, memo.waiting.next_at(snapshot.now, PATIENCE_SECONDS, STUCK_SECONDS)),
+    )
+
+
+def adoption(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
+    """Return the patch that turns a warm spare into the missing rank pod of its node; None: no spare is there."""
+    pod = next((pod for pod in snapshot.ready_spares if pod.warm and pod.node_name == placement.place), None)
+    if pod is None or not placement.place:
+        return None
+    labels = {
+        names.LABEL_ROLE: names.ROLE_RANK,
+        names.LABEL_NODE_RANK: str(placement.node_rank),
+        names.LABEL_INCARNATION: str(placement.incarnation),
+    }
+    index = {names.ANNOTATION_RANK_INDEX: str(placement.node_rank)}
+    return Patch(
+        resource="pods",
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        body={"metadata": {"uid": pod.uid, "labels": labels, "annotations": index}},
+        done=f"spare {pod.name} is node rank {placement.node_rank}",
+    )
+
+
+def adopted_name(snapshot: JobSnapshot, placement: Placement) -> str:
+    """Return the name that the rank pod would have had, had it been made."""
+    return rank_pod_name(snapshot.job, placement.node_rank, placement.incarnation)
+
+
+def _wanted(snapshot: JobSnapshot) -> dict[str, int]:
+    """Return name and number of each spare; skip a name that a rank pod has because it was a spare."""
+    job, pods = snapshot.job, snapshot.pods.pods
+    numbered = ((spare_pod_name(job, number), number) for number in count())
+    free = ((name, number) for name, number in numbered if name not in pods or pods[name].is_spare)
+    return dict(islice(free, job.spec.scheduling.num_spare_nodes))
+
+
+def _note_ended(snapshot: JobSnapshot, turn: SpareTurn, wanted: Mapping[str, int], memo: SpareMemo) -> None:
+    """Delay the next spare, longer each time, where one has ended by itself."""
+    failed = next((pod for pod in turn.surplus if pod.ended and pod.name in wanted), None)
+    if failed is not None and failed.uid != memo.ended_uid:
+        memo.ended_uid, memo.next_at = failed.uid, snapshot.now + memo.backoff.delay()
+        memo.ended = NotCreated(f"pod {failed.name} has ended: {failed.trouble or failed.phase}", code="Ended")
+
+
+def _creations(snapshot: JobSnapshot, turn: SpareTurn, wanted: Mapping[str, int]) -> Iterator[Create]:
+    for name in turn.missing:
+        yield Create(
+            resource="pods",
+            namespace=snapshot.job.metadata.namespace,
+            name=name,
+            body=spare_pod(snapshot.job, wanted[name], snapshot.settings, snapshot.not_to_hold),
+            retry_seconds=RETRY_SECONDS,
+        )
+
+
+def _note_missing(
+    snapshot: JobSnapshot, wanted: Mapping[str, int], creations: tuple[Create, ...], memo: SpareMemo
+) -> None:
+    """Note why spares are missing: the server's refusal, or that they end."""
+    if len(snapshot.ready_spares) == len(wanted):
+        memo.ended, memo.why_missing = None, None
+        memo.backoff.reset()
+        return
+    refusals = (snapshot.refusals.get(each.key) for each in creations)
+    refused = next((not_created(one.status, one.reason, one.message) for one in refusals if one is not None), None)
+    memo.why_missing = refused or memo.ended
+
+
+def _nomination(pod: PodView) -> Patch:
+    """Return the patch that has the scheduler keep the spare's node for this pod."""
+    return Patch(
+        resource="pods",
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        body={"status": {"nominatedNodeName": pod.place}},
+        subresource="status",
+    )
+
+
+def _impatient(snapshot: JobSnapshot, memo: SpareMemo) -> list[PodView]:
+    """Return spares that the scheduler has ignored for too long, and pods that did not get a spare's node."""
+    pods = snapshot.pods.pods
+    waiting = {name: pod for name, pod in successors(pods).items() if not pod.gated}
+    ages = memo.waiting.look((pod.uid for pod in waiting.values()), snapshot.now)
+    late = {name for name, pod in waiting.items() if ages[pod.uid] >= PATIENCE_SECONDS}
+    stuck = [pod for pod in waiting.values() if pod.unschedulable and ages[pod.uid] >= STUCK_SECONDS]
+    return [*stuck, *(pod for pod in pods.values() if pod.is_spare and pod.node_name in late and not pod.deleting)]

@@ -1,0 +1,147 @@
+"""What policies want: changes of objects, as values, beside what they tell the table and people.
+
+A policy says the same again as long as it wants it. One place carries changes out and remembers which are done
+(hajob.job.apply), so a policy needs no API, no timer and no memory of its tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from hajob.api.base import Json
+from hajob.job.status.announcements import Announcement
+from hajob.kube.client import PatchKind
+from hajob.plan import events
+from hajob.sources.pod import PodView
+
+RETRY_SECONDS: Final = (1.0, 30.0)
+"""First and longest delay before a refused change is tried again: as for pods that cannot be created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change of one object.
+
+    Attributes:
+        resource: its plural.
+        namespace: empty for objects of the cluster.
+        name: of the object.
+        retry_seconds: first and longest delay before it is tried again.
+        settled_by: HTTP statuses of a refusal after which nothing is left to do.
+        follows_status: it waits until the server has the status with the decision that it follows from.
+        done: said in the log once it is done; empty: nothing.
+        counted_as: label under which a refusal is counted in `hajob_refused`; empty: it is not.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+    retry_seconds: tuple[float, float] = RETRY_SECONDS
+    settled_by: frozenset[int] = frozenset()
+    follows_status: bool = False
+    done: str = ""
+    counted_as: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the identity of the change: a later one with this key takes its place."""
+        return type(self).__name__, self.resource, self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create(Change):
+    """Create an object; one of this name that exists already will do."""
+
+    body: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch(Change):
+    """Patch an object.
+
+    Attributes:
+        uid: of the object that is meant; another one of its name is left alone.
+        body: a merge patch, or the operations of a JSON patch.
+        subresource: that is patched; empty: the object itself.
+    """
+
+    uid: str
+    body: Json | Sequence[Json]
+    kind: PatchKind = PatchKind.MERGE
+    subresource: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the identity of the change, which ends with the object's."""
+        return "Patch", self.resource, self.namespace, self.name, self.uid, self.subresource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put(Change):
+    """Create an object, or give an existing one these fields of the spec: an earlier leader may have made it.
+
+    Attributes:
+        body: the whole object.
+        fields: of its spec that are compared, and written where they differ.
+    """
+
+    body: Json
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete(Change):
+    """Delete an object; another one of its name is left alone."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePod(Change):
+    """Delete a pod of the job, without grace where nothing on its node could end it (hajob.job.pod_reconciler)."""
+
+    pod: PodView
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What one policy wants now, or several together.
+
+    Attributes:
+        changes: of objects.
+        events: for the table.
+        announcements: to post as Events.
+        again_at: when time alone changes what it wants, in seconds of the monotonic clock; inf: never.
+    """
+
+    changes: tuple[Change, ...] = ()
+    events: tuple[events.JobEvent, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
+    again_at: float = inf
+
+
+def pod_deletion(pod: PodView, *, follows_status: bool = False) -> DeletePod:
+    """Return the change that deletes this pod."""
+    return DeletePod(resource="pods", namespace=pod.namespace, name=pod.name, pod=pod, follows_status=follows_status)
+
+
+def merge(wants: Iterable[Wants]) -> Wants:
+    """Put together what several policies want.
+
+    Of two changes with one key the later one counts. A pod that one policy wants deleted is not patched for another.
+    """
+    found = tuple(wants)
+    changes = {change.key: change for one in found for change in one.changes}
+    deleted = {change.pod.uid for change in changes.values() if isinstance(change, DeletePod)}
+    changes = {
+        key: change for key, change in changes.items() if not (isinstance(change, Patch) and change.uid in deleted)
+    }
+    return Wants(
+        changes=tuple(changes.values()),
+        events=tuple(event for one in found for event in one.events),
+        announcements=tuple(told for one in found for told in one.announcements),
+        again_at=min((one.again_at for one in found), default=inf),
+    )

@@ -1,0 +1,89 @@
+"""How many spares a job wants, what is said of those that are missing, and how one becomes a rank pod."""
+
+from dataclasses import replace
+from typing import Any
+
+from hajob.api import constants as names
+from hajob.job.policies.spares import PATIENCE_SECONDS, STUCK_SECONDS, SpareMemo, adopted_name, adoption, spares
+from hajob.job.snapshot import JobSnapshot
+from hajob.job.wants import Create, DeletePod, Patch
+from hajob.kube.client import ApiError
+from hajob.plan.placements import Placement
+from hajob.pods.naming import rank_pod_name, spare_pod_name
+from hajob.sources.pod import PodView
+from tests.rigs.snapshots import NOW, rank, snapshot
+
+RANKS = [rank(number) for number in range(4)]
+QUOTA = ApiError(403, "Forbidden", "exceeded quota: chips")
+
+
+def seen(*spare_pods: PodView, ready: bool = False, mode: str = "Placeholder", **fields: Any) -> JobSnapshot:
+    """The quickstart job, which wants one spare, with these pods of spares."""
+    spec = {"scheduling": {"numSpareNodes": 1, "spareMode": mode}}
+    dear = {"ready_spares": [pod for pod in spare_pods if ready], "not_to_hold": set(), "may_hold": lambda _: True}
+    return snapshot(spec, pods=[*RANKS, *spare_pods], dear=dear, **fields)
+
+
+def spare(**fields: Any) -> PodView:
+    job = seen().job
+    pod = replace(RANKS[0], name=spare_pod_name(job, 0), uid="uid-of-a-spare", role=names.ROLE_SPARE, node_rank=-1)
+    return replace(pod, **{"node_name": "node-9", **fields})
+
+
+def test_a_missing_spare_is_made() -> None:
+    (creation,) = spares(seen(), SpareMemo()).changes
+    assert isinstance(creation, Create)
+    assert creation.body["metadata"]["name"] == spare().name
+
+
+def test_a_refusal_is_told_until_the_spare_is_ready() -> None:
+    memo = SpareMemo()
+    (creation,) = spares(seen(), memo).changes
+    spares(seen(refusals={creation.key: QUOTA}), memo)
+    assert memo.why_missing is not None
+    assert memo.why_missing.over_quota
+    spares(seen(spare(), ready=True), memo)
+    assert memo.why_missing is None
+
+
+def test_a_spare_that_ends_goes_and_the_next_one_waits() -> None:
+    memo = SpareMemo()
+    wants = spares(seen(spare(phase="Failed", trouble="no such file")), memo)
+    assert [type(change) for change in wants.changes] == [DeletePod]
+    waits = spares(seen(), memo)
+    assert not waits.changes
+    assert memo.why_missing is not None
+    assert "no such file" in memo.why_missing.message
+    assert NOW < waits.again_at <= NOW + 5
+    assert spares(seen(now=waits.again_at), memo).changes
+
+
+def test_the_scheduler_is_waited_for_but_not_for_long() -> None:
+    memo, held = SpareMemo(), spare()
+    lost = rank(1, node_name="", place="node-9", ready=False)
+
+    def wants(seconds: float) -> list[str]:
+        made = snapshot(
+            {"scheduling": {"numSpareNodes": 1}},
+            pods=[RANKS[0], lost, *RANKS[2:], held],
+            now=NOW + seconds,
+            dear={"ready_spares": [held], "not_to_hold": set(), "may_hold": lambda _: True},
+        )
+        return [change.name for change in spares(made, memo).changes if isinstance(change, DeletePod)]
+
+    assert wants(0) == []
+    assert wants(PATIENCE_SECONDS) == [held.name]
+    assert wants(STUCK_SECONDS) == [held.name], "the pod itself is stuck only where the scheduler says so"
+
+
+def test_a_warm_spare_becomes_the_rank_pod_of_its_node() -> None:
+    warm, placement = spare(warm=True), Placement(node_rank=1, incarnation=7, avoid=(), place="node-9")
+    made = seen(warm, ready=True, mode="Warm")
+    patch = adoption(made, placement)
+    assert isinstance(patch, Patch)
+    assert patch.uid == warm.uid
+    assert isinstance(patch.body, dict)
+    assert patch.body["metadata"]["labels"][names.LABEL_INCARNATION] == "7"
+    assert adopted_name(made, placement) == rank_pod_name(made.job, 1, 7)
+    assert adoption(made, replace(placement, place="node-8")) is None
+    assert adoption(seen(spare(), ready=True), placement) is None, "a placeholder makes room for a new pod"

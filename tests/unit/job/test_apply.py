@@ -1,0 +1,110 @@
+"""Changes that policies want are carried out once, each with its own retry."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from hajob.job.apply import Applier
+from hajob.job.pod_reconciler import PodReconciler
+from hajob.job.wants import Change, Create, DeletePod, Patch, Put, Wants, merge, pod_deletion
+from hajob.kube.client import ApiError
+from tests.rigs.fake_clock import FakeClock
+from tests.rigs.fake_kube import FakeKube
+from tests.rigs.snapshots import rank
+
+REFUSED = ApiError(403, "Forbidden", "exceeded quota")
+
+
+class Town:
+    """An applier, and the server that it writes to."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.kube = FakeKube(self.clock)
+        self.applier = Applier(self.kube, self.clock, cast("PodReconciler", None), "default/job")
+
+    async def want(self, *changes: Change) -> int:
+        """Want these, and carry out what is due; return how many changes were."""
+        due = self.applier.follow(changes)
+        await self.applier.apply(due)
+        return len(due)
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+def pod(name: str, **metadata: Any) -> Create:
+    body = {"metadata": {"name": name, "namespace": "default", **metadata}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    return Create(resource="pods", namespace="default", name=name, body=body)
+
+
+def budget(least: int) -> Put:
+    body = {"metadata": {"name": "ranks", "namespace": "default"}, "spec": {"minAvailable": least, "selector": {}}}
+    return Put(resource="poddisruptionbudgets", namespace="default", name="ranks", body=body, fields=("minAvailable",))
+
+
+async def test_what_is_done_is_not_done_again(town: Town) -> None:
+    assert await town.want(pod("a")) == 1
+    assert [verb for verb, _, _ in town.kube.writes] == ["create"]
+    assert await town.want(pod("a")) == 0
+    assert await town.want(pod("a", labels={"time": "later"})) == 0, "an object is created once"
+    assert await town.want() == 0
+    assert await town.want(pod("a")) == 1, "what was not wanted meanwhile is wanted anew"
+
+
+async def test_a_changed_budget_is_written_and_an_equal_one_is_not(town: Town) -> None:
+    town.kube.put("poddisruptionbudgets", "default", budget(4).body)
+    await town.want(budget(4))
+    assert town.kube.writes == []
+    await town.want(budget(3))
+    assert [verb for verb, _, _ in town.kube.writes] == ["patch"]
+    assert town.kube.objects["poddisruptionbudgets", "default", "ranks"]["spec"]["minAvailable"] == 3
+
+
+async def test_a_refused_change_is_tried_later_and_keeps_no_other(town: Town) -> None:
+    town.kube.fail(REFUSED)
+    assert await town.want(pod("a"), pod("b")) == 2
+    assert len(town.kube.writes) == 1
+    assert town.applier.refusals[pod("a").key] is REFUSED
+    assert await town.want(pod("a"), pod("b")) == 0
+    await town.clock.advance(town.applier.again_at - town.clock.monotonic())
+    assert await town.want(pod("a"), pod("b")) == 1
+    assert len(town.kube.writes) == 2
+    assert not town.applier.refusals
+
+
+async def test_retries_come_later_each_time_though_the_change_changes(town: Town) -> None:
+    waits = []
+    for least in range(5):
+        town.kube.fail(REFUSED)
+        await town.want(budget(least))
+        waits.append(town.applier.again_at - town.clock.monotonic())
+        assert await town.want(budget(least + 1)) == 0, "another value is no reason to ask at once"
+        await town.clock.advance(waits[-1])
+    assert waits[-1] > 3 * waits[0]
+
+
+async def test_that_nobody_answers_is_no_refusal(town: Town) -> None:
+    town.kube.fail(ApiError(0, "Unreachable", "no answer"))
+    await town.want(pod("a"))
+    assert not town.applier.refusals
+    assert town.applier.again_at > town.clock.monotonic()
+
+
+async def test_a_change_of_what_is_gone_is_done(town: Town) -> None:
+    gone = Patch(
+        resource="pods", namespace="default", name="a", uid="u", body={"metadata": {}}, settled_by=frozenset({404})
+    )
+    assert await town.want(gone) == 1
+    assert await town.want(gone) == 0
+
+
+def test_a_pod_that_goes_is_not_patched() -> None:
+    going = rank(0)
+    gate = Patch(resource="pods", namespace=going.namespace, name=going.name, uid=going.uid, body=[])
+    wants = merge([Wants(changes=(gate,)), Wants(changes=(pod_deletion(going),))])
+    assert [type(change) for change in wants.changes] == [DeletePod]
