@@ -162,7 +162,7 @@ class Settings:
             raise ValueError(f"HAJOB_SAVING_FUNCTIONS={self.saving_functions!r}: {error}") from None
 
     def fault_node_labels(self) -> Mapping[str, str]:
-        """The labels that a node of this operator has.
+        """Return the labels that a node of this operator has.
 
         Raises:
             ValueError: it is no list of `label=value`; names the variable.
@@ -173,7 +173,7 @@ class Settings:
         return {label.strip(): value.strip() for label, _, value in pairs}
 
     def served_namespaces(self) -> tuple[str, ...]:
-        """The namespaces whose jobs are served; one without a name: all.
+        """Return the namespaces whose jobs are served; one without a name: all.
 
         Raises:
             ValueError: it is no list of names; names the variable and the part.
@@ -188,7 +188,7 @@ class Settings:
         return found
 
     def pod_settings(self) -> PodSettings:
-        """What the builders of pods need of these.
+        """Return what the builders of pods need of these.
 
         Raises:
             ValueError: a value does not read as what it should be; names the variable.

@@ -55,7 +55,7 @@ class Caches:
         self.own_nodes.pop(name, None)
 
     def is_foreign(self, node: str) -> bool:
-        """Whether another operator may be responsible for the node: it lacks the labels, or is gone and unknown."""
+        """Return whether another operator may be responsible for the node: it has no such labels, or is gone."""
         return bool(self._own_labels) and node not in self.own_nodes
 
     def pod_seen(self, pod: PodView) -> bool:
@@ -104,7 +104,7 @@ class Caches:
         return list(self._by_job.get(job_uid, {}).values())
 
     def is_idle(self, node: str, chip: str) -> bool:
-        """Whether a chip, by its number, is known to be no pod's; other tenants' pods do not tell theirs."""
+        """Return whether a chip, by its number, is known to be no pod's; other tenants' pods do not tell theirs."""
         jobs, pods = self._jobs_on.get(node, {}), self._by_job
         mine = [pod for uid in jobs for pod in pods[uid].values() if pod.node_name == node and pod.requests]
         is_none_of_mine = all(pod.ended or seat(chip, pod.chips, has_all=False) is Seat.OFF for pod in mine)

@@ -89,7 +89,7 @@ class Demand:
 
 
 def is_kept_off(node: NodeView, tolerations: Collection[Mapping[str, str]]) -> bool:
-    """Whether the scheduler keeps pods with these tolerations off a node, by its taints or a cordon."""
+    """Return whether the scheduler keeps pods with these tolerations off a node, by its taints or a cordon."""
     taints = (*node.taints, _CORDON) if node.unschedulable else node.taints
     keep_off = (taint for taint in taints if taint.effect in _KEEPS_OFF)
     return not all(any(taint.is_tolerated(one) for one in tolerations) for taint in keep_off)

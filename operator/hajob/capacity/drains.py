@@ -65,7 +65,7 @@ class Drains:
         return fresh
 
     def overdue(self, now: float) -> bool:
-        """Whether one of the nodes has waited for the whole timeout."""
+        """Return whether one of the nodes has waited for the whole timeout."""
         return any(now - since >= self.timeout for since in self._since.values())
 
     def next_change(self, now: float) -> float | None:
@@ -102,7 +102,7 @@ class EvictionTurn:
         self._closes_at = -math.inf
 
     def is_now(self, now: float, timeout: float) -> bool:
-        """Whether the budgets are open; call it at `next_change` at the latest. Seconds of one clock."""
+        """Return whether the budgets are open; call it at `next_change` at the latest. Seconds of one clock."""
         if timeout <= 0:
             return True  # nothing waits: they are open all the time
         if now >= self._closes_at:

@@ -50,7 +50,7 @@ class Claim:
 
     @property
     def turn(self) -> tuple[bool, int, str, str]:
-        """Sort key: the lesser one is served first."""
+        """Return the sort key: the lesser one is served first."""
         return self.waits, -self.priority, self.made, self.job_uid
 
 

@@ -233,7 +233,7 @@ class Capacity:
         return self.not_ready | (set(avoided) - set(could_take[: max(missing, 0)]))
 
     def has_other_tenants(self, name: str) -> bool:
-        """Whether a pod that is none of Hajob's has chips of the node."""
+        """Return whether a pod that is none of Hajob's has chips of the node."""
         return any(not one.job_uid and one.chips for one in self._occupants.get(name, {}).values())
 
     def _has(self, name: str, job_uid: str) -> bool:

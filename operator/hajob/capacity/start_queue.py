@@ -29,7 +29,7 @@ class StartQueue:
         self._at = -math.inf
 
     def lets_in(self, job_uid: str, now: float, capacity: Capacity, closed: Collection[str]) -> bool:
-        """Whether all pods of a waiting job may be scheduled now.
+        """Return whether all pods of a waiting job may be scheduled now.
 
         All waiting jobs ask together when capacity changes: one evaluation of all claims answers them.
 

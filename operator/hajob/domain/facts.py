@@ -149,7 +149,7 @@ _OUT_OF: Final = "OutOf"  # cpu, memory, pods, or a resource such as chips
 
 
 def is_refusal(code: str) -> bool:
-    """Whether the code is a kubelet's reason for refusing a pod that the scheduler has placed on its node."""
+    """Return whether the code is a kubelet's reason for refusing a pod that the scheduler has placed on its node."""
     return code in _REFUSALS or code.startswith(_OUT_OF)
 
 

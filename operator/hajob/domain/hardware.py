@@ -105,7 +105,7 @@ def kind_of(level: Level) -> FactKind:
 
 
 def harms(level: Level, *, unhealthy: bool = False) -> bool:
-    """Whether a running job has to react.
+    """Return whether a running job has to react.
 
     Args:
         level: of the fault.

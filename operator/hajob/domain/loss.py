@@ -82,7 +82,7 @@ def _drop(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int
 
 
 def copy_survives(layout: Layout, lost: Iterable[int]) -> bool:
-    """Whether the surviving ranks together hold every shard."""
+    """Return whether the surviving ranks together hold every shard."""
     lost_set = frozenset(lost)
     for kind, size, copies in layout.copy_sizes:
         if copies == 1 and lost_set:

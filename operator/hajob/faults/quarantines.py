@@ -53,7 +53,7 @@ class Faults(Protocol):
         """Return the faults that keep new pods off a node or harm a job there, pardoned or not."""
 
     def counts(self, fact: ClusterFact) -> bool:
-        """Whether a fault begins a quarantine."""
+        """Return whether a fault begins a quarantine."""
 
     def pardon(self, node: str) -> None:
         """Count the faults of a node from 0, because an admin has released it."""
@@ -117,7 +117,7 @@ class Quarantines:
         return pardoned(self._current(node), self._clock.now_milliseconds())
 
     def is_inherited(self, node: str) -> bool:
-        """Whether this node was kept out already when this process began."""
+        """Return whether this node was kept out already when this process began."""
         return node in self._inherited
 
     async def run(self) -> None:

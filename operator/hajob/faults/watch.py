@@ -145,7 +145,7 @@ class FaultWatch:
         return self.cluster.of_quarantine(node, self._now_ms())
 
     def counts(self, fact: ClusterFact) -> bool:
-        """Whether a fault begins a quarantine and counts as a recurrence: one of an idle chip by the admin's word."""
+        """Return whether a fault begins a quarantine and counts as a recurrence; of an idle chip the admin decides."""
         return self.settings.quarantine.idle_chips or not fact.chip or not self._is_idle(fact.node, fact.chip)
 
     def nodes(self) -> frozenset[str]:

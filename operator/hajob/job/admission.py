@@ -136,7 +136,7 @@ class Admission:
 
 
 async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:
-    """Whether the job can be served: VALID, or why not, in words for the person who wrote it.
+    """Return whether the job can be served: VALID, or why not, in words for the person who wrote it.
 
     Raises:
         ApiError: the server could not be asked.

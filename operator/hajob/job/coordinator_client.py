@@ -229,7 +229,7 @@ class CoordinatorClient:
     # ----------------------------------------------------------------------------------------- from its line
 
     async def greeted(self, hello: wire.Hello, pod: PodView) -> bool:
-        """Whether the token proves that this is the pod that was dialled (docs/protocols/sidecar.md)."""
+        """Return whether the token proves that this is the pod that was dialled (docs/protocols/sidecar.md)."""
         try:
             uid = await self._ports.kube.pod_of_token(hello.token, COORDINATOR_TOKEN_AUDIENCE)
         except ApiError as error:

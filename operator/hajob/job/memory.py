@@ -89,7 +89,7 @@ class JobMemory:
         return placements(self.state, self.layout.num_nodes)
 
     def still_desires(self, state: JobState, layout: Layout) -> bool:
-        """Whether this state and this layout lead to the same desired pods."""
+        """Return whether this state and this layout lead to the same desired pods."""
         num_nodes = self.layout.num_nodes
         return num_nodes == layout.num_nodes and same_placements(state, self.state, num_nodes)
 

@@ -173,7 +173,7 @@ class JobObserver:
         return self.pods.earlier_ranks(self._memory.state.base)
 
     def is_news(self, report: wire.Report) -> bool:
-        """Whether a report says more than the newest step."""
+        """Return whether a report says more than the newest step."""
         return observe.is_news(self._memory.state, report, self.coordinator.before)
 
     def of_report(self, report: wire.Report) -> tuple[Observed, ...]:

@@ -33,7 +33,7 @@ class JobOnHold:
         self._writing = asyncio.create_task(writer.run(), name=f"status of {job.metadata.name}")
 
     def is_about(self, job: HATrainingJob) -> bool:
-        """Whether journal and spec are still those that cannot be read."""
+        """Return whether journal and spec are still those that cannot be read."""
         return _read_from(self.job) == _read_from(job)
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ class JobPlaces:
         return self.pods.serving(self._memory.state).pods
 
     def is_serving(self, pod: PodView) -> bool:
-        """Whether a pod is the desired one of its node rank."""
+        """Return whether a pod is the desired one of its node rank."""
         return is_serving(pod, self._memory.state)
 
     def coordinator_pod(self) -> PodView | None:
@@ -48,20 +48,20 @@ class JobPlaces:
         return self.pods.pods.get(coordinator_name(self._memory.job, self._memory.state))
 
     def is_coordinator(self, pod: PodView) -> bool:
-        """Whether it is the coordinator's desired pod."""
+        """Return whether it is the coordinator's desired pod."""
         return is_coordinator(pod, self._memory.job, self._memory.state)
 
     def coordinator_shares_node(self) -> bool:
-        """Whether the coordinator runs on a node of one of its ranks."""
+        """Return whether the coordinator runs on a node of one of its ranks."""
         pod = self.coordinator_pod()
         return pod is not None and any(one.is_rank for one in self.pods.on_node(pod.node_name))
 
     def unreachable(self, pod: PodView) -> bool:
-        """Whether nothing on the pod's node could end it."""
+        """Return whether nothing on the pod's node could end it."""
         return self.pods.unreachable(pod, self._ports.nodes())
 
     def node_is_away(self, pod: PodView) -> bool:
-        """Whether the API server reports that nothing on the pod's node could end it."""
+        """Return whether the API server reports that nothing on the pod's node could end it."""
         node = self._ports.nodes().get(pod.node_name)
         return bool(pod.node_name) and (node is None or not node.ready)
 
@@ -92,7 +92,7 @@ class JobPlaces:
         return self._ports.free_names(self.demand())
 
     def has_room(self, node: str) -> bool:
-        """Whether this node could take a rank pod now, chips included."""
+        """Return whether this node could take a rank pod now, chips included."""
         return node in self._ports.capacity().free(self.demand())
 
     def free_nodes(self) -> int:
@@ -142,7 +142,7 @@ class JobPlaces:
         return ready_spares(self.pods.pods, self.may_hold) if self._memory.job.spec.scheduling.num_spare_nodes else []
 
     def may_hold(self, node: str) -> bool:
-        """Whether a node can be a spare: in service, and free of known trouble."""
+        """Return whether a node can be a spare: in service, and free of known trouble."""
         view, excluded = self._ports.nodes().get(node), self._memory.job.spec.scheduling.excluded_node_names
         in_service = view is not None and view.usable and not view.is_to_be_emptied
         return in_service and not any(node in names for names in (*self._unfit(), excluded))

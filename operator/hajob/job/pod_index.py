@@ -207,7 +207,7 @@ class PodIndex:
         return self._serving
 
     def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-        """Whether nothing on the pod's node could end it: the node is not ready, or its agent does not answer.
+        """Return whether nothing on the pod's node could end it: the node is not ready, or its agent does not answer.
 
         A pod without a node may have got one since it was observed: only the server knows, and it waits for no node
         where there is none.
@@ -224,12 +224,12 @@ def _is_within(version: str, listed: str) -> bool:
 
 
 def is_serving(pod: PodView, state: JobState) -> bool:
-    """Whether a pod is the current pod of its node rank."""
+    """Return whether a pod is the current pod of its node rank."""
     return pod.is_rank and pod.incarnation == serving_incarnation(state, pod.node_rank)
 
 
 def is_coordinator(pod: PodView, job: HATrainingJob, state: JobState) -> bool:
-    """Whether a pod is the coordinator's desired pod."""
+    """Return whether a pod is the coordinator's desired pod."""
     return pod.name == coordinator_name(job, state)
 
 
@@ -245,5 +245,5 @@ def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
 
 
 def is_earlier(pod: PodView, base: int) -> bool:
-    """Whether it is a rank pod of an earlier start that has a node, and that a kubelet may still end."""
+    """Return whether it is a rank pod of an earlier start that has a node, and that a kubelet may still end."""
     return pod.is_rank and pod.incarnation < base and bool(pod.node_name) and not pod.left_over

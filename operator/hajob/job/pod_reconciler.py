@@ -255,5 +255,5 @@ class PodReconciler:
         log.info("%s: pod %s is deleted%s", pod.namespace, pod.name, "" if grace is None else " without grace")
 
     def hangs(self, pod: PodView) -> bool:
-        """Whether it is being deleted, nothing can end it, and it was not deleted without grace yet."""
+        """Return whether it is being deleted, nothing can end it, and it was not deleted without grace yet."""
         return pod.deleting and self._places.node_is_away(pod) and not self._deleted.get(pod.uid, False)

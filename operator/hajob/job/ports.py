@@ -113,7 +113,7 @@ class Ports:
     quotas: Quotas = field(default_factory=Quotas)
 
     def may_start(self, job_uid: str) -> bool:
-        """Whether all pods of a waiting job may be scheduled now."""
+        """Return whether all pods of a waiting job may be scheduled now."""
         return self.starts.lets_in(job_uid, self.clock.monotonic(), self.capacity(), self.quarantined())
 
     def room_to_grow(self, job_uid: str) -> int | None:

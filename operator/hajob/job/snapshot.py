@@ -185,5 +185,5 @@ class JobSnapshot:
         return self._places.refused(missing)
 
     def may_hold(self, node: str) -> bool:
-        """Whether a node can be a spare: in service, and free of known trouble."""
+        """Return whether a node can be a spare: in service, and free of known trouble."""
         return self._places.may_hold(node)

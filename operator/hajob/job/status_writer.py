@@ -47,7 +47,7 @@ class StatusRefusedError(Exception):
 
 
 def operations(known: Json, wanted: Json, uid: str) -> list[Json]:
-    """The JSON patch that turns one status into the other, if the job has this UID; empty when they are equal.
+    """Return the JSON patch that turns one status into the other, if the job has this UID; empty when they are equal.
 
     A status without a fence was never written, whatever defaults it was read with: it is set as a whole. So is the
     first one under a new fence: a late write of the leader before may have changed what this one never saw.

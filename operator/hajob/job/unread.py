@@ -36,7 +36,7 @@ class JobUnread:
         self._writing = asyncio.create_task(self._write(raw), name=f"unread status of {self.name}")
 
     def is_about(self, raw: Json, why: str) -> bool:
-        """Whether this is still what cannot be read."""
+        """Return whether this is still what cannot be read."""
         return (raw["metadata"].get("generation"), why) == (self._generation, self._why)
 
     async def close(self) -> None:

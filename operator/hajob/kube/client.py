@@ -253,7 +253,7 @@ class Kube:
 
 
 def is_end_of_list(event: WatchEvent) -> bool:
-    """Whether a watch with a list has sent all objects that existed when it began."""
+    """Return whether a watch with a list has sent all objects that existed when it began."""
     if event.type != "BOOKMARK":
         return False
     return (event.object["metadata"].get("annotations") or {}).get(END_OF_LIST) == "true"

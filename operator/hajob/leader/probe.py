@@ -43,7 +43,7 @@ async def probe(pods: Iterable[PodView], clock: Clock) -> list[ExpectedCoordinat
 
 
 async def answers(host: str, port: int, clock: Clock) -> bool:
-    """Whether a connection to this port succeeds."""
+    """Return whether a connection to this port succeeds."""
     try:
         async with timeout(clock, ANSWER_SECONDS):
             _, writer = await asyncio.open_connection(host, port)

@@ -84,5 +84,5 @@ class Suspicion:
         return f"{self._reach}: this operator considers itself cut off and decides nothing from silence"
 
     def lasts(self, at: float) -> bool:
-        """Whether it has been the suspect for so long that another operator should lead."""
+        """Return whether it has been the suspect for so long that another operator should lead."""
         return self._since is not None and at - self._since >= OFFER_SECONDS

@@ -38,7 +38,10 @@ def town() -> Town:
 
 
 def pod(name: str, **metadata: Any) -> Create:
-    body = {"metadata": {"name": name, "namespace": "default", **metadata}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    body = {
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        "spec": {"containers": [{"name": "a", "image": "a"}]},
+    }
     return Create(resource="pods", namespace="default", name=name, body=body)
 
 

@@ -79,7 +79,7 @@ class ClusterFaults:
         return refused
 
     def waits(self, origin: str, message: Reading, now_ms: int) -> bool:
-        """Whether a message must wait because its sender sends too many; `due_messages` returns it in its turn."""
+        """Return whether a message must wait, as its sender sends too many; `due_messages` returns it in its turn."""
         return not self._messages.turns.has(origin, message, now_ms)
 
     def due_messages(self, now_ms: int) -> list[tuple[str, Reading]]:
@@ -163,7 +163,7 @@ class ClusterFaults:
         ]
 
     def has_faults(self, node: str) -> bool:
-        """Whether any fault stands on the node or one of its chips."""
+        """Return whether any fault stands on the node or one of its chips."""
         return bool(self._store.on_node(node))
 
     def appeared_ms(self, fact: ClusterFact) -> int:

@@ -67,7 +67,7 @@ class Feeds:
                 del self._of_node[feed.node]
 
     def is_silent(self, origin: str, now_ms: int) -> bool:
-        """Whether the writer of this object is silent; never true for one without a regular schedule."""
+        """Return whether the writer of this object is silent; never true for one without a regular schedule."""
         feed = self._feeds.get(origin)
         return feed is not None and now_ms - feed.heard_ms > feed.silent_after_ms
 

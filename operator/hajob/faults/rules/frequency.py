@@ -64,7 +64,7 @@ class Frequency:
         _forget_oldest(self._times)
 
     def is_frequent(self, fact: ClusterFact, now_ms: int) -> bool:
-        """Whether this fault recurs too often."""
+        """Return whether this fault recurs too often."""
         times = self._times.get((fact.node, fact.device, fact.code))
         needed, since = self.settings.count, now_ms - self.settings.window_ms
         return bool(needed) and times is not None and sum(time > since for time in times) >= needed

@@ -38,7 +38,7 @@ class ReadingTurns:
         self._waiting: dict[str, dict[str, Reading]] = {}
 
     def has(self, origin: str, reading: Reading, now_ms: int) -> bool:
-        """Whether the message is read now; it waits otherwise."""
+        """Return whether the message is read now; it waits otherwise."""
         sender = reading.sender
         waiting = self._waiting.get(sender, {})
         if not sender or (not waiting and self._take(sender, now_ms)):

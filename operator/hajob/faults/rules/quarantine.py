@@ -105,12 +105,12 @@ def pardoned(known: NodeQuarantine | None, now_ms: int) -> Collection[str]:
 
 
 def is_pardoned(fact: ClusterFact, names: Collection[str]) -> bool:
-    """Whether a fault is one of those that `pardoned` names."""
+    """Return whether a fault is one of those that `pardoned` names."""
     return bool(names) and fact.level is not None and (name_of(fact) in names or ALL_FAULTS in names)
 
 
 def active(known: NodeQuarantine | None, now_ms: int) -> bool:
-    """Whether the node is kept out now."""
+    """Return whether the node is kept out now."""
     return known is not None and known.keeps_out(_time(now_ms))
 
 

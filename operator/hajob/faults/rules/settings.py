@@ -68,7 +68,7 @@ class FaultSettings:
         return Terms(now_ms, FaultCodes(self.codes), self.conditions, self.senders, self.drain_taints, serials)
 
     def reads_alike(self, other: FaultSettings) -> bool:
-        """Whether parsers find the same under both."""
+        """Return whether parsers find the same under both."""
         mine = (self.codes, self.conditions, self.senders, self.drain_taints)
         return mine == (other.codes, other.conditions, other.senders, other.drain_taints)
 

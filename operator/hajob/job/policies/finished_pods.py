@@ -27,7 +27,7 @@ def finished_pods(snapshot: JobSnapshot) -> Wants:
 
 
 def is_idle(pod: PodView, state: JobState) -> bool:
-    """Whether a rank pod of a complete job holds its node for nothing."""
+    """Return whether a rank pod of a complete job holds its node for nothing."""
     if state.phase is not JobPhase.COMPLETE or not pod.is_rank or pod.ended or pod.deleting:
         return False
     over = state.ending.over if state.ending is not None else ()

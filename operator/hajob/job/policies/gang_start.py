@@ -45,7 +45,7 @@ def gang_start(snapshot: JobSnapshot, memo: GangMemo) -> Wants:
 
 
 def is_held_back(snapshot: JobSnapshot, memo: GangMemo) -> bool:
-    """Whether rank pods that are made now get the gate."""
+    """Return whether rank pods that are made now get the gate."""
     if not _waits(snapshot, memo):
         return False
     if not snapshot.may_start:

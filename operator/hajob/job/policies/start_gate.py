@@ -48,7 +48,7 @@ class StartGate:
         self._alarm.cancel()
 
     def passes(self, order: SendOrder) -> bool:
-        """Whether the order may be sent; always to the previous attempt's coordinator: it only ends what it runs.
+        """Return whether the order may be sent; to the earlier attempt's coordinator always: it only ends what it runs.
 
         An order to take over a training passes as well: it starts nothing.
         """
