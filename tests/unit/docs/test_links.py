@@ -1,0 +1,75 @@
+"""Links of the documentation lead to files, and where they name code in backticks, that code is in the file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from e2e.bootstrap.paths import CHECKOUT
+
+ARCHITECTURE = CHECKOUT / "docs/architecture.md"
+PAGES = sorted([*(CHECKOUT / "docs").rglob("*.md"), CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md"])
+LINK = re.compile(r"\[([^]\n]+)\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+CODE = re.compile(r"`([A-Za-z_][\w.]*)`")
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """Return the functions, classes, methods and constants of a module, members with the name of their class."""
+    found: set[str] = set()
+    bodies = [("", ast.parse(path.read_text(encoding="utf-8")).body)]
+    while bodies:
+        prefix, body = bodies.pop()
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                found.add(prefix + node.name)
+            if isinstance(node, ast.ClassDef):
+                bodies.append((f"{prefix}{node.name}.", node.body))
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            found.update(prefix + target.id for target in targets if isinstance(target, ast.Name))
+    return frozenset(found)
+
+
+def links_of(text: str) -> list[tuple[str, str]]:
+    """Return words and target of each link to a file."""
+    return [link for link in LINK.findall(text) if not link[1].startswith(("http:", "https:", "mailto:"))]
+
+
+def problem_of(page: Path, words: str, target: str) -> str:
+    """Return what is wrong with a link; empty for nothing."""
+    path = (page.parent / target).resolve()
+    if not path.exists():
+        return f"[{words}]({target}): there is no such file"
+    missing = set(CODE.findall(words)) - names_in(path) if path.suffix == ".py" else set()
+    return f"[{words}]({target}): it has no {', '.join(sorted(missing))}" if missing else ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = links_of(page.read_text(encoding="utf-8"))
+    assert [problem for words, target in links if (problem := problem_of(page, words, target))] == []
+
+
+def test_code_is_named_wherever_it_is_linked() -> None:
+    links = links_of(ARCHITECTURE.read_text(encoding="utf-8"))
+    code = [words for words, target in links if target.endswith(".py")]
+    assert len(code) > 100
+    assert [words for words in code if not CODE.findall(words)] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "problem"),
+    [
+        ("`JobController.reported`", "../operator/hajob/job/controller.py", ""),
+        ("`TABLE`", "../operator/hajob/plan/table.py", ""),
+        ("`JobController.gone`", "../operator/hajob/job/controller.py", "it has no JobController.gone"),
+        ("`JobController`", "../operator/hajob/job/nowhere.py", "there is no such file"),
+    ],
+)
+def test_wrong_links_are_found(words: str, target: str, problem: str) -> None:
+    assert problem_of(ARCHITECTURE, words, target).endswith(problem)
+    assert bool(problem_of(ARCHITECTURE, words, target)) is bool(problem)
