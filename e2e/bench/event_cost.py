@@ -34,6 +34,7 @@ from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
 from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
+from hajob.job.cluster import Cluster
 from hajob.job.ports import Ports
 from hajob.job.status_writer import StatusWriter
 from hajob.kube.events import Announcer
@@ -186,7 +187,7 @@ class Bench:
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
             authorities=AuthorityStore(self.api, self.clock, NAMESPACE, timedelta(days=365)),
             fence=lambda: 1,
-            capacity=lambda: self.caches.capacity,
+            cluster=Cluster(self.clock, self.caches.capacity),
         )
 
     def node(self, number: int, label: str = "") -> None:

@@ -28,6 +28,7 @@ from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
 from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.faults.watch import FaultWatch
+from hajob.job.cluster import Cluster
 from hajob.job.ports import Ports
 from hajob.job.status_writer import StatusWriter
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, Page, PatchKind, WatchEvent
@@ -257,8 +258,7 @@ async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = ""
         announcer=announcer,
         pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
         fence=lambda: FENCE,
-        capacity=lambda: caches.capacity,
-        faults_on=faults.watch.on_node if faults is not None else lambda _: [],
+        cluster=Cluster(clock, caches.capacity, faults.watch if faults is not None else None),
     )
     core = api.core = OperatorCore(ports, caches)
     core.pods_complete()

@@ -12,9 +12,12 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob, Metadata
 from hajob.capacity.avoided_nodes import AvoidedNodes
+from hajob.capacity.caches import Caches
 from hajob.capacity.nodes import Capacity
 from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
 from hajob.domain.hardware import ClusterFact
+from hajob.faults.node_faults import NodeFaults
+from hajob.job.cluster import Cluster, NodeMarks
 from hajob.job.controller import JobController
 from hajob.job.ports import Ports
 from hajob.job.status_writer import StatusWriter
@@ -78,12 +81,43 @@ class RecordedEvents:
         self.messages.append(message)
 
 
+class TownFaults(NodeFaults):
+    """Faults that a test gives the town's nodes."""
+
+    def __init__(self, town: ControllerTown) -> None:
+        self._town = town
+
+    def faults_on(self, node: str) -> list[tuple[ClusterFact, int]]:
+        return [(fact, 0) for fact in self._town.faults.get(node, ()) if not self._town.held]
+
+    def why_held(self) -> str:
+        return self._town.held
+
+    def standing(self, node: str) -> list[ClusterFact] | None:
+        return self._town.faults.get(node, []) if self._town.faults_known and not self._town.held else None
+
+
+class TownCluster(Cluster):
+    """The town's nodes: what is free on them is counted anew at each question, or in the caches of a core."""
+
+    def __init__(self, town: ControllerTown, caches: Caches | None) -> None:
+        quotas = caches.quotas if caches is not None else None
+        marks = NodeMarks(quarantined=town.quarantined, sub_healthy=town.sub_healthy)
+        super().__init__(town.clock, Capacity(), TownFaults(town), marks, quotas)
+        self._town, self._caches = town, caches
+        self.avoided_nodes = town.avoided_nodes
+
+    @property
+    def capacity(self) -> Capacity:
+        return self._caches.capacity if self._caches is not None else self._town.capacity()
+
+
 class ControllerTown:
     """The world of one controller: nodes, pods that come up when they are made, one coordinator."""
 
     def __init__(self, raw: Json | None = None) -> None:
         self.clock, self.events = FakeClock(), RecordedEvents()
-        self.fence = 1
+        self.fence, self.crd_is_older = 1, ""
         self.kube = FakeKube(self.clock)
         self.store = AuthorityStore(self.kube, self.clock, "hajob-system", timedelta(days=365))
         self.links: list[Link] = []
@@ -103,14 +137,16 @@ class ControllerTown:
     def open(self) -> JobController:
         """Open a controller as a new operator does: from what the server has."""
         stored = self.stored()
-        self.controller = JobController(HATrainingJob.from_object(stored), self._ports())
+        self.controller = JobController(HATrainingJob.from_object(stored), self.ports())
         for pod in self.pods():
             self.controller.pod_seen(pod)
         self.controller.pods_listed()
         self.controller.start()
         return self.controller
 
-    def _ports(self) -> Ports:
+    def ports(self, caches: Caches | None = None) -> Ports:
+        """Return the ports of this world; `caches`: of a core that is shown nodes and pods, not the server's."""
+
         def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
             assert all((job_uid, credentials, listener))
             self.links.append(Link(address))
@@ -138,14 +174,9 @@ class ControllerTown:
             status_writer=writer,
             announcer=cast("Announcer", self.events),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
+            cluster=TownCluster(self, caches),
             fence=lambda: self.fence,
-            capacity=self.capacity,
-            avoided_nodes=self.avoided_nodes,
-            faults_on=lambda node: [(fact, 0) for fact in self.faults.get(node, ()) if not self.held],
-            why_held=lambda: self.held,
-            standing=lambda node: self.faults.get(node, []) if self.faults_known and not self.held else None,
-            sub_healthy=lambda: self.sub_healthy,
-            quarantined=lambda: self.quarantined,
+            crd_is_older=lambda: self.crd_is_older,
         )
 
     def capacity(self) -> Capacity:
@@ -153,6 +184,11 @@ class ControllerTown:
         found = Capacity.of(self.nodes.values(), self.pods())
         found.keep_out(self.quarantined)
         return found
+
+    def quarantine(self, *nodes: str) -> None:
+        """Quarantine these nodes and no others."""
+        self.quarantined.clear()
+        self.quarantined.update(nodes)
 
     def stored(self) -> dict[str, Any]:
         """Return the job as the server has it."""

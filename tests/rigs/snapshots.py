@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from hajob.api import constants as names
+from hajob.job.cluster import Cluster
 from hajob.job.places import JobPlaces
 from hajob.job.pod_index import PodIndex
-from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshot
 from hajob.plan.placements import placements
 from hajob.plan.policy import from_spec, layout_of
@@ -72,7 +72,7 @@ def snapshot(
         pods=index,
         settings=PodSettings("hajob/sidecar:dev"),
         _places=cast("JobPlaces", None),
-        _ports=cast("Ports", None),
+        _cluster=cast("Cluster", None),
         **{**given, **fields},
     )
     vars(made).update(dear or {})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
@@ -16,7 +14,7 @@ class TwoJobs:
 
     def __init__(self, **scheduling: str) -> None:
         self.town, self.caches = ControllerTown(), Caches()
-        self.core = OperatorCore(replace(self.town._ports(), capacity=lambda: self.caches.capacity), self.caches)
+        self.core = OperatorCore(self.town.ports(self.caches), self.caches)
         self.core.pods_complete(self.town.kube.version)
         self.scheduling = scheduling
 

@@ -310,7 +310,7 @@ class OperatorCore:
 
     def places_changed(self) -> None:
         """Handle that nodes were quarantined or released."""
-        self._caches.capacity.keep_out(self._ports.quarantined())
+        self._caches.capacity.keep_out(self._ports.cluster.marks.quarantined)
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.places_changed)
         self._capacity_changed()
@@ -321,7 +321,7 @@ class OperatorCore:
 
     def _capacity_changed(self) -> None:
         """Tell the jobs that capacity changed: other tenants' pods decide whether a shrunk job can grow."""
-        for uid in list(self._ports.capacity_watchers):
+        for uid in list(self._ports.cluster.watchers):
             if uid in self._controllers:
                 self._guard(uid, self._controllers[uid].look_for_capacity)
 

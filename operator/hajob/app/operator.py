@@ -36,6 +36,7 @@ from hajob.clock import Clock, SystemClock
 from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.faults.quarantines import Quarantines
 from hajob.faults.watch import FaultWatch, ReadObject
+from hajob.job.cluster import Cluster, NodeMarks
 from hajob.job.ports import Link, Ports
 from hajob.job.status_writer import StatusWriter
 from hajob.kube.client import ApiError, Kube
@@ -149,16 +150,19 @@ class Operator:
                 timedelta(days=self._settings.certificate_days),
             ),
             fence=lambda: self._lease.fence,
-            capacity=lambda: self._caches.capacity,
-            faults_on=self._faults.on_node,
-            why_held=self._faults.why_held,
-            standing=self._faults.standing,
-            kept_out=self._faults.cluster.kept_out,
-            sub_healthy=self._faults.cluster.sub_healthy,
-            quarantined=self._quarantines.kept_out,
+            cluster=Cluster(
+                self._clock,
+                self._caches.capacity,
+                self._faults,
+                NodeMarks(
+                    quarantined=self._quarantines.kept_out,
+                    kept_out=self._faults.cluster.kept_out,
+                    sub_healthy=self._faults.cluster.sub_healthy,
+                ),
+                self._caches.quotas,
+            ),
             crd_is_older=lambda: self._crd.older,
             cut_off=lambda: self._partition.cut_off,
-            quotas=self._caches.quotas,
         )
 
     def _reach(self) -> Reach:

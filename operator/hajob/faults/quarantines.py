@@ -97,7 +97,7 @@ class Quarantines:
         self._known: dict[str, NodeQuarantine] = {}
         self._wanted: dict[str, NodeQuarantine | None] = {}
         self._active: set[str] = set()
-        self._kept_out: frozenset[str] = frozenset()  # the same, as last reported
+        self.kept_out: set[str] = set()  # the same, as last reported
         self._ours: set[str] = set()  # of these, what this operator has decided itself
         self._inherited: set[str] = set()
         self._could = False
@@ -107,10 +107,6 @@ class Quarantines:
         self.informer: Informer[NodeQuarantine] = Informer(
             kube, clock, names.QUARANTINES, NodeQuarantine.from_object, self._seen
         )
-
-    def kept_out(self) -> frozenset[str]:
-        """Return the names of the nodes on which nothing new is placed."""
-        return self._kept_out
 
     def pardoned(self, node: str) -> Collection[str]:
         """Return the names of the node's faults that an admin has pardoned."""
@@ -209,7 +205,8 @@ class Quarantines:
         self._inherited &= self._active
         if not turned:
             return
-        self._kept_out = frozenset(self._active)
+        self.kept_out.clear()
+        self.kept_out.update(self._active)
         for node in turned:
             self._faults.look_at(node)
         self._changed(turned)

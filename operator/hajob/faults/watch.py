@@ -16,6 +16,7 @@ from hajob.api.base import Json
 from hajob.clock import Alarm, Clock
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact
+from hajob.faults.node_faults import NodeFaults
 from hajob.faults.rejections import Rejections
 from hajob.faults.rules.cluster_faults import ClusterFaults
 from hajob.faults.rules.feeds import WriteTime
@@ -74,7 +75,7 @@ class FaultListener(Protocol):
         """Handle that no fault is believed from now on (why), or all are again (empty)."""
 
 
-class FaultWatch:
+class FaultWatch(NodeFaults):
     """The faults of the cluster, kept current.
 
     Args:
@@ -131,7 +132,7 @@ class FaultWatch:
 
     # ------------------------------------------------------------------------------------------- questions
 
-    def on_node(self, node: str) -> list[tuple[ClusterFact, int]]:
+    def faults_on(self, node: str) -> list[tuple[ClusterFact, int]]:
         """Return the believed faults that concern a job on the node, each with milliseconds since it was first seen."""
         now = self._now_ms()
         return [(fact, now - self.cluster.appeared_ms(fact)) for fact in self.cluster.of_node(node, now)]

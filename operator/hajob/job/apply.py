@@ -59,9 +59,9 @@ class Applier:
         return [one.change for one in self._tries.values() if one.at <= now]
 
     async def apply(self, changes: Iterable[Change]) -> bool:
-        """Carry these out, many at a time; return whether all succeeded. Never raises `ApiError`."""
-        refused = await together(self._attempt, list(changes))
-        return not refused
+        """Carry these out, many at a time; return whether all succeeded. Never raises: what failed is tried again."""
+        failed = await together(self._attempt, list(changes))
+        return not failed
 
     @property
     def refusals(self) -> Mapping[Key, ApiError]:
@@ -73,27 +73,38 @@ class Applier:
         """Return when the next change may be tried again, in seconds of the monotonic clock; inf: never."""
         return min((one.at for one in self._tries.values()), default=inf)
 
-    async def _attempt(self, change: Change) -> ApiError | None:
+    async def _attempt(self, change: Change) -> bool | None:
+        """Carry out one change; return False where it failed, so that it is tried again."""
         tried = self._tries.get(change.key)
         try:
-            if isinstance(change, DeletePod):
-                await self._pods.delete(change.pod)
-            else:
-                await carry_out(self._kube, change)
+            await self._carry_out(change)
         except ApiError as error:
             if error.status not in change.settled_by:
                 if change.counted_as:
                     metrics.REFUSED.labels(change.counted_as).inc()
                 log.warning("%s: %s %s: %s", self._title, change.resource, change.name, error)
-                if tried is not None:
-                    tried.refusal, tried.at = error, self._clock.monotonic() + tried.backoff.delay()
-                return error
+                self._failed(tried, error)
+                return False
+        except Exception:  # an error in one change keeps no other
+            log.exception("%s: %s %s: an error of this program", self._title, change.resource, change.name)
+            self._failed(tried, None)
+            return False
         if tried is not None:
             tried.refusal, tried.at = None, inf
             tried.backoff.reset()
         if change.done:
             log.info("%s: %s", self._title, change.done)
         return None
+
+    async def _carry_out(self, change: Change) -> None:
+        if isinstance(change, DeletePod):
+            await self._pods.delete(change.pod)
+        else:
+            await carry_out(self._kube, change)
+
+    def _failed(self, tried: _Try | None, refusal: ApiError | None) -> None:
+        if tried is not None:
+            tried.refusal, tried.at = refusal, self._clock.monotonic() + tried.backoff.delay()
 
 
 def _renewed(known: _Try | None, change: Change) -> _Try:

@@ -113,7 +113,7 @@ class JobController:
 
     async def close(self) -> None:
         """Stop managing the job, and leave it as it is."""
-        self._ports.capacity_watchers.discard(self._memory.job.metadata.uid)
+        self._ports.cluster.watchers.discard(self._memory.job.metadata.uid)
         self._loop.close()
         self._outputs.close()
         self._deadline.cancel()
@@ -398,7 +398,7 @@ class JobController:
 
     def _follow_capacity(self) -> None:
         """Subscribe to changes of nodes while the job waits for some."""
-        watchers, uid = self._ports.capacity_watchers, self._memory.job.metadata.uid
+        watchers, uid = self._ports.cluster.watchers, self._memory.job.metadata.uid
         state = self.state
         waits = state.phase in {JobPhase.SHRUNK, JobPhase.GATHERING} or state.waiting is not None or state.nodes > 0
         (watchers.add if waits else watchers.discard)(uid)

@@ -29,7 +29,8 @@ class JobHardware:
     """The faults of hardware that concern one job."""
 
     def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, announce: Announce) -> None:
-        self._memory, self._places, self._ports, self._announce = memory, places, ports, announce
+        self._memory, self._places, self._announce = memory, places, announce
+        self._cluster, self._clock = ports.cluster, ports.clock
         self._doubted: dict[int, frozenset[str]] = {}  # node rank to the faults of which its pod may have the chip
         self._sub_health_asked: dict[str, tuple[int, float, int]] = {}  # how often, when, under which generation
         self._began, self._heard = ports.clock.monotonic(), False
@@ -51,7 +52,8 @@ class JobHardware:
         now, chips, resource = self._memory.time.now(), self._memory.layout.chips_per_node, self._resource
         for pod in [pod for pod in pods if self._places.is_serving(pod)]:
             if pod.node_name and not pod.ended:
-                faults, node = self._ports.faults_on(pod.node_name), self._ports.nodes().get(pod.node_name)
+                node = self._cluster.nodes.get(pod.node_name)
+                faults = self._cluster.faults.faults_on(pod.node_name)
                 yield from observe.of_hardware(pod, faults, node, resource=resource, chips_per_node=chips, now_ms=now)
                 self._tell_doubts(pod, [fact for fact, _ in faults], node)
         yield from self.sub_health(nodes)
@@ -59,11 +61,11 @@ class JobHardware:
 
     def sub_health(self, nodes: Collection[str] = ()) -> Iterable[events.FactSeen]:
         """Yield sub-health of nodes that still work, again periodically, and only where there is a better node."""
-        memory, monotonic = self._memory, self._ports.clock.monotonic()
-        sick = self._ports.sub_healthy()
+        memory, monotonic = self._memory, self._clock.monotonic()
+        sick = self._cluster.marks.sub_healthy
         names = sick if not nodes else [name for name in nodes if name in sick]
         pods = [pod for name in names for pod in self._places.pods.on_node(name) if self._places.is_serving(pod)]
-        faults_on, views = self._ports.faults_on, self._ports.nodes()
+        faults_on, views = self._cluster.faults.faults_on, self._cluster.nodes
         found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, faults_on, views))
         held = {pod.node_name for pod in self._places.spares()} if found else set()
         better = (held | self._places.free_names()).difference(sick) if found else ()
@@ -98,7 +100,7 @@ class JobHardware:
 
     def _knows_what_works(self) -> bool:
         """Whether a fault can be decided: MindIO may serve though the coordinator has not reported yet."""
-        waited = self._ports.clock.monotonic() - self._began >= HEAR_SECONDS
+        waited = self._clock.monotonic() - self._began >= HEAR_SECONDS
         return self._heard or waited or self._memory.state.phase in UNTRAINED
 
     def _withdrawn(self) -> Iterable[events.JobEvent]:
@@ -107,7 +109,7 @@ class JobHardware:
             return
         standing: set[str] = set()
         for pod in self._places.pods.all():
-            ids = self._ports.standing(pod.node_name) if pod.node_name else ()
+            ids = self._cluster.faults.standing(pod.node_name) if pod.node_name else ()
             if ids is None:
                 return  # the standing faults are unknown now
             standing.update(observe.fact_id(fact, pod) for fact in ids)

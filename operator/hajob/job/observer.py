@@ -43,7 +43,7 @@ class JobObserver:
 
     def __init__(self, memory: JobMemory, ports: Ports, owner: Owner, announce: Announce) -> None:
         self._memory, self._ports = memory, ports
-        self.places = JobPlaces(memory, ports)
+        self.places = JobPlaces(memory, ports.cluster)
         self.hardware = JobHardware(memory, self.places, ports, announce)
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
         self._start_sign_ms: int | None = None  # when a starting attempt last made progress
@@ -92,7 +92,7 @@ class JobObserver:
         if pod.finished and state.phase not in UNTRAINED:
             return observe.of_finished_pod(state, pod)
         if pod.is_refused:
-            self._ports.avoided_nodes.add(pod.node_name, self._ports.clock.monotonic())
+            self._ports.cluster.avoided_nodes.add(pod.node_name, self._ports.clock.monotonic())
         return observe.of_pod(pod, deleted=deleted, now_ms=now)
 
     def of_nodes(self) -> Seen:
@@ -115,14 +115,14 @@ class JobObserver:
 
     def of_node(self, name: str, *, gone: bool = False) -> Seen:
         """Return events of a node that changed, went, or got a pod of this job; nothing while faults are held back."""
-        if self._ports.why_held():
+        if self._ports.cluster.faults.why_held():
             return ()
         pods = [
             pod
             for pod in self.pods.on_node(name)
             if self.places.is_serving(pod) or (self.places.is_coordinator(pod) and not self._hears(pod))
         ]
-        return observe.of_nodes(pods, self._ports.nodes(), self._memory.time.now(), gone=gone)
+        return observe.of_nodes(pods, self._ports.cluster.nodes, self._memory.time.now(), gone=gone)
 
     def of_end(self) -> Seen:
         """Return the end of the training if no pod has work left."""
@@ -211,7 +211,7 @@ class JobObserver:
         """Count the coordinator as silent: until more is known, its node is treated as dead."""
         pod = self.places.coordinator_pod()
         if pod is not None and not pod.ended and not self.coordinator.connected:
-            self._ports.avoid(pod.node_name)
+            self._ports.cluster.avoid(pod.node_name)
 
     def _hears(self, coordinator: PodView) -> bool:
         """Whether the channel is to this pod, and not to its predecessor."""
@@ -251,4 +251,4 @@ class JobObserver:
         pod = self.places.serving().get(fact.node_rank)
         if observe.is_silence(fact) and pod is not None:
             self.pods.silent.add(pod.uid)
-        self._ports.avoid(fact.node_name)
+        self._ports.cluster.avoid(fact.node_name)

@@ -180,7 +180,7 @@ class JobOutputs:
         yield from self._noted[1]
         yield self._admission.claim_note
         if self._memory.state.phase in UNTRAINED and not any(pod.node_name for pod in places.serving().values()):
-            yield why_none_fits(job.spec, places.demand(), self._ports.nodes().values())
+            yield why_none_fits(job.spec, places.demand(), self._ports.cluster.nodes.values())
 
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
         memory, coordinator, pods = self._memory, self._observer.coordinator, self._observer.pods
@@ -214,7 +214,7 @@ class JobOutputs:
             settled=memory.recorder.settled,
             journal=journal.dump(now, record),
             goodput=goodput(journal.account, now),
-            held_back=self._ports.why_held() if not memory.ended else "",
+            held_back=self._ports.cluster.faults.why_held() if not memory.ended else "",
             start_waits=self._gate.why_closed() if self._gate.holds else "",
             to_leave=self._observer.places.to_leave(),
             wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),

@@ -11,9 +11,9 @@ from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.capacity.demand import Demand
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
+from hajob.job.cluster import Cluster
 from hajob.job.memory import JobMemory
 from hajob.job.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
-from hajob.job.ports import Ports
 from hajob.plan.state import JobPhase
 from hajob.plan.waits import nodes_to_return
 from hajob.sources import observe
@@ -27,8 +27,8 @@ class JobPlaces:
         pods: of the job, of every incarnation.
     """
 
-    def __init__(self, memory: JobMemory, ports: Ports) -> None:
-        self._memory, self._ports = memory, ports
+    def __init__(self, memory: JobMemory, cluster: Cluster) -> None:
+        self._memory, self._cluster = memory, cluster
         self.pods = PodIndex()
         self._avoided: tuple[object, tuple[str, ...]] = (None, ())
         self._asked: tuple[int, Demand] | None = None
@@ -58,11 +58,11 @@ class JobPlaces:
 
     def unreachable(self, pod: PodView) -> bool:
         """Return whether nothing on the pod's node could end it."""
-        return self.pods.unreachable(pod, self._ports.nodes())
+        return self.pods.unreachable(pod, self._cluster.nodes)
 
     def node_is_away(self, pod: PodView) -> bool:
         """Return whether the API server reports that nothing on the pod's node could end it."""
-        node = self._ports.nodes().get(pod.node_name)
+        node = self._cluster.nodes.get(pod.node_name)
         return bool(pod.node_name) and (node is None or not node.ready)
 
     # ------------------------------------------------------------------------------------------------- free
@@ -84,27 +84,27 @@ class JobPlaces:
         """Return the quotas without room for the pods of a growth, in words; empty: all of them are allowed."""
         memory = self._memory
         need = len(nodes_to_return(memory.state, memory.policy, memory.time.now()))
-        allowed = self._ports.quotas.allowed(self.ask()) if need else None
+        allowed = self._cluster.quotas.allowed(self.ask()) if need else None
         return allowed.told if allowed is not None and allowed.pods < need else ""
 
     def free_names(self) -> set[str]:
         """Return the nodes that could take a rank pod now, chips included."""
-        return self._ports.free_names(self.demand())
+        return self._cluster.free_names(self.demand())
 
     def has_room(self, node: str) -> bool:
         """Return whether this node could take a rank pod now, chips included."""
-        return node in self._ports.capacity().free(self.demand())
+        return node in self._cluster.capacity.free(self.demand())
 
     def free_nodes(self) -> int:
         """Return how many more nodes could take a rank pod now; a job that grows leaves nodes to jobs ahead of it."""
         state = self._memory.state
         if state.phase is JobPhase.SHRUNK or state.smaller is not None:
-            room = self._ports.room_to_grow(self._memory.job.metadata.uid)
+            room = self._cluster.room_to_grow(self._memory.job.metadata.uid)
             if room is not None:
                 start = self.start_nodes() if state.shrunk is None else None  # then it grows by another start
                 return room if start is None else min(room, start - state.nodes)
-        silent = self._ports.silent_nodes() if state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK} else ()
-        return self._ports.free_nodes(self._memory.job, self.demand(), self.pods.node_names, silent)
+        silent = self._cluster.silent_nodes() if state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK} else ()
+        return self._cluster.free_nodes(self._memory.job, self.demand(), self.pods.node_names, silent)
 
     def start_nodes(self) -> int | None:
         """Return how many nodes a start of the whole job could have now; None where it always needs all.
@@ -112,12 +112,13 @@ class JobPlaces:
         Its own pods, spares among them, leave before. Nodes that may only look ready do not count, nor do pods that no
         quota allows.
         """
-        memory, ports = self._memory, self._ports
+        memory, cluster = self._memory, self._cluster
         if memory.policy.sizes is None:
             return None
-        closed = {*ports.quarantined(), *ports.kept_out(), *ports.silent_nodes(), *ports.capacity().not_ready}
-        soon = ports.capacity().soon_free(self.demand(), memory.job.metadata.uid)
-        found = ports.capacity().pods_on(ports.capacity().free(self.demand()).union(soon).difference(closed))
+        marks, capacity = cluster.marks, cluster.capacity
+        closed = {*marks.quarantined, *marks.kept_out, *cluster.silent_nodes(), *capacity.not_ready}
+        soon = capacity.soon_free(self.demand(), memory.job.metadata.uid)
+        found = capacity.pods_on(capacity.free(self.demand()).union(soon).difference(closed))
         refused = self.pods.not_created
         return min(found, len(self.serving())) if refused is not None and refused.over_quota else found
 
@@ -126,15 +127,15 @@ class JobPlaces:
 
         Computed anew only when nodes, pods or the spec have changed.
         """
-        job, ports, capacity = self._memory.job, self._ports, self._ports.capacity()
-        avoided = ports.avoided()
+        job, cluster, capacity = self._memory.job, self._cluster, self._cluster.capacity
+        avoided = cluster.avoided()
         if not avoided and not capacity.not_ready:
             return ()
         seen = (capacity.changes, avoided, job.metadata.generation)
         if seen != self._avoided[0]:
             sizes = self._memory.policy.sizes
             need = (sizes.fitting(self.start_nodes()) if sizes else 0) or job.spec.num_nodes
-            self._avoided = (seen, tuple(sorted(ports.nodes_to_avoid(job, self.demand(), need))))
+            self._avoided = (seen, tuple(sorted(cluster.nodes_to_avoid(job, self.demand(), need))))
         return self._avoided[1]
 
     def spares(self) -> list[PodView]:
@@ -143,23 +144,23 @@ class JobPlaces:
 
     def may_hold(self, node: str) -> bool:
         """Return whether a node can be a spare: in service, and free of known trouble."""
-        view, excluded = self._ports.nodes().get(node), self._memory.job.spec.scheduling.excluded_node_names
+        view, excluded = self._cluster.nodes.get(node), self._memory.job.spec.scheduling.excluded_node_names
         in_service = view is not None and view.usable and not view.is_to_be_emptied
         return in_service and not any(node in names for names in (*self._unfit(), excluded))
 
     def not_to_hold(self) -> set[str]:
         """Return the nodes where no spare is created, because it would be given up at once."""
-        return set().union(*self._unfit(), self._ports.drained_for(self.demand().tolerations))
+        return set().union(*self._unfit(), self._cluster.drained_for(self.demand().tolerations))
 
     def _unfit(self) -> tuple[Collection[str], ...]:
-        ports = self._ports
-        return ports.quarantined(), ports.kept_out(), ports.sub_healthy()
+        marks = self._cluster.marks
+        return marks.quarantined, marks.kept_out, marks.sub_healthy
 
     def drained(self) -> list[PodView]:
         """Return the serving pods, the coordinator's included, on nodes that are to be emptied; by name."""
-        wanted = self._ports.capacity().to_be_emptied & self.pods.node_names
+        wanted = self._cluster.capacity.to_be_emptied & self.pods.node_names
         pods = [pod for name in sorted(wanted) for pod in self.pods.on_node(name)]
-        nodes = self._ports.nodes() if pods else {}
+        nodes = self._cluster.nodes if pods else {}
         return [
             pod for pod in pods if (self.is_serving(pod) or self.is_coordinator(pod)) and observe.is_drained(pod, nodes)
         ]
@@ -169,7 +170,7 @@ class JobPlaces:
         spec = self._memory.job.spec
         leaves = set(spec.scheduling.excluded_node_names)
         if spec.recovery.sub_health_policy is SubHealthPolicy.MIGRATE:
-            leaves.update(self._ports.sub_healthy())
+            leaves.update(self._cluster.marks.sub_healthy)
         if spec.recovery.cordon_policy is CordonPolicy.MIGRATE:
             leaves.update(pod.node_name for pod in self.drained())
         return sorted(
@@ -178,4 +179,4 @@ class JobPlaces:
 
     def refused(self, missing: int) -> Collection[str]:
         """Return the nodes where none of this many new pods may be placed."""
-        return self._ports.nodes_to_refuse(self.demand(), missing)
+        return self._cluster.nodes_to_refuse(self.demand(), missing)

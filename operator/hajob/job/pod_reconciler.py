@@ -143,7 +143,7 @@ class PodReconciler:
         """
         if isinstance(missing, CoordinatorPlacement):
             chosen = [one.to_json() for one in job.spec.coordinator.tolerations]
-            silent = {*self._ports.silent_nodes(), *self._ports.drained_for(chosen)}
+            silent = {*self._ports.cluster.silent_nodes(), *self._ports.cluster.drained_for(chosen)}
             apart = missing.apart
             return coordinator_pod(job, missing.incarnation, self._settings, refused, silent=silent, apart=apart)
         placement = () if gated else set(missing.avoid).difference(returned)

@@ -112,7 +112,7 @@ class ReconcileLoop:
     ) -> None:
         self._memory, self._places, self._admission, self._ports = memory, places, admission, ports
         self._owner, self._clock = owner, ports.clock
-        self._memos = PolicyMemos(drains.DrainMemo.of(ports.openings))
+        self._memos = PolicyMemos(drains.DrainMemo.of(ports.cluster.openings))
         self._pods = PodReconciler(places, ports, owner.pod_forced)
         self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
         self._wake = asyncio.Event()
@@ -123,7 +123,7 @@ class ReconcileLoop:
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
         self._ended = self._closed = False
         self._claim = self.claim
-        ports.starts.claims[memory.job.metadata.uid] = self._claim
+        ports.cluster.starts.claims[memory.job.metadata.uid] = self._claim
 
     def wake(self, *, hurry: bool = False) -> None:
         """Reconcile soon; `hurry`: a pod that was refused may be created now."""
@@ -156,7 +156,7 @@ class ReconcileLoop:
     def close(self) -> None:
         """Stop changing objects, and withdraw the job's claim."""
         self._ended = self._closed = True
-        claims, uid = self._ports.starts.claims, self._memory.job.metadata.uid
+        claims, uid = self._ports.cluster.starts.claims, self._memory.job.metadata.uid
         if claims.get(uid) is self._claim:  # else another controller of the job has one by now
             del claims[uid]
         self._again.cancel()

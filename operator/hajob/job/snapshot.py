@@ -16,6 +16,7 @@ from hajob.api.job import HATrainingJob
 from hajob.capacity.demand import Demand
 from hajob.capacity.quotas import Ask
 from hajob.domain.layout import Layout
+from hajob.job.cluster import Cluster
 from hajob.job.memory import JobMemory
 from hajob.job.places import JobPlaces
 from hajob.job.pod_index import PodIndex
@@ -69,7 +70,7 @@ class JobSnapshot:
     refusals: Mapping[tuple[str, ...], ApiError]
     settings: PodSettings
     _places: JobPlaces
-    _ports: Ports
+    _cluster: Cluster
 
     @classmethod
     def of(
@@ -102,7 +103,7 @@ class JobSnapshot:
             refusals=refusals,
             settings=ports.pod_settings,
             _places=places,
-            _ports=ports,
+            _cluster=ports.cluster,
         )
 
     @property
@@ -133,7 +134,7 @@ class JobSnapshot:
     @cached_property
     def nodes(self) -> Mapping[str, NodeView]:
         """Return all nodes by name."""
-        return self._ports.nodes()
+        return self._cluster.nodes
 
     @cached_property
     def free_nodes(self) -> int:
@@ -148,7 +149,7 @@ class JobSnapshot:
     @cached_property
     def quarantined(self) -> Collection[str]:
         """Return the nodes on which nothing new is placed."""
-        return self._ports.quarantined()
+        return self._cluster.marks.quarantined
 
     @cached_property
     def not_to_hold(self) -> Collection[str]:
@@ -173,12 +174,12 @@ class JobSnapshot:
     @cached_property
     def kept_out(self) -> Collection[str]:
         """Return the nodes with isolated chips, on which rather nothing new is placed."""
-        return self._ports.kept_out()
+        return self._cluster.marks.kept_out
 
     @cached_property
     def may_start(self) -> bool:
         """Whether all pods of the job, which waits, may be scheduled now."""
-        return self._ports.may_start(self.job.metadata.uid)
+        return self._cluster.may_start(self.job.metadata.uid)
 
     def refused_nodes(self, missing: int) -> Collection[str]:
         """Return the nodes where none of this many new pods may be placed."""

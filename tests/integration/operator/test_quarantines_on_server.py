@@ -106,7 +106,7 @@ async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, 
     try:
         await until(quarantines.informer.synced.is_set)
         quarantines.follow_all()
-        assert quarantines.kept_out() >= {name}
+        assert quarantines.kept_out >= {name}
         await until(lambda: state_of(control_plane, name) == "Active")
         made = control_plane.api.get(f"{PATH}/{name}")
         assert made["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
@@ -114,7 +114,7 @@ async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, 
         released = {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}}
         control_plane.api.request("PATCH", f"{PATH}/{name}", released, content_type=MERGE_PATCH)
         await until(lambda: state_of(control_plane, name) == "Released")
-        assert name not in quarantines.kept_out()
+        assert name not in quarantines.kept_out
         faults.stands = False
         quarantines.faults_changed({name})
         await until(lambda: control_plane.api.find(f"{PATH}/{name}") is None)

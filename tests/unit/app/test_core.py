@@ -39,7 +39,7 @@ class Hall:
 
     def __init__(self, town: ControllerTown) -> None:
         self.town = town
-        self.core = OperatorCore(town._ports(), Caches())
+        self.core = OperatorCore(town.ports(), Caches())
         self.core.pods_complete(town.kube.version)
         self.core.job_seen(town.stored())
 
@@ -384,14 +384,14 @@ async def test_a_copied_pod_changes_nothing(hall: Hall, how: str) -> None:
 async def test_only_a_shrunk_job_is_told_of_each_node(hall: Hall) -> None:
     town, core = hall.town, hall.core
     await hall.show_pods()
-    assert core._ports.capacity_watchers == set()
+    assert core._ports.cluster.watchers == set()
     await core.close()
     journal = read(town.status()["journal"]).journal
     gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
     shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
     town.status()["journal"] = shrunk.dump(0)
     caches = Caches()
-    core = OperatorCore(replace(town._ports(), capacity=lambda: caches.capacity), caches)
+    core = OperatorCore(town.ports(caches), caches)
     core.job_seen(town.stored())
     controller = core._controllers[UID]
     for free in (True, False):
@@ -399,7 +399,7 @@ async def test_only_a_shrunk_job_is_told_of_each_node(hall: Hall) -> None:
         assert controller.state.shrunk is not None
         assert bool(controller.state.shrunk.capacity_ms) is free
     await core.close()
-    assert core._ports.capacity_watchers == set()
+    assert core._ports.cluster.watchers == set()
 
 
 async def test_without_gates_two_jobs_hold_half_each() -> None:
@@ -435,7 +435,7 @@ async def test_a_new_leader_keeps_what_waits_waiting() -> None:
     stored = [body for (kind, _, _), body in jobs.town.kube.objects.items() if kind == names.PLURAL]
     await jobs.core.close()
     jobs.caches = Caches()
-    jobs.core = OperatorCore(replace(jobs.town._ports(), capacity=lambda: jobs.caches.capacity), jobs.caches)
+    jobs.core = OperatorCore(jobs.town.ports(jobs.caches), jobs.caches)
     for node in jobs.town.nodes.values():
         jobs.core.node_changed(node, deleted=False)
     for pod in jobs.town.pods():
@@ -471,7 +471,7 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
     writes = len(town.kube.writes)
     raw = newer(town)
     raw["status"] = {}
-    core = OperatorCore(town._ports(), Caches())
+    core = OperatorCore(town.ports(), Caches())
     core.pods_complete(town.kube.version)
     core.job_seen(raw)
     await settle_town(town)
@@ -512,7 +512,7 @@ async def test_of_a_newer_operators_job_only_the_condition_changes() -> None:
     status["ofTomorrow"] = {"y": [2]}
     before = {name: value for name, value in status.items() if name not in {"conditions", "summary", "fence"}}
     others = [one for one in status["conditions"] if one["type"] != "Accepted"]
-    core = OperatorCore(town._ports(), Caches())
+    core = OperatorCore(town.ports(), Caches())
     core.job_seen(newer(town))
     await settle_town(town)
     after = town.status()
@@ -548,7 +548,7 @@ async def test_another_operators_unreadable_job_is_left() -> None:
     writes = len(town.kube.writes)
     raw = newer(town)
     raw["spec"]["managedBy"] = "somebody.example/else"
-    core = OperatorCore(town._ports(), Caches())
+    core = OperatorCore(town.ports(), Caches())
     core.job_seen(raw)
     await settle_town(town)
     assert len(town.kube.writes) == writes

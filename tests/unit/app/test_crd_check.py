@@ -110,9 +110,7 @@ async def test_every_job_says_that_the_crd_is_older() -> None:
     town = ControllerTown()
     await town.train()
     assert condition_of(town, "Degraded")[1] == "Protected"
-    sentence = ""
-    object.__setattr__(town.controller._outputs._ports, "crd_is_older", lambda: sentence)
-    sentence = "the CRD is older"
+    town.crd_is_older = "the CRD is older"
     town.controller.say_again()
     await settle_town(town)
     await town.clock.advance(60)

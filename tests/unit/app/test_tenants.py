@@ -70,7 +70,7 @@ async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:
 
 
 async def test_ten_thousand_pods_of_others_take_six_megabytes(told: RecordedTenants) -> None:
-    core = OperatorCore(cast("Ports", SimpleNamespace(capacity_watchers=())), Caches())
+    core = OperatorCore(cast("Ports", SimpleNamespace(cluster=SimpleNamespace(watchers=()))), Caches())
     told.tenants = Tenants(told.kube, told.clock, ("",), core.foreign_pod_changed, print)
     gc.collect()
     tracemalloc.start()

@@ -43,7 +43,7 @@ class Ledger:
         await self._delete(resource, namespace, name, **more)
 
     async def patch(self, resource: str, namespace: str, name: str, body: Any, **more: Any) -> Any:
-        self.found.append(Write("patch", f"{resource}/{more['subresource']}"))
+        self.found.append(Write("patch", f"{resource}/{more.get('subresource', '')}".rstrip("/")))
         return await self._patch(resource, namespace, name, body, **more)
 
     def announce(self, _job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:

@@ -296,21 +296,21 @@ class Rig(ControllerTown):
         """Of `Town`: this one's controllers belong to a core."""
         return None  # type: ignore[return-value]
 
-    def _ports(self) -> Ports:
+    def ports(self, caches: Caches | None = None) -> Ports:
         def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> RigLink:
             assert job_uid == UID
             assert credentials
             self.dialled.append(RigLink(self, address, listener))
             return self.dialled[-1]
 
-        return replace(super()._ports(), dial=dial, capacity=lambda: self.caches.capacity)
+        return replace(super().ports(caches), dial=dial)
 
     # -- the operator --------------------------------------------------------------------------------------------
 
     async def operate(self) -> None:
         """An operator begins to lead, with everything that the server has."""
         self.away, self.caches = False, Caches()
-        self.core = OperatorCore(self._ports(), self.caches)
+        self.core = OperatorCore(self.ports(self.caches), self.caches)
         for node in self.nodes.values():
             self.core.node_changed(node, deleted=False)
         for pod in self.pods():

@@ -108,9 +108,9 @@ def test_what_is_over_is_over_for_every_teller() -> None:
 def test_nodes_with_isolated_chips_are_kept_out() -> None:
     faults = ClusterFaults(lambda: NODES)
     faults.take("a", reading(fact(level=Level.PRE_SEPARATE), fact(level=Level.SUB_HEALTH, node="n2")), 0)
-    assert (set(faults.kept_out()), set(faults.sub_healthy())) == ({"n1"}, {"n2"})
+    assert (set(faults.kept_out), set(faults.sub_healthy)) == ({"n1"}, {"n2"})
     faults.forget("a", 1)
-    assert (set(faults.kept_out()), set(faults.sub_healthy())) == (set(), set())
+    assert (set(faults.kept_out), set(faults.sub_healthy)) == (set(), set())
 
 
 @given(
@@ -326,7 +326,7 @@ def test_order_repetition_and_outages_change_nothing(steps: list[Step], data: st
         after.take(f"{origin}/{node}", reading(*([fact(node=node)] if stands else [])), 100)
     for node in ("n1", "n2"):
         assert heard(through, 200, node) == heard(after, 200, node)
-    assert set(through.kept_out()) == set(after.kept_out())
+    assert set(through.kept_out) == set(after.kept_out)
     assert through.why_held(200) == after.why_held(200)
 
 

@@ -61,7 +61,7 @@ class Cluster:
         await settle()
 
     def codes(self, node: str = "node-1") -> list[str]:
-        return [fact.code for fact, _ in self.watch.on_node(node)]
+        return [fact.code for fact, _ in self.watch.faults_on(node)]
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ async def test_a_chip_that_breaks_is_told(cluster: Cluster) -> None:
     await cluster.put(objects.device_info(objects.fault(level="RestartNPU", code="40F84E00")))
     assert cluster.told == [frozenset({"node-1"})]
     assert cluster.codes() == ["40F84E00"]
-    assert cluster.watch.cluster.kept_out() == {"node-1"}
+    assert cluster.watch.cluster.kept_out == {"node-1"}
 
 
 async def test_an_object_that_is_gone_tells_no_more(cluster: Cluster) -> None:
@@ -182,10 +182,10 @@ async def test_a_code_gets_another_level_at_once(cluster: Cluster) -> None:
     await cluster.put(objects.device_info(objects.fault(level="SeparateNPU", code="40F84E00")))
     await settings(cluster, codes='"40F84E00": NotHandleFault')
     await cluster.clock.advance(10)
-    assert [fact.level for fact, _ in cluster.watch.on_node("node-1")] == ["NotHandleFault"]
+    assert [fact.level for fact, _ in cluster.watch.faults_on("node-1")] == ["NotHandleFault"]
     await settings(cluster, codes="{}")
     await cluster.clock.advance(10)
-    assert [fact.level for fact, _ in cluster.watch.on_node("node-1")] == ["SeparateNPU"]
+    assert [fact.level for fact, _ in cluster.watch.faults_on("node-1")] == ["SeparateNPU"]
 
 
 async def test_wrong_settings_are_counted_and_the_rest_counts(cluster: Cluster) -> None:
@@ -234,10 +234,10 @@ async def test_what_a_dead_writer_left_behind_harms_nobody(cluster: Cluster) -> 
     old = cluster.clock.now_milliseconds() // 1000 - 1000
     broken = objects.fault(level="SeparateNPU", code="x")
     await cluster.put(objects.device_info(broken, updated=old))
-    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [False]
+    assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1")] == [False]
     await cluster.delete("mindx-dl-deviceinfo-node-1")
     await cluster.put(objects.device_info(broken, updated=old + 999))
-    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
+    assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1")] == [True]
 
 
 async def test_what_a_writer_told_is_doubted_once_it_is_dead(cluster: Cluster) -> None:
@@ -247,15 +247,15 @@ async def test_what_a_writer_told_is_doubted_once_it_is_dead(cluster: Cluster) -
     info = json.loads(fresh(cluster, broken)["data"]["DeviceInfoCfg"])["DeviceInfo"]
     repeated = {"cluster-info-device-0": objects.compact({"mindx-dl-deviceinfo-node-1": info})}
     await cluster.put(objects.config_map("cluster-info-device-0", repeated, "mx-consumer-volcano"))
-    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
+    assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1")] == [True]
     cluster.told.clear()
     await cluster.clock.advance(906)
-    (fact,) = [fact for fact, _ in cluster.watch.on_node("node-1")]
+    (fact,) = [fact for fact, _ in cluster.watch.faults_on("node-1")]
     assert (fact.harms, fact.isolates, cluster.told) == (False, True, [frozenset({"node-1"})])
     assert "silent for too long" in fact.message
     await cluster.delete("mindx-dl-deviceinfo-node-1")
     await cluster.put(fresh(cluster, broken))
-    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
+    assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1")] == [True]
 
 
 async def test_a_dead_noded_is_doubted_after_three_half_hours(cluster: Cluster) -> None:
@@ -263,13 +263,13 @@ async def test_a_dead_noded_is_doubted_after_three_half_hours(cluster: Cluster) 
     raw["data"]["updateTime"] = datetime.fromtimestamp(cluster.clock.now_milliseconds() / 1000, UTC).isoformat()
     await cluster.put(raw)
     await cluster.clock.advance(5395)
-    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [True]
+    assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1")] == [True]
     await cluster.clock.advance(12)
-    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1")] == [False]
+    assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1")] == [False]
 
 
 def harms(cluster: Cluster) -> list[bool]:
-    return [fact.harms for fact, _ in cluster.watch.on_node("node-1")]
+    return [fact.harms for fact, _ in cluster.watch.faults_on("node-1")]
 
 
 def boots(cluster: Cluster, boot: str, condition_at: str) -> None:
@@ -297,11 +297,11 @@ async def test_what_noded_told_before_the_boot_is_doubted(cluster: Cluster) -> N
     await cluster.put(raw)
     for boot in "ab":
         boots(cluster, boot, "2026-01-01T00:00:00Z")
-    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1") if fact.device] == [False]
+    assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1") if fact.device] == [False]
     later = datetime.fromtimestamp(cluster.clock.now_milliseconds() / 1000 + 60, UTC).isoformat()
     await cluster.kube.patch("configmaps", NAMESPACE, raw["metadata"]["name"], {"data": {"updateTime": later}})
     await settle()
-    assert [fact.harms for fact, _ in cluster.watch.on_node("node-1") if fact.device] == [True]
+    assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1") if fact.device] == [True]
 
 
 async def test_a_pardoned_fault_harms_nobody_and_counts_from_0() -> None:
@@ -310,18 +310,18 @@ async def test_a_pardoned_fault_harms_nobody_and_counts_from_0() -> None:
     tasks = await cluster.started()
     for _ in range(3):
         await cluster.put(fresh(cluster, objects.fault(level="RestartBusiness", code="x")))
-        last = cluster.watch.on_node("node-1")
+        last = cluster.watch.faults_on("node-1")
         await cluster.delete("mindx-dl-deviceinfo-node-1")
     assert [fact.frequent for fact, _ in last] == [True]
     await cluster.put(fresh(cluster, objects.fault(level="SeparateNPU", code="x")))
     pardons["node-1"] = ["Ascend910-3/x"]
     cluster.watch.pardon("node-1")
     assert (cluster.codes(), cluster.watch.standing("node-1")) == ([], [])
-    assert (cluster.watch.cluster.kept_out(), cluster.watch.of_quarantine("node-1")[0].code) == (set(), "x")
+    assert (cluster.watch.cluster.kept_out, cluster.watch.of_quarantine("node-1")[0].code) == (set(), "x")
     pardons.clear()
     await cluster.delete("mindx-dl-deviceinfo-node-1")
     await cluster.put(fresh(cluster, objects.fault(level="RestartBusiness", code="x")))
-    assert [fact.frequent for fact, _ in cluster.watch.on_node("node-1")] == [False]
+    assert [fact.frequent for fact, _ in cluster.watch.faults_on("node-1")] == [False]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

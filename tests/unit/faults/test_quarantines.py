@@ -125,7 +125,7 @@ async def test_a_node_with_an_isolated_chip_is_quarantined(cluster: Cluster) -> 
         "SeparateNPU",
         "Active",
     )
-    assert cluster.quarantines.kept_out() == {"n1"}
+    assert cluster.quarantines.kept_out == {"n1"}
     assert cluster.told == [frozenset({"n1"})]
 
 
@@ -137,14 +137,14 @@ async def test_it_goes_with_its_node(cluster: Cluster, monkeypatch: pytest.Monke
     await cluster.stand()
     await cluster.kube.delete("nodes", "", "n9")
     await calm()
-    assert (await cluster.written(), cluster.quarantines.kept_out()) == ({}, frozenset())
+    assert (await cluster.written(), cluster.quarantines.kept_out) == ({}, set())
 
 
 async def test_it_keeps_out_before_it_is_written(cluster: Cluster) -> None:
     cluster.server.faults.refuse(ApiError(0, "Unreachable", "away"), times=1)
     cluster.faults.stand = {"n1": [fact("n1")]}
     cluster.quarantines.faults_changed({"n1"})
-    assert cluster.quarantines.kept_out() == {"n1"}
+    assert cluster.quarantines.kept_out == {"n1"}
     await calm()
     assert await cluster.written() == {}
     await cluster.clock.advance(3)
@@ -156,9 +156,9 @@ async def test_it_ends_by_itself_after_its_time(cluster: Cluster) -> None:
     await cluster.clock.advance(60)
     await cluster.stand()
     await cluster.clock.advance(590)
-    assert cluster.quarantines.kept_out() == {"n1"}
+    assert cluster.quarantines.kept_out == {"n1"}
     await cluster.clock.advance(20)
-    assert cluster.quarantines.kept_out() == frozenset()
+    assert cluster.quarantines.kept_out == set()
     assert (await cluster.written())["n1"]["status"]["state"] == "Over"
     await cluster.clock.advance(86_400)
     assert await cluster.written() == {}
@@ -172,10 +172,10 @@ async def release(cluster: Cluster, node: str) -> None:
 async def test_a_release_lets_the_node_in_though_it_is_broken(cluster: Cluster) -> None:
     await cluster.stand("n1")
     await release(cluster, "n1")
-    assert cluster.quarantines.kept_out() == frozenset()
+    assert cluster.quarantines.kept_out == set()
     assert (await cluster.written())["n1"]["status"]["state"] == "Released"
     cluster.quarantines.follow_all()
-    assert cluster.quarantines.kept_out() == frozenset()
+    assert cluster.quarantines.kept_out == set()
 
 
 async def test_a_deleted_quarantine_comes_back_while_it_is_broken(cluster: Cluster) -> None:
@@ -190,31 +190,31 @@ async def test_an_admins_quarantine_is_followed(cluster: Cluster) -> None:
     body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND, "spec": spec}
     await cluster.kube.create(names.QUARANTINES, "", {**body, "metadata": {"name": "n5"}})
     await calm()
-    assert cluster.quarantines.kept_out() == {"n5"}
+    assert cluster.quarantines.kept_out == {"n5"}
     await release(cluster, "n5")
-    assert (cluster.quarantines.kept_out(), await cluster.written()) == (frozenset(), {})
+    assert (cluster.quarantines.kept_out, await cluster.written()) == (set(), {})
 
 
 async def test_no_more_than_the_cap_are_kept_out(cluster: Cluster) -> None:
     await cluster.stand(*(f"n{number}" for number in range(8)))
     assert len(await cluster.written()) == 4  # 20 % of 20
-    out = sorted(cluster.quarantines.kept_out())
+    out = sorted(cluster.quarantines.kept_out)
     await cluster.kube.patch(names.QUARANTINES, "", out[0], {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}})
     await calm()
     await cluster.clock.advance(6)
-    assert len(cluster.quarantines.kept_out()) == 4
-    assert out[0] not in cluster.quarantines.kept_out()
+    assert len(cluster.quarantines.kept_out) == 4
+    assert out[0] not in cluster.quarantines.kept_out
 
 
 async def test_nothing_changes_while_faults_are_not_believed(cluster: Cluster) -> None:
     await cluster.stand("n1")
     cluster.faults.held = "a flood"
     await cluster.stand("n2")
-    assert set(await cluster.written()) == cluster.quarantines.kept_out() == {"n1"}
+    assert set(await cluster.written()) == cluster.quarantines.kept_out == {"n1"}
     cluster.faults.held = ""
     cluster.quarantines.follow_all()
     await calm()
-    assert cluster.quarantines.kept_out() == {"n1", "n2"}
+    assert cluster.quarantines.kept_out == {"n1", "n2"}
 
 
 async def test_what_is_not_read_yet_ends_no_quarantine(cluster: Cluster) -> None:
@@ -224,12 +224,12 @@ async def test_what_is_not_read_yet_ends_no_quarantine(cluster: Cluster) -> None
     cluster.begin()
     await calm()
     await cluster.clock.advance(3600)
-    assert cluster.quarantines.kept_out() == {"n1"}
+    assert cluster.quarantines.kept_out == {"n1"}
     assert cluster.quarantines.is_inherited("n1")
     cluster.faults.complete = True
     cluster.quarantines.follow_all()
     await cluster.clock.advance(700)
-    assert cluster.quarantines.kept_out() == frozenset()
+    assert cluster.quarantines.kept_out == set()
     assert not cluster.quarantines.is_inherited("n1")
 
 
@@ -270,7 +270,7 @@ async def test_nodes_of_another_operator_are_only_avoided(cluster: Cluster) -> N
     await cluster.stand("n1")
     await cluster.clock.advance(100_000)
     assert await cluster.written() == before
-    assert cluster.quarantines.kept_out() == {"n2", "gone"}
+    assert cluster.quarantines.kept_out == {"n2", "gone"}
 
 
 async def test_nodes_of_another_operator_take_no_share_of_the_cap(cluster: Cluster) -> None:
@@ -280,5 +280,5 @@ async def test_nodes_of_another_operator_take_no_share_of_the_cap(cluster: Clust
         body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND, "metadata": {"name": node}}
         await cluster.kube.create(names.QUARANTINES, "", {**body, "spec": spec})
     await cluster.stand("n18", "n19", *(f"n{number}" for number in range(8)))
-    kept_out = cluster.quarantines.kept_out()
+    kept_out = cluster.quarantines.kept_out
     assert (len(kept_out - cluster.foreign), kept_out >= cluster.foreign) == (4, True)  # 20 % of 20

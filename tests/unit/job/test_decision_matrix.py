@@ -185,7 +185,7 @@ async def told(town: ControllerTown, *raws: dict[str, Any]) -> None:
         faults.take(f"{number}", reading, 0)
     for name in town.nodes:
         town.faults[name] = list(faults.of_node(name, 1))
-    town.sub_healthy.update(faults.sub_healthy())
+    town.sub_healthy.update(faults.sub_healthy)
     town.controller.look_for_faults(frozenset(town.nodes))
     await settle_town(town)
 

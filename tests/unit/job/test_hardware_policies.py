@@ -184,7 +184,7 @@ def excluded(town: ControllerTown, node_rank: int) -> frozenset[str]:
 
 
 async def test_no_pod_is_placed_on_a_quarantined_node(town: ControllerTown) -> None:
-    town.quarantined = {"node-4"}
+    town.quarantine("node-4")
     await settle_town(town)
     assert {excluded(town, rank) for rank in range(4)} == {frozenset({"node-4"})}
     (coordinator,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR)
@@ -196,13 +196,13 @@ async def test_no_pod_is_placed_on_a_quarantined_node(town: ControllerTown) -> N
 
 async def test_a_replacement_keeps_off_quarantined_nodes_too(town: ControllerTown) -> None:
     node = await trained(town)
-    town.quarantined = {"node-0", "node-5"}
+    town.quarantine("node-0", "node-5")
     await breaks(town, node, fault(node, Level.SEPARATE))
     assert excluded(town, 1) >= {"node-0", "node-5", node}
 
 
 async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown) -> None:
-    town.quarantined = {"node-3", "node-4", "node-5"}
+    town.quarantine("node-3", "node-4", "node-5")
     await settle_town(town)
     waiting = next(pod for pod in town.pods() if pod.node_rank == 3)
     body = town.kube.objects["pods", NAMESPACE, waiting.name]
@@ -211,7 +211,7 @@ async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown
     town.controller.pod_seen(next(pod for pod in town.pods() if pod.name == waiting.name))
     await settle_town(town)
     assert waiting.name in {pod.name for pod in town.pods()}
-    town.quarantined = {"node-4"}
+    town.quarantine("node-4")
     town.controller.places_changed()
     await settle_town(town)
     assert waiting.name not in {pod.name for pod in town.pods()}

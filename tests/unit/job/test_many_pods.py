@@ -266,7 +266,7 @@ class Cost:
 
     def __init__(self, num_nodes: int, num_jobs: int = 1) -> None:
         self.town, self.caches = ControllerTown(), Caches()
-        ports = dataclasses.replace(self.town._ports(), capacity=lambda: self.caches.capacity)
+        ports = self.town.ports(self.caches)
         self.core = OperatorCore(ports, self.caches)
         self.core.pods_complete(self.town.kube.version)
         self.num_nodes, self.num_jobs = num_nodes, num_jobs

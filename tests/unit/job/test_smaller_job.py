@@ -154,7 +154,7 @@ async def test_one_node_of_two_missing_grows_nothing(small: SmallTown) -> None:
 
 
 async def test_a_node_that_fell_silent_counts_for_no_start(small: SmallTown) -> None:
-    small.controller._ports.avoid("node-3")  # Kubernetes calls it ready for another 40 s
+    small.controller._ports.cluster.avoid("node-3")  # Kubernetes calls it ready for another 40 s
     await small.lose()
     assert small.controller.state.nodes == 2
 

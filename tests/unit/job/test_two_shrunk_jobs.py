@@ -40,7 +40,7 @@ class ShrunkJobs(TwoJobs):
             state = replace(journal.state, phase=JobPhase.SHRUNK, shrunk=GONE, released=(3,), deadlines={})
             status["journal"] = replace(journal, state=state).dump(0)
         self.caches = Caches()
-        ports = replace(self.town._ports(), capacity=lambda: self.caches.capacity, quotas=self.caches.quotas)
+        ports = self.town.ports(self.caches)
         self.core = OperatorCore(ports, self.caches)
         for node in self.town.nodes.values():
             self.core.node_changed(node, deleted=False)
@@ -113,7 +113,7 @@ async def test_a_silent_node_that_looks_ready_grows_nobody(boot: str, *, grows: 
     await jobs.shrink()
     jobs.town.nodes["lost"] = NodeView("lost", chips=CHIPS, boot="first")
     jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
-    jobs.core._controllers["uid-of-job-0"]._ports.avoid("lost")
+    jobs.core._controllers["uid-of-job-0"]._ports.cluster.avoid("lost")
     jobs.town.nodes["lost"] = replace(jobs.town.nodes["lost"], boot=boot)
     jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
     await jobs.show(1.0)

@@ -34,9 +34,7 @@ class City:
         self.caches = Caches()
         for node in town.nodes.values():
             self.caches.capacity.node_seen(node)
-        ports = dataclasses.replace(
-            town._ports(), capacity=lambda: self.caches.capacity, cut_off=lambda: self.watch.cut_off
-        )
+        ports = dataclasses.replace(town.ports(self.caches), cut_off=lambda: self.watch.cut_off)
         self.core = OperatorCore(ports, self.caches)
         self.core.pods_complete(self.kube.version)
         self.sequence = 0

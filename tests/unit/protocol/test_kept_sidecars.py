@@ -18,6 +18,7 @@ import pytest
 from e2e.cluster.loopback import own_address, own_port
 from hajob import metrics
 from hajob.api import constants as names
+from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
 from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.job.ports import Ports
@@ -53,14 +54,14 @@ class TownWithKeptCoordinator(ControllerTown):
         stored["spec"] |= {"numNodes": 2, "parallelism": {"tensor": 1}}
         return super().open()
 
-    def _ports(self) -> Ports:
+    def ports(self, caches: Caches | None = None) -> Ports:
         def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Channel:
             assert self.server is not None, address
             made = Channel(self.server.address, job_uid, credentials, listener, fence=lambda: 1, clock=SystemClock())
             self.channels.append(made)
             return made
 
-        return replace(super()._ports(), dial=dial)
+        return replace(super().ports(caches), dial=dial)
 
     async def serve(self) -> KeptServer:
         """The coordinator of the recording, with the certificate that the operator made."""

@@ -57,8 +57,8 @@ class ClusterFaults:
         self._bad: set[str] = set()
         self._untold: set[str] = set()
         self._due_ms: dict[str, int] = {}
-        self._kept_out: set[str] = set()
-        self._sub_healthy: set[str] = set()
+        self.kept_out: set[str] = set()
+        self.sub_healthy: set[str] = set()
         self._silence = (-_SECOND_MS, "")
         self._silent: frozenset[str] = frozenset()
         self._boots: dict[str, str] = {}
@@ -178,14 +178,6 @@ class ClusterFaults:
         """Return the names of the nodes with standing faults."""
         return self._store.nodes()
 
-    def kept_out(self) -> Names:
-        """Return the nodes to avoid for new pods, whatever the breaker says."""
-        return self._kept_out
-
-    def sub_healthy(self) -> Names:
-        """Return the nodes that work, but not well."""
-        return self._sub_healthy
-
     def why_held(self, now_ms: int) -> str:
         """Return why jobs receive no faults now, for people; empty: they do."""
         return (
@@ -279,8 +271,8 @@ class ClusterFaults:
             self._due_ms.pop(node, None)
         else:
             self._due_ms[node] = due
-        mark(self._kept_out, node, is_so=any(fact.isolates for fact in (*standing, *facts)))
-        mark(self._sub_healthy, node, is_so=any(fact.level is Level.SUB_HEALTH for fact in facts))
+        mark(self.kept_out, node, is_so=any(fact.isolates for fact in (*standing, *facts)))
+        mark(self.sub_healthy, node, is_so=any(fact.level is Level.SUB_HEALTH for fact in facts))
         is_bad = node in self._nodes() and any(_is_bad(fact) for fact in facts)
         if is_bad and self._is_known_bad(node):
             self._bad.add(node)

@@ -90,4 +90,4 @@ class StartGate:
         return self._observer.coordinator.incarnation >= self._memory.state.base
 
     def _known_dead(self) -> list[str]:
-        return [name for name, node in self._ports.nodes().items() if node.is_out_of_service]
+        return [name for name, node in self._ports.cluster.nodes.items() if node.is_out_of_service]

@@ -1,0 +1,141 @@
+"""The cluster as all jobs see it: nodes and what is free on them, and those that are sick, full of trouble or promised.
+
+It only looks up. What one job makes of it, for its own pods, is in hajob.job.places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from hajob.api.job import HATrainingJob
+from hajob.capacity.avoided_nodes import AvoidedNodes
+from hajob.capacity.demand import Demand, is_kept_off
+from hajob.capacity.drains import Openings
+from hajob.capacity.nodes import Capacity
+from hajob.capacity.quotas import Quotas
+from hajob.capacity.start_queue import StartQueue
+from hajob.clock import Clock
+from hajob.faults.node_faults import NodeFaults
+from hajob.sources.node import NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMarks:
+    """Names of the nodes that are marked: sets that whoever marks them keeps up to date.
+
+    Attributes:
+        quarantined: on which nothing new is placed.
+        kept_out: with isolated chips: rather nothing new is placed there.
+        sub_healthy: that work, but not well.
+    """
+
+    quarantined: AbstractSet[str] = frozenset()
+    kept_out: AbstractSet[str] = frozenset()
+    sub_healthy: AbstractSet[str] = frozenset()
+
+
+class Cluster:
+    """The nodes, and what all jobs share of them.
+
+    Args:
+        clock: of the machine.
+        capacity: nodes, and what occupies their chips.
+        faults: of nodes and chips.
+        marks: of nodes.
+        quotas: of all namespaces.
+
+    Attributes:
+        avoided_nodes: where a job had trouble a moment ago.
+        starts: jobs that need nodes, and which of them may have some.
+        openings: when each job's budgets let unannounced evictions through.
+        watchers: UIDs of the jobs that wait for nodes: they are told of each change.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        capacity: Capacity,
+        faults: NodeFaults | None = None,
+        marks: NodeMarks | None = None,
+        quotas: Quotas | None = None,
+    ) -> None:
+        self._clock, self._capacity = clock, capacity
+        self.faults, self.marks, self.quotas = faults or NodeFaults(), marks or NodeMarks(), quotas or Quotas()
+        self.avoided_nodes, self.starts, self.openings = AvoidedNodes(), StartQueue(), Openings()
+        self.watchers: set[str] = set()
+
+    @property
+    def capacity(self) -> Capacity:
+        """Return the nodes and what occupies their chips."""
+        return self._capacity
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        """Return nodes by name."""
+        return self.capacity.nodes
+
+    def may_start(self, job_uid: str) -> bool:
+        """Return whether all pods of a waiting job may be scheduled now."""
+        return self.starts.lets_in(job_uid, self._clock.monotonic(), self.capacity, self.marks.quarantined)
+
+    def room_to_grow(self, job_uid: str) -> int | None:
+        """Return how many nodes a shrunk job may have after the jobs ahead of it; None: it wants none.
+
+        Nodes with isolated chips do not count, nor do those that fell silent: a job that grows onto one shrinks again.
+        """
+        closed = {*self.marks.quarantined, *self.marks.kept_out, *self.silent_nodes()}
+        return self.starts.room_to_grow(job_uid, self.capacity, closed, self.quotas)
+
+    def avoid(self, node: str) -> None:
+        """Avoid this node for starts for a while, because of trouble there."""
+        self.avoided_nodes.add(node, self._clock.monotonic(), self._boot_of(node))
+
+    def silent_nodes(self) -> set[str]:
+        """Return nodes that may only look ready: they had trouble a moment ago, and have not restarted since."""
+        return self.avoided_nodes.unturned(self._clock.monotonic(), self._boot_of)
+
+    def _boot_of(self, name: str) -> str:
+        node = self.nodes.get(name)
+        return node.boot if node is not None else ""
+
+    def avoided(self) -> list[str]:
+        """Return nodes that a start takes only if it finds no others, the likeliest to be well first.
+
+        A job had trouble with them a moment ago (the longest ago first), or they are sub-healthy, or have bad chips.
+        """
+        troubled = self.avoided_nodes.names(self._clock.monotonic())
+        return list(dict.fromkeys((*troubled, *sorted(self.marks.sub_healthy), *sorted(self.marks.kept_out))))
+
+    def free_nodes(
+        self, job: HATrainingJob, demand: Demand, own_nodes: AbstractSet[str], closed: Collection[str] = ()
+    ) -> int:
+        """Return how many nodes could take a rank pod of this job now, beyond those that it has and `closed`."""
+        return self.capacity.free_for(demand, job.metadata.uid, own_nodes, {*self.marks.kept_out, *closed})
+
+    def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, need: int) -> set[str]:
+        """Return the names of the nodes on which no start of this job should go."""
+        return self.capacity.to_avoid(demand, job.metadata.uid, need, self.avoided())
+
+    def nodes_to_refuse(self, demand: Demand, missing: int) -> set[str]:
+        """Return the names of the nodes on which none of this many new pods may be placed.
+
+        Quarantined ones in any case; sub-healthy ones, and those with bad chips, only where there are enough others.
+        """
+        refused = {*self.marks.quarantined, *self.drained_for(demand.tolerations)}
+        weak = {*self.marks.kept_out, *self.marks.sub_healthy}
+        capacity = self.capacity
+        if weak - refused and capacity.pods_on(capacity.free(demand) - weak) >= missing:
+            refused |= weak
+        return refused
+
+    def drained_for(self, tolerations: Collection[Mapping[str, Any]]) -> set[str]:
+        """Return the nodes that are to be emptied and off which only Hajob keeps pods that tolerate this."""
+        capacity = self.capacity
+        return {name for name in capacity.to_be_emptied if not is_kept_off(capacity.nodes[name], tolerations)}
+
+    def free_names(self, demand: Demand) -> set[str]:
+        """Return the names of the nodes that could take a rank pod now, chips included."""
+        return self.capacity.free(demand).difference(self.marks.kept_out)
