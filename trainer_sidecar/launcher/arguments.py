@@ -1,7 +1,7 @@
 """The training's arguments, as Megatron and MindSpeed-LLM read them: what a restart would load, and how to correct it.
 
 Most example scripts save to one directory and load from another, without the optimizer and from iteration 0
-(`--finetune`), so that a restart of the unchanged script starts over. docs/protocols/launcher.md#arguments
+(`--finetune`), so that a restart of the unchanged script starts over. docs/protocols/launcher.md#environment
 """
 
 from __future__ import annotations
