@@ -43,7 +43,7 @@ TRACED: Final = 20
 SLOW_SECONDS: Final = 2.0
 SERIAL: Final = "2102314ABC"
 _PARSERS: Final = "hajob/sources/"
-_STRANGE: Final[tuple[JsonValue, ...]] = (
+STRANGE: Final[tuple[JsonValue, ...]] = (
     None,
     True,
     -1,
@@ -77,7 +77,7 @@ def _fault(device: str = "Ascend910-3", level: str = "RestartNPU", code: str = "
     return {**head, "large_model_fault_level": level, "fault_time_and_level_map": times}
 
 
-def _seeds() -> dict[str, list[Object]]:
+def seeds() -> dict[str, list[Object]]:
     """For each parser objects as their writers write them; texts of JSON are written out, to be damaged inside."""
     devices = {"huawei.com/Ascend910": "Ascend910-0", "huawei.com/Ascend910-Fault": [_fault()]}
     devices["huawei.com/Ascend910-Unhealthy"] = "Ascend910-3,Ascend910-4"
@@ -199,7 +199,7 @@ class Fuzzer:
     def run(self, inputs: int) -> None:
         """So many inputs; raises whatever a parser raises, with the input as a note."""
         for number in range(inputs):
-            tree = self._damaged()
+            tree = self.damaged()
             raw = self._written(tree)
             begin = time.process_time()
             try:
@@ -211,7 +211,8 @@ class Fuzzer:
             if max(counts) > size or time.process_time() - begin > SLOW_SECONDS:
                 raise AssertionError(f"{counts} answers, {time.process_time() - begin:.1f} s: {raw!r}"[:4000])
 
-    def _damaged(self) -> Object:
+    def damaged(self) -> Object:
+        """Return an object of the corpus, with some of its parts replaced, removed or repeated."""
         choose = self._random
         tree: Object = json.loads(json.dumps(choose.choice(self._corpus)))
         for _ in range(choose.choice((1, 1, 1, 2, 4))):
@@ -226,9 +227,7 @@ class Fuzzer:
         choose, value = self._random, container[key]
         how = choose.randrange(5)
         if how == 0:
-            container[key] = json.loads(
-                json.dumps(choose.choice(_STRANGE))
-            )  # not the very list: it may be damaged, too
+            container[key] = json.loads(json.dumps(choose.choice(STRANGE)))  # not the very list: it may be damaged, too
         elif how == 1:
             container[key] = json.loads(json.dumps(choose.choice(others)))
         elif how == 2 and isinstance(value, str) and value:
@@ -330,7 +329,7 @@ _READERS: Final = {"settings": _read_settings, "pod": _read_pod, "report": _read
 def fuzz(name: str, inputs: int, seed: int) -> tuple[bool, str]:
     """Whether one parser answered so many inputs, and what to say of it; where it did not, the input is in a file."""
     begin = time.monotonic()
-    fuzzer = Fuzzer(_seeds()[name], _READERS.get(name, _read), random.Random(seed))
+    fuzzer = Fuzzer(seeds()[name], _READERS.get(name, _read), random.Random(seed))
     inputs = inputs if name != "settings" else max(inputs // 10, 1)  # YAML is slow
     try:
         fuzzer.run(inputs)
@@ -348,13 +347,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="e2e.fuzz", description="Damaged objects for the parsers of fault sources.")
     parser.add_argument("--inputs", type=int, default=100_000, help="for each parser (100,000)")
     parser.add_argument("--seed", type=int, default=0, help="of the damage; 0: another one each time")
-    parser.add_argument("--parser", choices=list(_seeds()), help="only this one")
+    parser.add_argument("--parser", choices=list(seeds()), help="only this one")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="parsers at a time (as many as processors)"
     )
     options = parser.parse_args(arguments)
     seed = options.seed or random.SystemRandom().randrange(1, 1 << 31)
-    names = [options.parser] if options.parser else list(_seeds())
+    names = [options.parser] if options.parser else list(seeds())
     jobs = min(options.jobs, len(names))
     failed = 0
     with ProcessPoolExecutor(jobs) as pool:

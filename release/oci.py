@@ -60,7 +60,7 @@ def archive(image: Image) -> bytes:
         "architecture": image.platform.architecture,
         "os": "linux",
         "config": image.config,
-        "rootfs": {"type": "layers", "diff_ids": [_digest(tar) for tar in tars]},
+        "rootfs": {"type": "layers", "diff_ids": [digest_of(tar) for tar in tars]},
         "history": [{"created": EPOCH, "created_by": layer.said} for layer in image.layers],
     }
     described = _descriptor(blobs, _CONFIG, _json(config))
@@ -99,7 +99,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Entry]]:
 
 def _blob(files: Mapping[str, bytes], descriptor: Mapping[str, Any]) -> bytes:
     blob = files[_path(descriptor)]
-    if _digest(blob) != descriptor["digest"]:
+    if digest_of(blob) != descriptor["digest"]:
         raise ValueError(f"the blob {descriptor['digest']} is another one")
     return blob
 
@@ -109,12 +109,14 @@ def _path(descriptor: Mapping[str, Any]) -> str:
 
 
 def _descriptor(blobs: dict[str, bytes], media_type: str, blob: bytes) -> dict[str, Any]:
-    digest = _digest(blob)
+    digest = digest_of(blob)
     blobs[digest.removeprefix("sha256:")] = blob
     return {"mediaType": media_type, "digest": digest, "size": len(blob)}
 
 
-def _digest(content: bytes) -> str:
+def digest_of(content: bytes) -> str:
+    """Return the digest of a blob, as manifests name it."""
+    """Return the digest of a blob, as manifests name it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 

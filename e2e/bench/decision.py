@@ -91,11 +91,12 @@ class ScriptedCoordinator(CoordinatorServicer):
         async for message in requests:
             match message.WhichOneof("body"):
                 case "order":
-                    self._ordered(message.order, time.perf_counter())
+                    self.take_order(message.order, time.perf_counter())
                 case "acknowledge":
                     self._acknowledged(message.acknowledge)
 
-    def _ordered(self, order: wire.Order, at: float) -> None:
+    def take_order(self, order: wire.Order, at: float) -> None:
+        """Handle an order that came at this time, by `time.perf_counter`."""
         self.newest = order
         self.incarnation, self.revision = order.incarnation, order.revision
         if order.action == wire.START:
@@ -112,9 +113,10 @@ class ScriptedCoordinator(CoordinatorServicer):
     async def _next(self) -> wire.Report:
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(self._due.get(), REST_SECONDS)
-        return self._report()
+        return self.next_report()
 
-    def _report(self) -> wire.Report:
+    def next_report(self) -> wire.Report:
+        """Return a report of where everything stands, with a number of its own."""
         self.sequence += 1
         nodes = [wire.NodeState(node_rank=node, connected=True, launcher_ready=True) for node in range(self.num_nodes)]
         state = wire.CoordinatorState(
@@ -130,7 +132,7 @@ class ScriptedCoordinator(CoordinatorServicer):
 
     def tell(self, *milestones: wire.MilestoneKind) -> int:
         """Report milestones; the number of the report."""
-        report = self._report()
+        report = self.next_report()
         for kind in milestones:
             report.milestones.add(kind=kind, incarnation=self.incarnation, step=self.step)
         self._due.put_nowait(report)
@@ -165,12 +167,12 @@ class ScriptedCoordinator(CoordinatorServicer):
     def train(self) -> None:
         """Report that it has gone on: a rank that stands where it stood before has made no progress."""
         self.step += 100
-        self._due.put_nowait(self._report())
+        self._due.put_nowait(self.next_report())
 
     def report_exit(self, rank: int) -> None:
         """Report that a rank has exited."""
         self.step += 100
-        report = self._report()
+        report = self.next_report()
         fact = report.facts.add(id=f"exit/{self.step}", kind=wire.PROCESS_EXITED, node_rank=rank // 8, ranks=[rank])
         fact.incarnation, fact.exit_code, fact.step = self.incarnation, -9, self.step
         self._due.put_nowait(report)

@@ -78,13 +78,21 @@ class Training:
         rig.apply(body)
         patience = PATIENCE_SECONDS + pods / 5
         pod = coordinator_pod(rig.plane, NAMESPACE, made.name, patience)
-        made._run(made._serve(pod))
+        made.serve(pod)
         rig.wait_running(pods + 1, patience)
         made.wait_state("Running")
         time.sleep(SETTLE_SECONDS)
         yield made
         rig.delete_jobs()
-        made._loop.call_soon_threadsafe(made._loop.stop)
+        made.stop()
+
+    def serve(self, pod: Object) -> None:
+        """Serve the job's coordinator at the address of its pod."""
+        self._run(self._serve(pod))
+
+    def stop(self) -> None:
+        """End the coordinator's loop."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _serve(self, pod: Object) -> None:
         metadata = pod["metadata"]

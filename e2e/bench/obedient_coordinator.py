@@ -42,17 +42,18 @@ class ObedientCoordinator(ScriptedCoordinator):
                 case "acknowledge":
                     self._acknowledged(message.acknowledge)
             if self.assignment.attempt and self.newest.incarnation:
-                self._ordered(self.newest, 0.0)
+                self.take_order(self.newest, 0.0)
                 self._carry_out()
 
-    def _ordered(self, order: wire.Order, at: float) -> None:
+    def take_order(self, order: wire.Order, at: float) -> None:
+        """Remember an order; one to start is carried out at once."""
         if (order.incarnation, order.revision) == (self.incarnation, self.revision):
             return
         if self.stalls:
             self.incarnation, self.revision = order.incarnation, order.revision
             self.given.append(order)
             return
-        super()._ordered(order, at)
+        super().take_order(order, at)
         if order.action == wire.START:
             self.train()  # a rank that stands where it stood has made no progress, and is helped otherwise
         else:
@@ -67,7 +68,7 @@ class ObedientCoordinator(ScriptedCoordinator):
         self._done.add(key)
         strategy, milestones = _OUTCOME[order.action]
         self.tell(*milestones)
-        report = self._report()
+        report = self.next_report()
         report.milestones.add(kind=wire.RESULT, incarnation=self.incarnation, step=self.step, strategy=strategy)
         self.step += 1
         self._due.put_nowait(report)
@@ -78,21 +79,22 @@ class ObedientCoordinator(ScriptedCoordinator):
         there = {pod.node_rank: pod for pod in self.assignment.pods if pod.address}
         return all(node in there and there[node].incarnation >= order.incident for node in order.replaced_nodes)
 
-    def _report(self) -> wire.Report:
-        report = super()._report()
+    def next_report(self) -> wire.Report:
+        """Return a report with the attempt that the operator has assigned."""
+        report = super().next_report()
         report.state.attempt = self.assignment.attempt
         return report
 
     def report_fact(self, kind: wire.FactKind, **fields: Any) -> None:  # noqa: ANN401 - fields of a fact
         """Report something that agents or MindIO have seen at node rank 1."""
-        report = self._report()
+        report = self.next_report()
         told = {"id": f"fact/{self.step}", "node_rank": 1, "ranks": [3], "incarnation": self.incarnation, **fields}
         report.facts.add(kind=kind, step=self.step, **told)
         self._due.put_nowait(report)
 
     def report_silence(self, node_ranks: Iterable[int], chips: int) -> None:
         """Report that nothing is heard of these nodes any more, in one report."""
-        report, pods = self._report(), {pod.node_rank: pod.incarnation for pod in self.assignment.pods}
+        report, pods = self.next_report(), {pod.node_rank: pod.incarnation for pod in self.assignment.pods}
         for node in node_ranks:
             told = {"id": f"silence/{self.step}/{node}", "node_rank": node, "incarnation": pods[node]}
             ranks = range(node * chips, (node + 1) * chips)

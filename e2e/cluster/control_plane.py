@@ -82,7 +82,7 @@ class ControlPlane:
         ports = {name: free_port(address, preferred) for name, preferred in LISTENERS.items()}
         layout = RunLayout(run.directory, address, ports)
         plane = cls(run, layout, _write_credentials(layout))
-        plane._launch(still_nodes=still_nodes)
+        plane.launch(still_nodes=still_nodes)
         (run.directory / LAYOUT_FILE).write_text(json.dumps({"address": address, "ports": ports}))
         return plane
 
@@ -163,7 +163,12 @@ class ControlPlane:
                 process.wait()
         self._processes.clear()
 
-    def _launch(self, *, still_nodes: bool) -> None:
+    def launch(self, *, still_nodes: bool) -> None:
+        """Start every part, and wait until all of them serve.
+
+        Raises:
+            ControlPlaneError: A part did not come up; its log is kept.
+        """
         deadline = time.monotonic() + READY_SECONDS
         self._spawn("etcd", "etcd", components.etcd(self.layout))
         self._spawn("apiserver", "kube-apiserver", components.apiserver(self.layout))

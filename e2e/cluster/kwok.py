@@ -86,7 +86,7 @@ class KwokNodes:
         """
         made = cls(plane)
         (program,) = provide(KWOK)
-        made._spawn(program, lease_seconds=0 if still else LEASE_SECONDS)
+        made.spawn(program, lease_seconds=0 if still else LEASE_SECONDS)
         bare = range(0, count, WITHOUT_CHIPS) if count >= WITHOUT_CHIPS else range(1)
         nodes = (node(f"kwok-{number:05}", 0 if number in bare else chips) for number in range(count))
         made.add((born_ready(each, plane.run.address(0, 3)) for each in nodes) if still else nodes)
@@ -104,7 +104,8 @@ class KwokNodes:
         """How many are ready, without a taint that keeps pods off."""
         return sum(_is_ready(each) for each in self._plane.api.items("/api/v1/nodes", labelSelector="type=kwok"))
 
-    def _spawn(self, program: Path, *, lease_seconds: int) -> None:
+    def spawn(self, program: Path, *, lease_seconds: int) -> None:
+        """Start the process that plays the kubelets; with no lease seconds its nodes send no heartbeats."""
         run = self._plane.run
         command = [
             str(program),

@@ -81,7 +81,7 @@ def missing() -> str:
         return f"{', '.join(absent)} is not there"
     if limits().memory < _GIBIBYTES * GIBIBYTE:
         return f"they need {_GIBIBYTES} GiB of memory"
-    return _cgroups() or _namespaces()
+    return cgroup_problem() or namespace_problem()
 
 
 def _capabilities() -> int:
@@ -90,7 +90,8 @@ def _capabilities() -> int:
     return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
 
 
-def _cgroups() -> str:
+def cgroup_problem() -> str:
+    """Return why no node can have its cgroups here, tried with one; empty when it can."""
     if not (cgroups.CGROUPS / "memory").is_dir():
         return "they were tried with cgroups of version 1 only, which this machine has not"
     name = f"hajob-probe-{os.getpid()}"
@@ -103,8 +104,8 @@ def _cgroups() -> str:
     return f"a cgroup cannot be removed: {left}" if left else ""
 
 
-def _namespaces() -> str:
-    """What a node does to its namespaces, done once."""
+def namespace_problem() -> str:
+    """Return why no node can have its namespaces here, tried with one; empty when it can."""
     with tempfile.TemporaryDirectory(dir=cache_directory()) as directory:
         command = [*_APART, "bash", "-euc", _PROBE, "bash", directory]
         try:

@@ -279,18 +279,21 @@ class LiveContainer:
                     return
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
-    def _apply_startup_probe(self, good: bool) -> None:
+    def apply_startup_probe(self, good: bool) -> None:
+        """Start the other probes once this one is good, and restart the container where it fails."""
         if not good:
-            self._apply_liveness_probe(good)
+            self.apply_liveness_probe(good)
             return
         self._mark_started()
         self._scope.changed()
 
-    def _apply_readiness_probe(self, good: bool) -> None:
+    def apply_readiness_probe(self, good: bool) -> None:
+        """Tell whether the container is ready."""
         self.record.ready = good
         self._scope.changed()
 
-    def _apply_liveness_probe(self, good: bool) -> None:
+    def apply_liveness_probe(self, good: bool) -> None:
+        """Restart the container where its probe fails."""
         if good:
             return
         self._tell("Unhealthy", f"Container {self.record.name} failed its probe, will be restarted", warning=True)
@@ -339,7 +342,7 @@ class LiveContainer:
 
 
 _VERDICTS: dict[str, Callable[[LiveContainer, bool], None]] = {
-    "startup": LiveContainer._apply_startup_probe,
-    "readiness": LiveContainer._apply_readiness_probe,
-    "liveness": LiveContainer._apply_liveness_probe,
+    "startup": LiveContainer.apply_startup_probe,
+    "readiness": LiveContainer.apply_readiness_probe,
+    "liveness": LiveContainer.apply_liveness_probe,
 }

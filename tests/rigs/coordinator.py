@@ -99,7 +99,7 @@ class World:
                 busy = True
             busy = self._agents_report() or self._fill_store() or busy
             if not busy:
-                self._collect()
+                self.collect()
                 return
         raise AssertionError("the coordinator never comes to rest")
 
@@ -135,7 +135,8 @@ class World:
             self.core.agent_report(agent.uid, agent.report(), self.now)
         return True
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
+        """Take what the coordinator reports, as the operator does, and acknowledge it."""
         report = self.core.report(self.now)
         self.state = report.state
         self.facts.extend(report.facts)

@@ -248,7 +248,7 @@ class Mindio:
         allowed = {
             "stop_train": ("nothing", "stop", "growing", "coming back", "going on"),
             "on_global_rank": ("naming",),
-            "change_strategy": (*CHOOSING, *(["result"] if self._waits_for_a_successor() else [])),
+            "change_strategy": (*CHOOSING, *(["result"] if self.waits_for_a_successor() else [])),
             "dump": ("nothing",),  # while ranks are left out it is accepted and ignored, and takes a growth with it
             "pause": ("nothing",),
             "prepare_action": ("nothing",),
@@ -258,7 +258,7 @@ class Mindio:
         if not self.silent:
             getattr(self, f"_{name}")(ranks, arguments)
 
-    def _waits_for_a_successor(self) -> bool:
+    def waits_for_a_successor(self) -> bool:
         """A waiting recover may be turned into something else."""
         phases = [self.world.phase(rank) for rank in self.lost]
         return self.strategy == "recover" and any(phase != pb.LINKED for phase in phases)

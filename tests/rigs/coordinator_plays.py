@@ -25,9 +25,10 @@ class AwayWorld(World):
         for step in range(1, 4):
             self.step(step)
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
+        """Take nothing while the operator is away."""
         if not self.away:
-            super()._collect()
+            super().collect()
 
     def leave(self) -> None:
         """Take the operator away for a while; then another stream begins."""

@@ -47,6 +47,11 @@ class FakeClock:
             await settle()
         self.seconds = end
 
+    @property
+    def awaited(self) -> list[float]:
+        """The times at which timers are still to come."""
+        return sorted(due for due, _, timer in self._timers if timer.awaited)
+
     def freeze(self, seconds: float) -> None:
         """Let time pass while nothing runs, as for a process that is stopped."""
         self.seconds += seconds

@@ -106,15 +106,15 @@ class Container:
 
     def script(self) -> dict[str, Any]:
         """Find the newest message about the script."""
-        return self._newest("script")
+        return self.newest("script")
 
-    def _newest(self, kind: str) -> dict[str, Any]:
+    def newest(self, kind: str) -> dict[str, Any]:
         self.hear()
         return next((message for message in reversed(self.said) if message["kind"] == kind), {})
 
     def heard(self, kind: str) -> bool:
         """Tell whether a message of this kind has come."""
-        return bool(self._newest(kind))
+        return bool(self.newest(kind))
 
     def rank(self, rank: int) -> dict[str, Any]:
         """Find the newest message about a rank."""

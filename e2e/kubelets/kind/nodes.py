@@ -187,7 +187,7 @@ def start(run: Run, chips: Sequence[int]) -> tuple[ControlPlane, KindNodes]:
     subprocess.Popen(guard, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         run_command(commands.create(layout, own.kubeconfig("admin")))
-        _write_credentials(own)
+        write_credentials(own)
     except BaseException:
         run_command(commands.delete(layout))
         raise
@@ -205,7 +205,7 @@ def _write(layout: KindLayout) -> None:
     layout.configuration.write_text(json.dumps(commands.cluster(layout), indent=1))
 
 
-def _write_credentials(layout: RunLayout) -> None:
+def write_credentials(layout: RunLayout) -> None:
     """Take the admin's certificate out of kind's kubeconfig, for clients of our own."""
     found = yaml.safe_load(layout.kubeconfig("admin").read_text())
     authority = found["clusters"][0]["cluster"]["certificate-authority-data"]

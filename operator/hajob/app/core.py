@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -78,6 +78,11 @@ class OperatorCore:
         self._reopening: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
+
+    @property
+    def controllers(self) -> Mapping[str, JobController]:
+        """Return the controllers of the jobs that this operator manages, by the job's UID."""
+        return self._controllers
 
     def job_seen(self, raw: Json) -> None:
         """Handle a HATrainingJob as it is now."""

@@ -18,7 +18,7 @@ from hajob.clock import SystemClock
 from hajob.kube.client import ApiError
 from hajob.kube.credentials import ApiCredentials, from_service_account
 from hajob.kube.http import HttpKube
-from hajob.metrics import FRONTEND_RESTARTS
+from tests.rigs.metrics import sample
 
 Job = dict[str, Any]
 
@@ -135,11 +135,11 @@ async def test_kopf_is_started_again_after_refused_credentials(
     (tmp_path / "token").write_text("nonsense")
     host, _, port = control_plane.server.removeprefix("https://").rpartition(":")
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-    before = FRONTEND_RESTARTS._value.get()
+    before = sample("hajob_frontend_restarts_total")
     frontend = Frontend(kube, from_service_account(str(tmp_path), environment), SystemClock(), (where,))
     frontend.start(intake)
     async with asyncio.timeout(90):
-        while FRONTEND_RESTARTS._value.get() == before:  # noqa: ASYNC110 - a counter has no event
+        while sample("hajob_frontend_restarts_total") == before:  # noqa: ASYNC110 - a counter has no event
             await asyncio.sleep(0.05)
     made = await kube.create(names.PLURAL, where, job)
     (tmp_path / "token").write_text(token["status"]["token"])

@@ -6,20 +6,21 @@ And what happens to pods and jobs that went while nobody looked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import grpc.aio
 import pytest
 
 from e2e.memory_api.schema import job_schema
-from hajob import metrics
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.job import HATrainingJob
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.coordinator_link.channel import Channel, CoordinatorCredentials
 from hajob.job.controller import JobController
+from hajob.job.ports import Ports
 from hajob.job.status.journal import read
 from hajob.kube.client import ApiError
 from hajob.leader.leader_kube import NOT_LEADING
@@ -29,6 +30,7 @@ from hajob.sources.pod import view
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import unreachable
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
+from tests.rigs.metrics import sample
 from tests.rigs.two_jobs import TwoJobs
 
 UID = "uid-1"
@@ -39,13 +41,14 @@ class Hall:
 
     def __init__(self, town: ControllerTown) -> None:
         self.town = town
-        self.core = OperatorCore(town.ports(), Caches())
+        self.ports = town.ports()
+        self.core = OperatorCore(self.ports, Caches())
         self.core.pods_complete(town.kube.version)
         self.core.job_seen(town.stored())
 
     @property
     def controller(self) -> JobController | None:
-        return self.core._controllers.get(UID)
+        return self.core.controllers.get(UID)
 
     async def list_pods(self) -> None:
         """What an informer tells that has lost its watch."""
@@ -84,6 +87,12 @@ async def broken_by(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> JobControlle
     return controller
 
 
+def at_work(job: str) -> list[str]:
+    """List the tasks that manage a job of this name."""
+    names_of_tasks = (task.get_name() for task in asyncio.all_tasks() if not task.done())
+    return sorted(name for name in names_of_tasks if name.endswith(f"/{job}"))
+
+
 async def test_a_failed_controller_is_opened_anew_from_the_journal(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     await hall.show_pods()
     before = hall.controller.state if hall.controller else None
@@ -104,14 +113,13 @@ async def test_a_controller_whose_task_failed_is_opened_anew(hall: Hall, monkeyp
     broken = hall.controller
     assert broken is not None
 
-    async def fail() -> None:
+    async def fail(*_: object, **__: object) -> Json:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(broken._outputs.status._writer, "_send", fail)
-    broken._outputs.status.publish()
-    broken._outputs.status.current = broken._outputs.status.current.model_copy(update={"incarnation": 77})
-    broken._outputs.status._put()
-    await settle_town(hall.town)
+    with monkeypatch.context() as patched:
+        patched.setattr(hall.town.kube, "patch", fail)
+        broken.spec_not_read("spec.framework")  # the status says so
+        await settle_town(hall.town)
     assert hall.controller is None
     await hall.town.clock.advance(1.0)
     await settle_town(hall.town)
@@ -242,17 +250,17 @@ async def test_a_job_gone_without_release_leaves_nothing_at_work(hall: Hall) -> 
     hall.core.job_gone(UID)
     await settle_town(hall.town)
     assert hall.controller is None
-    assert [task.done() for task in controller._tasks] == [True, True]
+    assert at_work("quickstart") == []
     assert [link.closed for link in hall.town.links] == [True]
-    assert not controller._deadline._alarm.is_set
+    await hall.town.clock.advance(60.0)
+    assert hall.town.clock.awaited == [], "a deadline sets its timer anew each second"
 
 
 async def test_the_end_waits_for_a_controller_that_is_closing(hall: Hall) -> None:
-    controller = hall.controller
-    assert controller is not None
+    assert len(at_work("quickstart")) == 2
     hall.core.job_gone(UID)
     await hall.core.close()
-    assert [task.done() for task in controller._tasks] == [True, True]
+    assert at_work("quickstart") == []
 
 
 async def test_what_comes_after_the_end_is_left_to_the_next_leader(hall: Hall) -> None:
@@ -260,7 +268,7 @@ async def test_what_comes_after_the_end_is_left_to_the_next_leader(hall: Hall) -
     await hall.core.close()
     hall.core.job_seen(raw)
     await settle_town(hall.town)
-    assert hall.core._controllers == {}
+    assert hall.core.controllers == {}
     with pytest.raises(ApiError, match=NOT_LEADING) as error:  # else the finalizer would go
         await hall.core.job_released(UID)
     assert error.value.passes
@@ -268,22 +276,30 @@ async def test_what_comes_after_the_end_is_left_to_the_next_leader(hall: Hall) -
 
 
 async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaks: dict[str, Callable[[BaseException], None]] = {}
+
+    def made(job: HATrainingJob, ports: Ports, broke: Callable[[BaseException], None]) -> JobController:
+        breaks[job.metadata.uid] = broke
+        return JobController(job, ports, broke)
+
+    monkeypatch.setattr("hajob.app.core.JobController", made)
     other = {**hall.town.raw, "metadata": {**hall.town.raw["metadata"], "name": "other", "uid": "uid-2"}}
     hall.core.job_seen(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
     await settle_town(hall.town)
-    controllers = dict(hall.core._controllers)
+    controllers = dict(hall.core.controllers)
     close = controllers[UID].close
 
     async def break_the_other() -> None:
-        hall.core._broke("uid-2", RuntimeError("a bug"))
+        breaks["uid-2"](RuntimeError("a bug"))
         await close()
 
     monkeypatch.setattr(controllers[UID], "close", break_the_other)
+    assert len([*at_work("quickstart"), *at_work("other")]) == 4
     await hall.core.close()
-    assert [task.done() for controller in controllers.values() for task in controller._tasks] == [True] * 4
+    assert [*at_work("quickstart"), *at_work("other")] == []
     await hall.town.clock.advance(60.0)
     await settle_town(hall.town)
-    assert hall.core._controllers == {}
+    assert hall.core.controllers == {}
 
 
 # --------------------------------------------------------------------------------- jobs that cannot be looked after
@@ -321,7 +337,7 @@ async def test_a_job_with_a_foreign_journal_is_told_and_left(status: dict[str, o
     before = town.status()
     assert accepted(town) == ("Unknown", reason)
     assert town.events.reasons == [reason]
-    assert metrics.JOBS_ON_HOLD.labels(reason)._value.get() == 1
+    assert sample("hajob_jobs_on_hold", reason=reason) == 1
     assert {key: before[key] for key in status} == status, "whoever can read it must find it"
     assert [write[:2] for write in town.kube.writes] == [("patch", names.PLURAL)]
     assert before["summary"]["state"] == "OnHold"
@@ -330,7 +346,7 @@ async def test_a_job_with_a_foreign_journal_is_told_and_left(status: dict[str, o
     assert len(town.pods()) == 5
     assert len(town.kube.writes) == 1
     await hall.core.close()
-    assert metrics.JOBS_ON_HOLD.labels(reason)._value.get() == 0
+    assert sample("hajob_jobs_on_hold", reason=reason) == 0
 
 
 async def test_a_job_on_hold_is_taken_up_with_another_journal() -> None:
@@ -354,7 +370,7 @@ async def test_a_job_on_hold_can_be_deleted() -> None:
     hall = await taken_over(town, journal="{")
     await hall.core.job_released(UID)
     await settle_town(town)
-    assert metrics.JOBS_ON_HOLD.labels("JournalUnreadable")._value.get() == 0
+    assert sample("hajob_jobs_on_hold", reason="JournalUnreadable") == 0
     await hall.core.close()
 
 
@@ -384,22 +400,23 @@ async def test_a_copied_pod_changes_nothing(hall: Hall, how: str) -> None:
 async def test_only_a_shrunk_job_is_told_of_each_node(hall: Hall) -> None:
     town, core = hall.town, hall.core
     await hall.show_pods()
-    assert core._ports.cluster.watchers == set()
+    assert hall.ports.cluster.watchers == set()
     await core.close()
     journal = read(town.status()["journal"]).journal
     gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
     shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
     town.status()["journal"] = shrunk.dump(0)
     caches = Caches()
-    core = OperatorCore(town.ports(caches), caches)
+    ports = town.ports(caches)
+    core = OperatorCore(ports, caches)
     core.job_seen(town.stored())
-    controller = core._controllers[UID]
+    controller = core.controllers[UID]
     for free in (True, False):
         core.node_changed(NodeView("new", ready=free, chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
         assert controller.state.shrunk is not None
         assert bool(controller.state.shrunk.capacity_ms) is free
     await core.close()
-    assert core._ports.cluster.watchers == set()
+    assert ports.cluster.watchers == set()
 
 
 async def test_without_gates_two_jobs_hold_half_each() -> None:
@@ -414,12 +431,12 @@ async def test_with_gates_one_job_starts_whole_and_then_the_other() -> None:
     await jobs.start()
     assert (jobs.placed(0), jobs.placed(1)) == (4, 0)
     assert jobs.gates_opened() == 0, "where capacity suffices a start costs no second write"
-    held = jobs.core._controllers["uid-of-job-1"]
+    held = jobs.core.controllers["uid-of-job-1"]
     assert held.state.waiting is not None
     assert "4 pods ask for no node yet" in str(jobs.town.kube.objects[names.PLURAL, NAMESPACE, "job-1"]["status"])
     release = asyncio.create_task(jobs.core.job_released("uid-of-job-0"))
     await jobs.town.clock.advance(0.1)
-    for pod in jobs.core._controllers["uid-of-job-0"].observer.pods.all():
+    for pod in jobs.core.controllers["uid-of-job-0"].observer.pods.all():
         jobs.town.kube.objects.pop(("pods", NAMESPACE, pod.name), None)
         jobs.core.pod_changed(pod, deleted=True)
     await jobs.show(2.0)
@@ -479,7 +496,7 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
     (condition,) = town.status()["conditions"]
     assert "spec.framework: Input should be 'PyTorch' or 'MindSpore', not 'JAX'" in condition["message"]
     assert (town.status()["summary"]["state"], condition["observedGeneration"]) == ("OnHold", 2)
-    assert metrics.JOBS_ON_HOLD.labels("SpecNotRead")._value.get() == 1
+    assert sample("hajob_jobs_on_hold", reason="SpecNotRead") == 1
     core.job_seen(town.stored())
     await settle_town(town)
     assert len(town.kube.writes) == writes + 1, "what it has said is not said again"
@@ -490,7 +507,7 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
     await settle_town(town)
     await town.clock.advance(5.0)
     assert accepted(town) == ("True", "Valid")
-    assert metrics.JOBS_ON_HOLD.labels("SpecNotRead")._value.get() == 0
+    assert sample("hajob_jobs_on_hold", reason="SpecNotRead") == 0
     await core.close()
 
 

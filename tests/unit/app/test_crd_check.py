@@ -42,24 +42,30 @@ def changes() -> list[str]:
 
 
 @pytest.fixture
-def check(changes: list[str]) -> CrdCheck:
-    clock = FakeClock()
-    return CrdCheck(FakeKube(clock), clock, lambda: changes.append("changed"))
+def clock() -> FakeClock:
+    return FakeClock()
 
 
-def kube_of(check: CrdCheck) -> FakeKube:
-    assert isinstance(check._kube, FakeKube)
-    return check._kube
+@pytest.fixture
+def kube(clock: FakeClock) -> FakeKube:
+    return FakeKube(clock)
 
 
-async def test_the_crd_of_this_version_is_no_news(check: CrdCheck, changes: list[str]) -> None:
-    install(kube_of(check))
+@pytest.fixture
+def check(kube: FakeKube, clock: FakeClock, changes: list[str]) -> CrdCheck:
+    return CrdCheck(kube, clock, lambda: changes.append("changed"))
+
+
+async def test_the_crd_of_this_version_is_no_news(check: CrdCheck, kube: FakeKube, changes: list[str]) -> None:
+    install(kube)
     await check.look()
     assert (check.older, check.newer, changes) == ("", "", [])
 
 
-async def test_an_older_crd_is_told_once(check: CrdCheck, changes: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    install(kube_of(check), lambda schema: schema["status"]["properties"].pop("goodput"))
+async def test_an_older_crd_is_told_once(
+    check: CrdCheck, kube: FakeKube, changes: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    install(kube, lambda schema: schema["status"]["properties"].pop("goodput"))
     await check.look()
     await check.look()
     sentence = "the CRD is older than this operator, it lacks status.goodput: kubectl apply -f crds/"
@@ -69,11 +75,11 @@ async def test_an_older_crd_is_told_once(check: CrdCheck, changes: list[str], ca
     assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == [sentence]
 
 
-async def test_a_crd_that_is_applied_later_is_noticed(check: CrdCheck, changes: list[str]) -> None:
-    kube, clock = kube_of(check), check._clock
+async def test_a_crd_that_is_applied_later_is_noticed(
+    check: CrdCheck, kube: FakeKube, clock: FakeClock, changes: list[str]
+) -> None:
     install(kube, lambda schema: schema["spec"]["properties"].pop("output"))
     task = asyncio.create_task(check.run())
-    assert isinstance(clock, FakeClock)
     await clock.advance(1)
     assert check.older
     install(kube, lambda schema: schema["spec"]["properties"].update(wings={"type": "string"}))
@@ -87,21 +93,23 @@ async def test_a_crd_that_is_applied_later_is_noticed(check: CrdCheck, changes: 
     task.cancel()
 
 
-async def test_what_was_known_stays_while_nobody_says(check: CrdCheck, caplog: pytest.LogCaptureFixture) -> None:
-    install(kube_of(check), lambda schema: schema["spec"]["properties"].pop("output"))
+async def test_what_was_known_stays_while_nobody_says(
+    check: CrdCheck, kube: FakeKube, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(kube, lambda schema: schema["spec"]["properties"].pop("output"))
     await check.look()
-    kube_of(check).fail(ApiError(0, "Unreachable", "no route"))
+    kube.fail(ApiError(0, "Unreachable", "no route"))
     await check.look()
     assert check.older
-    kube_of(check).fail(ApiError(403, "Forbidden", "not yours"))
+    kube.fail(ApiError(403, "Forbidden", "not yours"))
     await check.look()
     assert "the installed CRDs cannot be compared" in caplog.text
 
 
-async def test_a_crd_that_is_missing_is_lacking_as_a_whole(check: CrdCheck) -> None:
+async def test_a_crd_that_is_missing_is_lacking_as_a_whole(check: CrdCheck, kube: FakeKube) -> None:
     """An upgrade that applied the one CRD and forgot the other."""
-    install(kube_of(check))
-    del kube_of(check).objects[CRDS, "", QUARANTINE_CRD_NAME]
+    install(kube)
+    del kube.objects[CRDS, "", QUARANTINE_CRD_NAME]
     await check.look()
     assert f"it lacks all of {QUARANTINE_CRD_NAME}" in check.older
 

@@ -16,6 +16,7 @@ from hajob.plan.simulate import SimulationRequest, simulate
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import view
 from tests.rigs.job_controller import ControllerTown, RecordedEvents, death_of_rank, settle_town
+from tests.rigs.told_events import tell
 
 
 class Ledger:
@@ -78,7 +79,7 @@ async def loses(town: ControllerTown, *nodes: int, wait: bool) -> None:
         town.controller.pod_seen(pod)
     if wait:
         town.clock.seconds += 271
-        town.controller._advance(events.DeadlineReached(name="Recovery"))
+        tell(town, events.DeadlineReached(name="Recovery"))
         await settle_town(town)
 
 

@@ -54,7 +54,7 @@ class LossyRound(RoundOfFaults):
     def _answer(self) -> None:
         world, ask = self.world, self.world.mindio.ask
         lost = tuple(world.mindio.lost)
-        if ask == "result" and not world.mindio._waits_for_a_successor():
+        if ask == "result" and not world.mindio.waits_for_a_successor():
             if self._of != lost:
                 self._of = lost
                 self._done = [REBUILT, REPAIRED, ROLLED_BACK][: self._chance.randint(0, 3)]

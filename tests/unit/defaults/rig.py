@@ -85,9 +85,9 @@ class PatientMindio(Mindio):
         self.fails: set[str] = set()  # strategies that end in 406
         self.left = False
 
-    def _prepare_action(self, ranks: dict[int, int], arguments: dict[str, object]) -> None:
-        super()._prepare_action(ranks, arguments)
-        if arguments["action"] == "stop switch":
+    def call(self, name: str, arguments: dict[str, object], order: int = 0) -> None:
+        super().call(name, arguments, order)
+        if name == "prepare_action" and arguments["action"] == "stop switch" and not self.silent:
             self.ask = "nothing"
 
     def pass_time(self) -> None:
@@ -163,7 +163,7 @@ class CoordinatorWorld(World):
         found = [agent for agent in self.agents.values() if agent.node_rank == node_rank]
         return max(found, key=lambda one: one.incarnation) if found else Agent(self, node_rank, 0)
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         if self.link is None or not self.link.is_open:
             return
         report = self.core.report(self.now)
@@ -332,7 +332,7 @@ class Rig(ControllerTown):
     @property
     def job(self) -> JobController:
         assert self.core is not None
-        return self.core._controllers[UID]
+        return self.core.controllers[UID]
 
     @property
     def now_state(self) -> JobState:
@@ -521,7 +521,7 @@ class Rig(ControllerTown):
 
     def is_in(self, *phases: JobPhase) -> bool:
         """Whether the job is in one of these phases."""
-        return self.core is not None and UID in self.core._controllers and self.now_state.phase in phases
+        return self.core is not None and UID in self.core.controllers and self.now_state.phase in phases
 
     def describe(self) -> str:
         """Where everything stands."""

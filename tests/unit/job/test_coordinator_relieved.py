@@ -7,13 +7,14 @@ import pytest
 from hajob.plan import events
 from hajob.sources.pod import PodView, view
 from tests.rigs.job_controller import ControllerTown, body_of_pod, death_of_rank, phase_of_job, settle_town
+from tests.rigs.told_events import tell
 
 
 async def moving() -> tuple[ControllerTown, PodView, PodView]:
     """A training, the coordinator that serves, and the pod of the one that shall relieve it."""
     town = ControllerTown()
     await town.train()
-    town.controller._take_in([events.CoordinatorMoveRequested(message="node-9 is to be emptied")])
+    tell(town, events.CoordinatorMoveRequested(message="node-9 is to be emptied"))
     await settle_town(town)
     old, new = sorted(coordinators(town), key=lambda pod: pod.incarnation)
     return town, old, new

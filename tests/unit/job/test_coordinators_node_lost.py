@@ -22,6 +22,7 @@ from tests.rigs.job_controller import (
     phase_of_job,
     settle_town,
 )
+from tests.rigs.told_events import tell
 
 SILENCE = HEAR_SECONDS + UNREACHABLE_SECONDS + COORDINATOR_SECONDS + 2
 SUCCESSORS_SILENCE = UNREACHABLE_SECONDS + SUCCESSOR_SECONDS + 2
@@ -251,21 +252,21 @@ async def repair(town: ControllerTown) -> None:
 
 async def move(town: ControllerTown) -> None:
     """A pod is to leave its node."""
-    town.controller._take_in([events.MigrateRequested(nodes=(2,))])
+    tell(town, events.MigrateRequested(nodes=(2,)))
     await settle_town(town)
     assert phase_of_job(town) == "Migrating"
 
 
 async def pause(town: ControllerTown) -> None:
     """Every rank is to wait at the end of its step."""
-    town.controller._take_in([events.PauseRequested(request="2026-01-01T00:00:00Z", seconds=600)])
+    tell(town, events.PauseRequested(request="2026-01-01T00:00:00Z", seconds=600))
     await settle_town(town)
     assert phase_of_job(town) == "Paused"
 
 
 async def save(town: ControllerTown) -> None:
     """The step where the training stands is saved, by request."""
-    town.controller._take_in([events.RestartRequested()])
+    tell(town, events.RestartRequested())
     await settle_town(town)
     assert phase_of_job(town) == "Saving"
 

@@ -110,10 +110,15 @@ def take_free_nodes(town: ControllerTown) -> dict[str, NodeView]:
     return every
 
 
+def drain_timeout(town: ControllerTown) -> int:
+    """Return the seconds for which an eviction waits."""
+    return town.controller.job.spec.recovery.drain_timeout_seconds
+
+
 async def test_no_turn_comes_while_a_cordon_would_move_the_pod(town: ControllerTown) -> None:
     await town.train()
     every = take_free_nodes(town)
-    timeout = town.controller._memory.policy.drain_timeout_seconds
+    timeout = drain_timeout(town)
     await town.clock.advance(timeout + 1)
     assert budgets(town)["rank"] == 3
     town.nodes = every
@@ -128,7 +133,7 @@ async def test_a_turn_comes_where_no_cordon_would_ever_move_a_pod(town: Controll
     town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
     town.open()
     await town.train()
-    await town.clock.advance(town.controller._memory.policy.drain_timeout_seconds + 1)
+    await town.clock.advance(drain_timeout(town) + 1)
     assert budgets(town) == {"rank": 3, "coordinator": 0}
 
 
@@ -150,7 +155,7 @@ async def test_a_job_whose_evictions_never_wait_trains_like_any_other(
 async def test_an_eviction_that_nobody_announced_gets_its_turn(town: ControllerTown) -> None:
     await town.train()
     take_free_nodes(town)
-    timeout = town.controller._memory.policy.drain_timeout_seconds
+    timeout = drain_timeout(town)
     await town.clock.advance(timeout - 1)
     assert (budgets(town), writes(town)) == ({"rank": 4, "coordinator": 1}, 2)
     await town.clock.advance(2)
@@ -164,7 +169,7 @@ async def test_an_eviction_that_nobody_announced_gets_its_turn(town: ControllerT
 async def test_nobody_else_is_evicted_during_a_recovery(town: ControllerTown) -> None:
     await town.train()
     every = take_free_nodes(town)
-    await town.clock.advance(town.controller._memory.policy.drain_timeout_seconds + 1)
+    await town.clock.advance(drain_timeout(town) + 1)
     assert budgets(town)["rank"] == 3
     town.nodes = every
     await cordon(town, node_of(town, "rank"))

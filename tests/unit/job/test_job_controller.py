@@ -29,6 +29,7 @@ from tests.rigs.job_controller import (
     settle_town,
 )
 from tests.rigs.malformed_templates import TRAINER, job_with
+from tests.rigs.told_events import tell
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ async def moving(town: ControllerTown) -> PodView:
     """A job that trains and whose node rank 1 is being moved; its first pod."""
     await town.train()
     first = next(pod for pod in town.pods() if pod.node_rank == 1)
-    town.controller._advance(events.MigrateRequested(nodes=(1,)))
+    tell(town, events.MigrateRequested(nodes=(1,)))
     await settle_town(town)
     return first
 
@@ -187,7 +188,7 @@ async def test_an_incident_is_closed_though_the_next_begins_at_once(town: Contro
             told = wire.Milestone(kind=kind, incarnation=incarnation, step=6, strategy="recover")
             await town.report(milestones=[told], step=6, incarnation=incarnation, hello=False)
         assert town.controller.state.phase is JobPhase.RUNNING
-    await town.controller._outputs.status.acknowledged()
+    await town.controller.status.acknowledged()
     assert [incident["outcome"] for incident in town.status()["incidents"]] == ["Recovered", "Recovered"]
 
 
@@ -339,7 +340,7 @@ async def test_a_report_without_news_goes_no_further(town: ControllerTown, monke
     await town.clock.advance(10.0)
     monkeypatch.setattr(type(town.controller.observer), "view", lambda _: pytest.fail("it looked at the cluster"))
     published: list[bool] = []
-    monkeypatch.setattr(town.controller._outputs.status, "publish", lambda *, lazy: published.append(lazy))
+    monkeypatch.setattr(town.controller.status, "publish", lambda *, lazy: published.append(lazy))
     await town.report(step=5, hello=False)
     assert published == []
     await town.report(step=6, hello=False)
@@ -528,7 +529,7 @@ async def test_a_trainer_silent_about_copies_is_called_unrecoverable(town: Contr
     await town.train()
     secret = wire.Problem(code="CopiesNotRegistered", message="rank 0 trains and has not told")
     await town.report(step=6, problems=[secret])
-    town.controller._outputs.status.publish()
+    town.controller.status.publish()
     await settle_town(town)
     assert town.controller.state.phase == "Running"
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
@@ -548,7 +549,7 @@ async def test_a_start_that_goes_on_is_not_given_up(town: ControllerTown) -> Non
 async def test_missing_handlers_are_seen_at_run_time(town: ControllerTown) -> None:
     await town.train()
     await town.report(step=6, problems=[wire.Problem(code="CopiesNotRegistered", message="rank 0")])
-    town.controller._outputs.status.publish()
+    town.controller.status.publish()
     await settle_town(town)
     unmet = {one["action"]: [each["name"] for each in one["unmet"]] for one in town.status()["recoverability"]}
     assert {action for action, names in unmet.items() if "HandlersRegistered" in names} == unmet.keys() - {"Restart"}
@@ -558,7 +559,7 @@ async def test_accepted_warns_of_what_a_launch_switches_off(town: ControllerTown
     await settle_town(town)
     await town.run_pods()
     await town.report(launched=["pretrain_gpt.py", "--bf16", "--lora-target-modules", "q_proj", "--swap-optimizer"])
-    town.controller._outputs.status.publish()
+    town.controller.status.publish()
     await settle_town(town)
     status, reason, message = condition_of(town, "Accepted")
     assert (status, reason) == ("True", "Valid")

@@ -22,6 +22,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, death_of_rank, settle_town
+from tests.rigs.told_events import tell
 
 REQUEST_SECONDS = 0.01
 
@@ -154,7 +155,7 @@ async def restarted(town: ControllerTown) -> None:
         body["spec"]["nodeName"] = f"node-{number % 6}"
         town.controller.pod_seen(view(body))
     await settle_town(town)
-    town.controller._advance(events.RestartRequested())
+    tell(town, events.RestartRequested())
     await town.clock.advance(1.0)
 
 
@@ -324,7 +325,7 @@ class Cost:
             runs = dataclasses.replace(pod, node_name=f"node-{number}", phase="Running", address=f"127.0.0.{number}")
             self.core.pod_changed(runs, deleted=False)
         await self.town.clock.advance(5.0)
-        controller = self.core._controllers[self.pods[0].job_uid]
+        controller = self.core.controllers[self.pods[0].job_uid]
         coordinator = controller.observer.coordinator
         coordinator.connected_changed(True, "")
         state = wire.CoordinatorState(controller_ready=True, attempt=controller.state.attempt, step=5)

@@ -17,6 +17,7 @@ from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import OUT_OF_SERVICE, Taint
 from hajob.sources.pod import PodView, view
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
+from tests.rigs.told_events import tell
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ async def new_coordinator_runs(town: ControllerTown) -> None:
 async def restarted(town: ControllerTown) -> list[PodView]:
     """The job starts anew, its new coordinator is dialled; the old rank pods, which are asked to go."""
     old = [pod for pod in town.pods() if pod.role == "rank"]
-    town.controller._advance(events.RestartRequested())
+    tell(town, events.RestartRequested())
     await town.clock.advance(1.0)
     await new_coordinator_runs(town)
     await show(town)
@@ -174,14 +175,14 @@ async def test_the_next_leader_waits_as_long(town: ControllerTown) -> None:
 
 
 async def test_the_coordinator_before_hears_of_the_start_at_once(town: ControllerTown) -> None:
-    town.controller._advance(events.RestartRequested())
+    tell(town, events.RestartRequested())
     assert town.links[0].orders[-1].action == wire.START  # ends what it runs
 
 
 async def test_who_takes_over_a_training_is_told_at_once(town: ControllerTown) -> None:
     await town.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
     await town.report(step=5)
-    town.controller._advance(events.RanksUnreachable(nodes=("node-1",)))
+    tell(town, events.RanksUnreachable(nodes=("node-1",)))
     await town.clock.advance(4.0)  # the next leader reads of it
     await town.controller.close()
     town.open()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hajob import metrics
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.kube.client import ApiError
@@ -16,6 +15,8 @@ from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import view
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, PodQuota, death_of_rank, settle_town
+from tests.rigs.metrics import sample
+from tests.rigs.told_events import tell
 
 
 @pytest.fixture
@@ -50,15 +51,19 @@ async def test_a_job_over_quota_waits_with_the_servers_words(town: ControllerTow
     assert condition(town, "Scheduled")["reason"] != "QuotaExceeded"
 
 
+def refused_by_quota() -> float:
+    """Return how many pods a quota has refused so far."""
+    return sample("hajob_pods_not_created_total", reason="QuotaExceeded")
+
+
 async def test_a_refused_pod_is_asked_for_less_and_less_often(town: ControllerTown) -> None:
     await PodQuota(town).allow(0)
-    counted = metrics.NOT_CREATED.labels("QuotaExceeded")._value
-    first = counted.get()
+    first = refused_by_quota()
     await town.clock.advance(30.0)
-    soon = counted.get() - first
+    soon = refused_by_quota() - first
     await town.clock.advance(300.0)
     assert 4 <= soon <= 10
-    assert 10 <= counted.get() - first - soon <= 21
+    assert 10 <= refused_by_quota() - first - soon <= 21
 
 
 async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: ControllerTown) -> None:
@@ -205,10 +210,10 @@ async def test_a_quota_that_is_full_stops_the_start_up_clock(town: ControllerTow
 async def test_a_quota_that_gets_room_is_used_at_once(town: ControllerTown) -> None:
     await PodQuota(town).allow(0)
     await town.clock.advance(300.0)
-    tries = metrics.NOT_CREATED.labels("QuotaExceeded")._value.get()
+    tries = refused_by_quota()
     town.controller.quota_changed()  # what changed need not be what the job lacks
     await town.clock.advance(0.6)
-    assert metrics.NOT_CREATED.labels("QuotaExceeded")._value.get() == tries + 1
+    assert refused_by_quota() == tries + 1
     await PodQuota(town).allow(5)
     for _ in range(20):
         town.controller.quota_changed()
@@ -270,13 +275,13 @@ async def test_a_pod_preempted_while_starting_comes_anew_alone(town: ControllerT
 
 async def test_a_failed_job_is_revived_and_tells_it(town: ControllerTown) -> None:
     await town.train()
-    town.controller._advance(events.RestartRequested())
+    tell(town, events.RestartRequested())
     await settle_town(town)
-    town.controller._advance(events.DeadlineReached(name="Recovery"))
+    tell(town, events.DeadlineReached(name="Recovery"))
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="dump")
     await town.report(milestones=[failed], step=5, incarnation=2)
     assert town.controller.state.phase is JobPhase.RESTARTING
-    town.controller._advance(events.Unworkable(reason="ImageUnusable", message="no mindio_ttp"))
+    tell(town, events.Unworkable(reason="ImageUnusable", message="no mindio_ttp"))
     await settle_town(town)
     assert condition(town, "Failed")["status"] == "True"
     raw = town.stored()

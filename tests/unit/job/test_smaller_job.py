@@ -16,6 +16,7 @@ from hajob.sources.node import NodeView
 from hajob.sources.pod import view
 from tests.rigs.job_controller import ControllerTown, PodQuota, condition_of, settle_town
 from tests.rigs.plan_specs import GOOD
+from tests.rigs.told_events import tell
 
 DELAY = 30
 CHIPS = {names.DEFAULT_RESOURCE_NAME: 2}
@@ -65,7 +66,7 @@ class SmallTown(ControllerTown):
         """Nodes vanish, and somebody has the job started anew."""
         for name in nodes:
             del self.nodes[name]
-        self.controller._advance(events.RestartRequested())
+        tell(self, events.RestartRequested())
         await settle_town(self)
         await self.saved()
 
@@ -154,7 +155,7 @@ async def test_one_node_of_two_missing_grows_nothing(small: SmallTown) -> None:
 
 
 async def test_a_node_that_fell_silent_counts_for_no_start(small: SmallTown) -> None:
-    small.controller._ports.cluster.avoid("node-3")  # Kubernetes calls it ready for another 40 s
+    small.avoided_nodes.add("node-3", small.clock.monotonic())  # Kubernetes calls it ready for another 40 s
     await small.lose()
     assert small.controller.state.nodes == 2
 
@@ -164,7 +165,7 @@ async def test_nodes_that_go_while_it_waits_make_it_smaller(small: SmallTown) ->
     assert small.controller.state.nodes == 0
     for name in ("node-2", "node-3"):
         del small.nodes[name]
-    small.controller._advance(events.PlacesMissing(message="of 4 nodes 2 are taken"))
+    tell(small, events.PlacesMissing(message="of 4 nodes 2 are taken"))
     await small.clock.advance(61.0)
     assert small.controller.state.nodes == 2
 

@@ -40,8 +40,8 @@ class ShrunkJobs(TwoJobs):
             state = replace(journal.state, phase=JobPhase.SHRUNK, shrunk=GONE, released=(3,), deadlines={})
             status["journal"] = replace(journal, state=state).dump(0)
         self.caches = Caches()
-        ports = self.town.ports(self.caches)
-        self.core = OperatorCore(ports, self.caches)
+        self.ports = self.town.ports(self.caches)
+        self.core = OperatorCore(self.ports, self.caches)
         for node in self.town.nodes.values():
             self.core.node_changed(node, deleted=False)
         for number in reversed(range(2)):
@@ -67,7 +67,7 @@ class ShrunkJobs(TwoJobs):
 
     def phases(self) -> tuple[JobPhase, ...]:
         """Of both."""
-        return tuple(self.core._controllers[f"uid-of-job-{number}"].state.phase for number in range(2))
+        return tuple(self.core.controllers[f"uid-of-job-{number}"].state.phase for number in range(2))
 
 
 async def test_the_older_of_two_shrunk_jobs_gets_the_node() -> None:
@@ -75,7 +75,7 @@ async def test_the_older_of_two_shrunk_jobs_gets_the_node() -> None:
     await jobs.shrink()
     assert jobs.phases() == (JobPhase.SHRUNK, JobPhase.SHRUNK)
     await jobs.bring("new-0")
-    younger = jobs.core._controllers["uid-of-job-1"].state.shrunk
+    younger = jobs.core.controllers["uid-of-job-1"].state.shrunk
     assert younger is not None
     assert not younger.capacity_ms
     await jobs.town.clock.advance(5.0)
@@ -113,7 +113,7 @@ async def test_a_silent_node_that_looks_ready_grows_nobody(boot: str, *, grows: 
     await jobs.shrink()
     jobs.town.nodes["lost"] = NodeView("lost", chips=CHIPS, boot="first")
     jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
-    jobs.core._controllers["uid-of-job-0"]._ports.cluster.avoid("lost")
+    jobs.ports.cluster.avoid("lost")
     jobs.town.nodes["lost"] = replace(jobs.town.nodes["lost"], boot=boot)
     jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
     await jobs.show(1.0)

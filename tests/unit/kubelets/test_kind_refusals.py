@@ -74,6 +74,6 @@ def test_the_admins_certificate_is_taken_from_kubeconfig(tmp_path: Path) -> None
         "users": [{"user": {"client-certificate-data": coded["certificate"], "client-key-data": coded["key"]}}],
     }
     layout.kubeconfig("admin").write_text(yaml.safe_dump(content))
-    nodes._write_credentials(layout)
+    nodes.write_credentials(layout)
     found = {path.name: path.read_text() for path in layout.pki.iterdir()}
     assert found == {"ca.crt": "authority", "admin.crt": "certificate", "admin.key": "key"}

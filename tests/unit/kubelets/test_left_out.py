@@ -25,8 +25,8 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(kubelets, "_TOOLS", ("sh",))
     monkeypatch.setattr(kubelets, "limits", lambda: Limits(2, 64 << 30))
-    monkeypatch.setattr(kubelets, "_cgroups", str)
-    monkeypatch.setattr(kubelets, "_namespaces", str)
+    monkeypatch.setattr(kubelets, "cgroup_problem", str)
+    monkeypatch.setattr(kubelets, "namespace_problem", str)
 
 
 @pytest.mark.usefixtures("able")
@@ -49,13 +49,13 @@ def test_what_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 def test_cgroups_of_another_version_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cgroups, "CGROUPS", tmp_path)
-    assert "version 1" in kubelets._cgroups()
+    assert "version 1" in kubelets.cgroup_problem()
 
 
 def test_refused_namespaces_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kubelets, "cache_directory", lambda: tmp_path)
     monkeypatch.setattr(kubelets, "_APART", ("sh", "-c", "echo unshare: not permitted >&2; exit 1"))
-    assert "unshare: not permitted" in kubelets._namespaces()
+    assert "unshare: not permitted" in kubelets.namespace_problem()
 
 
 def test_namespaces_that_hang_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_namespaces_that_hang_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path
         raise subprocess.TimeoutExpired(command, 20)
 
     monkeypatch.setattr(subprocess, "run", hangs)
-    assert "within" in kubelets._namespaces()
+    assert "within" in kubelets.namespace_problem()
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--short"], 0), ([], 1)])

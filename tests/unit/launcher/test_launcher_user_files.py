@@ -21,7 +21,7 @@ def ordered(pod: Container, **order: object) -> dict[str, Any]:
     """The answer to an order."""
     pod.send({**NOTHING, **order})
     pod.until(lambda: pod.heard("files"), "the answer")
-    return pod._newest("files")
+    return pod.newest("files")
 
 
 def test_files_are_copied_written_and_put_aside(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class City:
         return reach(self.core.coordinators(), self.caches.nodes)
 
     def controller(self, name: str) -> JobController:
-        return self.core._controllers[f"uid-of-{name}"]
+        return self.core.controllers[f"uid-of-{name}"]
 
     def phases(self) -> dict[str, JobPhase]:
         return {name: self.controller(name).state.phase for name in JOBS}

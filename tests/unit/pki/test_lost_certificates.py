@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from hajob import metrics
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.kube.client import ApiError
@@ -24,6 +23,7 @@ from tests.rigs.certificates import YEAR, certificates_of_a_job
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
+from tests.rigs.metrics import sample
 from tests.rigs.tls_handshakes import tls_context, tls_handshake
 
 HOME = "hajob-system"
@@ -179,11 +179,11 @@ async def test_a_refused_replacement_leaves_the_old_in_use(world: World, caplog:
     world.kube.server.faults.refuse(
         ApiError(403, "Forbidden", "cannot update"), matching=lambda one: one.method == "PUT"
     )
-    count = metrics.CERTIFICATES_NOT_REPLACED._value.get()
+    count = sample("hajob_certificates_not_replaced_total")
     await leader.look_again(world.job)
     assert world.material() == before
     assert "the old ones stay in use: 403 Forbidden" in caplog.text
-    assert metrics.CERTIFICATES_NOT_REPLACED._value.get() == count + 1
+    assert sample("hajob_certificates_not_replaced_total") == count + 1
 
 
 async def test_the_immutable_secret_of_0_1_is_kept_as_it_is(world: World) -> None:

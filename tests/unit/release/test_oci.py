@@ -51,7 +51,7 @@ def test_old_docker_finds_the_same_blobs() -> None:
 def test_diff_ids_are_those_of_the_uncompressed_layers(tmp_path: Path) -> None:
     config, _ = oci.read(written(tmp_path))
     layers = [to_tar(layer.tree, layer.directories) for layer in (BASE, TOP)]
-    assert config["rootfs"]["diff_ids"] == [oci._digest(tar) for tar in layers]
+    assert config["rootfs"]["diff_ids"] == [oci.digest_of(tar) for tar in layers]
 
 
 def test_a_damaged_blob_is_refused(tmp_path: Path) -> None:

@@ -17,18 +17,18 @@ from hajob.sources.reading import Reading, Terms
 def test_every_parser_answers_a_few_hundred_damaged_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert fuzz.main(["--inputs", "400", "--seed", "7", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == list(fuzz._seeds())
+    assert [line.partition(":")[0] for line in lines] == list(fuzz.seeds())
     reached = [int(line.split(", ")[1].split()[0]) for line in lines if not line.startswith("settings")]
     assert min(reached) > 20
 
 
 def test_damage_never_ties_an_object_into_itself() -> None:
-    strange = json.dumps(fuzz._STRANGE)
+    strange = json.dumps(fuzz.STRANGE)
     nested = {"a": [{"b": [[], {}]}, {"": {"c": [1]}}], "d": {"e": [{}]}}
     fuzzer = fuzz.Fuzzer([nested], lambda _: (0,), random.Random(7))
     for _ in range(5000):
-        json.dumps(fuzzer._damaged())  # "Circular reference detected", where it would
-    assert json.dumps(fuzz._STRANGE) == strange
+        json.dumps(fuzzer.damaged())  # "Circular reference detected", where it would
+    assert json.dumps(fuzz.STRANGE) == strange
 
 
 def test_a_parser_that_raises_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
