@@ -12,7 +12,7 @@ import pytest
 from e2e.bootstrap.paths import CHECKOUT
 
 ARCHITECTURE = CHECKOUT / "docs/architecture.md"
-PAGES = sorted([*(CHECKOUT / "docs").rglob("*.md"), CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md"])
+PAGES = sorted([*(CHECKOUT / "docs").rglob("*.md"), *CHECKOUT.glob("*.md"), CHECKOUT / "e2e/README.md"])
 LINK = re.compile(r"\[([^]\n]+)\]\(([^)\s]+)\)")
 SOURCES = sorted(path for root in ("operator", "trainer_sidecar") for path in (CHECKOUT / root).rglob("*.py"))
 REFERENCE = re.compile(r"docs/[\w/.-]+\.md(?:#[\w-]+)?")
