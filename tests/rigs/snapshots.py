@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from hajob.api import constants as names
+from hajob.capacity.nodes import Capacity
 from hajob.job.cluster import Cluster
-from hajob.job.places import JobPlaces
 from hajob.job.pod_index import PodIndex
-from hajob.job.snapshot import JobSnapshot
-from hajob.plan.placements import placements
+from hajob.job.snapshot import JobSnapshot, ServerAnswers
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.state import JobPhase, JobState
 from hajob.pods.settings import PodSettings
+from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from tests.rigs.example_jobs import UID, example_job
+from tests.rigs.fake_clock import FakeClock
 
 NOW = 1000.0
 """Seconds of the monotonic clock; the wall clock shows another number."""
@@ -35,6 +36,8 @@ def snapshot(
     *,
     pods: Iterable[PodView] = (),
     state: JobState = RUNNING,
+    nodes: Iterable[NodeView] = (),
+    answers: Mapping[str, Any] | None = None,
     dear: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> JobSnapshot:
@@ -44,7 +47,9 @@ def snapshot(
         spec: fields of its spec, beside or instead of its own.
         pods: of the job.
         state: the planner's.
-        dear: what would be computed of the cluster, by name; nothing else of it can be asked for.
+        nodes: of the cluster; nothing but the job's pods is on them.
+        answers: what the API server has said, beside that it accepts the job's pods.
+        dear: what would be computed of the cluster, by name.
         fields: other fields of the snapshot.
     """
     job = example_job("quickstart", **(spec or {}))
@@ -53,26 +58,17 @@ def snapshot(
         index.seen(pod, deleted=False)
     index.was_listed("1")
     layout = layout_of(job.spec)
-    given: dict[str, Any] = {
-        "now": NOW,
-        "now_ms": 5_000_000,
-        "wall_seconds": 1_795_255_200.0,
-        "admitted": True,
-        "completed": None,
-        "restart_asked": False,
-        "pause_answer": ("", ""),
-        "refusals": {},
-    }
+    given: dict[str, Any] = {"now": NOW, "now_ms": 5_000_000, "wall_seconds": 1_795_255_200.0, "restart_seen": ""}
+    clock = FakeClock()
     made = JobSnapshot(
         job=job,
         state=state,
         policy=from_spec(job.spec, (), 0),
         layout=layout,
-        desired=placements(state, layout.num_nodes),
         pods=index,
+        cluster=Cluster(clock, Capacity.of(nodes, ())),
+        answers=ServerAnswers(**{"admitted": True, **(answers or {})}),
         settings=PodSettings("hajob/sidecar:dev"),
-        _places=cast("JobPlaces", None),
-        _cluster=cast("Cluster", None),
         **{**given, **fields},
     )
     vars(made).update(dear or {})

@@ -1,6 +1,6 @@
 """The cluster as all jobs see it: nodes and what is free on them, and those that are sick, full of trouble or promised.
 
-It only looks up. What one job makes of it, for its own pods, is in hajob.job.places.
+It only looks up. What one job makes of it, for its own pods, is in hajob.job.snapshot.
 """
 
 from __future__ import annotations

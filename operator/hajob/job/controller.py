@@ -21,6 +21,7 @@ from hajob.job.deadline_timer import HEAR_SECONDS, DeadlineTimer
 from hajob.job.memory import JobMemory
 from hajob.job.observer import JobObserver, Seen
 from hajob.job.outputs import JobOutputs
+from hajob.job.pod_index import is_coordinator, is_serving
 from hajob.job.ports import Ports
 from hajob.job.reconcile_loop import ReconcileLoop
 from hajob.job.status.announcements import Announcement, of_breaker
@@ -54,7 +55,7 @@ class JobController:
         self.observer = JobObserver(self._memory, ports, self, self._announce)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.dry_runs)
         self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._look_at_start)
-        self._loop = ReconcileLoop(self._memory, self.observer.places, self._admission, ports, self)
+        self._loop = ReconcileLoop(self._memory, self.observer.snapshots, self._admission, ports, self)
         self._deadline = DeadlineTimer(
             ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.cut_off
         )
@@ -171,7 +172,7 @@ class JobController:
         news = observer.pods.seen(pod, deleted=deleted)
         if not news:
             return
-        if observer.places.is_coordinator(pod):
+        if is_coordinator(pod, self.job, self.state):
             self._coordinator_pod_seen(pod, deleted=deleted)
         elif pod.is_rank:
             self._rank_pod_seen(pod, deleted=deleted)
@@ -185,7 +186,7 @@ class JobController:
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Handle a rank pod. A move's second pods are assigned to the coordinator, but are not the job's ranks yet."""
-        observer, serving = self.observer, self.observer.places.is_serving(pod)
+        observer, serving = self.observer, is_serving(pod, self.state)
         self._note_left_over(pod, deleted=deleted)
         if serving and pod.is_refused and not deleted:
             self._loop.pod_refused(pod)
@@ -336,7 +337,7 @@ class JobController:
     def admitted(self) -> None:
         """Handle that the job's pods may be created and its coordinator may be dialled."""
         for pod in self.observer.pods.all():
-            if self.observer.places.is_coordinator(pod):
+            if is_coordinator(pod, self.job, self.state):
                 self._coordinator_pod_seen(pod, deleted=False)
         self._advance(events.PolicyChanged())  # the spec may have changed while no operator ran
         self._look_for_places()

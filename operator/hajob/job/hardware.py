@@ -8,8 +8,9 @@ from typing import Final
 from hajob.domain.hardware import ClusterFact
 from hajob.job.deadline_timer import HEAR_SECONDS
 from hajob.job.memory import JobMemory
-from hajob.job.places import JobPlaces
+from hajob.job.pod_index import is_serving
 from hajob.job.ports import Ports
+from hajob.job.snapshot import JobSnapshots
 from hajob.job.status.announcements import Announce, of_unknown_chip
 from hajob.plan import events
 from hajob.plan.state import UNTRAINED
@@ -28,8 +29,9 @@ ASKED_LIMIT: Final = 1024
 class JobHardware:
     """The faults of hardware that concern one job."""
 
-    def __init__(self, memory: JobMemory, places: JobPlaces, ports: Ports, announce: Announce) -> None:
-        self._memory, self._places, self._announce = memory, places, announce
+    def __init__(self, memory: JobMemory, snapshots: JobSnapshots, ports: Ports, announce: Announce) -> None:
+        self._memory, self._snapshots, self._announce = memory, snapshots, announce
+        self._pods = snapshots.pods
         self._cluster, self._clock = ports.cluster, ports.clock
         self._doubted: dict[int, frozenset[str]] = {}  # node rank to the faults of which its pod may have the chip
         self._sub_health_asked: dict[str, tuple[int, float, int]] = {}  # how often, when, under which generation
@@ -45,12 +47,12 @@ class JobHardware:
         if not self._knows_what_works():
             return
         pods = (
-            [pod for name in nodes for pod in self._places.pods.on_node(name)]
+            [pod for name in nodes for pod in self._pods.on_node(name)]
             if nodes
-            else self._places.serving().values()
+            else self._pods.serving(self._memory.state).pods.values()
         )
         now, chips, resource = self._memory.time.now(), self._memory.layout.chips_per_node, self._resource
-        for pod in [pod for pod in pods if self._places.is_serving(pod)]:
+        for pod in [pod for pod in pods if is_serving(pod, self._memory.state)]:
             if pod.node_name and not pod.ended:
                 node = self._cluster.nodes.get(pod.node_name)
                 faults = self._cluster.faults.faults_on(pod.node_name)
@@ -64,11 +66,12 @@ class JobHardware:
         memory, monotonic = self._memory, self._clock.monotonic()
         sick = self._cluster.marks.sub_healthy
         names = sick if not nodes else [name for name in nodes if name in sick]
-        pods = [pod for name in names for pod in self._places.pods.on_node(name) if self._places.is_serving(pod)]
+        pods = [pod for name in names for pod in self._pods.on_node(name) if is_serving(pod, self._memory.state)]
         faults_on, views = self._cluster.faults.faults_on, self._cluster.nodes
         found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, faults_on, views))
-        held = {pod.node_name for pod in self._places.spares()} if found else set()
-        better = (held | self._places.free_names()).difference(sick) if found else ()
+        snapshot = self._snapshots.take()
+        held = {pod.node_name for pod in snapshot.ready_spares} if found else set()
+        better = (held | snapshot.free_names).difference(sick) if found else ()
         for pod, fact, age_ms in found if better else ():
             key, generation = observe.fact_id(fact, pod), memory.job.metadata.generation
             times, last, seen = self._sub_health_asked.get(key, (0, -AGAIN_SECONDS, generation))
@@ -108,7 +111,7 @@ class JobHardware:
         if self._memory.state.phase not in observe.NOT_ACTED:
             return
         standing: set[str] = set()
-        for pod in self._places.pods.all():
+        for pod in self._pods.all():
             ids = self._cluster.faults.standing(pod.node_name) if pod.node_name else ()
             if ids is None:
                 return  # the standing faults are unknown now

@@ -13,9 +13,9 @@ from hajob.coordinator_link.channel import CoordinatorCredentials
 from hajob.job.coordinator_client import CoordinatorClient, Owner
 from hajob.job.hardware import JobHardware
 from hajob.job.memory import JobMemory
-from hajob.job.places import JobPlaces
-from hajob.job.pod_index import PodIndex
+from hajob.job.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
 from hajob.job.ports import Ports
+from hajob.job.snapshot import JobSnapshots
 from hajob.job.status.announcements import Announce
 from hajob.leader.reachability import ExpectedCoordinator
 from hajob.plan import events
@@ -36,26 +36,27 @@ class JobObserver:
     """The observations of one job.
 
     Attributes:
-        places: the nodes of the job's pods, and those that could take them.
+        snapshots: of the job: its pods, and the nodes that could take them.
         hardware: the faults of these nodes and their chips.
         coordinator: the connection to it.
     """
 
     def __init__(self, memory: JobMemory, ports: Ports, owner: Owner, announce: Announce) -> None:
         self._memory, self._ports = memory, ports
-        self.places = JobPlaces(memory, ports.cluster)
-        self.hardware = JobHardware(memory, self.places, ports, announce)
+        self.snapshots = JobSnapshots(memory, ports.cluster, ports.pod_settings, ports.clock)
+        self.hardware = JobHardware(memory, self.snapshots, ports, announce)
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
         self._start_sign_ms: int | None = None  # when a starting attempt last made progress
 
     @property
     def pods(self) -> PodIndex:
         """Return the job's pods of every incarnation."""
-        return self.places.pods
+        return self.snapshots.pods
 
     def view(self) -> ClusterView:
         """Return cluster and training in the planner's form."""
         memory, coordinator, serving = self._memory, self.coordinator, self.pods.serving(self._memory.state)
+        snapshot = self.snapshots.take()
         return ClusterView(
             layout=memory.layout,
             step=coordinator.step,
@@ -63,16 +64,16 @@ class JobObserver:
             taking_over=coordinator.taking_over,
             coordinator_silent=not coordinator.has_spoken,
             relieved_heard=self._hears_relieved,
-            coordinator_apart=not self.places.coordinator_shares_node(),
-            free_nodes=self.places.free_nodes(),
-            start_nodes=self.places.start_nodes(),
-            growth_refused=self.places.growth_refused(),
-            spares=tuple(pod.node_name for pod in self.places.spares()),
+            coordinator_apart=not snapshot.coordinator_shares_node,
+            free_nodes=snapshot.free_nodes,
+            start_nodes=snapshot.start_nodes,
+            growth_refused=snapshot.growth_refused,
+            spares=tuple(pod.node_name for pod in snapshot.ready_spares),
             unplaced=len(serving.unplaced),
             checkpoint_step=coordinator.checkpoint_step,
             loaded_step=coordinator.loaded_step(memory.state.attempt),
             node_names=serving.node_names,
-            nodes_to_avoid=self.places.to_avoid(),
+            nodes_to_avoid=snapshot.to_avoid,
             start_sign_ms=self._start_sign_ms,
             step_ms=memory.pace.step_ms,
             copies_told=coordinator.copies_told,
@@ -86,7 +87,7 @@ class JobObserver:
     def of_pod(self, pod: PodView, *, deleted: bool) -> Seen:
         """Return events of a rank pod that changed or is gone; a replaced one only tells why it ended."""
         now, state = self._memory.time.now(), self._memory.state
-        if not self.places.is_serving(pod):
+        if not is_serving(pod, state):
             is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
             return observe.of_old_pod(pod, now) if is_old else ()
         if pod.finished and state.phase not in UNTRAINED:
@@ -117,10 +118,11 @@ class JobObserver:
         """Return events of a node that changed, went, or got a pod of this job; nothing while faults are held back."""
         if self._ports.cluster.faults.why_held():
             return ()
+        job, state = self._memory.job, self._memory.state
         pods = [
             pod
             for pod in self.pods.on_node(name)
-            if self.places.is_serving(pod) or (self.places.is_coordinator(pod) and not self._hears(pod))
+            if is_serving(pod, state) or (is_coordinator(pod, job, state) and not self._hears(pod))
         ]
         return observe.of_nodes(pods, self._ports.cluster.nodes, self._memory.time.now(), gone=gone)
 
@@ -136,7 +138,7 @@ class JobObserver:
 
     def of_places(self, blocked: str = "") -> Seen:
         """Report whether a start waits for quota or nodes, or for old pods (`blocked`: which)."""
-        state, num_nodes, coordinator = self._memory.state, self._memory.layout.num_nodes, self.places.coordinator_pod()
+        state, num_nodes, coordinator = self._memory.state, self._memory.layout.num_nodes, self._coordinator_pod
         serving = self.pods.serving(state)
         placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
         unplaced = serving.unplaced or (coordinator is not None and coordinator.unschedulable)
@@ -148,15 +150,15 @@ class JobObserver:
 
     def of_coordinator_place(self) -> Seen:
         """Report whether the coordinator occupies a node that a rank pod of this start needs."""
-        state, places = self._memory.state, self.places
-        unplaced = self.pods.serving(state).unplaced
+        snapshot, unplaced = self.snapshots.take(), self.pods.serving(self._memory.state).unplaced
         return observe.of_coordinator_place(
-            state, places.coordinator_pod(), unplaced, places.serving(), places.has_room
+            snapshot.state, snapshot.coordinator_pod, unplaced, snapshot.serving, snapshot.has_room
         )
 
     def of_capacity(self) -> Seen:
         """Return what follows from nodes, or pods of any job on one, that came or went."""
-        return observe.of_capacity(self._memory.state, self._memory.policy, self.places.free_nodes)
+        snapshot = self.snapshots.take()
+        return observe.of_capacity(snapshot.state, snapshot.policy, lambda: snapshot.free_nodes)
 
     def of_spec(self) -> Seen:
         """Return what the spec requests and the state does not show yet."""
@@ -179,7 +181,7 @@ class JobObserver:
     def of_report(self, report: wire.Report) -> tuple[Observed, ...]:
         """Return the contents of a report as events."""
         now = self._memory.time.now()
-        reading = observe.of_report(report, self.places.serving(), now)
+        reading = observe.of_report(report, self.pods.serving(self._memory.state).pods, now)
         self._start_sign_ms = observe.start_sign_ms(self._memory.state, report, now)
         for what in reading.refused:
             metrics.REFUSED.labels(what).inc()
@@ -203,15 +205,20 @@ class JobObserver:
 
         A coordinator whose containers do not all run yet has an address, but is not silent: it may be pulling images.
         """
-        pod, up = self.places.coordinator_pod(), self.coordinator.connected
-        starts = not up and pod is not None and pod.phase == "Pending" and not self.places.node_is_away(pod)
+        snapshot, up = self.snapshots.take(), self.coordinator.connected
+        pod = snapshot.coordinator_pod
+        starts = not up and pod is not None and pod.phase == "Pending" and not snapshot.node_is_away(pod)
         return () if self.cut_off or starts else (observe.of_channel(up=up),)
 
     def silence_counts(self) -> None:
         """Count the coordinator as silent: until more is known, its node is treated as dead."""
-        pod = self.places.coordinator_pod()
+        pod = self._coordinator_pod
         if pod is not None and not pod.ended and not self.coordinator.connected:
             self._ports.cluster.avoid(pod.node_name)
+
+    @property
+    def _coordinator_pod(self) -> PodView | None:
+        return self.pods.pods.get(coordinator_name(self._memory.job, self._memory.state))
 
     def _hears(self, coordinator: PodView) -> bool:
         """Whether the channel is to this pod, and not to its predecessor."""
@@ -234,7 +241,7 @@ class JobObserver:
         That is so while the job restarts, waits or ends, and in a start until the coordinator was heard once: Hajob
         itself ends those pods, and new ones listen only after a while.
         """
-        pod, state = self.places.coordinator_pod(), self._memory.state
+        pod, state = self._coordinator_pod, self._memory.state
         if pod is None or pod.phase != "Running" or pod.deleting or not self.coordinator.address:
             return None
         heard = self.coordinator.now.state.attempt == state.attempt
@@ -248,7 +255,7 @@ class JobObserver:
         metrics.FACTS.labels(fact.kind.value).inc()
         if fact.kind not in observe.BAD_PLACES or fact.node_rank is None:
             return
-        pod = self.places.serving().get(fact.node_rank)
+        pod = self.pods.serving(self._memory.state).pods.get(fact.node_rank)
         if observe.is_silence(fact) and pod is not None:
             self.pods.silent.add(pod.uid)
         self._ports.cluster.avoid(fact.node_name)

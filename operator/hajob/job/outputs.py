@@ -174,16 +174,17 @@ class JobOutputs:
         """
         if not self._admission.admitted:
             return
-        job, places = self._memory.job, self._observer.places
+        job, snapshot = self._memory.job, self._observer.snapshots.take()
         if job.metadata.generation != self._noted[0]:
             self._noted = job.metadata.generation, (log_rule_notes(job.spec), *notes(job))
         yield from self._noted[1]
         yield self._admission.claim_note
-        if self._memory.state.phase in UNTRAINED and not any(pod.node_name for pod in places.serving().values()):
-            yield why_none_fits(job.spec, places.demand(), self._ports.cluster.nodes.values())
+        if self._memory.state.phase in UNTRAINED and not any(pod.node_name for pod in snapshot.serving.values()):
+            yield why_none_fits(job.spec, snapshot.demand, snapshot.nodes.values())
 
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
         memory, coordinator, pods = self._memory, self._observer.coordinator, self._observer.pods
+        snapshot = self._observer.snapshots.take()
         now, journal, record = memory.time.now(), memory.journal, memory.recorder.record
         trains, view = RUNNING_REASON[memory.state.going_on] is Reason.TRAINING, self._observer.view()
         return Snapshot(
@@ -194,13 +195,13 @@ class JobOutputs:
             step=coordinator.step,
             pods=[pod for pod in pods.all() if not pod.is_hook],
             not_created=pods.not_created,
-            spares_ready=len(self._observer.places.spares()),
+            spares_ready=len(snapshot.ready_spares),
             spares_not_created=pods.spares_not_created,
             coordinator=CoordinatorView(
                 connected=coordinator.connected,
                 serving=coordinator.serving,
                 problem="; ".join(filter(None, (coordinator.problem, self._cut_off()))),
-                shares_node=self._observer.places.coordinator_shares_node(),
+                shares_node=snapshot.coordinator_shares_node,
                 problems=coordinator.problems,
             ),
             accepted=self._admission.reason,
@@ -216,7 +217,7 @@ class JobOutputs:
             goodput=goodput(journal.account, now),
             held_back=self._ports.cluster.faults.why_held() if not memory.ended else "",
             start_waits=self._gate.why_closed() if self._gate.holds else "",
-            to_leave=self._observer.places.to_leave(),
+            to_leave=snapshot.to_leave,
             wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
             step_ms=memory.pace.step_ms,
             batch=memory.policy.batch,

@@ -20,9 +20,9 @@ from functools import partial
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.job.places import JobPlaces
 from hajob.job.pod_index import old_ranks
 from hajob.job.ports import Ports
+from hajob.job.snapshot import JobSnapshots
 from hajob.kube.batches import cautiously, together
 from hajob.kube.client import ALREADY_EXISTS, ApiError
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
@@ -111,13 +111,13 @@ class PodReconciler:
     """Carries differences out, for one job.
 
     Args:
-        places: of the job.
+        snapshots: of the job.
         ports: to the world.
         forced: called with each pod before it is deleted without grace.
     """
 
-    def __init__(self, places: JobPlaces, ports: Ports, forced: Callable[[PodView], None]) -> None:
-        self._places, self._ports, self._forced = places, ports, forced
+    def __init__(self, snapshots: JobSnapshots, ports: Ports, forced: Callable[[PodView], None]) -> None:
+        self._snapshots, self._ports, self._forced = snapshots, ports, forced
         self._kube, self._settings = ports.kube, ports.pod_settings
         self._deleted: dict[str, bool] = {}
 
@@ -177,7 +177,7 @@ class PodReconciler:
         Raises:
             ApiError: the server cannot be reached; the caller tries again.
         """
-        avoid = self._places.refused
+        avoid = self._snapshots.take().refused_nodes
         build = partial(self.manifest, job, gated=gated, returned=returned)
         rows = [(row, partial(build, refused=avoid(len(row)))) for row in (todo.rank_pods, todo.coordinators) if row]
         refused = [await self._create_row(job, row, build_one, made, goes_on) for row, build_one in rows]
@@ -239,7 +239,7 @@ class PodReconciler:
         """Delete one pod; retry once if its node went away meanwhile. A pod that is gone already counts as deleted."""
         if self._deleted.get(pod.uid) is not None and not self.hangs(pod):
             return
-        grace = 0 if self._places.unreachable(pod) or self.hangs(pod) else None
+        grace = 0 if self._snapshots.take().unreachable(pod) or self.hangs(pod) else None
         self._deleted[pod.uid] = grace == 0  # other callers need not delete it again
         if grace == 0:
             self._forced(pod)
@@ -256,4 +256,4 @@ class PodReconciler:
 
     def hangs(self, pod: PodView) -> bool:
         """Return whether it is being deleted, nothing can end it, and it was not deleted without grace yet."""
-        return pod.deleting and self._places.node_is_away(pod) and not self._deleted.get(pod.uid, False)
+        return pod.deleting and self._snapshots.take().node_is_away(pod) and not self._deleted.get(pod.uid, False)

@@ -26,12 +26,11 @@ from hajob.job.admission import REFUSALS, Admission
 from hajob.job.ages import Ages
 from hajob.job.apply import Applier
 from hajob.job.memory import JobMemory
-from hajob.job.places import JobPlaces
 from hajob.job.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
 from hajob.job.pod_reconciler import Difference, PodReconciler, difference, in_turn
 from hajob.job.policies import drains, expiry, finished_pods, gang_start, leaving_pods, outdated_pods, pauses, spares
 from hajob.job.ports import Ports
-from hajob.job.snapshot import JobSnapshot
+from hajob.job.snapshot import JobSnapshot, JobSnapshots, ServerAnswers
 from hajob.job.status.announcements import Announcement
 from hajob.job.status_publisher import StatusPublisher
 from hajob.job.status_writer import StatusRefusedError
@@ -108,16 +107,17 @@ class ReconcileLoop:
     """The loop of one job."""
 
     def __init__(
-        self, memory: JobMemory, places: JobPlaces, admission: Admission, ports: Ports, owner: Reconciled
+        self, memory: JobMemory, snapshots: JobSnapshots, admission: Admission, ports: Ports, owner: Reconciled
     ) -> None:
-        self._memory, self._places, self._admission, self._ports = memory, places, admission, ports
+        self._memory, self._snapshots, self._admission, self._ports = memory, snapshots, admission, ports
+        self._index = snapshots.pods
         self._owner, self._clock = owner, ports.clock
         self._memos = PolicyMemos(drains.DrainMemo.of(ports.cluster.openings))
-        self._pods = PodReconciler(places, ports, owner.pod_forced)
+        self._pods = PodReconciler(snapshots, ports, owner.pod_forced)
         self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
         self._wake = asyncio.Event()
         self._again, self._again_at = Alarm(ports.clock), inf
-        self._creation = PodCreation(places.pods, ports.clock, self.wake, owner)
+        self._creation = PodCreation(snapshots.pods, ports.clock, self.wake, owner)
         self._asks_again = Retry(ports.clock, self.wake, ASK_AGAIN_SECONDS, LONGEST_ASK_AGAIN_SECONDS)
         self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
@@ -166,15 +166,13 @@ class ReconcileLoop:
 
     def snapshot(self) -> JobSnapshot:
         """Take a snapshot of the job, for policies."""
-        return JobSnapshot.of(
-            self._memory,
-            self._places,
-            self._ports,
+        self._snapshots.answers = ServerAnswers(
             admitted=self._admission.admitted,
             completed=self._owner.status.current.completion_time,
-            pause_answer=self._admission.pause_answer,
+            pause=self._admission.pause_answer,
             refusals=self._applier.refusals,
         )
+        return self._snapshots.take()
 
     def _reconcile_at(self, at: float) -> None:
         """Reconcile at this moment (seconds of the monotonic clock) at the latest."""
@@ -232,7 +230,7 @@ class ReconcileLoop:
 
     async def _admit(self) -> None:
         """Ask the server whether it accepts the job's pods, and those of a pause that is requested."""
-        if not self._places.pods.complete or self._ended:
+        if not self._index.complete or self._ended:
             return
         if self._admission.admitted or await self._is_admitted():
             await self._admission.ask_about_pause(self._memory.job, self._memory.state.pause_seen)
@@ -263,7 +261,7 @@ class ReconcileLoop:
 
     @property
     def _knows_pods(self) -> bool:
-        return self._admission.admitted and self._places.pods.complete
+        return self._admission.admitted and self._index.complete
 
     def _ask_policies(self) -> Wants:
         """Return what the policies want, once they have nothing to tell the table any more."""
@@ -272,8 +270,8 @@ class ReconcileLoop:
             self._owner.policies_tell(wants.events, wants.announcements)
             if not wants.events:
                 break
-        if self._memos.spares.why_missing != self._places.pods.spares_not_created:
-            self._places.pods.spares_not_created = self._memos.spares.why_missing
+        if self._memos.spares.why_missing != self._index.spares_not_created:
+            self._index.spares_not_created = self._memos.spares.why_missing
             self._owner.status.publish(lazy=True)
         return wants
 
@@ -303,7 +301,7 @@ class ReconcileLoop:
 
     def _todo(self) -> Difference:
         """Return the pods that are to be made or deleted now."""
-        memory, index = self._memory, self._places.pods
+        memory, index = self._memory, self._index
         adopted = self._memos.spares.adopted
         todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | adopted)
         hanging = tuple(pod for pod in index.all() if self._pods.hangs(pod))
@@ -373,7 +371,7 @@ class ReconcileLoop:
         return not self._ended
 
     def _pod_made(self, raw: Json) -> None:
-        self._places.pods.was_made(raw)
+        self._index.was_made(raw)
         self._owner.look_for_missed()
 
     async def _is_admitted(self) -> bool:
@@ -407,7 +405,7 @@ class ReconcileLoop:
         """
         self._ended = True
         backoff, said_at = Backoff(first=0.1, longest=1.0), self._clock.monotonic() + leaving_pods.GONE_SECONDS
-        while not self._closed and (pods := [pod for pod in self._places.pods.all() if not pod.left_over]):
+        while not self._closed and (pods := [pod for pod in self._index.all() if not pod.left_over]):
             await self._pods.delete_all([pod for pod in pods if not pod.deleting or self._pods.hangs(pod)])
             if self._clock.monotonic() >= said_at:
                 self._owner.still_there(pods)

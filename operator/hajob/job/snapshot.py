@@ -1,34 +1,67 @@
-"""One job as it is at one moment, for the policies: what is seen, remembered and asked for, read-only.
+"""One job as it is at one moment: what is remembered, seen and asked for, and what follows for it from the cluster.
 
-What is dear to compute is computed when it is asked for, once. A snapshot is used up within the call that made it: what
-it refers to goes on changing after that.
+It is read-only. What is dear to compute is computed when it is asked for, once. A snapshot is used up within the call
+that took it: the pods and nodes to which it refers go on changing after that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.job import HATrainingJob
 from hajob.capacity.demand import Demand
 from hajob.capacity.quotas import Ask
+from hajob.capacity.spares import ready_spares
+from hajob.clock import Clock
 from hajob.domain.layout import Layout
 from hajob.job.cluster import Cluster
 from hajob.job.memory import JobMemory
-from hajob.job.places import JobPlaces
-from hajob.job.pod_index import PodIndex
-from hajob.job.ports import Ports
+from hajob.job.pod_index import PodIndex, coordinator_name, is_serving
 from hajob.kube.client import ApiError
-from hajob.plan.placements import Placements
+from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import Policy
-from hajob.plan.state import ENDED, JobState
+from hajob.plan.state import ENDED, JobPhase, JobState
+from hajob.plan.waits import nodes_to_return
 from hajob.pods.settings import PodSettings
 from hajob.sources import observe
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAnswers:
+    """What the API server has said about one job.
+
+    Attributes:
+        admitted: it accepts the job's pods.
+        completed: when the job ended, as the status that it has says; None: it has not.
+        pause: newest request of a pause about which it was asked, and why it refuses the pods of its work; empty: it
+            does not.
+        refusals: its last words on changes that are still wanted, by their keys.
+    """
+
+    admitted: bool = False
+    completed: datetime | None = None
+    pause: tuple[str, str] = ("", "")
+    refusals: Mapping[tuple[str, ...], ApiError] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is kept from one snapshot to the next.
+
+    Attributes:
+        demand: generation of the spec, and what each rank pod needs of its node.
+        avoided: what the nodes that a start avoids depend on, and their names.
+    """
+
+    demand: tuple[int, Demand] | None = None
+    avoided: tuple[object, tuple[str, ...]] = (None, ())
 
 
 @dataclass(frozen=True)
@@ -40,71 +73,31 @@ class JobSnapshot:
         state: the planner's.
         policy: allowed actions and limits, for the size of the attempt.
         layout: of the attempt.
-        desired: pods that should exist.
-        pods: those that exist.
+        restart_seen: newest request of a restart that was handled.
+        pods: those that exist, of every incarnation.
+        cluster: nodes, and what all jobs share of them.
+        answers: what the API server has said.
+        settings: of the installation, for pods.
         now: seconds of the monotonic clock.
         now_ms: job time in milliseconds.
         wall_seconds: wall time since the epoch.
-        admitted: the server accepts the job's pods.
-        completed: when the job ended, as its status on the server says; None: it has not.
-        restart_asked: a restart is requested and not handled yet.
-        pause_answer: newest request of a pause about which the server was asked, and why it refuses the pods of its
-            work; empty: it does not.
-        refusals: the server's last words on changes that are still wanted, by their keys.
-        settings: of the installation, for pods.
     """
 
     job: HATrainingJob
     state: JobState
     policy: Policy
     layout: Layout
-    desired: Placements
+    restart_seen: str
     pods: PodIndex
+    cluster: Cluster
+    answers: ServerAnswers
+    settings: PodSettings
     now: float
     now_ms: int
     wall_seconds: float
-    admitted: bool
-    completed: datetime | None
-    restart_asked: bool
-    pause_answer: tuple[str, str]
-    refusals: Mapping[tuple[str, ...], ApiError]
-    settings: PodSettings
-    _places: JobPlaces
-    _cluster: Cluster
+    kept: Kept = field(default_factory=Kept, repr=False)
 
-    @classmethod
-    def of(
-        cls,
-        memory: JobMemory,
-        places: JobPlaces,
-        ports: Ports,
-        *,
-        admitted: bool,
-        completed: datetime | None,
-        pause_answer: tuple[str, str],
-        refusals: Mapping[tuple[str, ...], ApiError],
-    ) -> JobSnapshot:
-        """Take a snapshot of what is known now."""
-        restart = observe.restart_asked(memory.job.spec)
-        return cls(
-            job=memory.job,
-            state=memory.state,
-            policy=memory.policy,
-            layout=memory.layout,
-            desired=memory.desired,
-            pods=places.pods,
-            now=ports.clock.monotonic(),
-            now_ms=memory.time.now(),
-            wall_seconds=ports.clock.now_milliseconds() / 1000,
-            admitted=admitted,
-            completed=completed,
-            restart_asked=bool(restart) and restart != memory.journal.restart_seen,
-            pause_answer=pause_answer,
-            refusals=refusals,
-            settings=ports.pod_settings,
-            _places=places,
-            _cluster=ports.cluster,
-        )
+    # -------------------------------------------------------------------------------------------------- the job
 
     @property
     def ended(self) -> bool:
@@ -114,77 +107,219 @@ class JobSnapshot:
     @property
     def pods_are_known(self) -> bool:
         """Whether the job's pods may be made, and all that exist have been seen."""
-        return self.admitted and self.pods.complete
+        return self.answers.admitted and self.pods.complete
+
+    @property
+    def restart_asked(self) -> bool:
+        """Whether a restart is requested and not handled yet."""
+        asked = observe.restart_asked(self.job.spec)
+        return bool(asked) and asked != self.restart_seen
 
     @cached_property
+    def desired(self) -> Placements:
+        """Return the pods that should exist."""
+        return placements(self.state, self.layout.num_nodes)
+
+    # ------------------------------------------------------------------------------------------------ its pods
+
+    @property
     def serving(self) -> Mapping[int, PodView]:
         """Return node rank to the pod that serves it."""
         return self.pods.serving(self.state).pods
 
     @cached_property
-    def drained(self) -> list[PodView]:
-        """Return the serving pods, the coordinator's included, on nodes that are to be emptied; by name of the node."""
-        return self._places.drained()
-
-    @cached_property
     def coordinator_pod(self) -> PodView | None:
         """Return the coordinator's desired pod, if it exists."""
-        return self._places.coordinator_pod()
+        return self.pods.pods.get(coordinator_name(self.job, self.state))
 
-    @cached_property
-    def nodes(self) -> Mapping[str, NodeView]:
-        """Return all nodes by name."""
-        return self._cluster.nodes
-
-    @cached_property
-    def free_nodes(self) -> int:
-        """Return how many more nodes could take a rank pod now."""
-        return self._places.free_nodes()
+    @property
+    def coordinator_shares_node(self) -> bool:
+        """Whether the coordinator runs on a node of one of its ranks."""
+        pod = self.coordinator_pod
+        return pod is not None and any(one.is_rank for one in self.pods.on_node(pod.node_name))
 
     @cached_property
     def ready_spares(self) -> list[PodView]:
         """Return the pods of the spare nodes that could take a rank pod now."""
-        return self._places.spares()
+        return ready_spares(self.pods.pods, self.may_hold) if self.job.spec.scheduling.num_spare_nodes else []
 
     @cached_property
-    def quarantined(self) -> Collection[str]:
-        """Return the nodes on which nothing new is placed."""
-        return self._cluster.marks.quarantined
+    def drained(self) -> list[PodView]:
+        """Return the serving pods, the coordinator's included, on nodes that are to be emptied; by name of the node."""
+        wanted = self.cluster.capacity.to_be_emptied & self.pods.node_names
+        pods = [pod for name in sorted(wanted) for pod in self.pods.on_node(name)]
+        nodes, coordinator = self.nodes if pods else {}, coordinator_name(self.job, self.state)
+        return [
+            pod
+            for pod in pods
+            if (is_serving(pod, self.state) or pod.name == coordinator) and observe.is_drained(pod, nodes)
+        ]
 
-    @cached_property
-    def not_to_hold(self) -> Collection[str]:
-        """Return the nodes where no spare is made, because it would be given up at once."""
-        return self._places.not_to_hold()
+    @property
+    def to_leave(self) -> list[str]:
+        """Return the nodes that rank pods are to be moved off, while the training goes on."""
+        spec = self.job.spec
+        leaves = set(spec.scheduling.excluded_node_names)
+        if spec.recovery.sub_health_policy is SubHealthPolicy.MIGRATE:
+            leaves.update(self.cluster.marks.sub_healthy)
+        if spec.recovery.cordon_policy is CordonPolicy.MIGRATE:
+            leaves.update(pod.node_name for pod in self.drained)
+        return sorted(
+            name
+            for name in leaves & self.pods.node_names
+            if any(is_serving(pod, self.state) for pod in self.pods.on_node(name))
+        )
 
-    @cached_property
+    def unreachable(self, pod: PodView) -> bool:
+        """Return whether nothing on the pod's node could end it."""
+        return self.pods.unreachable(pod, self.nodes)
+
+    def node_is_away(self, pod: PodView) -> bool:
+        """Return whether the API server reports that nothing on the pod's node could end it."""
+        node = self.nodes.get(pod.node_name)
+        return bool(pod.node_name) and (node is None or not node.ready)
+
+    # --------------------------------------------------------------------------------------- nodes for its pods
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        """Return all nodes by name."""
+        return self.cluster.nodes
+
+    @property
     def demand(self) -> Demand:
         """Return what each rank pod needs of its node."""
-        return self._places.demand()
+        generation = self.job.metadata.generation
+        if self.kept.demand is None or self.kept.demand[0] != generation:
+            self.kept.demand = generation, Demand.of(self.job.spec, self.layout)
+        return self.kept.demand[1]
 
-    @cached_property
+    @property
     def quota_use(self) -> Ask:
-        """Return what one more rank pod uses of the quotas."""
-        return self._places.ask()
+        """Return what one more rank pod uses of the quotas; nothing if no pod shows it."""
+        like = next(iter(self.serving.values()), None)
+        priority_class = str(self.job.spec.template["spec"].get("priorityClassName") or "")
+        return Ask(self.job.metadata.namespace, like.use if like is not None else (), priority_class)
+
+    @property
+    def growth_refused(self) -> str:
+        """Return the quotas without room for the pods of a growth, in words; empty: all of them are allowed."""
+        need = len(nodes_to_return(self.state, self.policy, self.now_ms))
+        allowed = self.cluster.quotas.allowed(self.quota_use) if need else None
+        return allowed.told if allowed is not None and allowed.pods < need else ""
 
     @cached_property
     def free_names(self) -> AbstractSet[str]:
         """Return the names of the nodes that could take a rank pod now, chips included."""
-        return self._places.free_names()
+        return self.cluster.free_names(self.demand)
 
     @cached_property
-    def kept_out(self) -> Collection[str]:
-        """Return the nodes with isolated chips, on which rather nothing new is placed."""
-        return self._cluster.marks.kept_out
+    def free_nodes(self) -> int:
+        """Return how many more nodes could take a rank pod now; a job that grows leaves nodes to jobs ahead of it."""
+        state, cluster = self.state, self.cluster
+        if state.phase is JobPhase.SHRUNK or state.smaller is not None:
+            room = cluster.room_to_grow(self.job.metadata.uid)
+            if room is not None:
+                start = self.start_nodes if state.shrunk is None else None  # then it grows by another start
+                return room if start is None else min(room, start - state.nodes)
+        silent = cluster.silent_nodes() if state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK} else ()
+        return cluster.free_nodes(self.job, self.demand, self.pods.node_names, silent)
 
     @cached_property
+    def start_nodes(self) -> int | None:
+        """Return how many nodes a start of the whole job could have now; None where it always needs all.
+
+        Its own pods, spares among them, leave before. Nodes that may only look ready do not count, nor do pods that no
+        quota allows.
+        """
+        if self.policy.sizes is None:
+            return None
+        capacity, marks = self.cluster.capacity, self.cluster.marks
+        closed = {*marks.quarantined, *marks.kept_out, *self.cluster.silent_nodes(), *capacity.not_ready}
+        soon = capacity.soon_free(self.demand, self.job.metadata.uid)
+        found = capacity.pods_on(capacity.free(self.demand).union(soon).difference(closed))
+        refused = self.pods.not_created
+        return min(found, len(self.serving)) if refused is not None and refused.over_quota else found
+
+    @property
+    def to_avoid(self) -> tuple[str, ...]:
+        """Return the nodes on which no start should go, where there are enough others.
+
+        Computed anew only when nodes, pods or the spec have changed.
+        """
+        job, capacity, avoided = self.job, self.cluster.capacity, self.cluster.avoided()
+        if not avoided and not capacity.not_ready:
+            return ()
+        seen = (capacity.changes, avoided, job.metadata.generation)
+        if seen != self.kept.avoided[0]:
+            sizes = self.policy.sizes
+            need = (sizes.fitting(self.start_nodes) if sizes else 0) or job.spec.num_nodes
+            self.kept.avoided = seen, tuple(sorted(self.cluster.nodes_to_avoid(job, self.demand, need)))
+        return self.kept.avoided[1]
+
+    @property
     def may_start(self) -> bool:
         """Whether all pods of the job, which waits, may be scheduled now."""
-        return self._cluster.may_start(self.job.metadata.uid)
+        return self.cluster.may_start(self.job.metadata.uid)
 
-    def refused_nodes(self, missing: int) -> Collection[str]:
-        """Return the nodes where none of this many new pods may be placed."""
-        return self._places.refused(missing)
+    @property
+    def not_to_hold(self) -> set[str]:
+        """Return the nodes where no spare is made, because it would be given up at once."""
+        return set().union(*self._unfit, self.cluster.drained_for(self.demand.tolerations))
+
+    @property
+    def _unfit(self) -> tuple[Collection[str], ...]:
+        marks = self.cluster.marks
+        return marks.quarantined, marks.kept_out, marks.sub_healthy
+
+    def has_room(self, node: str) -> bool:
+        """Return whether this node could take a rank pod now, chips included."""
+        return node in self.cluster.capacity.free(self.demand)
 
     def may_hold(self, node: str) -> bool:
         """Return whether a node can be a spare: in service, and free of known trouble."""
-        return self._places.may_hold(node)
+        view, excluded = self.nodes.get(node), self.job.spec.scheduling.excluded_node_names
+        in_service = view is not None and view.usable and not view.is_to_be_emptied
+        return in_service and not any(node in names for names in (*self._unfit, excluded))
+
+    def refused_nodes(self, missing: int) -> Collection[str]:
+        """Return the nodes where none of this many new pods may be placed."""
+        return self.cluster.nodes_to_refuse(self.demand, missing)
+
+
+class JobSnapshots:
+    """Takes the snapshots of one job.
+
+    Args:
+        memory: of the job.
+        cluster: nodes, and what all jobs share of them.
+        settings: of the installation, for pods.
+        clock: of the machine.
+
+    Attributes:
+        pods: of the job, of every incarnation.
+        answers: what the API server has said about it.
+    """
+
+    def __init__(self, memory: JobMemory, cluster: Cluster, settings: PodSettings, clock: Clock) -> None:
+        self._memory, self._cluster, self._settings, self._clock = memory, cluster, settings, clock
+        self.pods, self.answers, self._kept = PodIndex(), ServerAnswers(), Kept()
+
+    def take(self) -> JobSnapshot:
+        """Take a snapshot of what is known now."""
+        memory = self._memory
+        return JobSnapshot(
+            job=memory.job,
+            state=memory.state,
+            policy=memory.policy,
+            layout=memory.layout,
+            restart_seen=memory.journal.restart_seen,
+            pods=self.pods,
+            cluster=self._cluster,
+            answers=self.answers,
+            settings=self._settings,
+            now=self._clock.monotonic(),
+            now_ms=memory.time.now(),
+            wall_seconds=self._clock.now_milliseconds() / 1000,
+            kept=self._kept,
+        )

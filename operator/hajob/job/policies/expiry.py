@@ -23,7 +23,7 @@ _GONE: Final = frozenset({404, 409})
 
 def expiry(snapshot: JobSnapshot) -> Wants:
     """Want the job deleted once its time is up."""
-    seconds, completed = snapshot.job.spec.ttl_seconds_after_finished, snapshot.completed
+    seconds, completed = snapshot.job.spec.ttl_seconds_after_finished, snapshot.answers.completed
     if not snapshot.ended or seconds is None:
         return Wants()
     if completed is None:

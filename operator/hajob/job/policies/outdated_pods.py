@@ -48,7 +48,7 @@ def returned_nodes(snapshot: JobSnapshot, memo: BootMemo) -> set[str]:
     """
     nodes, avoided = snapshot.nodes, _avoided(snapshot.state)
     memo.boots = {name: memo.boots.get(name, _boot(nodes.get(name))) for name in avoided}
-    well = {name for name in avoided if name in nodes and nodes[name].usable} - set(snapshot.kept_out)
+    well = {name for name in avoided if name in nodes and nodes[name].usable} - set(snapshot.cluster.marks.kept_out)
     return {name for name in well if _boot(nodes[name]) != memo.boots[name]}
 
 

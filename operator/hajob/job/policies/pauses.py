@@ -47,7 +47,7 @@ def pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
                 snapshot.job.spec,
                 snapshot.serving,
                 hooks,
-                memo.refused if is_open else snapshot.pause_answer[1],
+                memo.refused if is_open else snapshot.answers.pause[1],
                 restart_asked=snapshot.restart_asked,
                 now_ms=snapshot.now_ms,
             )
@@ -60,7 +60,7 @@ def pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
 def _is_answered(snapshot: JobSnapshot) -> bool:
     """Whether the server was asked about the requested pause: no training is held for work that cannot be made."""
     request = pause.request_of(snapshot.job.spec.pause)
-    return bool(request) and snapshot.pause_answer[0] == request
+    return bool(request) and snapshot.answers.pause[0] == request
 
 
 def _incarnation(snapshot: JobSnapshot) -> int:
@@ -97,7 +97,7 @@ def _creations(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[
 
 def _why_refused(snapshot: JobSnapshot, creations: tuple[Create, ...]) -> str:
     for each in creations:
-        if (error := snapshot.refusals.get(each.key)) is not None:
+        if (error := snapshot.answers.refusals.get(each.key)) is not None:
             return f"no pod of the work is made on {each.body['spec']['nodeName']}: {error.message}"
     return ""
 
@@ -108,7 +108,7 @@ def _quarantines(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterato
     for hook in hooks.values():
         if incident is None or not pause.is_bad(hook) or pause.fact_id(hook) not in incident.fact_ids:
             continue
-        if hook.node_name not in snapshot.quarantined:
+        if hook.node_name not in snapshot.cluster.marks.quarantined:
             body = _quarantine(snapshot, hook)
             yield Create(resource=names.QUARANTINES, namespace="", name=body["metadata"]["name"], body=body)
 

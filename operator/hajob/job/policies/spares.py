@@ -138,7 +138,7 @@ def _note_missing(
         memo.ended, memo.why_missing = None, None
         memo.backoff.reset()
         return
-    refusals = (snapshot.refusals.get(each.key) for each in creations)
+    refusals = (snapshot.answers.refusals.get(each.key) for each in creations)
     refused = next((not_created(one.status, one.reason, one.message) for one in refusals if one is not None), None)
     memo.why_missing = refused or memo.ended
 

@@ -23,7 +23,7 @@ def memo() -> DrainMemo:
 def seen(drained: int | None = None, seconds: float = 0.0, **fields: Any) -> JobSnapshot:
     """The job, whose node of this rank is drained, so long after the beginning."""
     pods = [RANKS[drained]] if drained is not None else []
-    dear: dict[str, Any] = {"drained": pods, "coordinator_pod": None, "free_nodes": 0, "ready_spares": [], "nodes": {}}
+    dear: dict[str, Any] = {"drained": pods, "coordinator_pod": None, "free_nodes": 0, "ready_spares": []}
     return snapshot(pods=RANKS, dear=dear, now=NOW + seconds, **fields)
 
 
@@ -76,4 +76,4 @@ def test_a_start_has_enough_to_write_without_budgets() -> None:
 
 
 def test_nothing_is_asked_before_the_pods_are_known() -> None:
-    assert drains(seen(1, admitted=False), memo()) == Wants()
+    assert drains(seen(1, answers={"admitted": False}), memo()) == Wants()

@@ -19,7 +19,7 @@ def ended_for(seconds: float) -> datetime:
 
 
 def test_a_job_is_deleted_when_its_time_is_up() -> None:
-    made = snapshot({"ttlSecondsAfterFinished": 60}, state=ENDED, completed=ended_for(60))
+    made = snapshot({"ttlSecondsAfterFinished": 60}, state=ENDED, answers={"completed": ended_for(60)})
     (deletion,) = expiry(made).changes
     assert isinstance(deletion, Delete)
     assert (deletion.resource, deletion.name, deletion.uid) == (names.PLURAL, "quickstart", made.job.metadata.uid)
@@ -27,7 +27,7 @@ def test_a_job_is_deleted_when_its_time_is_up() -> None:
 
 
 def test_a_job_whose_time_is_not_up_is_looked_at_then() -> None:
-    made = snapshot({"ttlSecondsAfterFinished": 60}, state=ENDED, completed=ended_for(20))
+    made = snapshot({"ttlSecondsAfterFinished": 60}, state=ENDED, answers={"completed": ended_for(20)})
     assert expiry(made) == Wants(again_at=NOW + 40)
 
 
@@ -38,5 +38,5 @@ def test_an_end_that_is_not_in_the_status_yet_is_looked_at_soon() -> None:
 
 
 def test_jobs_without_a_limit_or_an_end_stay() -> None:
-    assert expiry(snapshot(state=ENDED, completed=ended_for(1e6))) == Wants()
-    assert expiry(snapshot({"ttlSecondsAfterFinished": 0}, completed=ended_for(10))) == Wants()
+    assert expiry(snapshot(state=ENDED, answers={"completed": ended_for(1e6)})) == Wants()
+    assert expiry(snapshot({"ttlSecondsAfterFinished": 0}, answers={"completed": ended_for(10)})) == Wants()

@@ -39,7 +39,7 @@ def test_a_missing_spare_is_made() -> None:
 def test_a_refusal_is_told_until_the_spare_is_ready() -> None:
     memo = SpareMemo()
     (creation,) = spares(seen(), memo).changes
-    spares(seen(refusals={creation.key: QUOTA}), memo)
+    spares(seen(answers={"refusals": {creation.key: QUOTA}}), memo)
     assert memo.why_missing is not None
     assert memo.why_missing.over_quota
     spares(seen(spare(), ready=True), memo)
