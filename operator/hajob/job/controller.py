@@ -227,7 +227,7 @@ class JobController:
         recorder.new_report()
         if self._memory.launch_seen(tuple(report.state.launched)):
             self._outputs.assign()
-        if (loaded := self.observer.coordinator.newly_loaded(report, self.state.attempt)) is not None:
+        if (loaded := self.observer.coordinator.reports.newly_loaded(report, self.state.attempt)) is not None:
             recorder.checkpoint_loaded(loaded)
         for observed in told:
             if observed.mark is not None:
@@ -244,12 +244,12 @@ class JobController:
 
     def _stepped(self) -> None:
         """Handle a report that only tells progress, as one arrives each second of a training."""
-        if self._memory.stepped(self.observer.coordinator.step):
+        if self._memory.stepped(self.observer.coordinator.reports.step):
             self._outputs.status.publish(lazy=True)
 
     def coordinator_changed(self) -> None:
         """Handle that the channel came up or went down."""
-        if self.observer.coordinator.connected:
+        if self.observer.coordinator.reports.connected:
             self._outputs.tell_coordinator()
         self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
@@ -262,7 +262,7 @@ class JobController:
     def reach_changed(self, cut_off: str) -> None:
         """Take in why this operator counts as cut off from the coordinators; empty: it does not any more."""
         coordinator = self.observer.coordinator
-        if not coordinator.address or coordinator.connected:
+        if not coordinator.address or coordinator.reports.connected:
             return
         if cut_off:
             self._announce(Announcement(EventReason.OPERATOR_CUT_OFF, cut_off))

@@ -1,4 +1,4 @@
-"""A job controller's view of its coordinator: the link to the current pod, its newest state, its claimed identity.
+"""The link of a job controller to its coordinator: to the current pod, whose claimed identity it checks.
 
 A link belongs to one pod. When the pod is replaced, or comes up at another address, a new link is made and reports on
 the old one are ignored, except for one: the training's step when it was ended. The coordinator reports that a moment
@@ -11,29 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from hajob import metrics
-from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
 from hajob.coordinator_link.channel import CoordinatorCredentials
-from hajob.domain.checkpoints import CheckpointRefusal
+from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.ports import Link, Ports
-from hajob.job.status.restoration import Loaded
 from hajob.kube.client import ApiError
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol.addresses import host_port
-from hajob.protocol.steps import known_step
-from hajob.sources.observe import Heard
 from hajob.sources.pod import PodView
 from hajob.sources.report import NANOSECONDS_PER_MILLISECOND
 
 log = logging.getLogger(__name__)
-
-_NOTHING_FOUND: Final = frozenset({"", "Offline"})
-"""Words for its conversation with MindIO of a coordinator that has found nothing yet (docs/protocols/sidecar.md)."""
 
 
 class Owner(Protocol):
@@ -75,7 +67,11 @@ class _Line:
 
 
 class CoordinatorClient:
-    """The coordinator of one job, as its controller sees it."""
+    """The link to the coordinator of one job.
+
+    Attributes:
+        reports: what it has reported.
+    """
 
     def __init__(self, job: HATrainingJob, ports: Ports, owner: Owner) -> None:
         self._job = job
@@ -85,36 +81,7 @@ class CoordinatorClient:
         self._former: _Line | None = None  # of the previous pod, until the current one reports
         self._assignment: wire.Assignment | None = None
         self._closing: set[asyncio.Task[None]] = set()
-        self.connected = False
-        self.sequence = 0
-        self.problem = ""
-        self.before = self.now = Heard()
-        self._attempt_told = 0
-
-    @property
-    def serving(self) -> bool:
-        """Whether the channel is up and the MindIO controller serves."""
-        return self.connected and self.now.state.controller_ready
-
-    @property
-    def taking_over(self) -> bool:
-        """Whether the channel is up and the coordinator will soon have a MindIO controller in place of a lost one."""
-        return self.connected and self.now.state.taking_over
-
-    @property
-    def has_spoken(self) -> bool:
-        """Whether the channel is up, and the coordinator has said what it found of the job.
-
-        One that has come back to a training says so when agents have told it of their ranks.
-        """
-        state = self.now.state
-        return self.connected and (state.taking_over or state.conversation not in _NOTHING_FOUND)
-
-    @property
-    def step(self) -> int:
-        """Return the newest step that is known to be finished, -1 before the first."""
-        found = known_step(self.now.state)
-        return -1 if found is None else found
+        self.reports = CoordinatorReports()
 
     @property
     def incarnation(self) -> int:
@@ -129,28 +96,6 @@ class CoordinatorClient:
     @property
     def _link(self) -> Link | None:
         return self._line.link if self._line else None
-
-    @property
-    def checkpoint_step(self) -> int | None:
-        """Return the step of the complete checkpoint that would be loaded now; -1: there is none, None: unknown."""
-        found = self.now.state.checkpoint
-        if not self.now.state.HasField("checkpoint") or found.problem:
-            return None
-        return found.step if found.tracked else -1
-
-    def loaded_step(self, attempt: int) -> int:
-        """Return the step of the checkpoint that this attempt was given to load, -1 for none or when unknown."""
-        found = self.now.state.checkpoint
-        return found.loaded_step if found.attempt and found.attempt == attempt else -1
-
-    def newly_loaded(self, report: wire.Report, attempt: int) -> Loaded | None:
-        """Return what the ranks of this attempt were given to load, the first time a report says so."""
-        found = report.state.checkpoint
-        if not found.attempt or found.attempt != attempt or found.attempt == self._attempt_told:
-            return None
-        self._attempt_told = found.attempt
-        refused = tuple(CheckpointRefusal(one.name, one.reason, one.detail) for one in found.refused)
-        return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
 
     def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
         """Dial this pod, unless that is done already; the caller sends the order."""
@@ -172,8 +117,8 @@ class CoordinatorClient:
         self._hang_up(self._leave())
 
     def _leave(self) -> _Line | None:
-        self.connected, line, self._line = False, self._line, None
-        self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
+        self.reports.pod_left()
+        line, self._line = self._line, None
         if line is not None:
             line.closed = True
         return line
@@ -190,16 +135,6 @@ class CoordinatorClient:
         self.former_ended(self._former)
         for task in list(self._closing):
             await task
-
-    @property
-    def copies_told(self) -> bool | None:
-        """Whether MindIO knows the optimizer copies; None if unknown."""
-        return False if Reason.COPIES_NOT_REGISTERED.word in self.problems else None
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """Return the problems that MindIO has with the job, by MindIO's word for each."""
-        return {problem.code: problem.message for problem in self.now.state.problems}
 
     def order(self, order: wire.Order) -> None:
         """Send the action that is wanted now."""
@@ -238,16 +173,13 @@ class CoordinatorClient:
         if uid == pod.uid:
             return True
         metrics.REFUSED.labels("coordinator token").inc()
-        self.problem = f"the coordinator at {self.address} is not pod {pod.name}: its token names another pod"
-        log.warning(self.problem)
+        self.reports.problem = f"the coordinator at {self.address} is not pod {pod.name}: its token names another pod"
+        log.warning(self.reports.problem)
         return False
 
     def reported(self, report: wire.Report) -> None:
         """Handle a report. Its state is stored first, so that a fact in the first report is decided with it."""
-        self.sequence = report.sequence
-        self.before, self.now = self.now, self.now.then(report.state)
-        self.problem = report.state.controller_problem
-        _count(self.before.state, report.state)
+        self.reports.take_in(report)
         self._owner.reported(report)
 
     def former_reported(self, line: _Line, report: wire.Report) -> None:
@@ -266,18 +198,5 @@ class CoordinatorClient:
         """Handle that the channel came up or went down."""
         if up:
             self.former_ended(self._former)
-        self.connected = up
-        self.now = self.now if up else self.now.lost()
-        self.problem = reason
+        self.reports.connected_changed(up, reason)
         self._owner.coordinator_changed()
-
-
-def _count(before: wire.CoordinatorState, now: wire.CoordinatorState) -> None:
-    """Count what coordinators refuse, and do without this operator. A lower number comes from a new process."""
-    for what, known, number in (
-        ("coordinator input", before.refused_inputs, now.refused_inputs),
-        ("connection from outside a rank's pod", before.strangers, now.strangers),
-    ):
-        metrics.REFUSED.labels(what).inc(number - (known if known <= number else 0))
-    if now.standing_action not in (wire.ACTION_UNSPECIFIED, before.standing_action):
-        metrics.STANDING_ACTIONS.labels(wire.Action.Name(now.standing_action)).inc()

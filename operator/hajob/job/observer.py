@@ -59,10 +59,10 @@ class JobObserver:
         snapshot = self.snapshots.take()
         return ClusterView(
             layout=memory.layout,
-            step=coordinator.step,
-            coordinator_ready=coordinator.serving,
-            taking_over=coordinator.taking_over,
-            coordinator_silent=not coordinator.has_spoken,
+            step=coordinator.reports.step,
+            coordinator_ready=coordinator.reports.serving,
+            taking_over=coordinator.reports.taking_over,
+            coordinator_silent=not coordinator.reports.has_spoken,
             relieved_heard=self._hears_relieved,
             coordinator_apart=not snapshot.coordinator_shares_node,
             free_nodes=snapshot.free_nodes,
@@ -70,19 +70,19 @@ class JobObserver:
             growth_refused=snapshot.growth_refused,
             spares=tuple(pod.node_name for pod in snapshot.ready_spares),
             unplaced=len(serving.unplaced),
-            checkpoint_step=coordinator.checkpoint_step,
-            loaded_step=coordinator.loaded_step(memory.state.attempt),
+            checkpoint_step=coordinator.reports.checkpoint_step,
+            loaded_step=coordinator.reports.loaded_step(memory.state.attempt),
             node_names=serving.node_names,
             nodes_to_avoid=snapshot.to_avoid,
             start_sign_ms=self._start_sign_ms,
             step_ms=memory.pace.step_ms,
-            copies_told=coordinator.copies_told,
+            copies_told=coordinator.reports.copies_told,
         )
 
     def training(self) -> ClusterView:
         """Return the view of the training alone, to record its time, without looking up the cluster."""
         unplaced = len(self.pods.serving(self._memory.state).unplaced)
-        return ClusterView(layout=self._memory.layout, step=self.coordinator.step, unplaced=unplaced)
+        return ClusterView(layout=self._memory.layout, step=self.coordinator.reports.step, unplaced=unplaced)
 
     def of_pod(self, pod: PodView, *, deleted: bool) -> Seen:
         """Return events of a rank pod that changed or is gone; a replaced one only tells why it ended."""
@@ -111,7 +111,7 @@ class JobObserver:
             self.coordinator.pod_lost()
         elif pod.address and credentials is not None and not (self._hears_relieved and pod.phase == "Pending"):
             self.coordinator.pod_is_at(pod, credentials)
-            if not self.coordinator.connected:
+            if not self.coordinator.reports.connected:
                 yield from self.of_channel()
 
     def of_node(self, name: str, *, gone: bool = False) -> Seen:
@@ -162,10 +162,10 @@ class JobObserver:
 
     def of_spec(self) -> Seen:
         """Return what the spec requests and the state does not show yet."""
-        spec, state, coordinator = self._memory.job.spec, self._memory.state, self.coordinator
+        spec, state, reports = self._memory.job.spec, self._memory.state, self.coordinator.reports
         if state.phase is JobPhase.PAUSED:
             return ()  # handled once the job trains again
-        if observe.awaits_coordinator(state, serving=coordinator.serving, silent=not coordinator.has_spoken):
+        if observe.awaits_coordinator(state, serving=reports.serving, silent=not reports.has_spoken):
             return ()  # handled once the coordinator is heard, or given up
         seen = self._memory.follow_restart(observe.restart_asked(spec))
         return observe.of_spec(state, spec, seen)
@@ -176,7 +176,7 @@ class JobObserver:
 
     def is_news(self, report: wire.Report) -> bool:
         """Return whether a report says more than the newest step."""
-        return observe.is_news(self._memory.state, report, self.coordinator.before)
+        return observe.is_news(self._memory.state, report, self.coordinator.reports.before)
 
     def of_report(self, report: wire.Report) -> tuple[Observed, ...]:
         """Return the contents of a report as events."""
@@ -193,19 +193,19 @@ class JobObserver:
 
     def of_steps(self) -> Seen:
         """Return what follows from the newest finished step alone."""
-        return observe.of_steps(self._memory.state, self.coordinator.step)
+        return observe.of_steps(self._memory.state, self.coordinator.reports.step)
 
     def of_coordinator(self) -> Seen:
         """Return events of the state in the coordinator's newest report."""
         client, memory = self.coordinator, self._memory
-        return observe.of_coordinator(memory.state, client.before, client.now, memory.layout.num_nodes)
+        return observe.of_coordinator(memory.state, client.reports.before, client.reports.now, memory.layout.num_nodes)
 
     def of_channel(self) -> Seen:
         """Report whether the coordinator's channel is up; nothing if only this operator cannot reach it.
 
         A coordinator whose containers do not all run yet has an address, but is not silent: it may be pulling images.
         """
-        snapshot, up = self.snapshots.take(), self.coordinator.connected
+        snapshot, up = self.snapshots.take(), self.coordinator.reports.connected
         pod = snapshot.coordinator_pod
         starts = not up and pod is not None and pod.phase == "Pending" and not snapshot.node_is_away(pod)
         return () if self.cut_off or starts else (observe.of_channel(up=up),)
@@ -213,7 +213,7 @@ class JobObserver:
     def silence_counts(self) -> None:
         """Count the coordinator as silent: until more is known, its node is treated as dead."""
         pod = self._coordinator_pod
-        if pod is not None and not pod.ended and not self.coordinator.connected:
+        if pod is not None and not pod.ended and not self.coordinator.reports.connected:
             self._ports.cluster.avoid(pod.node_name)
 
     @property
@@ -222,18 +222,18 @@ class JobObserver:
 
     def _hears(self, coordinator: PodView) -> bool:
         """Whether the channel is to this pod, and not to its predecessor."""
-        return self.coordinator.connected and self.coordinator.incarnation == coordinator.incarnation
+        return self.coordinator.reports.connected and self.coordinator.incarnation == coordinator.incarnation
 
     @property
     def _hears_relieved(self) -> bool:
         """Whether the channel is still to the coordinator that a successor shall replace."""
         relieved = self._memory.state.relieved
-        return bool(relieved) and self.coordinator.connected and self.coordinator.incarnation == relieved
+        return bool(relieved) and self.coordinator.reports.connected and self.coordinator.incarnation == relieved
 
     @property
     def cut_off(self) -> bool:
         """Whether the coordinator is silent because this operator is cut off."""
-        return bool(self.coordinator.address and not self.coordinator.connected and self._ports.cut_off())
+        return bool(self.coordinator.address and not self.coordinator.reports.connected and self._ports.cut_off())
 
     def reach(self) -> ExpectedCoordinator | None:
         """Return whether the coordinator is reached; None where its silence says nothing about this operator.
@@ -244,10 +244,10 @@ class JobObserver:
         pod, state = self._coordinator_pod, self._memory.state
         if pod is None or pod.phase != "Running" or pod.deleting or not self.coordinator.address:
             return None
-        heard = self.coordinator.now.state.attempt == state.attempt
+        heard = self.coordinator.reports.now.state.attempt == state.attempt
         if state.phase in REMADE or state.phase in WITHOUT_PODS or (state.phase in UNTRAINED and not heard):
             return None
-        return ExpectedCoordinator(pod.node_name, self.coordinator.connected)
+        return ExpectedCoordinator(pod.node_name, self.coordinator.reports.connected)
 
     def _remember(self, seen: events.FactSeen) -> None:
         """Store what a fact says about nodes, for the code that creates or deletes pods there."""

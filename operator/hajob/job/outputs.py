@@ -152,7 +152,7 @@ class JobOutputs:
         """Return a call that acknowledges reports once their effects are written; a new leader hears others again."""
         coordinator = self._observer.coordinator
         return partial(
-            self._written, self._memory.journal.order, partial(coordinator.acknowledge, coordinator.sequence)
+            self._written, self._memory.journal.order, partial(coordinator.acknowledge, coordinator.reports.sequence)
         )
 
     def _written(self, order: effects.SendOrder | None, acknowledge: Callable[[], None]) -> None:
@@ -192,17 +192,17 @@ class JobOutputs:
             state=memory.state,
             fence=self._ports.fence(),
             now_ms=now,
-            step=coordinator.step,
+            step=coordinator.reports.step,
             pods=[pod for pod in pods.all() if not pod.is_hook],
             not_created=pods.not_created,
             spares_ready=len(snapshot.ready_spares),
             spares_not_created=pods.spares_not_created,
             coordinator=CoordinatorView(
-                connected=coordinator.connected,
-                serving=coordinator.serving,
-                problem="; ".join(filter(None, (coordinator.problem, self._cut_off()))),
+                connected=coordinator.reports.connected,
+                serving=coordinator.reports.serving,
+                problem="; ".join(filter(None, (coordinator.reports.problem, self._cut_off()))),
                 shares_node=snapshot.coordinator_shares_node,
-                problems=coordinator.problems,
+                problems=coordinator.reports.problems,
             ),
             accepted=self._admission.reason,
             accepted_message=self._admission.message,

@@ -33,10 +33,10 @@ class Owner:
 
     def reported(self, report: wire.Report) -> None:
         assert report
-        self.seen.append((self.controller.serving, self.controller.step))
+        self.seen.append((self.controller.reports.serving, self.controller.reports.step))
 
     def coordinator_changed(self) -> None:
-        self.changes.append(self.controller.connected)
+        self.changes.append(self.controller.reports.connected)
 
 
 def test_a_fact_of_the_first_report_is_read_by_its_state() -> None:
@@ -54,12 +54,12 @@ def report_of(**found: Any) -> wire.Report:
 def test_what_an_attempt_loads_is_told_once_for_that_attempt() -> None:
     controller = Owner().controller
     told = report_of(attempt=1, loaded_step=20, refused=[wire.RefusedCheckpoint(name="x", reason="y")], num_refused=1)
-    assert controller.newly_loaded(told, 2) is None
-    found = controller.newly_loaded(told, 1)
+    assert controller.reports.newly_loaded(told, 2) is None
+    found = controller.reports.newly_loaded(told, 1)
     assert found is not None
     assert (found.step, found.refused[0].name, found.num_refused) == (20, "x", 1)
-    assert controller.newly_loaded(told, 1) is None
-    assert controller.newly_loaded(report_of(attempt=0, loaded_step=-1), 0) is None
+    assert controller.reports.newly_loaded(told, 1) is None
+    assert controller.reports.newly_loaded(report_of(attempt=0, loaded_step=-1), 0) is None
 
 
 def test_the_checkpoint_that_would_be_loaded_is_the_tracked_one() -> None:
@@ -67,7 +67,7 @@ def test_the_checkpoint_that_would_be_loaded_is_the_tracked_one() -> None:
 
     def heard(**found: Any) -> int | None:
         owner.controller.reported(report_of(**found) if found else wire.Report(state=wire.CoordinatorState(attempt=1)))
-        return owner.controller.checkpoint_step
+        return owner.controller.reports.checkpoint_step
 
     assert heard() is None
     assert heard(step=20, tracked=True) == 20
@@ -158,7 +158,11 @@ async def test_nothing_is_heard_of_a_coordinator_whose_pod_is_gone() -> None:
     line.listener.reported(ready(41))
     line.listener.connected_changed(True, "")
     assert (owner.seen, owner.changes) == ([(True, 5)], [True])
-    assert (owner.controller.serving, owner.controller.connected, owner.controller.step) == (False, False, 5)
+    assert (owner.controller.reports.serving, owner.controller.reports.connected, owner.controller.reports.step) == (
+        False,
+        False,
+        5,
+    )
 
 
 async def test_each_pod_is_dialled_at_its_own_port() -> None:
@@ -234,7 +238,7 @@ async def test_a_token_of_a_pod_gone_meanwhile_proves_nothing() -> None:
     owner.controller.pod_lost()
     owner.answer.set()
     assert not await greeting
-    assert owner.controller.problem == ""
+    assert owner.controller.reports.problem == ""
 
 
 async def test_a_pod_that_is_there_proves_itself_by_its_token() -> None:
@@ -243,4 +247,4 @@ async def test_a_pod_that_is_there_proves_itself_by_its_token() -> None:
     owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
     assert await owner.lines[0].listener.greeted(wire.Hello(token=POD.uid))
     assert not await owner.lines[0].listener.greeted(wire.Hello(token="uid-of-another"))
-    assert "is not pod coordinator-a" in owner.controller.problem
+    assert "is not pod coordinator-a" in owner.controller.reports.problem
