@@ -1,12 +1,14 @@
 """Watches the objects that report faults of nodes and chips, and tells the core which nodes' faults changed.
 
 `hajob.sources.registry` is the table of these objects and their parsers; `hajob.faults.rules` keeps the
-standing faults and decides which are believed. This module has only the watches and the one timer.
+standing faults and decides which are believed. This module has only the watches, the one timer, and what
+could not be read.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -17,7 +19,6 @@ from hajob.clock import Alarm, Clock
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact
 from hajob.faults.node_faults import NodeFaults
-from hajob.faults.rejections import Rejections
 from hajob.faults.rules.cluster_faults import ClusterFaults
 from hajob.faults.rules.feeds import WriteTime
 from hajob.faults.rules.settings import NAME as SETTINGS_NAME
@@ -73,6 +74,39 @@ class FaultListener(Protocol):
 
     def breaker_changed(self, held: str) -> None:
         """Handle that no fault is believed from now on (why), or all are again (empty)."""
+
+
+class Rejections:
+    """The unusable parts of fault objects, by the object: counted, logged once, and listed for an admin."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Sequence[Rejection]] = {}
+
+    def take(self, origin: str, rejected: Sequence[Rejection]) -> None:
+        """Store the current rejections of an object; log only the new ones."""
+        known = self._known.pop(origin, ())
+        for one in known:
+            metrics.REJECTED.labels(one.reason).dec()
+        for one in rejected:
+            metrics.REJECTED.labels(one.reason).inc()
+            if one not in known:
+                metrics.REFUSED.labels(f"fault source: {one.reason}").inc()
+                log.warning("%s: %s", origin, one.message)
+        if rejected:
+            self._known[origin] = tuple(rejected)
+
+    def found(self, reason: RejectionReason) -> set[str]:
+        """Return the values that are rejected now for this reason."""
+        return {one.found for row in self._known.values() for one in row if one.reason is reason}
+
+    def report(self, most: int) -> Json:
+        """Return how many there are by reason, and at most `most` of them."""
+        rows = [
+            {"object": origin, "reason": one.reason, "where": one.where, "message": one.message}
+            for origin, row in self._known.items()
+            for one in row
+        ]
+        return {"rejectedByReason": dict(Counter(one["reason"] for one in rows)), "rejected": rows[:most]}
 
 
 class FaultWatch(NodeFaults):

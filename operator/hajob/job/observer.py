@@ -55,14 +55,14 @@ class JobObserver:
 
     def view(self) -> ClusterView:
         """Return cluster and training in the planner's form."""
-        memory, coordinator, serving = self._memory, self.coordinator, self.pods.serving(self._memory.state)
+        memory, reports, serving = self._memory, self.coordinator.reports, self.pods.serving(self._memory.state)
         snapshot = self.snapshots.take()
         return ClusterView(
             layout=memory.layout,
-            step=coordinator.reports.step,
-            coordinator_ready=coordinator.reports.serving,
-            taking_over=coordinator.reports.taking_over,
-            coordinator_silent=not coordinator.reports.has_spoken,
+            step=reports.step,
+            coordinator_ready=reports.serving,
+            taking_over=reports.taking_over,
+            coordinator_silent=not reports.has_spoken,
             relieved_heard=self._hears_relieved,
             coordinator_apart=not snapshot.coordinator_shares_node,
             free_nodes=snapshot.free_nodes,
@@ -70,13 +70,13 @@ class JobObserver:
             growth_refused=snapshot.growth_refused,
             spares=tuple(pod.node_name for pod in snapshot.ready_spares),
             unplaced=len(serving.unplaced),
-            checkpoint_step=coordinator.reports.checkpoint_step,
-            loaded_step=coordinator.reports.loaded_step(memory.state.attempt),
+            checkpoint_step=reports.checkpoint_step,
+            loaded_step=reports.loaded_step(memory.state.attempt),
             node_names=serving.node_names,
             nodes_to_avoid=snapshot.to_avoid,
             start_sign_ms=self._start_sign_ms,
             step_ms=memory.pace.step_ms,
-            copies_told=coordinator.reports.copies_told,
+            copies_told=reports.copies_told,
         )
 
     def training(self) -> ClusterView:

@@ -73,7 +73,7 @@ class City:
         """A coordinator is heard."""
         self.sequence += 1
         coordinator = self.controller(name).observer.coordinator
-        if not coordinator.connected:
+        if not coordinator.reports.connected:
             coordinator.connected_changed(True, "")
         milestones = more.pop("milestones", [])
         state = wire.CoordinatorState(**{"controller_ready": True, "attempt": 1, "step": 0, **more})
