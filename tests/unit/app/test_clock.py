@@ -8,7 +8,7 @@ import pytest
 
 from hajob.clock import Alarm, SystemClock, timeout
 from hajob.coordinator_link.channel import SILENCE_SECONDS, Channel, CoordinatorCredentials
-from hajob.protocol import sidecar_pb2 as wire
+from tests.rigs.channel_listeners import NotingListener, ScriptedStream, put_at_every_address
 from tests.rigs.fake_clock import FakeClock, settle
 
 
@@ -35,42 +35,18 @@ async def test_a_timeout_that_was_not_needed_leaves_no_timer() -> None:
     assert clock.awaited == []
 
 
-class Silent:
-    """A coordinator that says hello and nothing more."""
-
-    def __init__(self) -> None:
-        self.said = False
-
-    async def read(self) -> wire.CoordinatorMessage:
-        if not self.said:
-            self.said = True
-            return wire.CoordinatorMessage(hello=wire.Hello(version=1))
-        await asyncio.Event().wait()
-        raise AssertionError
-
-
-class Hearing:
-    async def greeted(self, _hello: wire.Hello) -> bool:
-        return True
-
-    def reported(self, report: wire.Report) -> None:
-        raise AssertionError(report)
-
-    def connected_changed(self, up: bool, reason: str) -> None:
-        """Not of interest."""
-
-
-async def test_a_silent_coordinator_is_given_up_by_the_given_clock() -> None:
-    clock = FakeClock()
+async def test_a_silent_coordinator_is_given_up_by_the_given_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_at_every_address(monkeypatch, ScriptedStream())
+    clock, listener = FakeClock(), NotingListener()
     credentials = CoordinatorCredentials(b"", b"", b"")
-    channel = Channel("127.0.0.1:1", "uid", credentials, Hearing(), fence=lambda: 1, clock=clock)
-    reading = asyncio.create_task(channel._read(Silent()))  # type: ignore[arg-type]
+    channel = Channel("127.0.0.1:1", "uid", credentials, listener, fence=lambda: 1, clock=clock)
+    channel.start()
     await settle()
     await clock.advance(SILENCE_SECONDS - 0.1)
-    assert not reading.done()
+    assert listener.news == [(True, "")]
     await clock.advance(0.2)
-    with pytest.raises(TimeoutError):
-        await reading
+    assert listener.news[:2] == [(True, ""), (False, f"it said nothing for {SILENCE_SECONDS} s")]
+    await channel.close()
 
 
 async def test_the_systems_clock_sleeps_and_calls() -> None:

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-import grpc.aio
 import pytest
 
 from e2e.memory_api.schema import job_schema
@@ -25,9 +24,11 @@ from hajob.job.status.journal import read
 from hajob.kube.client import ApiError
 from hajob.leader.leader_kube import NOT_LEADING
 from hajob.plan.state import JobPhase, Shrunk
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
 from hajob.sources.pod import view
-from tests.rigs.fake_clock import FakeClock
+from tests.rigs.channel_listeners import NotingListener, ScriptedStream, put_at_every_address
+from tests.rigs.fake_clock import FakeClock, settle
 from tests.rigs.fake_kube import unreachable
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 from tests.rigs.metrics import sample
@@ -163,16 +164,25 @@ async def test_a_broken_controller_of_a_deleted_job_is_forgotten(hall: Hall, mon
     assert hall.core.unhealthy() == ""
 
 
-async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    credentials = CoordinatorCredentials(b"", b"", b"")
-    channel = Channel("127.0.0.1:1", UID, credentials, None, fence=lambda: 1, clock=FakeClock())  # type: ignore[arg-type]
-
-    async def fail(_: object) -> str:
+class FailingListener(NotingListener):
+    def reported(self, _report: wire.Report) -> None:
         raise KeyError("bug")
 
-    monkeypatch.setattr(channel, "_dial", lambda: grpc.aio.insecure_channel("127.0.0.1:1"))
-    monkeypatch.setattr(channel, "_read", fail)
-    assert await channel._converse() == "an error of this program: KeyError: 'bug'"
+
+async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = ScriptedStream()
+    put_at_every_address(monkeypatch, stream)
+    listener, clock, credentials = FailingListener(), FakeClock(), CoordinatorCredentials(b"", b"", b"")
+    channel = Channel("127.0.0.1:1", UID, credentials, listener, fence=lambda: 1, clock=clock)
+    channel.start()
+    await settle()
+    stream.say(report=wire.Report())
+    await settle()
+    assert listener.news == [(True, ""), (False, "an error of this program: KeyError: 'bug'")]
+    stream.say(hello=wire.Hello(version=1))
+    await clock.advance(1.0)
+    assert channel.up, "it dials again"
+    await channel.close()
 
 
 @pytest.mark.parametrize("role", [names.ROLE_RANK, names.ROLE_COORDINATOR])

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from hajob.coordinator_link.channel import Channel, CoordinatorCredentials
-from tests.rigs.channel_listeners import DeafListener
+from hajob.leader.probe import answers
+from tests.rigs.channel_listeners import CHANNEL, DeafListener
 from tests.rigs.fake_clock import FakeClock
 
 
@@ -19,15 +20,15 @@ class Absent:
         self.looked: list[float] = []
         none = CoordinatorCredentials(b"", b"", b"")
         self.channel = Channel("127.0.0.1:1", "uid", none, DeafListener(), fence=lambda: 1, clock=self.clock)
-        monkeypatch.setattr(self.channel, "_converse", self._dial)
-        monkeypatch.setattr(self.channel, "_answers", self._look)
+        monkeypatch.setattr("hajob.wire.tls.secure_channel", self._dial)
+        monkeypatch.setattr(f"{CHANNEL}.answers", self._look)
         self.channel.start()
 
-    async def _dial(self) -> str:
+    def _dial(self, *_: object) -> None:
         self.dialled.append(self.clock.seconds)
-        return "nobody"
+        raise OSError("nobody")
 
-    async def _look(self) -> bool:
+    async def _look(self, *_: object) -> bool:
         self.looked.append(self.clock.seconds)
         return self.answers
 
@@ -56,11 +57,9 @@ async def test_news_of_the_pod_has_it_dialled_at_once(monkeypatch: pytest.Monkey
 
 
 async def test_a_look_is_cheap_and_true() -> None:
-    none = CoordinatorCredentials(b"", b"", b"")
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    channel = Channel(f"127.0.0.1:{port}", "uid", none, DeafListener(), fence=lambda: 1, clock=FakeClock())
-    assert await channel._answers()
+    assert await answers("127.0.0.1", port, FakeClock())
     server.close()
     await server.wait_closed()
-    assert not await channel._answers()
+    assert not await answers("127.0.0.1", port, FakeClock())
