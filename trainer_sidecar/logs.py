@@ -149,7 +149,7 @@ class Printer:
         while True:
             polls += 1
             later = outputs(self._directory, self._rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
-            turned = self._turned_over(output.path, file)
+            turned = self.turned_over(output.path, file)
             self._copy(file)  # after the search for both: only then is this the file's end
             if turned is not None:
                 file.close()
@@ -163,7 +163,7 @@ class Printer:
                 return
 
     @staticmethod
-    def _turned_over(path: Path, file: BinaryIO) -> BinaryIO | None:
+    def turned_over(path: Path, file: BinaryIO) -> BinaryIO | None:
         """Return the file that was begun when this one was full."""
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_ino != os.fstat(file.fileno()).st_ino:

@@ -24,14 +24,15 @@ def _find() -> Callable[..., int] | None:
     return cast("Callable[..., int]", found)
 
 
-_prctl = _find()
+PRCTL = _find()
+"""The C library's function; None where there is no usable one."""
 
 
 def become_subreaper() -> bool:
     """Make orphans below this process its children, so that it can reap and end them; False: not possible."""
-    return _prctl is not None and _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    return PRCTL is not None and PRCTL(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def die_with_parent() -> bool:
     """Have the kernel kill this process when the thread that made it ends; False: not possible."""
-    return _prctl is not None and _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0
+    return PRCTL is not None and PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0

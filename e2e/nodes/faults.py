@@ -132,7 +132,7 @@ def device_info(
     unreachable = sorted({fault.chip for fault in faults if fault.kind == "CardNetworkUnhealthy"})
     devices = {
         resource: _names(free, resource),
-        f"{resource}-Fault": go_json([_fault(fault, resource) for fault in faults]),
+        f"{resource}-Fault": go_json([fault_entry(fault, resource) for fault in faults]),
         f"{resource}-NetworkUnhealthy": _names(unreachable, resource),
         f"{resource}-Recovering": "",
         f"{resource}-Unhealthy": _names(unhealthy, resource),
@@ -173,7 +173,8 @@ def _names(chips: Iterable[int], resource: str) -> str:
     return ",".join(chip_name(chip, resource) for chip in chips)
 
 
-def _fault(fault: ChipFault, resource: str) -> JsonObject:
+def fault_entry(fault: ChipFault, resource: str) -> JsonObject:
+    """Return what the device plugin lists for a chip's fault."""
     times = {fault.code: {"fault_time": int(fault.time * 1000), "fault_level": fault.level}}
     return {
         "fault_type": fault.kind,

@@ -105,7 +105,7 @@ class Handlers:
         training.events.add("save", phase="begin", kind="dump", step=step, save_info=save_info)
         training.faults.at("dump", step)
         mine = one_copy(training.layout, training.rank, save_info)
-        group = self._group(mine)
+        group = self.group_of(mine)
         whole = {key: group.gather(training.optimizer.state[key]) for key in KEYS}
         root = training.settings.save
         if root is None:
@@ -160,9 +160,9 @@ class Handlers:
         can, so each pair has a group.
         """
         training = self._training
-        self._group(sorted(info["rank_list"]))
+        self.group_of(sorted(info["rank_list"]))
         for source, target in zip(info["src"], info["dst"], strict=True):
-            state = self._pass_on(self._group([source, target]), source)
+            state = self._pass_on(self.group_of([source, target]), source)
             if target == training.rank != source:
                 training.optimizer.restore(state["shard"], state["step"])
 
@@ -177,7 +177,7 @@ class Handlers:
         found: dict[str, Any] = torch.load(io.BytesIO(data.numpy().tobytes()))
         return found
 
-    def _group(self, ranks: list[int]) -> GlooGroup:
+    def group_of(self, ranks: list[int]) -> GlooGroup:
         """A group for one use, in this order of its ranks; kept, because a slower rank may still be connecting."""
         world = self._training.world
         group = GlooGroup(world, ranks, world.agreed_number(f"repair {ranks}", len(ranks)))

@@ -63,19 +63,19 @@ class Client:
         """Value of a key, None when there is none."""
         name = self._key(key)
         with self._turn:
-            return self._values([name])[0] if self._is_there([name]) else None
+            return self.values([name])[0] if self._is_there([name]) else None
 
     def wait(self, key: str, timeout: float) -> Value:
         """Value of a key as soon as it is there, None after `timeout` seconds without."""
         name = self._key(key)
         with self._turn:
-            return self._values([name])[0] if self._comes([name], timeout) else None
+            return self.values([name])[0] if self._comes([name], timeout) else None
 
     def gather(self, key: str, numbers: list[int], timeout: float) -> list[Value] | None:
         """The values of key/<number>, in this order; None when one is missing for `timeout` seconds."""
         names = [self._key(f"{key}/{number}") for number in numbers]
         with self._turn:
-            return self._values(names) if self._comes(names, timeout) else None
+            return self.values(names) if self._comes(names, timeout) else None
 
     def close(self) -> None:
         """End the connection; there is no other one."""
@@ -84,8 +84,8 @@ class Client:
     def _key(self, key: str) -> bytes:
         return f"{self._prefix}{key}".encode()
 
-    def _values(self, names: list[bytes]) -> list[Value]:
-        """Of keys that are there."""
+    def values(self, names: list[bytes]) -> list[Value]:
+        """Values of keys that are there; a store cuts off who asks for others."""
         if "multi_get" in self._version.numbers:
             self._send("multi_get", wire.strings(names))
         else:

@@ -80,7 +80,7 @@ class Training:
         self._addresses: dict[int, Address] = {}
         self._generation, self._has_left = 0, False
         self._hurry = settings.log_dir / HURRY
-        self.transport = Transport(place.rank, place.address, self._find)
+        self.transport = Transport(place.rank, place.address, self.address_of)
         self.collectives = Collectives(self.transport, self.layout, settings.micro_batches)
         self.is_new_process = False
         self.loaded_in_recovery = False
@@ -109,7 +109,7 @@ class Training:
         """Train to the end; called again by MindIO's decorator after every recovery."""
         try:
             self._announce()
-            self._resume()
+            self.resume()
             while self.shard.step < self.settings.train_iters:
                 self._step()
             self.collectives.agree(b"finish", {})  # nobody leaves while another still needs it
@@ -117,7 +117,7 @@ class Training:
         except RuntimeError as error:
             self._echo(str(error))
             self.events.add("left", step=self.shard.step, reason=str(error)[:200])
-            self._propose_generation()
+            self.propose_generation()
             raise
 
     def finish(self) -> None:
@@ -198,7 +198,8 @@ class Training:
         start = self.layout.shard_of(self.place.data) * length
         return vector[start : start + length]
 
-    def _find(self, rank: int) -> Address | None:
+    def address_of(self, rank: int) -> Address | None:
+        """Where a rank is reached; None while nobody knows."""
         if rank not in self._addresses:
             found = self.store.wait(f"address/{rank}", timeout=_LOOK_SECONDS)
             if not isinstance(found, list):
@@ -206,7 +207,7 @@ class Training:
             self._addresses[rank] = (str(found[0]), int(found[1]))
         return self._addresses[rank]
 
-    def _learn_addresses(self) -> None:
+    def learn_addresses(self) -> None:
         """Of all who take part, also of those this rank has nothing to say to yet: the store may be gone when it has.
 
         Not of the others: what their processes wrote may have gone with a store, and comes again when they do.
@@ -226,7 +227,7 @@ class Training:
             self.events.add("arf_finish")
             raise RuntimeError("ARF FINISH")
 
-    def _propose_generation(self) -> None:
+    def propose_generation(self) -> None:
         """Everybody who leaves a generation proposes the next one, before MindIO hears that it has left."""
         self._has_left = True
         try:
@@ -234,10 +235,11 @@ class Training:
         except StoreLostError as error:
             self.events.add("store_lost", reason=str(error))
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Get ready for the first step after a start or a recovery."""
         self.loaded_in_recovery = False
         self._gather_seconds = 0.0  # the first step after an outage is a whole one
-        self._learn_addresses()
+        self.learn_addresses()
         if self._parameters_are_stale:
             self.events.add("resume", step=self.shard.step, generation=self.transport.generation)
             self._gather()

@@ -150,8 +150,8 @@ class Operator:
     def __init__(self, address: str, authority: Authority, fence: int = 1) -> None:
         certificate, key = authority.issue(f"operator.{JOB}")
         self._secret = grpc.ssl_channel_credentials(authority.pem, key, certificate)
-        self._address = address
-        self._fence = fence
+        self.address = address
+        self.fence = fence
         self._outgoing: asyncio.Queue[pb.OperatorMessage] = asyncio.Queue()
         self.hello: pb.Hello | None = None
         self.state = pb.CoordinatorState()
@@ -181,7 +181,7 @@ class Operator:
         )
         while True:
             try:
-                async with grpc.aio.secure_channel(f"{self._address}:7070", self._secret, options) as channel:
+                async with grpc.aio.secure_channel(f"{self.address}:7070", self._secret, options) as channel:
                     await self._converse(channel)
             except grpc.aio.AioRpcError:
                 pass
@@ -209,7 +209,7 @@ class Operator:
 
     async def _messages(self) -> Any:
         self._outgoing = asyncio.Queue()
-        hello = pb.Hello(version=1, job_uid=JOB, fence=self._fence)
+        hello = pb.Hello(version=1, job_uid=JOB, fence=self.fence)
         yield pb.OperatorMessage(hello=hello)
         if self.current is not None:
             yield pb.OperatorMessage(order=self.current)

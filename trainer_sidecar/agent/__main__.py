@@ -93,7 +93,7 @@ class Agent:
                 for part in done & set(parts):
                     part.result()  # an error ends the agent; the kubelet starts it again
                     parts.remove(part)
-            await self._last_words()
+            await self.say_last_words()
         finally:
             for part in (*parts, stopped):
                 part.cancel()
@@ -115,7 +115,7 @@ class Agent:
         self.store_gate.changed()
 
     async def _serve(self) -> None:
-        server = await self._bound_server()
+        server = await self.bind_server()
         await server.start()
         log.info("serving at %s:%d", self._settings.pod_address, self._settings.agent_port)
         try:
@@ -123,7 +123,7 @@ class Agent:
         finally:
             await server.stop(grace=0)
 
-    async def _bound_server(self) -> grpc.aio.Server:
+    async def bind_server(self) -> grpc.aio.Server:
         """Bind, every second anew; give up soon if no rank has its gate here: a pod tells why a container ended."""
         tries = 0
         while True:
@@ -144,7 +144,7 @@ class Agent:
             self.node.tick()
             self.gate.check_silence()
 
-    async def _last_words(self) -> None:
+    async def say_last_words(self) -> None:
         """Send the last reports only while a coordinator is connected: without one this pod must not hold chips."""
         ends = [asyncio.ensure_future(end) for end in (self.node.outbox.until_empty(), self.service.is_alone.wait())]
         await asyncio.wait(ends, timeout=LAST_WORDS_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -70,7 +70,7 @@ class Taker:
         size = _size(self._file)
         self._polls -= 1
         if size > self._before and size == self._seen:
-            self._finish("by faulthandler", _read(self._file, self._before))
+            self._finish("by faulthandler", written_lines(self._file, self._before))
         elif self._polls > 0:
             self._seen = size
             self._loop.later(POLL_SECONDS, self._look)
@@ -170,7 +170,7 @@ def _size(path: str) -> int:
         return 0
 
 
-def _read(path: str, offset: int) -> List[str]:
+def written_lines(path: str, offset: int) -> List[str]:
     """Return the lines from `offset` on; faulthandler writes the main thread last."""
     try:
         with open(path, "rb") as file:

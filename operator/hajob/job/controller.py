@@ -27,6 +27,7 @@ from hajob.job.reconcile_loop import ReconcileLoop
 from hajob.job.status.announcements import Announcement, of_breaker
 from hajob.job.status_publisher import StatusPublisher
 from hajob.plan import events
+from hajob.plan.policy import Policy
 from hajob.plan.state import UNTRAINED, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
@@ -83,6 +84,11 @@ class JobController:
     def state(self) -> JobState:
         """Return the planner's state."""
         return self._memory.state
+
+    @property
+    def policy(self) -> Policy:
+        """Return the actions and limits that the planner follows."""
+        return self._memory.policy
 
     # ------------------------------------------------------------------------------------------------- life
 

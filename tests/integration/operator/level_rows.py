@@ -290,7 +290,7 @@ async def gathered(scene: Scene, kind: str, info: Object, source: str) -> None:
 
 def gathered_chips(level: str, **more: Any) -> Act:
     async def act(scene: Scene) -> None:
-        fault = writers._fault(chip_fault(level), CHIP) | more
+        fault = writers.fault_entry(chip_fault(level), CHIP) | more
         listed = {f"{CHIP}-Fault": writers.go_json([fault]), f"{CHIP}-Unhealthy": "", CHIP: ""}
         info = {"DeviceList": listed, "UpdateTime": int(time.time()), "CmName": f"mindx-dl-deviceinfo-{scene.node}"}
         await gathered(scene, "device", info, "mindx-dl-deviceinfo")

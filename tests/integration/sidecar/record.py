@@ -99,7 +99,7 @@ class RecordedJob(Job):
         self.relays["operator-coordinator"] = operator
         at = next(self._addresses)
         await operator.start(f"{at}:7070", f"{self.coordinator_address}:7070")
-        self.operator._address = at
+        self.operator.address = at
         self.start_coordinator()
         for node_rank in range(self.nodes):
             await self._relayed(self.start_pod(node_rank, 1))

@@ -91,7 +91,7 @@ async def _status(call: Any) -> grpc.aio.AioRpcError:
 
 async def test_only_the_operator_with_the_highest_fence_is_heard(new_job: NewJob) -> None:
     job = new_job()
-    job.operator._fence = 7
+    job.operator.fence = 7
     job.start_coordinator()
     job.operator.dial()
     await job.operator.until(lambda: job.operator.hello is not None, "the coordinator's hello")

@@ -21,18 +21,19 @@ LONG = 1e6
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> entry.Agent:
     """With a report that nobody has taken yet."""
     monkeypatch.setattr(entry, "LAST_WORDS_SECONDS", LONG)
-    made = entry.Agent(read_settings(Pod(tmp_path, Authority()).environment()), BootClock())
-    made.node.outbox.begin_stream(made.node._clock.now())
+    clock = BootClock()
+    made = entry.Agent(read_settings(Pod(tmp_path, Authority()).environment()), clock)
+    made.node.outbox.begin_stream(clock.now())
     return made
 
 
 async def test_without_a_coordinator_nothing_is_waited_for(agent: entry.Agent) -> None:
-    await asyncio.wait_for(agent._last_words(), PATIENCE)
+    await asyncio.wait_for(agent.say_last_words(), PATIENCE)
 
 
 async def test_a_coordinator_that_leaves_meanwhile_ends_the_wait(agent: entry.Agent) -> None:
     agent.service.is_alone.clear()
-    words = asyncio.ensure_future(agent._last_words())
+    words = asyncio.ensure_future(agent.say_last_words())
     for _ in range(5):
         await asyncio.sleep(0)
     assert not words.done()

@@ -13,6 +13,7 @@ from tests.rigs.certificates import Authority
 from tests.rigs.rank_pod import ADDRESS, JOB, Pod
 from trainer_sidecar.agent import __main__ as entry
 from trainer_sidecar.agent.clock import BootClock
+from trainer_sidecar.agent.gate.registrations import Registrations
 from trainer_sidecar.agent.server import make_server
 from trainer_sidecar.agent.settings import AgentSettings, read_settings
 
@@ -20,8 +21,8 @@ TRIES = 20
 
 
 @pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> entry.Agent:
-    """It can serve at its last try of many, and waits for none."""
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentSettings:
+    """Of an agent that can serve at its last try of many, and waits for none."""
     numbers = itertools.count(1)
 
     def served(*_: object) -> str:
@@ -31,17 +32,20 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> entry.Agent:
 
     monkeypatch.setattr(entry, "make_server", served)
     monkeypatch.setattr(entry, "BIND_RETRY_SECONDS", 0)
-    return entry.Agent(read_settings(Pod(tmp_path, Authority()).environment()), BootClock())
+    return read_settings(Pod(tmp_path, Authority()).environment())
 
 
-async def test_while_nothing_runs_it_ends(agent: entry.Agent) -> None:
+async def test_while_nothing_runs_it_ends(settings: AgentSettings) -> None:
+    agent = entry.Agent(settings, BootClock())
     with pytest.raises(entry.CannotServeError, match="taken"):
-        await agent._bound_server()
+        await agent.bind_server()
 
 
-async def test_beside_ranks_it_waits_for_its_port(agent: entry.Agent) -> None:
-    agent._runs_already = True
-    assert str(await agent._bound_server()) == "a server"
+async def test_beside_ranks_it_waits_for_its_port(settings: AgentSettings) -> None:
+    kept = Registrations(settings.directory)
+    kept.now_known(2, kept.made(2, "1.0"), "a controller")
+    agent = entry.Agent(settings, BootClock())
+    assert str(await agent.bind_server()) == "a server"
 
 
 def test_the_kubelet_is_told_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -272,7 +272,7 @@ async def test_a_client_that_leaves_without_a_store_is_let_go(job: Job) -> None:
     await job.fill(keeping)
     other = await job.client(1)
     assert await other.add(b"count") == 2
-    await until(lambda: not job.pods[0]._links, "the end of the link")
+    await until(lambda: not job.pods[0].links, "the end of the link")
 
 
 async def test_the_next_store_at_the_same_address(job: Job) -> None:
@@ -329,7 +329,7 @@ async def test_a_gate_that_closes_before_all_is_said_again(job: Job, turns: int)
 
 async def test_a_client_that_has_said_nothing_yet_may_still(job: Job) -> None:
     silent = await job.client()
-    await until(lambda: any(link.bound for link in job.pods[0]._links), "its connection")
+    await until(lambda: any(link.bound for link in job.pods[0].links), "its connection")
     await job.change_stores()
     assert await silent.add(b"count") == 1
 

@@ -17,6 +17,7 @@ from e2e.memory_api.server import MemoryServer
 from hajob.api.job import HATrainingJob
 from hajob.app.operator import Operator
 from hajob.app.settings import Settings
+from hajob.job.ports import Ports
 from hajob.kube.client import Kube
 from hajob.kube.credentials import ApiCredentials
 from hajob.leader.leader_kube import LeaderKube
@@ -67,8 +68,8 @@ def operator() -> Operator:
     return Operator(settings, MemoryKube(MemoryServer(clock)), ApiCredentials("https://nowhere"), clock)
 
 
-def holders(root: object) -> Iterator[tuple[str, Kube]]:
-    """Objects of the process that have a way to the server, by the module of their class."""
+def parts(root: object) -> Iterator[tuple[object, Any]]:
+    """Objects of the process that an object leads to, each with all that it holds, one after the other."""
     seen: set[int] = set()
     left = [root]
     while left:
@@ -79,9 +80,15 @@ def holders(root: object) -> Iterator[tuple[str, Kube]]:
         names = [*getattr(one, "__dict__", ()), *getattr(type(one), "__slots__", ())]
         for name in names:
             value: Any = getattr(one, name, None)
-            if isinstance(value, Kube) and not isinstance(one, Kube):
-                yield type(one).__module__, value
+            yield one, value
             left.append(value)
+
+
+def holders(root: object) -> Iterator[tuple[str, Kube]]:
+    """Objects of the process that have a way to the server, by the module of their class."""
+    for one, value in parts(root):
+        if isinstance(value, Kube) and not isinstance(one, Kube):
+            yield type(one).__module__, value
 
 
 def test_every_module_that_writes_is_in_the_table() -> None:
@@ -89,9 +96,11 @@ def test_every_module_that_writes_is_in_the_table() -> None:
 
 
 def test_jobs_have_no_way_that_does_not_ask(operator: Operator) -> None:
-    assert isinstance(operator._ports().kube, LeaderKube)
+    ports = next(value for _, value in parts(operator) if isinstance(value, Ports))
+    assert isinstance(ports.kube, LeaderKube)
     job = HATrainingJob.from_object(yaml.safe_load(EXAMPLE.read_text()))
-    assert isinstance(operator._status_writer(job)._kube, LeaderKube)
+    ways = [way for module, way in holders(ports.status_writer(job)) if module in BY_JOB]
+    assert [type(way) for way in ways] == [LeaderKube]
     for module in BY_THE_PORTS:
         assert "HttpKube" not in Path(str(import_module(module).__file__)).read_text()
 

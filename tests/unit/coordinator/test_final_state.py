@@ -15,7 +15,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
 from hajob.wire.tls import read as read_certificates
 from tests.rigs.certificates import Authority
-from tests.rigs.rank_pod import PATIENCE, until
+from tests.rigs.rank_pod import PATIENCE
 from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.coordinator.shell.hub import Hub
 from trainer_sidecar.coordinator.shell.settings import read_settings
@@ -50,16 +50,18 @@ class Running:
         stub = rpc.CoordinatorStub(self.channel)  # type: ignore[no-untyped-call]
         self.call: Any = stub.Converse(wait_for_ready=True)
         self.milestones: list[pb.Milestone] = []
+        self.is_heard = asyncio.Event()
 
     async def converse(self) -> None:
         """Say hello, and read to the end."""
         await self.call.write(pb.OperatorMessage(hello=pb.Hello(version=1, highest_version=1, job_uid=JOB, fence=1)))
         while (message := await self.call.read()) is not grpc.aio.EOF:
+            self.is_heard.set()
             self.milestones.extend(message.report.milestones)
 
     def stop_the_attempt(self) -> None:
         """Its last step is told 0.2 s from now."""
-        job, steps = self.hub._core.job, Steps()
+        job, steps = self.hub.core.job, Steps()
         steps.finished(0, 41, now(), 1)
         job.ending.end(steps, now(), 1, job.attempt)
 
@@ -75,7 +77,8 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 async def test_the_last_step_is_told_before_the_pod_goes(running: Running) -> None:
     conversation = asyncio.create_task(running.converse())
-    await until(lambda: running.hub._server.is_heard, "the operator")
+    async with asyncio.timeout(PATIENCE):
+        await running.is_heard.wait()
     running.stop_the_attempt()
     running.ending.set()
     async with asyncio.timeout(PATIENCE):

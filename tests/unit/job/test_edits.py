@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
+from hajob.job.status.journal import read
 from hajob.plan.state import JobPhase
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.hook_pod import hook_pod
@@ -131,7 +132,7 @@ def built(build: Callable[[HATrainingJob, PodSettings], Any]) -> Callable[[Contr
 
 
 KNOWERS: Final[dict[str, Callable[[ControllerTown], Any]]] = {
-    PLANNER: lambda town: town.controller._memory.policy,
+    PLANNER: lambda town: town.controller.policy,
     COORDINATOR: lambda town: (assignment(town).standing_orders, assignment(town).hang_rule),
     AGENTS: lambda town: list(assignment(town).log_rules),
     RANKS: lambda town: dict(assignment(town).environment),
@@ -183,8 +184,11 @@ async def test_an_edit_reaches_whoever_needs_it(town: ControllerTown, field: str
 @pytest.mark.parametrize("phase", [phase for phase in JobPhase if phase not in {JobPhase.NEW, JobPhase.DELETED}])
 async def test_the_generation_is_observed_in_every_phase(town: ControllerTown, phase: JobPhase) -> None:
     await town.train()
-    memory = town.controller._memory
-    memory.journal = replace(memory.journal, state=replace(memory.state, phase=phase))
+    await town.controller.close()
+    journal = read(town.status()["journal"]).journal
+    town.status()["journal"] = replace(journal, state=replace(journal.state, phase=phase)).dump(0)
+    town.open()
+    assert town.controller.state.phase is phase
     await edit(town, "recovery.maxProgramFailures", 7)
     assert town.status()["observedGeneration"] == 2
 

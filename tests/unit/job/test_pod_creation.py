@@ -9,6 +9,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
+from hajob.job.status.journal import read
 from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase
@@ -293,4 +294,4 @@ async def test_a_failed_job_is_revived_and_tells_it(town: ControllerTown) -> Non
     assert condition(town, "Failed")["status"] == "False"
     assert "completionTime" not in town.status()
     assert ranks(town) == [0, 1, 2, 3]
-    assert town.controller._memory.journal.failed_message == ""
+    assert read(town.status()["journal"]).journal.failed_message == ""

@@ -48,7 +48,7 @@ class World:
             name="job",
             uid=(await world.apply())["metadata"]["uid"],
             known={},
-            may_write=world._may_write,
+            may_write=world.may_write,
             fence=lambda: world.fence,
             on_claim=world.claimed.append,
         )
@@ -59,7 +59,7 @@ class World:
         """The job, as a user makes it."""
         return await self.kube.create(names.PLURAL, "default", {**JOB, "metadata": {"name": "job"}})
 
-    async def _may_write(self) -> None:
+    async def may_write(self) -> None:
         await self.open.wait()
 
     async def stored(self) -> Json:

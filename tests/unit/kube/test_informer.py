@@ -39,12 +39,15 @@ class World:
             self.clock,
             "configmaps",
             lambda raw: str(raw["data"]["value"]),
-            lambda change: self.changes.append((change.type, change.value)),
+            lambda change: self.handle(change.type, change.value),
             listed=lambda version: self.lists.append((version, len(self.changes))),
             large=large,
             went_back=self.went_back,
             backoff=Backoff(rand=lambda: 1.0),
         )
+
+    def handle(self, kind: ChangeType, value: str) -> None:
+        self.changes.append((kind, value))
 
     def went_back(self) -> None:
         self.restored += 1
@@ -307,15 +310,23 @@ async def test_a_late_deletion_of_a_predecessor_is_none() -> None:
     await world.delete("a")
     await world.put("a", "2")
     await settle()
-    world.informer._drop((NAMESPACE, "a"), old)
+    (stream,) = world.server.open_streams()
+    stream.lines.put_nowait(WatchEvent("DELETED", old))
+    await settle()
     assert world.changes == [(DELETED, "1"), (ADDED, "2")]
     assert world.informer.get(NAMESPACE, "a") == "2"
 
 
+class FailingWorld(World):
+    """Its handler fails."""
+
+    def handle(self, kind: ChangeType, value: str) -> None:
+        raise RuntimeError(f"{kind} {value}")
+
+
 async def test_unreadable_objects_and_failing_handlers_stop_nothing() -> None:
-    world = World()
+    world = FailingWorld()
     await world.started()
-    world.informer._handler = lambda _: (_ for _ in ()).throw(RuntimeError("handler"))
     await world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": "bad"}})
     await world.put("good", "2")
     await settle()

@@ -123,7 +123,7 @@ def test_the_last_lines_before_a_file_was_full_are_shown(
     show: Show, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = directory / "2/rank-3.4.1.log"
-    look = logs.Printer._turned_over
+    look = logs.Printer.turned_over
     looks: list[Path] = []
 
     def printed_at_the_last_moment(path: Path, opened: BinaryIO) -> BinaryIO | None:
@@ -135,7 +135,7 @@ def test_the_last_lines_before_a_file_was_full_are_shown(
             file.write_text("h\n")
         return look(path, opened)
 
-    monkeypatch.setattr(logs.Printer, "_turned_over", staticmethod(printed_at_the_last_moment))
+    monkeypatch.setattr(logs.Printer, "turned_over", staticmethod(printed_at_the_last_moment))
     assert show("--follow", wait=lambda: len(looks) < 3) == "e\nf\ng\nh\n"
 
 

@@ -82,8 +82,8 @@ def test_what_is_started_by_entry(argv: list[str], *, by_entry: bool) -> None:
     program = Program(argv, "/", {}, [], is_python=True)
     wanted = ["python3", "-u", "/hajob/entry.py", *argv[2:]] if by_entry else argv
     assert armed(program, "/hajob") == wanted
-    assert armed(program._replace(environment={"HAJOB_STACKS": "off"}), "/hajob") == argv
-    assert armed(program._replace(is_python=False), "/hajob") == argv
+    assert armed(Program(argv, "/", {"HAJOB_STACKS": "off"}, [], is_python=True), "/hajob") == argv
+    assert armed(Program(argv, "/", {}, [], is_python=False), "/hajob") == argv
 
 
 HANGS = """
@@ -203,7 +203,7 @@ def test_py_spy_is_not_ended_when_it_has_answered(with_py_spy: dict[str, str], m
 
 
 def test_a_stack_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    (line,) = stacks._read(str(tmp_path / "gone"), 0)
+    (line,) = stacks.written_lines(str(tmp_path / "gone"), 0)
     assert line.startswith("what it wrote cannot be read: [Errno 2]")
 
 

@@ -38,6 +38,7 @@ class City:
         self.core = OperatorCore(ports, self.caches)
         self.core.pods_complete(self.kube.version)
         self.sequence = 0
+        self.states: dict[str, wire.CoordinatorState] = {}
 
     def _tell(self, why: str) -> None:
         self.core.reach_changed(why)
@@ -77,8 +78,15 @@ class City:
             coordinator.connected_changed(True, "")
         milestones = more.pop("milestones", [])
         state = wire.CoordinatorState(**{"controller_ready": True, "attempt": 1, "step": 0, **more})
+        self.states[name] = state
         coordinator.reported(wire.Report(sequence=self.sequence, state=state, milestones=milestones))
         await self.pass_time(0.01)
+
+    def repeat(self, name: str) -> None:
+        """A coordinator reports once more what it has reported."""
+        self.sequence += 1
+        report = wire.Report(sequence=self.sequence, state=self.states[name])
+        self.controller(name).observer.coordinator.reported(report)
 
     async def silence(self, *those: str) -> None:
         """Their channels go down."""
@@ -92,7 +100,7 @@ class City:
         while (rest := end - self.clock.monotonic()) > 0:
             await self.clock.advance(min(rest, 0.5))
             for name in heard:
-                self.controller(name)._deadline.heard()
+                self.repeat(name)
             self.watch.look()
             await settle()
 

@@ -92,8 +92,8 @@ async def test_an_offer_is_withdrawn_once_they_are_reached() -> None:
 
 
 async def test_a_lease_given_to_one_standby_is_left_to_it() -> None:
-    _, clock, one, two = await pair()
-    three = Process(MemoryKube(one.holder._kube.server), clock, "three", reaches=False)  # type: ignore[attr-defined]
+    kube, clock, one, two = await pair()
+    three = Process(kube, clock, "three", reaches=False)
     one.cut_off = "2 of 2 coordinators cannot be reached"
     await clock.advance(4)
     two.task.cancel()  # it dies in the wrong moment

@@ -29,7 +29,7 @@ class Leader:
     """An operator's Lease, and its writes."""
 
     def __init__(self, server: MemoryServer, clock: FakeClock, name: str) -> None:
-        self.kube = MemoryKube(server, name)
+        self.kube, self.clock = MemoryKube(server, name), clock
         self.lease = LeaseHolder(MemoryKube(server, f"{name}-lease"), clock, LeaseSettings("hajob-system"), name)
         self.writes = LeaderKube(self.kube, clock, self.lease)
         self.task = asyncio.create_task(self.lease.run())
@@ -37,7 +37,7 @@ class Leader:
     def status_writer(self, job: Json) -> StatusWriter:
         return StatusWriter(
             self.writes,
-            self.lease._clock,
+            self.clock,
             namespace=NAMESPACE,
             name=job["metadata"]["name"],
             uid=job["metadata"]["uid"],

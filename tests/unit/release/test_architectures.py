@@ -49,8 +49,8 @@ def test_prctls_numbers_are_linuxs_own() -> None:
 
 def test_prctl_is_given_whole_registers() -> None:
     """It reads `unsigned long`; an `int` leaves half of a register to chance."""
-    assert prctl._prctl is not None
-    assert list(prctl._prctl.argtypes) == [ctypes.c_int] + [ctypes.c_ulong] * 4  # type: ignore[attr-defined]
+    assert prctl.PRCTL is not None
+    assert list(prctl.PRCTL.argtypes) == [ctypes.c_int] + [ctypes.c_ulong] * 4  # type: ignore[attr-defined]
 
 
 def formats(text: str) -> Iterator[str]:

@@ -58,7 +58,7 @@ class SlowWorld(World):
 
 def join(world: World) -> None:
     """Make the group in a handler's thread, and use it for nothing."""
-    Handlers(cast("Any", SimpleNamespace(world=world)))._group([0, 1])
+    Handlers(cast("Any", SimpleNamespace(world=world))).group_of([0, 1])
     os.write(1, b"connected\n")
     time.sleep(1.5)
 

@@ -113,5 +113,5 @@ def test_torchs_store_ends_as_the_toys(torch_store: tuple[int, Version], toy_sto
         client = Client(own_address(), where, 1, version)
         client.set("key", 1)
         with pytest.raises(StoreLostError):
-            client._values([b"missing"])
+            client.values([b"missing"])
         assert Client(own_address(), where, 1, version).get("key") == 1

@@ -12,8 +12,8 @@ import pytest
 from e2e.cluster.loopback import own_address, own_port
 from e2e.trainer.relay import forward
 from e2e.trainer.store import serve
-from e2e.trainer.store_client import Client, StoreLostError
-from e2e.trainer.store_wire import NEW, OLD, UNHEARD_OF, VARIABLE, Version, strings, version_from
+from e2e.trainer.store_client import Client, StoreLostError, Value
+from e2e.trainer.store_wire import NEW, OLD, UNHEARD_OF, VARIABLE, Version, string, strings, version_from
 
 VERSIONS = pytest.mark.parametrize("version", [OLD, NEW, UNHEARD_OF], ids=["1.13", "2.1", "unheard-of"])
 
@@ -65,12 +65,12 @@ def test_attempts_never_meet(port: int) -> None:
 
 def test_an_answer_on_its_way_is_taken_by_who_gives_up(port: int) -> None:
     """The store says that all is there while the client says that it waits no longer."""
-    answers = {b"\0\1": True, b"\1": False}
+    answers: dict[bytes, Value] = {b"\0\1" + string(b"7"): 7, b"\1": None}
     for said, expected in answers.items():
         with socket.create_server((own_address(), 0)) as listener:
             client = Client(*listener.getsockname()[:2])
-            found: list[bool] = []
-            asking = threading.Thread(target=lambda c=client, f=found: f.append(c._wait([b"key"], 0.01)))
+            found: list[Value] = []
+            asking = threading.Thread(target=lambda c=client, f=found: f.append(c.wait("key", 0.01)))
             asking.start()
             link, _ = listener.accept()
             with link:

@@ -39,6 +39,11 @@ class Store:
         self._answer()
         return self.values.get(key)
 
+    def highest(self, key: str, value: int) -> int:
+        self._answer()
+        self.values[key] = value
+        return value
+
     def gather(self, key: str, numbers: list[int], timeout: float) -> list[Value]:
         self._answer()
         assert timeout > 0
@@ -57,30 +62,32 @@ def training(tmp_path: Path, store: Store) -> Training:
     made = Training(settings, nothing, nothing, nothing, nothing, saver_for)
     made.store = cast("Any", store)
     made.join()
-    made._resume()
+    made.resume()
     return made
 
 
 def test_an_address_that_is_asked_for_late_is_known_already(training: Training, store: Store) -> None:
     store.lost = True
-    assert training._find(1) == ("127.0.0.2", 7)
+    assert training.address_of(1) == ("127.0.0.2", 7)
 
 
-def test_addresses_are_learnt_anew_after_a_recovery_only(training: Training, store: Store) -> None:
+def test_addresses_are_learnt_anew_after_a_recovery_only(
+    training: Training, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = store.asked
-    training._resume()
+    training.resume()
     assert store.asked == asked
     store.values["address/1"] = ["127.0.0.3", 8]
     training.regroup([1])
-    training._parameters_are_stale = False
-    training._resume()
+    monkeypatch.setattr(training.collectives, "gather_parameters", lambda *_: training.parameters)
+    training.resume()
     store.lost = True
-    assert training._find(1) == ("127.0.0.3", 8)
+    assert training.address_of(1) == ("127.0.0.3", 8)
 
 
 def test_the_generation_is_asked_for_once_by_whoever_has_left(training: Training, store: Store) -> None:
-    store.values["generation"] = 3
-    training._has_left = True
+    training.propose_generation()
+    store.values["generation"] = 3  # by another one
     training.regroup([])
     assert training.transport.generation == 3
     asked = store.asked
@@ -101,5 +108,5 @@ def test_who_does_not_take_part_is_not_looked_for(training: Training, store: Sto
     training.collectives.active = (0,)
     training.regroup([1])
     del store.values["address/1"]
-    training._learn_addresses()
-    assert training._find(0) == training.transport.address
+    training.learn_addresses()
+    assert training.address_of(0) == training.transport.address

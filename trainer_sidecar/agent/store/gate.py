@@ -184,6 +184,7 @@ class StoreGate(Listener):
 
     Attributes:
         journal: What they have written.
+        links: Connections of its clients that have not ended.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class StoreGate(Listener):
         self.rules = rules
         self.clock = clock
         self.journal = journal if journal is not None else StoreJournal()
-        self._links: set[StoreLink] = set()
+        self.links: set[StoreLink] = set()
         self._store = ""
         self._change = asyncio.Event()
 
@@ -202,7 +203,7 @@ class StoreGate(Listener):
         self._follow_store()
         self._change.set()
         self._change = asyncio.Event()
-        for link in list(self._links):
+        for link in list(self.links):
             link.redirect()
 
     def _follow_store(self) -> None:
@@ -226,7 +227,7 @@ class StoreGate(Listener):
 
         What the lost store still says is not passed on to the clients, because it would be missing in this account.
         """
-        for link in self._links:
+        for link in self.links:
             link.give_up_store()
         return self.journal.content(wanted, self.clock)
 
@@ -245,11 +246,11 @@ class StoreGate(Listener):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Nothing is read before the store is there: a process that leaves meanwhile is noticed then."""
         link = StoreLink(self, reader, writer)
-        self._links.add(link)
+        self.links.add(link)
         try:
             await link.run()
         finally:
-            self._links.discard(link)
+            self.links.discard(link)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Store]:
         """Connect to the store as often as it takes, only while that is allowed."""

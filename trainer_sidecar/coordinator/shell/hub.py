@@ -35,11 +35,15 @@ ORDERS_PER_TURN = 64
 
 
 class Hub:
-    """Shell of one coordinator, with all its connections."""
+    """Shell of one coordinator, with all its connections.
+
+    Attributes:
+        core: decides everything; the shell only carries what it says and hears.
+    """
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
-        self._core = CoordinatorCore(Setup(settings.endpoint, settings.limits, settings.incarnation), now())
+        self.core = CoordinatorCore(Setup(settings.endpoint, settings.limits, settings.incarnation), now())
         self._server = OperatorServer(settings, self)
         self._agents: dict[str, AgentLink] = {}
         self._dials = Dials()
@@ -59,7 +63,7 @@ class Hub:
         try:
             await self._tick_while(lambda: not ending.is_set())
             end = now() + LAST_WORD_SECONDS
-            await self._tick_while(lambda: self._core.has_news and self._server.is_heard and now() < end)
+            await self._tick_while(lambda: self.core.has_news and self._server.is_heard and now() < end)
         finally:
             await self._server.stop()
             await self._controller.close()
@@ -73,7 +77,7 @@ class Hub:
             # Let what waits in the sockets be read before silence is measured.
             await asyncio.sleep(0)
             at = now()
-            self._core.tick(at, at - before - TICK_SECONDS)
+            self.core.tick(at, at - before - TICK_SECONDS)
             before = at
             self._flush()
 
@@ -82,27 +86,27 @@ class Hub:
     def operator_connected(self, hello: pb.Hello) -> int:
         """Take in a new leader: its stream gets everything unacknowledged."""
         self._fence = max(self._fence, hello.fence)
-        self._core.operator_came(now())
-        return self._core.job.incidents.incarnation
+        self.core.operator_came(now())
+        return self.core.job.incidents.incarnation
 
     def operator_left(self) -> None:
         """Take in that the leader's stream is over."""
-        self._core.job.operator.leaves(now())
+        self.core.job.operator.leaves(now())
 
     def operator_said(self, message: pb.OperatorMessage) -> None:
         """Take in an assignment, order or acknowledgement."""
         body = message.WhichOneof("body")
         if body == "assignment":
-            self._core.assign(message.assignment, now())
+            self.core.assign(message.assignment, now())
         elif body == "order":
-            self._core.order(message.order, now())
+            self.core.order(message.order, now())
         elif body == "acknowledge":
-            self._core.job.effects.outbox.acknowledge(message.acknowledge.sequence)
+            self.core.job.effects.outbox.acknowledge(message.acknowledge.sequence)
         self._flush()
 
     def next_report(self) -> pb.Report:
         """Return the report that is due."""
-        return self._core.report(now())
+        return self.core.report(now())
 
     # -- agents ---------------------------------------------------------------------------------------------------
 
@@ -115,7 +119,7 @@ class Hub:
 
     def agent_connected(self, uid: str) -> None:
         """Tell the core that an agent is there."""
-        self._core.connected(uid, now())
+        self.core.connected(uid, now())
         self._flush()
 
     def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
@@ -125,17 +129,17 @@ class Hub:
             self._answer(uid, message.heartbeat.number)
         elif body == "report":
             report = message.report
-            self._core.agent_report(uid, report, now())
+            self.core.agent_report(uid, report, now())
             if not (report.heartbeat and self._answer(uid, report.heartbeat, report.sequence)):
                 self._send(uid, pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=report.sequence)))
             self._flush()
         elif body == "store":
-            self._core.store_content(uid, message.store, now())
+            self.core.store_content(uid, message.store, now())
             self._flush()
 
     def _answer(self, uid: str, heartbeat: int, acknowledged: int = 0) -> bool:
         """Grant a lease, and with it acknowledge the report that the heartbeat came with; False: no lease for it."""
-        grant = self._core.heartbeat(uid, heartbeat, now())
+        grant = self.core.heartbeat(uid, heartbeat, now())
         if grant is None:
             return False
         grant.acknowledged = acknowledged
@@ -144,52 +148,52 @@ class Hub:
 
     def agent_disconnected(self, uid: str, *, refused: bool) -> None:
         """Tell the core that an agent's stream is gone."""
-        self._core.disconnected(uid, now(), refused=refused)
+        self.core.disconnected(uid, now(), refused=refused)
         self._flush()
 
     # -- the controller host --------------------------------------------------------------------------------------
 
     def controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
         """Tell the core that the controller host is there."""
-        self._core.controller_hello(state, log_entries, now())
+        self.core.controller_hello(state, log_entries, now())
         self._flush()
 
     def controller_state(self, state: Mapping[str, Any]) -> None:
         """Tell the core that controller or store have changed."""
-        self._core.controller_state(state, now())
+        self.core.controller_state(state, now())
         self._flush()
 
     def controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
         """Tell the core that MindIO called back."""
         log.info("MindIO: %s %s", name, arguments)
-        self._core.callback(name, arguments, at, now())
+        self.core.callback(name, arguments, at, now())
         self._flush()
 
     def controller_answered(self, call: str, code: int, exception: str, at: float) -> None:
         """Tell the core that MindIO has taken or refused a call."""
         log.info("MindIO took %s: %s", call, exception or code)
-        self._core.answered(call, code, exception, at, now())
+        self.core.answered(call, code, exception, at, now())
         self._flush()
 
     def controller_unreachable(self) -> None:
         """Tell the core that the controller host is gone."""
-        self._core.controller_unreachable(now())
+        self.core.controller_unreachable(now())
         self._flush()
 
     def controller_refused(self, text: str) -> None:
         """Tell the core that the host's socket may not be opened, or (empty) that it may again."""
-        self._core.controller_refused(text)
+        self.core.controller_refused(text)
         self._flush()
 
     # -- what the core wants --------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        for request in self._core.job.effects.take_requests():
+        for request in self.core.job.effects.take_requests():
             log.info("to MindIO: %s %s", request.call, "" if request.call in HOST_CALLS else request.arguments)
             if self._controller is not None:
                 self._controller.send(request.call, request.arguments, request.order)
         self._send_orders()
-        job = self._core.job
+        job = self.core.job
         if (fill := job.keeping.take_fill()) is not None:
             self._filling = asyncio.create_task(self._fill(job.setup.endpoint.store, fill), name="fill-store")
         if job.roster.version != self._dialled:
@@ -199,18 +203,18 @@ class Hub:
             self._server.wake(urgent=job.effects.urgent)
 
     async def _fill(self, address: str, fill: Fill) -> None:
-        self._core.store_filled(await fill_store(address, fill), now())
+        self.core.store_filled(await fill_store(address, fill), now())
         self._flush()
 
     def _send_orders(self) -> None:
         """The first ones now, the others when the loop has looked at what else has come."""
-        for uid, order in self._core.take_orders(ORDERS_PER_TURN).items():
+        for uid, order in self.core.take_orders(ORDERS_PER_TURN).items():
             self._revision += 1
             order_now = pb.NodeOrder()
             order_now.CopyFrom(order)
             order_now.revision = self._revision
             self._send(uid, pb.CoordinatorToAgent(node_order=order_now))
-        if self._core.job.effects.dirty and not self._orders_wait:
+        if self.core.job.effects.dirty and not self._orders_wait:
             self._orders_wait = True
             asyncio.get_running_loop().call_soon(self._send_waiting_orders)
 
@@ -225,7 +229,7 @@ class Hub:
 
     def _dial(self) -> None:
         """A link to every pod that has an address, none to a pod that is forgotten."""
-        pods = self._core.job.roster.pods
+        pods = self.core.job.roster.pods
         for uid in [uid for uid in self._agents if uid not in pods]:
             link = self._agents.pop(uid)
             closing = asyncio.create_task(link.close())
