@@ -124,7 +124,13 @@ class Agent:
             await server.stop(grace=0)
 
     async def bind_server(self) -> grpc.aio.Server:
-        """Bind, every second anew; give up soon if no rank has its gate here: a pod tells why a container ended."""
+        """Return a server at the agent's port, which is tried every second.
+
+        Gives up soon if no rank has its gate here, because a pod tells why a container ended.
+
+        Raises:
+            CannotServeError: the port is taken.
+        """
         tries = 0
         while True:
             try:
