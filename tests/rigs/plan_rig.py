@@ -12,6 +12,7 @@ from hajob.domain.incidents import Incident
 from hajob.job.status.journal import Journal, read
 from hajob.plan import events as e
 from hajob.plan.effects import Effect, SendOrder
+from hajob.plan.invariants import Step, broken_rules
 from hajob.plan.machine import Transition, advance
 from hajob.plan.placements import (
     CoordinatorPlacement,
@@ -98,6 +99,7 @@ class Rig:
         before, self.transition = self.state, advance(self.state, event, self.view, self.policy, self.now)
         self.state = self.transition.state
         assert_told_alike(before, self.state, self.view.layout.num_nodes)
+        assert not broken_rules(Step(before, event, self.transition, self.view.layout, self.policy, self.now))
         return self.transition.effects
 
     def see(

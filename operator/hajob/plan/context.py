@@ -14,7 +14,7 @@ from hajob.domain.actions import ACTION_ORDER, Action
 from hajob.domain.facts import DISRUPTIONS, Fact, FactKind, Origin
 from hajob.domain.incidents import Incident, Purpose
 from hajob.plan.effects import Effect
-from hajob.plan.evaluator import Choice, Evaluator, Loss, Trigger
+from hajob.plan.evaluator import ActionVerdict, Choice, Evaluator, Loss, Trigger
 from hajob.plan.events import CoordinatorLost, DeadlineReached, FactSeen, JobEvent
 from hajob.plan.ignored import Ignored
 from hajob.plan.policy import NodePolicy, Policy
@@ -25,6 +25,9 @@ from hajob.plan.view import ClusterView
 
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
 """Kinds whose first action the user chooses."""
+
+_LEADS_TO_A_START: Final = frozenset({Purpose.REQUEST, Purpose.SUSPEND, Purpose.GROW})
+"""Purposes of a save after which the processes end as they were meant to, however the save went: no budget pays."""
 
 E = TypeVar("E", bound=JobEvent)
 
@@ -121,7 +124,8 @@ class Context:
     def decide(self, trigger: Trigger) -> Choice:
         """Return the evaluator's choice on this trigger; computed once."""
         if self.choice is None or self.evaluator is None or self.evaluator.trigger is not trigger:
-            self.loss = self._loss_of_incident() if self.seen is None else self.loss_of_fact()
+            loss = self._loss_of_incident() if self.seen is None else self.loss_of_fact()
+            self.loss = replace(loss, counted=False, asked=True) if self.is_asked_for else loss
             later = self.seen is not None and self.state.phase in HELD_UP
             self.evaluator = Evaluator(self.loss, trigger, self.state, self.view, self.policy, self.now_ms, later)
             self.choice = self.evaluator.choose()
@@ -172,11 +176,10 @@ class Context:
         return self.view.step if fact.step is None else fact.step
 
     def _loss_of_incident(self) -> Loss:
-        """Return the loss of the open incident after a failed step; an empty loss for a request."""
+        """Return the loss of the open incident after a failed step; an empty loss where none is open."""
         incident, program = self.incident, self.is_programs_doing
         if incident is None:
-            lost = self._lost_its_coordinator
-            return Loss(ranks=(), program_failure=program, counted=program or lost, maintenance=lost)
+            return Loss(ranks=(), program_failure=program, maintenance=self._lost_its_coordinator)
         floor = incident.action if incident.action in ACTION_ORDER else Action.RETRY
         program = program or (self.state.phase is JobPhase.HELD and incident.origin is Origin.PROGRAM)
         return Loss(
@@ -190,10 +193,14 @@ class Context:
             program_failure=program,
             # a start that had all its nodes and its whole deadline and did not train has made no progress
             checks_progress=not self.state.is_untrained or isinstance(self.event, DeadlineReached),
-            counted=program
-            or incident.purpose in {Purpose.FAULT, Purpose.COORDINATOR}
-            or isinstance(self.event, DeadlineReached),
+            counted=program or incident.purpose not in _LEADS_TO_A_START or isinstance(self.event, DeadlineReached),
         )
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether a person has asked for the restart that follows the save under way."""
+        incident = self.incident
+        return incident is not None and incident.purpose is Purpose.REQUEST and self.state.phase is JobPhase.SAVING
 
     @property
     def _lost_its_coordinator(self) -> bool:
@@ -272,3 +279,22 @@ class TableRow:
     handler: Handler
     target: JobPhase | None = None
     trigger: Trigger | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Outcome of one event.
+
+    Attributes:
+        state: the new state; the same object when nothing changed.
+        effects: what the shell is to do, in this order.
+        considered: the actions evaluated for it, smallest first, each taken or refused with words.
+        row: the row of the table that answered.
+        ignored: why the event changed nothing, to be counted; None when it changed something.
+    """
+
+    state: JobState
+    effects: tuple[Effect, ...]
+    considered: tuple[ActionVerdict, ...]
+    row: TableRow
+    ignored: Ignored | None = None

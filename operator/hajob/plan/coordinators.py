@@ -12,7 +12,7 @@ from hajob.plan import effects, events
 from hajob.plan.context import Context, HandlerResult
 from hajob.plan.elastic import unsettle
 from hajob.plan.guards import why_coordinator_stays
-from hajob.plan.incident_state import book_use, clear_deadlines, set_deadline
+from hajob.plan.incident_state import book_use, clear_deadlines, next_incarnation, set_deadline
 from hajob.plan.lifecycle import in_words, planned, settle, with_held_incident
 from hajob.plan.policy import (
     ANOTHER_COORDINATOR_SECONDS,
@@ -64,21 +64,21 @@ def lose_coordinator(context: Context) -> HandlerResult:
     """Train on unprotected, and make a new coordinator that takes over the agents."""
     state, closing = _closed(context, "the coordinator was lost")
     in_vain = state.successors + 1 if state.phase is JobPhase.UNPROTECTED else 0
-    state = replace(_with_another_coordinator(state), blind=_is_blind(context), successors=in_vain)
+    state = replace(_with_another_coordinator(context, state), blind=_is_blind(context), successors=in_vain)
     announce = effects.Announce(EventReason.COORDINATOR_LOST, in_words(context) or "the MindIO controller is lost")
     return clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND), (announce, *closing)
 
 
-def _with_another_coordinator(state: JobState) -> JobState:
+def _with_another_coordinator(context: Context, state: JobState) -> JobState:
     """Return the state with a new coordinator pod; the store is lost with the previous pod."""
-    number = state.incarnation + 1
+    number = next_incarnation(context, state)
     state = replace(state, incarnation=number, coordinator=number, store_lost=True)
     return clear_deadlines(state, *OF_COORDINATOR)
 
 
 def hear_of_the_end(context: Context) -> HandlerResult:
     """Make another coordinator that tells who ends: nothing is left to protect."""
-    state = _with_another_coordinator(replace(context.state, successors=context.state.successors + 1))
+    state = _with_another_coordinator(context, replace(context.state, successors=context.state.successors + 1))
     said = effects.Announce(EventReason.COORDINATOR_LOST, "another coordinator reports how the ranks end")
     return state, (said,)
 
@@ -93,7 +93,7 @@ def another_goes_on(context: Context) -> HandlerResult:
     The first successor extends the deadline to `HELD_SECONDS`; later ones share that time, so that the wait ends.
     """
     why = f"{in_words(context) or 'the controller is gone'}; another coordinator continues what is under way"
-    state = _with_another_coordinator(context.state)
+    state = _with_another_coordinator(context, context.state)
     if state.phase is not JobPhase.HELD and not _succeeds(context.state) and _own_seconds(context) is not None:
         at_ms = max(state.deadlines.get(Deadline.RECOVERY, 0), context.now_ms + 1000 * HELD_SECONDS)
         state = set_deadline(state, Deadline.RECOVERY, at_ms)
@@ -206,7 +206,9 @@ def hand_over(context: Context) -> HandlerResult:
     why = f"{in_words(context)}: another coordinator takes over, and the training goes on"
     said = effects.Announce(EventReason.COORDINATOR_MOVING, why)
     before = context.state
-    state = replace(_with_another_coordinator(before), relieved=before.coordinator, store_lost=before.store_lost)
+    state = replace(
+        _with_another_coordinator(context, before), relieved=before.coordinator, store_lost=before.store_lost
+    )
     return state, (said,)
 
 

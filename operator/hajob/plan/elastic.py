@@ -24,7 +24,7 @@ from hajob.plan.incident_state import (
     set_deadline,
     take_spares,
 )
-from hajob.plan.policy import LOOK_AGAIN_SECONDS
+from hajob.plan.policy import LOOK_AGAIN_SECONDS, Mode
 from hajob.plan.recovery import EXPAND_PARAMETERS, SHRINK_PARAMETERS, finished, names_to_avoid, order
 from hajob.plan.state import Deadline, JobPhase, JobState
 
@@ -41,7 +41,9 @@ def isolated(context: Context) -> HandlerResult:
     if state.shrunk is None or not ranks or ranks == state.shrunk.ranks:
         return state, ()
     dropped = tuple(sorted({layout.data_rank(rank) for rank in ranks}))
-    shrunk = replace(state.shrunk, dropped=dropped, ranks=ranks, nodes=layout.nodes_of(ranks))
+    whole = (node for node in layout.nodes_of(ranks) if set(ranks).issuperset(layout.ranks_of(node)))
+    nodes = tuple(sorted({*whole, *state.shrunk.lost_nodes}))  # a pod with ranks that train stays
+    shrunk = replace(state.shrunk, dropped=dropped, ranks=ranks, nodes=nodes)
     text = f"MindIO drops {len(ranks)} ranks, Hajob expected {len(state.shrunk.ranks)}"
     return replace(state, shrunk=shrunk), (effects.Announce(EventReason.DROP_SET_DIFFERS, text),)
 
@@ -92,9 +94,14 @@ def await_capacity(context: Context) -> HandlerResult:
 
 
 def lose_kept(context: Context) -> HandlerResult:
-    """Release a lost pod that was kept for growing back, which then needs one more node."""
+    """Release a lost pod that was kept for growing back, which then needs one more node.
+
+    Where `recovery.mode` lets Hajob delete no pod, it is only noted, and goes when the job grows.
+    """
     nodes, ids = _lost_by(context), (*context.state.fact_ids, context.fact.id)[-FACT_LIMIT:]
-    state = _look_again(context, release(_without(context.state, nodes), nodes), 0)
+    state = _look_again(context, _without(context.state, nodes), 0)
+    if context.policy.mode is Mode.ENFORCE:
+        state = release(state, nodes)
     said = effects.Announce(
         EventReason.KEPT_POD_LOST, f"lost pods kept to grow back, node ranks {list(nodes)}: {context.fact.message}"
     )
@@ -144,8 +151,10 @@ def give_up_expand(context: Context, why: str = "the dropped ranks did not retur
     state = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, IncidentOutcome.FAILED, why)
     send = order(back, OrderCommand.SHRINK, 0, SHRINK_PARAMETERS)
-    lost = _lost_by(context)
-    state = release(_without(state, lost), tuple(sorted({*incident.replaced_nodes, *lost})))
+    state, lost = _without(state, _lost_by(context)), set(_lost_by(context))
+    assert state.shrunk is not None
+    # a pod that trains is no part of what is given up, whatever happens to it: its loss is decided by itself
+    state = release(state, (*incident.replaced_nodes, *lost.intersection(state.shrunk.nodes)))
     return _look_again(context, state, 0), (send, *closing)
 
 

@@ -87,6 +87,7 @@ class Loss:
         counted: the action spends budgets; False for planned actions and for a loss that merely joins.
         continues: the current action, which would only be widened: neither its budget nor its progress
             is checked again.
+        asked: a person has asked for the restart: neither budgets nor the spec's limits for faults refuse it.
         maintenance: the loss was deliberate (drain, preemption); it has a budget of its own.
         checks_progress: the no-progress rule applies; False for a fault of an attempt that has not trained.
     """
@@ -103,6 +104,7 @@ class Loss:
     continues: Action | None = None
     checks_progress: bool = True
     maintenance: bool = False
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ class Evaluator:
 
     def refusals(self, action: Action) -> tuple[Refusal, ...]:
         """Return every unmet precondition of an action; empty when it works."""
+        if self.loss.asked and action is Action.RESTART:
+            return ()
         below = self._below(action)
         if below:
             return below

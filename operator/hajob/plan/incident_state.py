@@ -122,6 +122,11 @@ def avoid(state: JobState, names: Mapping[int, tuple[str, ...]]) -> JobState:
     return replace(state, avoided={**state.avoided, **more})
 
 
+def next_incarnation(context: Context, state: JobState) -> int:
+    """Return a number above every one used by the planner, or by the coordinator, which mints one for a fault."""
+    return max(state.incarnation, context.event.incarnation) + 1
+
+
 def take_spares(context: Context, state: JobState, nodes: Collection[int]) -> JobState:
     """Place the pods of these node ranks onto spare nodes, as far as there are any."""
     places = {rank: name for rank, name in state.places.items() if rank not in nodes}

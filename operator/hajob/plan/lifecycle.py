@@ -27,6 +27,7 @@ from hajob.plan.incident_state import (
     going_on,
     joined,
     new_incident,
+    next_incarnation,
     release,
     renew,
     set_deadline,
@@ -59,7 +60,7 @@ def revive(context: Context) -> HandlerResult:
 def remake(context: Context) -> HandlerResult:
     """Recreate only the pod that the cluster took before its ranks were started."""
     state, nodes = context.state, context.view.layout.nodes_of(context.fact_ranks())
-    number = max(state.incarnation, context.event.incarnation) + 1
+    number = next_incarnation(context, state)
     ids = (*state.fact_ids, context.fact.id)[-FACT_LIMIT:]
     state = replace(renew(state, context.now_ms, number, nodes=nodes), incarnation=number, fact_ids=ids)
     if context.fact.refused_by_node:
@@ -83,7 +84,7 @@ def await_places(context: Context) -> HandlerResult:
 def places_found(context: Context) -> HandlerResult:
     """Resume the start-up clock: every pod has its node."""
     state, waiting = context.state, context.state.waiting
-    if waiting is None:
+    if waiting is None or waiting.released:  # pods that were given up have no places
         return state, ()
     state = replace(state, waiting=None)
     if not waiting.start_left_ms:
@@ -175,9 +176,9 @@ def suspend(context: Context) -> HandlerResult:
     """Delete every pod and keep the state needed to resume."""
     saved = _how_saved(context)
     state, closing = settle(context, "suspended")
-    number = state.incarnation + 1
+    number = next_incarnation(context, state)
     revision = context.incident.revision if context.incident else 0
-    stop = effects.SendOrder(OrderCommand.STOP, state.incarnation, revision + 1)
+    stop = effects.SendOrder(OrderCommand.STOP, number - 1, revision + 1)
     state = replace(state, incarnation=number, shrunk=None, renewed={}, pods={}, released=(), base=number, ending=None)
     state = replace(state, problem=saved)
     stale = (Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND, *OF_COORDINATOR)
@@ -377,7 +378,7 @@ def _with_joined_incident(context: Context) -> JobState:
 
     What it has made is of no use to the next decision, and a higher incarnation keeps the two apart.
     """
-    number, incident = context.state.incarnation + 1, context.open_incident
+    number, incident = next_incarnation(context, context.state), context.open_incident
     found = tuple(sorted({*incident.lost_ranks, *context.fact_ranks(), *unknown_ranks(context)}))
     given_up: dict[str, Any] = {
         "lost_ranks": found,
@@ -433,11 +434,19 @@ def let_go(context: Context) -> HandlerResult:
     known = tuple(one for one in state.fact_ids if one not in _withdrawn(context))  # they may come again
     state = replace(clear_deadlines(state, Deadline.RECOVERY), fact_ids=known)
     if state.is_untrained:  # the hold had stopped its clock
-        at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
-        state = set_deadline(state, Deadline.STARTUP, at_ms)
+        state = _start_again(context, state)
     if state.shrunk is not None:  # the hold had stopped the search for nodes
         state = set_next_look(context, replace(state, shrunk=replace(state.shrunk, capacity_ms=0)), 0)
     return state, closing
+
+
+def _start_again(context: Context, state: JobState) -> JobState:
+    """Return the state of a start that goes on; one that had given its chips back waits for nodes again."""
+    start_ms = 1000 * context.policy.startup_deadline_seconds
+    if not state.released:
+        return set_deadline(state, Deadline.STARTUP, context.now_ms + start_ms)
+    state = replace(state, waiting=Waiting(context.now_ms, start_ms, released=True))
+    return set_deadline(state, Deadline.RELEASE, context.now_ms + 1000 * RELEASE_SECONDS)
 
 
 def _withdrawn(context: Context) -> set[str]:

@@ -4,20 +4,16 @@
 a no-op that says why. It never raises for what the outside world may send.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from hajob.domain.incidents import Purpose
 from hajob.plan.clocks import follow
-from hajob.plan.context import Context, Handler, TableRow
-from hajob.plan.effects import Effect
-from hajob.plan.evaluator import ActionVerdict
-from hajob.plan.events import EVENTS, DeadlineReached, FactSeen, JobEvent, PolicyChanged
+from hajob.plan.context import Context, TableRow, Transition
+from hajob.plan.events import EVENTS, DeadlineReached, JobEvent, PolicyChanged
 from hajob.plan.guards import ALWAYS
-from hajob.plan.ignored import Ignored
 from hajob.plan.incident_state import explain
-from hajob.plan.lifecycle import hold
-from hajob.plan.policy import Mode, Policy
+from hajob.plan.invariants import permitted
+from hajob.plan.policy import Policy
 from hajob.plan.repeats import remembered
 from hajob.plan.state import ENDED, JobPhase, JobState
 from hajob.plan.table import TABLE
@@ -36,38 +32,6 @@ CELLS: Final = {(phase, event): _cell(phase, event) for phase in JobPhase for ev
 """Rows of each state and kind of event in table order, up to and with the first that always applies."""
 
 
-HOLD: Final = TableRow(
-    tuple(JobPhase), FactSeen, ALWAYS, Handler("hold", "keep the fault open, start nothing", hold), JobPhase.HELD
-)
-"""Answers instead of every row that decides about a fault while `recovery.mode` is not Enforce."""
-
-
-def _may_decide(context: Context) -> bool:
-    """Whether Hajob may carry out a decision of its own: the mode allows it, or a person has asked for this restart."""
-    incident = context.incident
-    asked = incident is not None and incident.purpose is Purpose.REQUEST and context.state.phase is JobPhase.SAVING
-    return context.policy.mode is Mode.ENFORCE or asked
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """Outcome of one event.
-
-    Attributes:
-        state: the new state; the same object when nothing changed.
-        effects: what the shell is to do, in this order.
-        considered: the actions evaluated for it, smallest first, each taken or refused with words.
-        row: the row of the table that answered.
-        ignored: why the event changed nothing, to be counted; None when it changed something.
-    """
-
-    state: JobState
-    effects: tuple[Effect, ...]
-    considered: tuple[ActionVerdict, ...]
-    row: TableRow
-    ignored: Ignored | None = None
-
-
 def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy, now_ms: int) -> Transition:
     """Answer one event.
 
@@ -83,8 +47,7 @@ def advance(state: JobState, event: JobEvent, view: ClusterView, policy: Policy,
     context = Context(state, event, view, policy, now_ms)
     context.state, explanation = explain(context)
     row = next(row for row in CELLS[state.phase, type(event)] if row.guard.test(context))  # the last is `always`
-    if row.trigger is not None and not _may_decide(context):
-        context.held_back, row = row.trigger, HOLD
+    row = permitted(row, context)
     new, effects = row.handler.run(context)
     if row.target is not None and row.target is not new.phase:
         new = replace(new, phase=row.target)

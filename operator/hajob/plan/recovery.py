@@ -25,6 +25,7 @@ from hajob.plan.incident_state import (
     enter,
     going_on,
     marked,
+    next_incarnation,
     renew,
     set_deadline,
     take_spares,
@@ -51,7 +52,7 @@ def begin_process(action: Action, context: Context) -> HandlerResult:
     lost, restart, nodes, fresh = _extent(context, before, action)
     more: dict[str, Any] = {"ready": False, "restored_from": _source(context, lost)}
     if before is not None and not set(fresh).isdisjoint(before.replaced_nodes):
-        more["incarnation"] = max(context.state.incarnation, before.incarnation) + 1
+        more["incarnation"] = next_incarnation(context, context.state)
     state, incident, out = enter(context, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more)
     wait = context.policy.replacement_timeout_seconds if nodes else context.policy.limits[action].deadline_seconds
     state = renew(state, context.now_ms, incident.incarnation, restart, fresh)
@@ -208,7 +209,7 @@ def restart_from_saved(context: Context) -> HandlerResult:
 
 def launch(context: Context, state: JobState, incident: Incident | None, out: list[Effect]) -> HandlerResult:
     """Make every pod and the coordinator of a new attempt; older pods are deleted."""
-    number = state.incarnation + 1
+    number = next_incarnation(context, state)
     revision = 1
     if incident is not None:
         restored = incident.restored_from

@@ -379,10 +379,10 @@ _RECOVERY = (
 
 _RESULTS = (
     *(
-        _row(HELD_UP, ResultReported, g.both(g.STANDING_SAVE, guard), step, target)
-        for guard, step, target in (
-            (g.chooses(EXIT_ONLY, Action.RESTART), _SAVED, P.RESTARTING),
-            (g.ALWAYS, _FAIL, P.FAILED),
+        _row(HELD_UP, ResultReported, g.both(g.STANDING_SAVE, guard), step, target, trigger=trigger)
+        for guard, step, target, trigger in (
+            (g.chooses(EXIT_ONLY, Action.RESTART), _SAVED, P.RESTARTING, None),
+            (g.ALWAYS, _FAIL, P.FAILED, EXIT_ONLY),
         )
     ),
     _row(P.PAUSED, ResultReported, g.result(0), _PAUSE_OVER, P.RUNNING),
@@ -403,10 +403,10 @@ _RESULTS = (
     *_by_action(P.UNPROTECTED, ResultReported, DUMP_OR_EXIT, g.both(g.result(406), g.SMALL)),
     _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), g.SUSPENDING), _SUSPEND, P.SUSPENDED),
     *(
-        _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), guard), step, target)
-        for guard, step, target in (
-            (g.chooses(EXIT_ONLY, Action.RESTART), _SAVED, P.RESTARTING),
-            (g.ALWAYS, _FAIL, P.FAILED),
+        _row(P.SAVING, ResultReported, g.both(g.result(0, strategy="dump"), guard), step, target, trigger=trigger)
+        for guard, step, target, trigger in (
+            (g.chooses(EXIT_ONLY, Action.RESTART), _SAVED, P.RESTARTING, None),
+            (g.ALWAYS, _FAIL, P.FAILED, EXIT_ONLY),
         )
     ),
     _row(P.SAVING, ResultReported, g.both(g.result(404, 499), g.SUSPENDING), _SUSPEND, P.SUSPENDED),

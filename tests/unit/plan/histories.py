@@ -20,6 +20,7 @@ from hajob.domain.layout import Layout
 from hajob.job.status.journal import Journal, read
 from hajob.plan import effects, events
 from hajob.plan.elastic import LONGEST_DELAY_SECONDS
+from hajob.plan.invariants import Step, broken_rules
 from hajob.plan.machine import advance
 from hajob.plan.placements import Placement, placements
 from hajob.plan.policy import Policy, from_spec
@@ -274,6 +275,7 @@ class History:
         """One event, what follows from it, and whether all of it is allowed."""
         before = self.state
         transition = advance(before, event, self.view(), self.policy, self.now)
+        assert not broken_rules(Step(before, event, transition, self.layout, self.policy, self.now))
         self.state = transition.state
         incident = self.state.incident
         if incident is not None and incident.purpose is Purpose.GROW and incident.number != self._growing:

@@ -13,7 +13,7 @@ from hajob.domain.incidents import Cause, Purpose
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.incident_state import RENEWED_LIMIT
-from hajob.plan.policy import ActionLimits, NodePolicy, Policy
+from hajob.plan.policy import ActionLimits, Mode, NodePolicy, Policy
 from hajob.plan.state import JobPhase, Spend
 from hajob.plan.view import ClusterView
 from hajob.plan.waits import WaitReason, nodes_to_return, wait_of
@@ -249,12 +249,12 @@ def test_what_mindio_said_when_it_failed_is_kept(result: e.ResultReported, probl
     assert rig.state.problem == problem
 
 
-def test_a_shrunk_job_that_mindio_gives_up_is_saved_for_free() -> None:
+def test_a_shrunk_job_that_mindio_gives_up_pays_for_its_save() -> None:
     rig = Rig.shrunk()
     before = rig.state.spent
     rig.tell(e.ResultReported(0, 406, "no", "downgrade"))
     assert (rig.state.phase, rig.action, rig.incident.lost_ranks) == (JobPhase.SAVING, Action.CHECKPOINT, ())
-    assert rig.state.spent == before
+    assert [one.budget for one in rig.state.spent[len(before) :]] == [Action.CHECKPOINT]
 
 
 def test_after_405_pods_come_anew_only_where_they_were_lost() -> None:
@@ -326,6 +326,35 @@ def test_a_kept_pod_that_is_lost_is_made_anew_with_the_growth() -> None:
     rig.view = replace(VIEW, free_nodes=2)
     order = rig.order(rig.grow())
     assert (order.restart_ranks, order.replaced_nodes) == ((), (2, 3))
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.HOLD])
+def test_a_kept_pod_lost_outside_enforce_goes_with_the_growth(mode: Mode) -> None:
+    rig = kept()
+    rig.policy = replace(rig.policy, mode=mode)
+    rig.silent(3)
+    assert rig.served == {0: 1, 1: 1, 2: 0, 3: 1}
+    rig.policy, rig.view = replace(rig.policy, mode=Mode.ENFORCE), replace(VIEW, free_nodes=2)
+    assert rig.order(rig.grow()).replaced_nodes == (2, 3)
+
+
+def test_a_pod_that_trains_stays_when_a_growth_is_held_up() -> None:
+    rig = Rig.shrunk()
+    rig.view = VIEW
+    rig.grow()
+    assert rig.at(JobPhase.EXPANDING)
+    rig.policy = replace(rig.policy, mode=Mode.HOLD)
+    rig.silent(1)
+    assert rig.at(JobPhase.HELD)
+    assert rig.served == {0: 1, 1: 1, 2: 0, 3: 1}
+
+
+def test_a_pod_of_which_half_is_dropped_stays() -> None:
+    rig = shrinking()
+    rig.policy = replace(rig.policy, release_shrunk_pods=True)
+    rig.tell(e.ResultReported(2, 201, "isolate", "downgrade", (4, 5, 6)))
+    rig.tell(e.Resumed(2, 11))
+    assert rig.served == {0: 1, 1: 1, 2: 0, 3: 1}
 
 
 def test_a_kept_pod_that_only_loses_a_process_is_kept() -> None:

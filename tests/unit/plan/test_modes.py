@@ -1,6 +1,6 @@
 """recovery.mode Observe and Hold: a fault is kept open in every state, nothing is started, Enforce decides at once.
 
-That no cell of the table starts anything is in test_table.py, which walks all states.
+That no cell of the table starts anything is in test_invariants.py, which walks all states.
 """
 
 from __future__ import annotations

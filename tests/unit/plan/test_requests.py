@@ -315,3 +315,36 @@ def test_a_controller_lost_before_step_one_restarts_the_job() -> None:
         cause = rig.incident.cause
         assert (rig.incident.number, cause.code, cause.message, cause.step) == (2, "CoordinatorLost", "gone", -1)
     assert rig.orders()[-1].command is OrderCommand.START
+
+
+def test_a_restart_that_is_asked_for_needs_no_budget() -> None:
+    rig = Rig.running(policy=without(Action.RESTART))
+    rig.tell(e.RestartRequested())
+    assert rig.at(JobPhase.SAVING)
+    rig.deadline("Recovery")
+    assert rig.at(JobPhase.RESTARTING)
+    assert not rig.state.spent
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.HOLD])
+def test_a_save_that_no_restart_may_follow_is_held(mode: Mode) -> None:
+    rig = Rig.running(policy=without(Action.IN_PLACE, Action.REPLACE, Action.SHRINK))
+    rig.exits(5)
+    assert rig.at(JobPhase.SAVING)
+    forbids = replace(without(Action.RESTART), mode=mode)
+    rig.policy = forbids
+    rig.tell(e.ResultReported(rig.incident.incarnation, 0, "", "dump"))
+    assert rig.at(JobPhase.HELD)
+    rig.policy = replace(forbids, mode=Mode.ENFORCE)
+    rig.tell(e.PolicyChanged())
+    assert rig.at(JobPhase.FAILED)
+
+
+def test_a_start_is_above_what_the_coordinator_has_numbered() -> None:
+    rig = starting(JobPhase.STARTING)
+    rig.exits(5)
+    assert rig.state.base == rig.state.incarnation == 3
+    rig.facts += 1
+    again = replace(rig.last_fact, id="again", incarnation=4)
+    rig.tell(e.FactSeen(4, again))
+    assert rig.state.base == 5

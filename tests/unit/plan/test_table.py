@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from e2e.harness.marks import EVERY_POINT
-from hajob.domain.actions import OrderCommand
 from hajob.domain.facts import FactKind
-from hajob.domain.incidents import Purpose
 from hajob.plan import events as e
 from hajob.plan.clocks import follow
 from hajob.plan.effects import ExplainIncident, SendOrder
 from hajob.plan.guards import ALWAYS
-from hajob.plan.machine import CELLS, HOLD, TABLE, Transition, advance
-from hajob.plan.placements import same_placements
+from hajob.plan.machine import CELLS, TABLE, Transition, advance
 from hajob.plan.policy import Mode, Policy
 from hajob.plan.state import ENDED, STEADY, JobPhase, JobState
 from tests.rigs.plan_rig import from_dict, to_dict
-from tests.rigs.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, due_time, every_event, fact, small_policy
+from tests.rigs.plan_worlds import LAYOUT, VIEW, WORLDS, Walk, fact, small_policy
 
 pytestmark = pytest.mark.timeout(900)  # the walk takes a minute of a processor, which may be shared
 
@@ -179,86 +175,3 @@ def test_a_death_before_the_first_step_fails_with_its_output() -> None:
 
 def test_layout_of_the_worlds_is_the_one_of_the_readme() -> None:
     assert (LAYOUT.world_size, LAYOUT.data) == (8, 4)
-
-
-# ------------------------------------------------------------------------------------------------ modes
-
-ASKED = (
-    e.Accepted,
-    e.SuspendRequested,
-    e.ResumeRequested,
-    e.RestartRequested,
-    e.PauseRequested,
-    e.PauseEnded,
-    e.Deleted,
-)
-"""Orders of a person, which are carried out in every mode."""
-NOT_OF_FAULTS = {
-    "another goes on": "Hajob's own part: a coordinator",
-    "new coordinator": "Hajob's own part: a coordinator",
-    "share": "Hajob's own part: a coordinator",
-    "complete": "the training has ended",
-    "let end": "the training has ended",
-    "moved": "an action under way comes to its end",
-    "shrunk": "an action under way comes to its end",
-    "restart from saved": "an action under way comes to its end",
-    "give up growing": "an action under way is given up, the training goes on",
-    "give up moving": "an action under way is given up, the training goes on",
-    "go on": "a pause ends that a person has asked for",
-    "delete all": "a person has asked for a suspend, which was saving",
-    "give back": "waitingPodPolicy: Release",
-    "make all anew": "waitingPodPolicy: Release",
-    "forget": "waitingPodPolicy: Release",
-}
-LIMITS = {"Active", "Capacity", "Startup"}
-"""Deadlines that the spec sets for the job itself."""
-ENDING = {OrderCommand.CONTINUE, OrderCommand.SHRINK}
-"""Orders by which a fault that is held back ends what is done beside the training: a pause, a move, a growth."""
-
-
-def kinds(states: Iterable[tuple[JobState, int]]) -> Iterator[tuple[JobState, int]]:
-    """One state for each phase, purpose of its incident and size."""
-    found: dict[tuple[object, ...], tuple[JobState, int]] = {}
-    for state, now in states:
-        purpose = state.incident.purpose if state.incident is not None else None
-        key = (state.phase, purpose, state.shrunk is None, state.smaller is None, state.is_untrained, state.blind)
-        found.setdefault(key, (state, now))
-    yield from found.values()
-
-
-@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.HOLD])
-def test_outside_enforce_nothing_is_started_or_lost(walk: Walk, mode: Mode) -> None:
-    policy, answered = small_policy(mode=mode), set()
-    for state, now in kinds(walk.states.values()):
-        for event in every_event(state):
-            answered.add((state.phase, type(event)))
-            transition = advance(state, event, VIEW, policy, due_time(state, event, now))
-            if not isinstance(event, ASKED):
-                assert_nothing_is_started(state, event, transition)
-            if isinstance(event, e.FactSeen) and transition.row is HOLD:
-                incident = transition.state.incident
-                assert transition.state.phase is JobPhase.HELD
-                assert incident is not None
-                assert event.fact.id in incident.fact_ids
-    assert answered == set(CELLS)
-
-
-def assert_nothing_is_started(state: JobState, event: e.JobEvent, transition: Transition) -> None:
-    """No order, no pod made or deleted, no end of the job, but for what is listed."""
-    after, name = transition.state, transition.row.handler.name
-    orders = {effect.command for effect in transition.effects if isinstance(effect, SendOrder)}
-    failed = after.phase is JobPhase.FAILED and state.phase is not JobPhase.FAILED
-    pods = not same_placements(state, after, LAYOUT.num_nodes)
-    if not (orders or failed or pods) or name in NOT_OF_FAULTS:
-        return
-    if name == "hold":
-        assert orders <= ENDING, (state, event)
-        assert not pods or state.phase in {JobPhase.EXPANDING, JobPhase.MIGRATING}, (state, event)
-        return
-    of_limit = isinstance(event, e.DeadlineReached) and event.name in LIMITS
-    if name == "fail" and (of_limit or isinstance(event, e.Unworkable)):
-        return
-    incident = state.incident
-    asked = incident is not None and incident.purpose is Purpose.REQUEST and state.phase is JobPhase.SAVING
-    assert name == "restart", (state, event, name)
-    assert asked, (state, event)

@@ -12,7 +12,7 @@ from hajob.domain.facts import FactKind
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.placements import placements
-from hajob.plan.policy import RELEASE_SECONDS, ActionLimits, Policy
+from hajob.plan.policy import RELEASE_SECONDS, ActionLimits, Mode, Policy
 from hajob.plan.state import Deadline, JobPhase, JobState, Waiting
 from tests.rigs.plan_moments import starting
 from tests.rigs.plan_rig import Rig
@@ -301,3 +301,19 @@ def test_a_wait_without_chips_counts_for_its_timeout() -> None:
     rig.tell(FULL)
     let_pass(rig, 300_000)
     assert rig.at(JobPhase.FAILED)
+
+
+def test_a_start_without_chips_waits_on_after_a_hold() -> None:
+    rig = gives_back()
+    rig.deadline("Release")
+    assert not rank_pods(rig)
+    rig.tell(e.PlacesFound())
+    assert rig.state.waiting is not None, "pods that were given up have no places"
+    rig.policy = replace(rig.policy, mode=Mode.HOLD)
+    rig.silent(1)
+    assert rig.at(JobPhase.HELD)
+    rig.tell(e.FactsWithdrawn(ids=rig.incident.fact_ids))
+    assert rig.at(JobPhase.PENDING)
+    rig.deadline("Release")
+    rig.tell(e.CapacityAvailable(nodes=rig.view.layout.num_nodes))
+    assert rank_pods(rig)
