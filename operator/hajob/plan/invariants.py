@@ -71,24 +71,24 @@ class Step:
     now_ms: int
 
     @property
-    def after(self) -> JobState:
+    def new_state(self) -> JobState:
         """State after the event."""
         return self.done.state
 
     @property
-    def orders(self) -> tuple[SendOrder, ...]:
+    def sent_orders(self) -> tuple[SendOrder, ...]:
         """Orders of the transition."""
         return tuple(effect for effect in self.done.effects if isinstance(effect, SendOrder))
 
     @property
     def is_new_start(self) -> bool:
         """Whether the transition gives every pod a new incarnation."""
-        return self.after.base != self.before.base
+        return self.new_state.base != self.before.base
 
     @property
-    def nodes(self) -> range:
+    def common_nodes(self) -> range:
         """Node ranks that the attempt has before and after the event; another start may have more."""
-        return range(min(self.after.nodes or self.layout.num_nodes, self.layout.num_nodes))
+        return range(min(self.new_state.nodes or self.layout.num_nodes, self.layout.num_nodes))
 
 
 # ------------------------------------------------------------ mode
@@ -130,13 +130,13 @@ def unpermitted_decisions(step: Step) -> Iterator[str]:
     name = step.done.row.handler.name
     if step.policy.mode is Mode.ENFORCE or isinstance(step.event, ASKED) or name in NO_DECISION:
         return
-    commands = {order.command for order in step.orders}
+    commands = {order.command for order in step.sent_orders}
     failed = any(isinstance(effect, FailJob) for effect in step.done.effects)
-    pods = not same_placements(step.before, step.after, step.layout.num_nodes)
+    pods = not same_placements(step.before, step.new_state, step.layout.num_nodes)
     if not (commands or failed or pods):
         return
     what = f"{sorted(commands)}{', fails' if failed else ''}{', changes pods' if pods else ''}"
-    if step.after.phase is JobPhase.HELD:
+    if step.new_state.phase is JobPhase.HELD:
         beside = step.before.phase in {JobPhase.EXPANDING, JobPhase.MIGRATING}
         if failed or not commands <= {OrderCommand.CONTINUE, OrderCommand.SHRINK} or (pods and not beside):
             yield f"what is held back starts nothing, but {what}"
@@ -160,7 +160,7 @@ def overspent_budgets(step: Step) -> Iterator[str]:
     limits[MAINTENANCE_BUDGET] = (MAINTENANCE_LIMIT, MAINTENANCE_WINDOW_SECONDS)
     alone = step.done.row.handler.name == "restart for controller"  # limited by a gap that doubles
     for budget, (most, window) in limits.items():
-        used, then = (spent(state, budget, window, step.now_ms) for state in (step.before, step.after))
+        used, then = (spent(state, budget, window, step.now_ms) for state in (step.before, step.new_state))
         if then > used and then > most and not (alone and budget == MAINTENANCE_BUDGET):
             yield f"{budget} is used {then} times in {window} s, {most} allowed"
 
@@ -171,8 +171,8 @@ _PAID: Final = frozenset({Purpose.EXPAND, Purpose.MIGRATE, Purpose.GROW, Purpose
 
 def unbooked_actions(step: Step) -> Iterator[str]:
     """Book every action that is begun, unless a person has asked for it: a free one could be repeated for ever."""
-    before, after = step.before.incident, step.after.incident
-    if after is None or step.after.phase is JobPhase.HELD:
+    before, after = step.before.incident, step.new_state.incident
+    if after is None or step.new_state.phase is JobPhase.HELD:
         return
     same = before is not None and before.number == after.number
     if after.purpose is Purpose.FAULT:
@@ -181,7 +181,7 @@ def unbooked_actions(step: Step) -> Iterator[str]:
         begun = taken and not widens
     else:
         begun = after.purpose in _PAID and not same
-    if begun and not {*map(id, step.after.spent)} - {*map(id, step.before.spent)}:
+    if begun and not {*map(id, step.new_state.spent)} - {*map(id, step.before.spent)}:
         yield f"{after.action} is begun for {after.purpose}, and no budget pays for it"
 
 
@@ -190,7 +190,7 @@ def unbooked_actions(step: Step) -> Iterator[str]:
 
 def fallen_incarnations(step: Step) -> Iterator[str]:
     """Let incarnations only grow, and none be above the newest: a fact about an older one has to be told as stale."""
-    before, after = step.before, step.after
+    before, after = step.before, step.new_state
     if after.incarnation < before.incarnation or after.base < before.base or after.attempt < before.attempt:
         yield f"numbers fall: {before.incarnation, before.base, before.attempt} to {after.incarnation, after.base}"
     used = [after.base, after.coordinator, after.relieved, *after.renewed.values(), *after.pods.values()]
@@ -200,23 +200,25 @@ def fallen_incarnations(step: Step) -> Iterator[str]:
             yield "an incident is older than its number"
     if max(used) > after.incarnation:
         yield f"{max(used)} is in use, the newest incarnation is {after.incarnation}"
-    low = [node for node in step.nodes if after.pod_incarnation(node) < before.pod_incarnation(node)]
+    low = [node for node in step.common_nodes if after.pod_incarnation(node) < before.pod_incarnation(node)]
     if low:
         yield f"pods of node ranks {low} grow younger"
     if after.forgotten_ms == before.forgotten_ms:
-        ranks = [rank for node in step.nodes for rank in step.layout.ranks_of(node)]
-        low = [rank for rank in ranks if _process(after, step, rank) < _process(before, step, rank)]
+        ranks = [rank for node in step.common_nodes for rank in step.layout.ranks_of(node)]
+        low = [
+            rank for rank in ranks if _incarnation_of_rank(after, step, rank) < _incarnation_of_rank(before, step, rank)
+        ]
         if low:
             yield f"processes of ranks {low} grow younger"
 
 
-def _process(state: JobState, step: Step, rank: int) -> int:
+def _incarnation_of_rank(state: JobState, step: Step, rank: int) -> int:
     return state.incarnation_of(rank, step.layout.node_of(rank))
 
 
 def reused_incarnations(step: Step) -> Iterator[str]:
     """Give everything made anew a number that was never used: an agent tells its order from an older one by that."""
-    before, after = step.before, step.after
+    before, after = step.before, step.new_state
     newest = max(before.incarnation, step.event.incarnation if isinstance(step.event, events.FactSeen) else 0)
     incident = after.incident or before.incident
     made: dict[str, int] = {}
@@ -236,11 +238,11 @@ def reused_incarnations(step: Step) -> Iterator[str]:
 
 
 def reused_incidents(step: Step) -> Iterator[str]:
-    """Number an incident above everything used, also when what it has made is made again: its orders carry it.
+    """Give an incident a number above everything used, also when what it has made is made again: its orders carry it.
 
     A new one takes the number under which the coordinator has opened it by itself.
     """
-    before, after, used = step.before.incident, step.after.incident, step.before.incarnation
+    before, after, used = step.before.incident, step.new_state.incident, step.before.incarnation
     if after is None:
         return
     if before is None or before.number != after.number:
@@ -251,20 +253,20 @@ def reused_incidents(step: Step) -> Iterator[str]:
 
 
 def misnumbered_orders(step: Step) -> Iterator[str]:
-    """Number every order above the one before and by what it is for: a coordinator drops any other."""
+    """Give every order a number above the one before, and that of what it is for: a coordinator drops any other."""
     incident = step.before.incident
     last = (incident.incarnation, incident.revision) if incident is not None else (step.before.base, 0)
-    for order in step.orders:
+    for order in step.sent_orders:
         number = (order.incarnation, order.revision)
         if number <= last:
             yield f"order {order.command} {number} is not above {last}"
         last = number
-        if order.incarnation > step.after.incarnation:
-            yield f"order {order.command} {number} is above the newest incarnation {step.after.incarnation}"
-        if order.command is OrderCommand.START and order.incarnation != step.after.base:
-            yield f"the order to start is numbered {order.incarnation}, the start {step.after.base}"
-    newest = step.after.incident
-    if step.orders and newest is not None and (newest.incarnation, newest.revision) < last:
+        if order.incarnation > step.new_state.incarnation:
+            yield f"order {order.command} {number} is above the newest incarnation {step.new_state.incarnation}"
+        if order.command is OrderCommand.START and order.incarnation != step.new_state.base:
+            yield f"the order to start is numbered {order.incarnation}, the start {step.new_state.base}"
+    newest = step.new_state.incident
+    if step.sent_orders and newest is not None and (newest.incarnation, newest.revision) < last:
         yield f"the incident is at {newest.incarnation, newest.revision}, its order at {last}"
 
 
@@ -272,7 +274,7 @@ def forgotten_fences(step: Step) -> Iterator[str]:
     """Remember a node that could not be reached until its ranks have certainly ended; a start waits for that."""
     for name, at_ms in step.before.unreachable.items():
         fenced = step.now_ms - at_ms >= 1000 * FENCE_SECONDS
-        if not fenced and step.after.unreachable.get(name, 0) < at_ms:
+        if not fenced and step.new_state.unreachable.get(name, 0) < at_ms:
             yield f"node {name} is forgotten before its ranks have ended"
 
 
@@ -281,7 +283,7 @@ def forgotten_fences(step: Step) -> Iterator[str]:
 
 def doubled_pods(step: Step) -> Iterator[str]:
     """Want one serving pod for each node rank, and a second, newer one only during a move."""
-    wanted = placements(step.after, step.layout.num_nodes).ranks
+    wanted = placements(step.new_state, step.layout.num_nodes).ranks
     serving: dict[int, Placement] = {}
     for one in (each for each in wanted if each.purpose is PodPurpose.SERVING):
         if one.node_rank in serving:
@@ -289,16 +291,16 @@ def doubled_pods(step: Step) -> Iterator[str]:
         serving[one.node_rank] = one
     for one in (each for each in wanted if each.purpose is PodPurpose.SECOND_PLACE):
         first = serving.get(one.node_rank)
-        if step.after.phase is not JobPhase.MIGRATING:
-            yield f"node rank {one.node_rank} has a second pod in {step.after.phase}"
+        if step.new_state.phase is not JobPhase.MIGRATING:
+            yield f"node rank {one.node_rank} has a second pod in {step.new_state.phase}"
         if first is None or first.incarnation >= one.incarnation:
             yield f"the second pod of node rank {one.node_rank} is not newer than {first}"
 
 
 def doubled_processes(step: Step) -> Iterator[str]:
     """Restart no process in a pod that goes, is being made or is left out: its agent would start it a second time."""
-    before, after = step.before, step.after
-    for order in step.orders:
+    before, after = step.before, step.new_state
+    for order in step.sent_orders:
         unmarked = [rank for rank in order.restart_ranks if after.renewed.get(rank) != order.incarnation]
         if unmarked and len(order.restart_ranks) <= RENEWED_LIMIT:
             yield f"{order.command} restarts ranks {unmarked}, which are not noted as new"
@@ -307,7 +309,7 @@ def doubled_processes(step: Step) -> Iterator[str]:
                 yield f"{order.command} restarts processes of node rank {node}, whose pod is made anew"
             if node in after.released:
                 yield f"{order.command} restarts processes of node rank {node}, which has no pod"
-        if any(node not in step.nodes for node in order.replaced_nodes):
+        if any(node not in step.common_nodes for node in order.replaced_nodes):
             yield f"{order.command} replaces pods that the attempt does not have"
         if order.command is OrderCommand.REPLACE or order.command is OrderCommand.EXPAND:
             old = [node for node in order.replaced_nodes if after.pod_incarnation(node) == after.base]
@@ -321,7 +323,7 @@ _KEEP_A_START: Final = frozenset({JobPhase.HELD, JobPhase.ENDING})
 
 def unexplained_releases(step: Step) -> Iterator[str]:
     """Leave out only pods that a shrink has dropped, or all of a start that gave its chips back: others have ranks."""
-    after, shrunk = step.after, step.after.shrunk
+    after, shrunk = step.new_state, step.new_state.shrunk
     if after.phase in WITHOUT_PODS or (after.waiting is not None and after.waiting.released):
         return
     out, given_back = set(after.released), step.before.waiting is not None and step.before.waiting.released
