@@ -165,8 +165,9 @@ class CoordinatorCore:
             lose(job, lost)
         for step in report.steps:
             if job.ending.is_gathered or self._is_of_this_attempt(pod, step.rank):
+                at, relieved = now - step.age_nanoseconds / NANOSECONDS, job.roster.is_relieved(uid, step.rank)
                 take = heartbeat_told if step.heartbeat else step_finished
-                take(job, step.rank, step.step, now - step.age_nanoseconds / NANOSECONDS)
+                take(job, step.rank, step.step, at, relieved=relieved)
         if news:
             self._advance(now)
 

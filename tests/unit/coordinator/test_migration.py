@@ -48,6 +48,27 @@ def test_second_processes_take_over_with_their_first_step(world: World) -> None:
     assert world.called("stop_train") == [{"ranks": [[2, 1]], "incarnation": 3}]
 
 
+@pytest.mark.parametrize("heartbeat", [False, True])
+def test_a_late_word_of_a_first_process_is_no_first_step(world: World, *, heartbeat: bool) -> None:
+    """It prints its last step, and the line is read only when MindIO has offered the move already."""
+    world.step(1)
+    old = world.agent(1)
+    new = world.new_pod(1, 2)
+    world.advance(0.5)
+    assert world.state.conversation == "Migrating"
+    late = [pb.StepFinished(rank=rank, step=2, heartbeat=heartbeat) for rank in old.processes]
+    world.core.agent_report(old.uid, old.report(steps=late), world.now)
+    world.advance(0.2)
+    assert world.state.conversation == "Migrating"
+    assert old.processes[2].phase == pb.LINKED, "it may still give its data"
+    assert pb.RESUMED not in [mark.kind for mark in world.milestones if mark.incarnation == 2]
+    first = [pb.StepFinished(rank=rank, step=3, heartbeat=heartbeat) for rank in new.processes]
+    world.core.agent_report(new.uid, new.report(steps=first), world.now)
+    world.advance(0.2)
+    assert old.processes[2].phase == pb.DEAD
+    assert [mark.step for mark in world.milestones if mark.kind == pb.RESUMED and mark.incarnation == 2] == [3]
+
+
 def test_a_move_that_is_given_up_leaves_the_training_alone(world: World) -> None:
     new = world.new_pod(1, 2, start_delay=1.0)
     world.advance(0.5)

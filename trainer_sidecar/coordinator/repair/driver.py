@@ -259,8 +259,17 @@ def conclude(job: Job, *, unresumed: bool = False) -> None:
     job.effects.note()
 
 
-def step_finished(job: Job, rank: int, step: int, at: float) -> None:
-    """Count a step that a rank has printed; the first one after the strategy ends the outage."""
+def step_finished(job: Job, rank: int, step: int, at: float, *, relieved: bool = False) -> None:
+    """Count a step that a rank has printed; the first one after the strategy ends the outage.
+
+    Args:
+        job: changed.
+        rank: that has printed it.
+        step: its number.
+        at: when, in seconds of the coordinator's clock.
+        relieved: a second process is to take the place of the one that has printed it: a line of its last step, read
+            late, is no step of the second one.
+    """
     if job.ending.finished(rank, step, at):
         return
     if _is_being_repaired(job, at) and step <= job.steps.newest:
@@ -269,11 +278,20 @@ def step_finished(job: Job, rank: int, step: int, at: float) -> None:
         job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
     job.steps.finished(rank, step, at, job.num_telling)
     first_step.follow(job)
-    _end_outage(job, rank, step, at)
+    if not relieved:
+        _end_outage(job, rank, step, at)
 
 
-def heartbeat_told(job: Job, rank: int, step: int, at: float) -> None:
-    """Count a step that a rank's heartbeat tells; only one that nobody has reached before ends an outage."""
+def heartbeat_told(job: Job, rank: int, step: int, at: float, *, relieved: bool = False) -> None:
+    """Count a step that a rank's heartbeat tells; only one that nobody has reached before ends an outage.
+
+    Args:
+        job: changed.
+        rank: whose heartbeat it is.
+        step: that it tells.
+        at: when, in seconds of the coordinator's clock.
+        relieved: as of `step_finished`.
+    """
     if job.ending.heartbeat(rank, step, at):
         return
     before = job.steps.told_by_heartbeat(rank)
@@ -282,7 +300,7 @@ def heartbeat_told(job: Job, rank: int, step: int, at: float) -> None:
     is_new = step > job.steps.reached or (_is_awaited(job, rank) and before is not None and step > before)
     job.steps.heartbeat(rank, step, at, job.num_telling)
     first_step.follow(job)
-    if is_new:
+    if is_new and not relieved:
         _end_outage(job, rank, step, at)
 
 

@@ -295,6 +295,11 @@ class Roster:
         """Set the second process of a rank."""
         self.spares[rank] = target
 
+    def is_relieved(self, uid: str, rank: int) -> bool:
+        """Return whether the rank's process in this pod is a first one: a second process is to take its place."""
+        spare = self.spares.get(rank)
+        return spare is not None and spare.pod_uid != uid
+
     def promote_spares(self) -> set[str]:
         """Make the second processes the ranks; the pods of the first ones are over.
 
