@@ -9,6 +9,7 @@ from typing import Any
 from hajob.api import constants as names
 from hajob.capacity.nodes import Capacity
 from hajob.job.cluster import Cluster
+from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.pod_index import PodIndex
 from hajob.job.snapshot import JobSnapshot, ServerAnswers
 from hajob.plan.policy import from_spec, layout_of
@@ -59,13 +60,15 @@ def snapshot(
     index.was_listed("1")
     layout = layout_of(job.spec)
     given: dict[str, Any] = {"now": NOW, "now_ms": 5_000_000, "wall_seconds": 1_795_255_200.0, "restart_seen": ""}
-    clock = FakeClock()
+    clock, coordinator = FakeClock(), CoordinatorReports()
+    coordinator.connected, coordinator.sequence = True, 1
     made = JobSnapshot(
         job=job,
         state=state,
         policy=from_spec(job.spec, (), 0),
         layout=layout,
         pods=index,
+        coordinator=coordinator,
         cluster=Cluster(clock, Capacity.of(nodes, ())),
         answers=ServerAnswers(**{"admitted": True, **(answers or {})}),
         settings=PodSettings("hajob/sidecar:dev"),

@@ -243,6 +243,7 @@ class JobController:
         self._take_in(self.observer.of_coordinator())
         if self.observer.hardware.coordinator_heard():
             self._take_in(self.observer.hardware.look())
+            self._loop.wake()  # moves wait for it, too
         self._memory.record_time(self.observer.training())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)

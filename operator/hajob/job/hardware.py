@@ -63,6 +63,8 @@ class JobHardware:
 
     def sub_health(self, nodes: Collection[str] = ()) -> Iterable[events.FactSeen]:
         """Yield sub-health of nodes that still work, again periodically, and only where there is a better node."""
+        if not self._knows_what_works():
+            return
         memory, monotonic = self._memory, self._clock.monotonic()
         sick = self._cluster.marks.sub_healthy
         names = sick if not nodes else [name for name in nodes if name in sick]

@@ -43,9 +43,10 @@ class JobObserver:
 
     def __init__(self, memory: JobMemory, ports: Ports, owner: Owner, announce: Announce) -> None:
         self._memory, self._ports = memory, ports
-        self.snapshots = JobSnapshots(memory, ports.cluster, ports.pod_settings, ports.clock)
-        self.hardware = JobHardware(memory, self.snapshots, ports, announce)
         self.coordinator = CoordinatorClient(memory.job, ports, owner)
+        reports = self.coordinator.reports
+        self.snapshots = JobSnapshots(memory, ports.cluster, ports.pod_settings, ports.clock, reports)
+        self.hardware = JobHardware(memory, self.snapshots, ports, announce)
         self._start_sign_ms: int | None = None  # when a starting attempt last made progress
 
     @property

@@ -20,6 +20,7 @@ from hajob.capacity.spares import ready_spares
 from hajob.clock import Clock
 from hajob.domain.layout import Layout
 from hajob.job.cluster import Cluster
+from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.memory import JobMemory
 from hajob.job.pod_index import PodIndex, coordinator_name, is_serving
 from hajob.kube.client import ApiError
@@ -75,6 +76,7 @@ class JobSnapshot:
         layout: of the attempt.
         restart_seen: newest request of a restart that was handled.
         pods: those that exist, of every incarnation.
+        coordinator: what the job's coordinator has reported.
         cluster: nodes, and what all jobs share of them.
         answers: what the API server has said.
         settings: of the installation, for pods.
@@ -89,6 +91,7 @@ class JobSnapshot:
     layout: Layout
     restart_seen: str
     pods: PodIndex
+    coordinator: CoordinatorReports
     cluster: Cluster
     answers: ServerAnswers
     settings: PodSettings
@@ -108,6 +111,11 @@ class JobSnapshot:
     def pods_are_known(self) -> bool:
         """Whether the job's pods may be made, and all that exist have been seen."""
         return self.answers.admitted and self.pods.complete
+
+    @property
+    def hears_coordinator(self) -> bool:
+        """Whether this operator hears the coordinator, and knows what that can do: a new leader does not at first."""
+        return self.coordinator.connected and self.coordinator.sequence > 0
 
     @property
     def restart_asked(self) -> bool:
@@ -295,14 +303,18 @@ class JobSnapshots:
         cluster: nodes, and what all jobs share of them.
         settings: of the installation, for pods.
         clock: of the machine.
+        coordinator: what the job's coordinator has reported.
 
     Attributes:
         pods: of the job, of every incarnation.
         answers: what the API server has said about it.
     """
 
-    def __init__(self, memory: JobMemory, cluster: Cluster, settings: PodSettings, clock: Clock) -> None:
+    def __init__(
+        self, memory: JobMemory, cluster: Cluster, settings: PodSettings, clock: Clock, coordinator: CoordinatorReports
+    ) -> None:
         self._memory, self._cluster, self._settings, self._clock = memory, cluster, settings, clock
+        self._coordinator = coordinator
         self.pods, self.answers, self._kept = PodIndex(), ServerAnswers(), Kept()
 
     def take(self) -> JobSnapshot:
@@ -315,6 +327,7 @@ class JobSnapshots:
             layout=memory.layout,
             restart_seen=memory.journal.restart_seen,
             pods=self.pods,
+            coordinator=self._coordinator,
             cluster=self._cluster,
             answers=self.answers,
             settings=self._settings,

@@ -81,6 +81,21 @@ async def test_a_new_leader_reads_and_writes_nothing(town: ControllerTown) -> No
     assert (budgets(town), writes(town)) == ({"rank": 4, "coordinator": 1}, 0)
 
 
+@pytest.mark.parametrize("role", ["rank", "coordinator"])
+async def test_a_new_leader_asks_for_moves_once_it_hears(town: ControllerTown, role: str) -> None:
+    """Its predecessor may have gone by the same drain. Refused, a move would be asked for only minutes later."""
+    await town.train()
+    node = node_of(town, role)
+    await town.controller.close()
+    town.nodes[node] = replace(town.nodes[node], unschedulable=True)
+    town.open()
+    await settle_town(town)
+    assert phase(town) is JobPhase.RUNNING
+    assert "MoveRefused" not in town.events.reasons
+    await town.report(step=6)
+    assert phase(town) is (JobPhase.MIGRATING if role == "rank" else JobPhase.UNPROTECTED)
+
+
 async def test_both_pods_of_a_move_are_safe(town: ControllerTown) -> None:
     await town.train()
     await cordon(town, node_of(town, "rank"))

@@ -178,6 +178,17 @@ async def test_a_flood_strands_no_pod(town: ControllerTown) -> None:
     assert town.controller.state.pod_incarnation(0) > before.pod_incarnation(0)
 
 
+async def test_a_new_leader_asks_for_a_better_node_once_it_hears(town: ControllerTown) -> None:
+    node = await trained(town)
+    await town.controller.close()
+    town.faults, town.sub_healthy = {node: [fault(node)]}, {node}
+    town.open()
+    await settle_town(town)
+    assert (phase_of(town), "MoveRefused" in town.events.reasons) == (JobPhase.RUNNING, False)
+    await town.report(step=6)
+    assert phase_of(town) is JobPhase.MIGRATING
+
+
 def excluded(town: ControllerTown, node_rank: int) -> frozenset[str]:
     newest = max((pod for pod in town.pods() if pod.node_rank == node_rank), key=lambda pod: pod.incarnation)
     return newest.excluded

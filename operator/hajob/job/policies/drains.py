@@ -80,7 +80,12 @@ def drains(snapshot: JobSnapshot, memo: DrainMemo) -> Wants:
 
 
 def moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[events.MigrateRequested]:
-    """Yield the request to move rank pods off their nodes; a refused move is requested again periodically."""
+    """Yield the request to move rank pods off their nodes; a refused move is requested again periodically.
+
+    A leader that has not heard the coordinator yet would be refused.
+    """
+    if not snapshot.hears_coordinator:
+        return
     for move in observe.of_moves(snapshot.state, snapshot.job.spec, snapshot.serving, snapshot.drained):
         asked = move, snapshot.job.metadata.generation, snapshot.state.coordinator
         if asked != memo.move_asked[0] or snapshot.now - memo.move_asked[1] > MOVE_AGAIN_SECONDS:
@@ -132,7 +137,9 @@ def _can_move(snapshot: JobSnapshot) -> bool:
 def _coordinator_moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[events.CoordinatorMoveRequested]:
     """Yield the request to move the coordinator off its node, at once: the training goes on meanwhile."""
     pod, generation = snapshot.coordinator_pod, snapshot.job.metadata.generation
-    if snapshot.policy.cordon is not NodePolicy.MIGRATE or pod is None or not observe.is_drained(pod, snapshot.nodes):
+    if snapshot.policy.cordon is not NodePolicy.MIGRATE or not snapshot.hears_coordinator:
+        return
+    if pod is None or not observe.is_drained(pod, snapshot.nodes):
         return
     if memo.coordinator_asked[0] == generation and snapshot.now - memo.coordinator_asked[1] < ASK_AGAIN_SECONDS:
         return
