@@ -274,7 +274,7 @@ def forgotten_fences(step: Step) -> Iterator[str]:
     """Remember a node that could not be reached until its ranks have certainly ended; a start waits for that."""
     for name, at_ms in step.before.unreachable.items():
         fenced = step.now_ms - at_ms >= 1000 * FENCE_SECONDS
-        if not fenced and step.new_state.unreachable.get(name, 0) < at_ms:
+        if not fenced and step.new_state.unreachable.get(name, at_ms - 1) < at_ms:
             yield f"node {name} is forgotten before its ranks have ended"
 
 

@@ -1,6 +1,6 @@
 """Rules that hold everywhere: no transition of any cell of the table breaks one, whatever policy, layout and budgets.
 
-Each state is met with its budgets as they are and with all of them spent, as no walk gets that far by itself. The
+Each state is met as it is, and with all budgets spent and a node unreachable, as no walk gets that far by itself. The
 histories of test_histories.py and every event that a rig is told (tests/rigs/plan_rig.py) are checked, too.
 """
 
@@ -74,8 +74,8 @@ def worlds(layout: Layout) -> list[tuple[Policy, ClusterView]]:
     return [(policy, view) for view in views for policy in policies()]
 
 
-def spent_out(state: JobState, policy: Policy, now_ms: int) -> JobState:
-    """The same state with nothing left of any budget."""
+def worn(state: JobState, policy: Policy, now_ms: int) -> JobState:
+    """The same state with nothing left of any budget, and ranks of before that may live on a node."""
     budgets = {action.value: limit.max_count for action, limit in policy.limits.items()}
     budgets |= {PROGRAM_BUDGET: policy.max_program_failures, MAINTENANCE_BUDGET: MAINTENANCE_LIMIT}
     return replace(
@@ -140,7 +140,7 @@ class Search:
                 alone = len(CELLS[state.phase, type(event)]) == 1  # then no policy and no view can matter
                 for policy, view in self.chance.sample(around, 1 if alone else self.times):
                     done = self.look(state, event, *self.fitting(state, policy, view), at)
-                    self.look(spent_out(state, policy, at), event, *self.fitting(state, policy, view), at)
+                    self.look(worn(state, policy, at), event, *self.fitting(state, policy, view), at)
                     if (found := shape(done.state)) not in known:
                         known.add(found)
                         queue.append((done.state, at))
