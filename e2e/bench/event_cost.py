@@ -36,8 +36,8 @@ from hajob.clock import SystemClock
 from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
 from hajob.job.cluster import Cluster
 from hajob.job.ports import Ports
-from hajob.job.status_writer import StatusWriter
 from hajob.kube.events import Announcer
+from hajob.leader.leadership import Leadership
 from hajob.pki.authority_store import AuthorityStore
 from hajob.pods.rank_pod import rank_pod
 from hajob.pods.settings import PodSettings
@@ -171,22 +171,14 @@ class Bench:
             del job_uid, credentials, listener
             return NoLink(address)
 
-        async def writable() -> None:
-            return
-
-        def status_writer(job: HATrainingJob) -> StatusWriter:
-            name, uid = job.metadata.name, job.metadata.uid
-            return StatusWriter(self.api, self.clock, namespace=name, name=name, uid=uid, known={}, may_write=writable)
-
         return Ports(
             kube=self.api,
             clock=self.clock,
             dial=dial,
-            status_writer=status_writer,
             announcer=Announcer(self.api, self.clock, "bench"),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
             authorities=AuthorityStore(self.api, self.clock, NAMESPACE, timedelta(days=365)),
-            fence=lambda: 1,
+            leadership=Leadership(),
             cluster=Cluster(self.clock, self.caches.capacity),
         )
 

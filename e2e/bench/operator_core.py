@@ -22,7 +22,6 @@ from typing import Any
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.job import HATrainingJob
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
@@ -30,12 +29,12 @@ from hajob.coordinator_link.channel import Channel, ChannelListener, Coordinator
 from hajob.faults.watch import FaultWatch
 from hajob.job.cluster import Cluster
 from hajob.job.ports import Ports
-from hajob.job.status_writer import StatusWriter
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, Page, PatchKind, WatchEvent
 from hajob.kube.credentials import ApiCredentials, from_kubeconfig
 from hajob.kube.events import Announcer
 from hajob.kube.http import HttpKube
 from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.leader.leadership import Leadership
 from hajob.pki.authority_store import AuthorityStore
 from hajob.pki.certificates import issue, new_authority
 from hajob.pods.settings import PodSettings
@@ -227,23 +226,8 @@ async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = ""
     api = MemoryApi(directory, addresses)
     caches = Caches()
 
-    async def writable() -> None:
-        return
-
     def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Channel:
-        return Channel(address, job_uid, credentials, listener, fence=lambda: FENCE, clock=SystemClock())
-
-    def status_writer(made: HATrainingJob) -> StatusWriter:
-        metadata = made.metadata
-        return StatusWriter(
-            api,
-            clock,
-            namespace=metadata.namespace,
-            name=metadata.name,
-            uid=metadata.uid,
-            known={},
-            may_write=writable,
-        )
+        return Channel(address, job_uid, credentials, listener, leadership=Leadership(FENCE), clock=SystemClock())
 
     announcer = Announcer(api, clock, "bench")
     plain = kubeconfig.startswith("http:")
@@ -254,10 +238,9 @@ async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = ""
         kube=api,
         clock=clock,
         dial=dial,
-        status_writer=status_writer,
         announcer=announcer,
         pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
-        fence=lambda: FENCE,
+        leadership=Leadership(FENCE),
         cluster=Cluster(clock, caches.capacity, faults.watch if faults is not None else None),
     )
     core = api.core = OperatorCore(ports, caches)

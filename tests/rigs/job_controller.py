@@ -20,8 +20,8 @@ from hajob.faults.node_faults import NodeFaults
 from hajob.job.cluster import Cluster, NodeMarks
 from hajob.job.controller import JobController
 from hajob.job.ports import Ports
-from hajob.job.status_writer import StatusWriter
 from hajob.kube.events import Announcer
+from hajob.leader.leadership import Leadership
 from hajob.pki.authority_store import AuthorityStore
 from hajob.pods.settings import PodSettings
 from hajob.protocol import sidecar_pb2 as wire
@@ -152,30 +152,15 @@ class ControllerTown:
             self.links.append(Link(address))
             return self.links[-1]
 
-        def writer(job: HATrainingJob) -> StatusWriter:
-            async def at_once() -> None:
-                return None
-
-            return StatusWriter(
-                self.kube,
-                self.clock,
-                namespace=NAMESPACE,
-                name=job.metadata.name,
-                uid=job.metadata.uid,
-                known=job.status.to_json(),
-                may_write=at_once,
-            )
-
         return Ports(
             authorities=self.store,
             kube=self.kube,
             clock=self.clock,
             dial=dial,
-            status_writer=writer,
             announcer=cast("Announcer", self.events),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
             cluster=TownCluster(self, caches),
-            fence=lambda: self.fence,
+            leadership=Leadership(self.fence),
             crd_is_older=lambda: self.crd_is_older,
         )
 

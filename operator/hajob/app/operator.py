@@ -22,7 +22,6 @@ from aiohttp import web
 from hajob import log_format, metrics, version
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.job import HATrainingJob
 from hajob.app import memory_tuning
 from hajob.app.core import OperatorCore
 from hajob.app.crd_check import CrdCheck
@@ -38,7 +37,6 @@ from hajob.faults.quarantines import Quarantines
 from hajob.faults.watch import FaultWatch, ReadObject
 from hajob.job.cluster import Cluster, NodeMarks
 from hajob.job.ports import Link, Ports
-from hajob.job.status_writer import StatusWriter
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.credentials import ApiCredentials, CredentialsError, load
 from hajob.kube.events import Announcer
@@ -140,7 +138,6 @@ class Operator:
             kube=self._leader_kube,
             clock=self._clock,
             dial=self._dial,
-            status_writer=self._status_writer,
             announcer=self._announcer,
             pod_settings=self._settings.pod_settings(),
             authorities=AuthorityStore(
@@ -149,7 +146,7 @@ class Operator:
                 self._settings.namespace,
                 timedelta(days=self._settings.certificate_days),
             ),
-            fence=lambda: self._lease.fence,
+            leadership=self._lease,
             cluster=Cluster(
                 self._clock,
                 self._caches.capacity,
@@ -178,20 +175,7 @@ class Operator:
         return found.total > 0 and not found.is_cut_off
 
     def _dial(self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
-        return Channel(address, job_uid, credentials, listener, fence=lambda: self._lease.fence, clock=self._clock)
-
-    def _status_writer(self, job: HATrainingJob) -> StatusWriter:
-        return StatusWriter(
-            self._leader_kube,
-            self._clock,
-            namespace=job.metadata.namespace,
-            name=job.metadata.name,
-            uid=job.metadata.uid,
-            known=job.status.to_json(),
-            may_write=self._lease.writable,
-            fence=lambda: self._lease.fence,
-            on_claim=self._lease.claim,
-        )
+        return Channel(address, job_uid, credentials, listener, leadership=self._lease, clock=self._clock)
 
     def _pod_changed(self, change: Change[PodView]) -> None:
         pod, deleted = change.value, change.type is ChangeType.DELETED

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -21,6 +20,7 @@ import grpc
 import grpc.aio
 
 from hajob.clock import Clock, timeout
+from hajob.leader.leadership import Leadership
 from hajob.leader.probe import answers
 from hajob.protocol import addresses, versions
 from hajob.protocol import sidecar_pb2 as wire
@@ -81,14 +81,14 @@ class Channel:
         credentials: CoordinatorCredentials,
         listener: ChannelListener,
         *,
-        fence: Callable[[], int],
+        leadership: Leadership,
         clock: Clock,
     ) -> None:
         self.address = address
         self._job_uid = job_uid
         self._credentials = credentials
         self._listener = listener
-        self._fence = fence
+        self._leadership = leadership
         self._clock = clock
         self._assignment: wire.Assignment | None = None
         self._order: wire.Order | None = None
@@ -208,7 +208,7 @@ class Channel:
 
     async def _speak(self, stream: Stream) -> NoReturn:
         """Send assignment and order, and each again whenever it changes, until cancelled."""
-        hello = versions.hello(self._job_uid, fence=self._fence())
+        hello = versions.hello(self._job_uid, fence=self._leadership.fence)
         await self._say(stream, wire.OperatorMessage(hello=hello))
         assignment: wire.Assignment | None = None
         order: wire.Order | None = None

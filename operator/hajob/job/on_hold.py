@@ -14,6 +14,7 @@ from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.job.ports import Ports
 from hajob.job.status.build import build_on_hold
+from hajob.job.status_writer import StatusWriter
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,8 @@ class JobOnHold:
         log.error("%s/%s is left as it is: %s", job.metadata.namespace, job.metadata.name, why)
         message = f"{reason.sentence} {why}"
         ports.announcer.announce(job.metadata, reason.word, message, warning=True)
-        writer = ports.status_writer(job)
-        writer.write(build_on_hold(job, reason, message, ports.fence(), ports.clock.now_milliseconds()))
+        writer = StatusWriter(ports.kube, ports.clock, job.metadata, job.status.to_json(), ports.leadership)
+        writer.write(build_on_hold(job, reason, message, ports.leadership.fence, ports.clock.now_milliseconds()))
         self._writing = asyncio.create_task(writer.run(), name=f"status of {job.metadata.name}")
 
     def is_about(self, job: HATrainingJob) -> bool:

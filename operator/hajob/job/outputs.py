@@ -24,6 +24,7 @@ from hajob.job.policies.start_gate import StartGate
 from hajob.job.ports import Ports
 from hajob.job.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
 from hajob.job.status_publisher import SOON_SECONDS, StatusPublisher
+from hajob.job.status_writer import StatusWriter
 from hajob.plan import effects
 from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import UNTRAINED, JobState
@@ -67,7 +68,7 @@ class JobOutputs:
         self._noted: tuple[int | None, tuple[str, ...]] = (None, ())
         self.status = StatusPublisher(
             ports.clock,
-            ports.status_writer(job),
+            StatusWriter(ports.kube, ports.clock, job.metadata, job.status.to_json(), ports.leadership),
             job.status,
             self._build_status,
             self._then_acknowledge,
@@ -190,7 +191,7 @@ class JobOutputs:
         return Snapshot(
             job=memory.job.model_copy(update={"status": before}),
             state=memory.state,
-            fence=self._ports.fence(),
+            fence=self._ports.leadership.fence,
             now_ms=now,
             step=coordinator.reports.step,
             pods=[pod for pod in pods.all() if not pod.is_hook],

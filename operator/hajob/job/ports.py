@@ -11,16 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hajob.api.job import HATrainingJob
 from hajob.clock import Clock
 from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
 from hajob.job.cluster import Cluster
 from hajob.job.dry_run_cache import DryRunCache
 from hajob.job.status_publisher import StatusPace
-from hajob.job.status_writer import StatusWriter
 from hajob.kube.batches import AT_ONCE
 from hajob.kube.client import Kube
 from hajob.kube.events import Announcer
+from hajob.leader.leadership import Leadership
 from hajob.pki.authority_store import AuthorityStore
 from hajob.pods.settings import PodSettings
 from hajob.protocol import sidecar_pb2 as wire
@@ -64,9 +63,8 @@ class Ports:
     """The ports, and the state that all job controllers share.
 
     Attributes:
-        status_writer: makes the writer of a job's status.
         cluster: nodes, and what all jobs share of them.
-        fence: returns the number by which this leader is known; that of a later one is higher.
+        leadership: of this process: its right to write, and its number.
         cut_off: returns why this operator is taken to be cut off from the coordinators; empty while it is not.
         crd_is_older: returns what the installed CRD lacks, in a sentence; empty: nothing.
         creations: so many pods are made at a time, for all jobs: what is not sent yet is not built yet.
@@ -77,12 +75,11 @@ class Ports:
     kube: Kube
     clock: Clock
     dial: Dial
-    status_writer: Callable[[HATrainingJob], StatusWriter]
     announcer: Announcer
     pod_settings: PodSettings
     authorities: AuthorityStore
     cluster: Cluster
-    fence: Callable[[], int]
+    leadership: Leadership
     cut_off: Callable[[], str] = str
     crd_is_older: Callable[[], str] = str
     creations: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.job import Metadata
 from hajob.api.status import HATrainingJobStatus
 from hajob.backoff import Backoff
 from hajob.clock import Clock
 from hajob.kube.client import ApiError, Kube, PatchKind
+from hajob.leader.leadership import Leadership
 from hajob.leader.lease import FENCE_LIMIT
 
 log = logging.getLogger(__name__)
@@ -71,35 +72,17 @@ class StatusWriter:
     Args:
         kube: the API.
         clock: for backoff and for writes that may wait.
-        namespace, name, uid: the job; a job of another UID is never written to.
+        job: whose status it is; a job of another UID is never written to.
         known: the status that the server has, raw.
-        may_write: waits until this process may write, such as `LeaseHolder.writable`.
-        fence: of this leadership; a status that was computed under an earlier one is written with this.
-        on_claim: told the fence in the server's status when it refuses a smaller one, such as `LeaseHolder.claim`.
+        leadership: of this process. A status that was computed under an earlier one is written with its fence, and the
+            fence in the server's status is claimed when the server refuses a smaller one.
     """
 
-    def __init__(
-        self,
-        kube: Kube,
-        clock: Clock,
-        *,
-        namespace: str,
-        name: str,
-        uid: str,
-        known: Json,
-        may_write: Callable[[], Awaitable[None]],
-        fence: Callable[[], int] = lambda: 0,
-        on_claim: Callable[[int], None] = lambda _: None,
-        backoff: Backoff | None = None,
-    ) -> None:
-        self._kube = kube
-        self._clock = clock
-        self._job = (namespace, name, uid)
+    def __init__(self, kube: Kube, clock: Clock, job: Metadata, known: Json, leadership: Leadership) -> None:
+        self._kube, self._clock, self._leadership = kube, clock, leadership
+        self._job = (job.namespace, job.name, job.uid)
         self._known = known
-        self._may_write = may_write
-        self._fence = fence
-        self._on_claim = on_claim
-        self._backoff = backoff or Backoff()
+        self._backoff = Backoff()
         self._wanted: Json | None = None
         self._revision = 0
         self._acknowledged = 0
@@ -148,7 +131,7 @@ class StatusWriter:
         while self._ended is None:
             await self._changed.wait()
             await self._wait_until_due()
-            await self._may_write()
+            await self._leadership.writable()
             self._changed.clear()
             self._due = float("inf")
             await self._send()
@@ -169,7 +152,7 @@ class StatusWriter:
         """Send the newest status once; on failure it is due again."""
         revision, wanted = self._revision, self._wanted or {}
         if _FENCE in wanted:
-            wanted = {**wanted, _FENCE: max(wanted[_FENCE], self._fence())}
+            wanted = {**wanted, _FENCE: max(wanted[_FENCE], self._leadership.fence)}
         namespace, name, uid = self._job
         patch = operations(self._known, wanted, uid)
         if not patch:
@@ -220,7 +203,7 @@ class StatusWriter:
             self._end(JobGoneError(f"{namespace}/{name} is another job now"))
         elif _is_about_fence(error) and status.get(_FENCE, 0) < FENCE_LIMIT:
             self._known = status
-            self._on_claim(int(status.get(_FENCE, 0)))
+            self._leadership.claim(int(status.get(_FENCE, 0)))
             await self._again(error)
         elif status != self._known and not _is_about_fence(error):
             self._known = status

@@ -50,7 +50,7 @@ class JobUnread:
         kube, metadata, backoff = self._ports.kube, raw["metadata"], Backoff()
         namespace = metadata["namespace"]
         while raw["metadata"]["uid"] == metadata["uid"]:
-            patch = operations(raw, self._why, self._ports.fence(), self._ports.clock.now_milliseconds())
+            patch = operations(raw, self._why, self._ports.leadership.fence, self._ports.clock.now_milliseconds())
             if not patch:
                 return
             try:

@@ -31,6 +31,7 @@ from hajob.api.base import Json
 from hajob.clock import Clock, timeout, timestamp
 from hajob.kube.client import ApiError, Kube
 from hajob.leader import handover
+from hajob.leader.leadership import Leadership
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class LeaseSettings:
     retry_seconds: float = 1.0
 
 
-class LeaseHolder:
+class LeaseHolder(Leadership):
     """Takes, renews and gives back the Lease.
 
     Args:
@@ -96,7 +97,7 @@ class LeaseHolder:
         self._floor = floor
         self._cut_off, self._reaches = cut_off, reaches
         self._is_offered = self._volunteers = self._given_up = False
-        self._fence = 0
+        super().__init__(fence=0)
         self._claimed = 0
         self._renewed = 0.0
         self._left: Json | None = None
@@ -107,12 +108,7 @@ class LeaseHolder:
     @property
     def is_leader(self) -> bool:
         """Whether this process leads."""
-        return self._fence > 0
-
-    @property
-    def fence(self) -> int:
-        """Return the number of this leadership; 0 while there is none."""
-        return self._fence
+        return self.fence > 0
 
     @property
     def may_write(self) -> bool:
@@ -163,7 +159,7 @@ class LeaseHolder:
         """Give the Lease back, so that another operator need not wait for its expiry."""
         if not self.is_leader:
             return
-        fence = self._fence
+        fence = self.fence
         self._lose("the operator is shutting down")
         try:
             lease = await self._kube.find("leases", self._settings.namespace, self._settings.name)
@@ -181,17 +177,17 @@ class LeaseHolder:
         if lease is None:
             if self.is_leader or self._is_missing(asked):
                 body: Json = {"metadata": {"name": self._settings.name}, "spec": {}}
-                self._hold(body, self._next_fence(self._fence))
+                self._hold(body, self._next_fence(self.fence))
                 stored = await self._kube.create("leases", self._settings.namespace, body)
                 self._gain(body, asked)
                 self._left = stored
             return
         spec = lease.setdefault("spec", {})
-        if self.is_leader and not self._is_ours(spec, self._fence):
+        if self.is_leader and not self._is_ours(spec, self.fence):
             self._lose(f"{spec.get('holderIdentity') or 'nobody'} holds the Lease")
         if self.is_leader:
             self._offer_or_keep(lease)
-            self._hold(lease, self._fence if self._claimed <= self._fence else self._next_fence(self._fence))
+            self._hold(lease, self.fence if self._claimed <= self.fence else self._next_fence(self.fence))
         elif self._is_free(lease, asked):
             handover.withdraw(lease)
             self._hold(lease, self._next_fence(int(spec.get("leaseTransitions") or 0)))
@@ -207,7 +203,7 @@ class LeaseHolder:
             return False
         try:
             self._offer_or_keep(lease)
-            self._hold(lease, self._fence if self._claimed <= self._fence else self._next_fence(self._fence))
+            self._hold(lease, self.fence if self._claimed <= self.fence else self._next_fence(self.fence))
             await self._write(lease, asked)
         except ApiError as error:
             if error.status not in {404, 409}:
@@ -286,7 +282,7 @@ class LeaseHolder:
     def _gain(self, lease: Json, asked: float) -> None:
         """Become or stay leader, because the write was accepted; it counts from the moment at which we began to ask."""
         fence = int(lease["spec"]["leaseTransitions"])
-        before, self._fence, self._renewed = self._fence, fence, asked
+        before, self.fence, self._renewed = self.fence, fence, asked
         self._writable.set()
         if before == fence:
             return
@@ -296,6 +292,6 @@ class LeaseHolder:
 
     def _lose(self, reason: str) -> None:
         log.warning("lease %s: no longer leading: %s", self._settings.name, reason)
-        self._fence, self._left = 0, None
+        self.fence, self._left = 0, None
         self._seen = ()
         self._on_lost(reason)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from hajob.api import constants as names
+from hajob.api.job import Metadata
 from hajob.api.status import HATrainingJobStatus
 from hajob.clock import SystemClock
 from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter
 from hajob.kube.client import ApiError
 from hajob.kube.http import HttpKube
+from hajob.leader.leadership import Leadership
 from hajob.leader.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
 
 Job = dict[str, Any]
@@ -60,28 +62,32 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _always() -> None:
-    """Leading all the time."""
+class Claiming(Leadership):
+    """Leads all the time, and notes which fences were claimed."""
+
+    def __init__(self) -> None:
+        super().__init__(fence=0)
+        self.claimed: list[int] = []
+
+    def claim(self, fence: int) -> None:
+        self.claimed.append(fence)
 
 
-def _writer(kube: HttpKube, made: Job, on_claim: Callable[[int], None] = lambda _: None) -> StatusWriter:
+def _writer(kube: HttpKube, made: Job, leadership: Leadership | None = None) -> StatusWriter:
     return StatusWriter(
         kube,
         SystemClock(),
-        namespace=made["metadata"]["namespace"],
-        name=made["metadata"]["name"],
-        uid=made["metadata"]["uid"],
-        known=made.get("status") or {},
-        may_write=_always,
-        on_claim=on_claim,
+        Metadata.model_validate(made["metadata"]),
+        made.get("status") or {},
+        leadership or Leadership(fence=0),
     )
 
 
 async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd: Job, job: Job, where: str) -> None:
     made = await kube.create(names.PLURAL, where, job)
     read = partial(kube.get, names.PLURAL, where, made["metadata"]["name"])
-    claimed: list[int] = []
-    old, new = _writer(kube, made, claimed.append), _writer(kube, made)
+    leads = Claiming()
+    old, new = _writer(kube, made, leads), _writer(kube, made)
     tasks = [asyncio.create_task(writer.run()) for writer in (old, new)]
     async with asyncio.timeout(90):
         await old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=1)))
@@ -90,8 +96,8 @@ async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd:
         assert (await read())["metadata"]["resourceVersion"] == version
         await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=2)))
         late = asyncio.create_task(old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=9))))
-        await until(lambda: bool(claimed))
-        assert (claimed[0], late.done(), (await read())["status"]["incarnation"]) == (5, False, 2)
+        await until(lambda: bool(leads.claimed))
+        assert (leads.claimed[0], late.done(), (await read())["status"]["incarnation"]) == (5, False, 2)
         late.cancel()
         tasks[0].cancel()
         with pytest.raises(StatusRefusedError, match="journal"):

@@ -23,6 +23,7 @@ from hajob.job.ports import Ports
 from hajob.job.status.journal import read
 from hajob.kube.client import ApiError
 from hajob.leader.leader_kube import NOT_LEADING
+from hajob.leader.leadership import Leadership
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
@@ -173,7 +174,7 @@ async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytes
     stream = ScriptedStream()
     put_at_every_address(monkeypatch, stream)
     listener, clock, credentials = FailingListener(), FakeClock(), CoordinatorCredentials(b"", b"", b"")
-    channel = Channel("127.0.0.1:1", UID, credentials, listener, fence=lambda: 1, clock=clock)
+    channel = Channel("127.0.0.1:1", UID, credentials, listener, leadership=Leadership(), clock=clock)
     channel.start()
     await settle()
     stream.say(report=wire.Report())

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.server import MemoryServer
-from hajob.api.job import HATrainingJob
 from hajob.app.operator import Operator
 from hajob.app.settings import Settings
 from hajob.job.ports import Ports
@@ -23,7 +21,6 @@ from hajob.kube.credentials import ApiCredentials
 from hajob.leader.leader_kube import LeaderKube
 from tests.rigs.fake_clock import FakeClock
 
-EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
 OPERATOR = CHECKOUT / "operator"
 VERBS = frozenset({"create", "replace", "patch", "delete", "write"})
 
@@ -38,6 +35,7 @@ BY_THE_PORTS = {
     "hajob.pki.job_certificates",
     "hajob.job.unread",
     "hajob.job.pod_reconciler",
+    "hajob.job.status_writer",
 }
 """Made for each job, with the way to the server that all jobs are given."""
 ONCE = {
@@ -45,8 +43,6 @@ ONCE = {
     "hajob.faults.quarantines",
 }
 """Made once, by the process."""
-BY_JOB = {"hajob.job.status_writer"}
-"""Made for each job by the process; it waits for the Lease besides."""
 
 
 def writers() -> Iterator[str]:
@@ -92,15 +88,12 @@ def holders(root: object) -> Iterator[tuple[str, Kube]]:
 
 
 def test_every_module_that_writes_is_in_the_table() -> None:
-    assert set(writers()) - WITHOUT_ASKING.keys() == BY_THE_PORTS | ONCE | BY_JOB
+    assert set(writers()) - WITHOUT_ASKING.keys() == BY_THE_PORTS | ONCE
 
 
 def test_jobs_have_no_way_that_does_not_ask(operator: Operator) -> None:
     ports = next(value for _, value in parts(operator) if isinstance(value, Ports))
     assert isinstance(ports.kube, LeaderKube)
-    job = HATrainingJob.from_object(yaml.safe_load(EXAMPLE.read_text()))
-    ways = [way for module, way in holders(ports.status_writer(job)) if module in BY_JOB]
-    assert [type(way) for way in ways] == [LeaderKube]
     for module in BY_THE_PORTS:
         assert "HttpKube" not in Path(str(import_module(module).__file__)).read_text()
 

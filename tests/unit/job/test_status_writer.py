@@ -13,9 +13,11 @@ from e2e.memory_api.requests import Request
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.job import Metadata
 from hajob.api.status import HATrainingJobStatus, Restarts
 from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter, operations
 from hajob.kube.client import ApiError, PatchKind
+from hajob.leader.leadership import Leadership
 from hajob.leader.lease import FENCE_LIMIT
 from tests.rigs.fake_clock import FakeClock, settle
 from tests.rigs.fake_kube import unreachable
@@ -23,7 +25,7 @@ from tests.rigs.fake_kube import unreachable
 JOB: Json = yaml.safe_load((Path(__file__).parents[3] / "examples/quickstart.yaml").read_text())
 
 
-class World:
+class World(Leadership):
     """One job on a server, and its writer."""
 
     writer: StatusWriter
@@ -33,7 +35,7 @@ class World:
         self.clock = FakeClock()
         self.server = MemoryServer(self.clock)
         self.kube = MemoryKube(self.server)
-        self.fence = 0
+        super().__init__(fence=0)
         self.claimed: list[int] = []
         self.open = asyncio.Event()
         self.open.set()
@@ -44,13 +46,9 @@ class World:
         world.writer = StatusWriter(
             world.kube,
             world.clock,
-            namespace="default",
-            name="job",
-            uid=(await world.apply())["metadata"]["uid"],
-            known={},
-            may_write=world.may_write,
-            fence=lambda: world.fence,
-            on_claim=world.claimed.append,
+            Metadata.model_validate((await world.apply())["metadata"]),
+            {},
+            world,
         )
         world.task = asyncio.create_task(world.writer.run())
         return world
@@ -59,8 +57,11 @@ class World:
         """The job, as a user makes it."""
         return await self.kube.create(names.PLURAL, "default", {**JOB, "metadata": {"name": "job"}})
 
-    async def may_write(self) -> None:
+    async def writable(self) -> None:
         await self.open.wait()
+
+    def claim(self, fence: int) -> None:
+        self.claimed.append(fence)
 
     async def stored(self) -> Json:
         """The status that the server has."""

@@ -13,6 +13,7 @@ from e2e.memory_api.requests import writes
 from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.job import Metadata
 from hajob.api.status import HATrainingJobStatus
 from hajob.job.status_writer import StatusWriter
 from hajob.kube.client import ApiError
@@ -38,13 +39,9 @@ class Leader:
         return StatusWriter(
             self.writes,
             self.clock,
-            namespace=NAMESPACE,
-            name=job["metadata"]["name"],
-            uid=job["metadata"]["uid"],
-            known=job.get("status") or {},
-            may_write=self.lease.writable,
-            fence=lambda: self.lease.fence,
-            on_claim=self.lease.claim,
+            Metadata.model_validate(job["metadata"]),
+            job.get("status") or {},
+            self.lease,
         )
 
 

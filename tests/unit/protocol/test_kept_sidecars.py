@@ -22,6 +22,7 @@ from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
 from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
 from hajob.job.ports import Ports
+from hajob.leader.leadership import Leadership
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.wire.tls import read as read_certificates
 from hajob.wire.tls import server_credentials
@@ -57,7 +58,9 @@ class TownWithKeptCoordinator(ControllerTown):
     def ports(self, caches: Caches | None = None) -> Ports:
         def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Channel:
             assert self.server is not None, address
-            made = Channel(self.server.address, job_uid, credentials, listener, fence=lambda: 1, clock=SystemClock())
+            made = Channel(
+                self.server.address, job_uid, credentials, listener, leadership=Leadership(), clock=SystemClock()
+            )
             self.channels.append(made)
             return made
 

@@ -1,0 +1,21 @@
+"""The right of an operator to write, as its writers ask for it."""
+
+from __future__ import annotations
+
+
+class Leadership:
+    """Leads without a rival, for ever. hajob.leader.lease leads by a Lease.
+
+    Attributes:
+        fence: number of the leadership, higher for each later one; 0 while there is none.
+    """
+
+    def __init__(self, fence: int = 1) -> None:
+        self.fence = fence
+
+    def claim(self, fence: int) -> None:
+        """Note a fence that was found in a status: it may be that of a later leader."""
+        del fence
+
+    async def writable(self) -> None:
+        """Wait until no other operator can have taken over."""
