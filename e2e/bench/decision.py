@@ -96,13 +96,14 @@ class ScriptedCoordinator(CoordinatorServicer):
                     self._acknowledged(message.acknowledge)
 
     def take_order(self, order: wire.Order, at: float) -> None:
-        """Handle an order that came at this time, by `time.perf_counter`."""
+        """Handle an order that came at this time, by `time.perf_counter`; one in force may be said once more."""
+        is_newer = (order.incarnation, order.revision) > (self.newest.incarnation, self.newest.revision)
         self.newest = order
         self.incarnation, self.revision = order.incarnation, order.revision
         if order.action == wire.START:
             self.step = 1
             self._started = self.tell(wire.STARTED, wire.RESUMED)
-        else:
+        elif is_newer:
             self.orders.put_nowait((order, at))
 
     def _acknowledged(self, acknowledge: wire.Acknowledge) -> None:
