@@ -78,9 +78,8 @@ def worn(state: JobState, policy: Policy, now_ms: int) -> JobState:
     """The same state with nothing left of any budget, and ranks of before that may live on a node."""
     budgets = {action.value: limit.max_count for action, limit in policy.limits.items()}
     budgets |= {PROGRAM_BUDGET: policy.max_program_failures, MAINTENANCE_BUDGET: MAINTENANCE_LIMIT}
-    return replace(
-        state, spent=tuple(Spend(name, now_ms - 1000) for name, most in budgets.items() for _ in range(most))
-    )
+    spent = tuple(Spend(name, now_ms - 1000) for name, most in budgets.items() for _ in range(most))
+    return replace(state, spent=spent, unreachable={"node-9": now_ms - 1000})
 
 
 def events_of(state: JobState) -> Iterator[e.JobEvent]:
