@@ -151,10 +151,11 @@ def give_up_expand(context: Context, why: str = "the dropped ranks did not retur
     state = clear_deadlines(state, Deadline.RECOVERY)
     state, closing = close(state, IncidentOutcome.FAILED, why)
     send = order(back, OrderCommand.SHRINK, 0, SHRINK_PARAMETERS)
-    state, lost = _without(state, _lost_by(context)), set(_lost_by(context))
+    lost = _lost_by(context)
+    state = _without(state, lost)
     assert state.shrunk is not None
     # a pod that trains is no part of what is given up, whatever happens to it: its loss is decided by itself
-    state = release(state, (*incident.replaced_nodes, *lost.intersection(state.shrunk.nodes)))
+    state = release(state, (*incident.replaced_nodes, *set(lost).intersection(state.shrunk.nodes)))
     return _look_again(context, state, 0), (send, *closing)
 
 
