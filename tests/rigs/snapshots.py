@@ -15,6 +15,7 @@ from hajob.job.snapshot import JobSnapshot, ServerAnswers
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.state import JobPhase, JobState
 from hajob.pods.settings import PodSettings
+from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from tests.rigs.example_jobs import UID, example_job
@@ -61,7 +62,8 @@ def snapshot(
     layout = layout_of(job.spec)
     given: dict[str, Any] = {"now": NOW, "now_ms": 5_000_000, "wall_seconds": 1_795_255_200.0, "restart_seen": ""}
     clock, coordinator = FakeClock(), CoordinatorReports()
-    coordinator.connected, coordinator.sequence = True, 1
+    coordinator.connected_changed(True, "")
+    coordinator.take_in(wire.Report(state=wire.CoordinatorState(controller_ready=True)))
     made = JobSnapshot(
         job=job,
         state=state,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from hajob import metrics
+from hajob.api.base import Json
 from hajob.backoff import Backoff
 from hajob.clock import Clock
 from hajob.job.pod_reconciler import PodReconciler
 from hajob.job.wants import Change, Create, Delete, DeletePod, Patch, Put
 from hajob.kube.batches import together
-from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube
+from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, PatchKind
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,8 @@ async def carry_out(kube: Kube, change: Change) -> None:
         case Create():
             await _create(kube, change)
         case Patch():
-            await kube.patch(resource, namespace, name, change.body, kind=change.kind, subresource=change.subresource)
+            body, kind = _for_its_object_only(change)
+            await kube.patch(resource, namespace, name, body, kind=kind, subresource=change.subresource)
         case Put():
             found = await kube.find(resource, namespace, name)
             spec = {field: change.body["spec"].get(field) for field in change.fields}
@@ -137,6 +139,14 @@ async def carry_out(kube: Kube, change: Change) -> None:
                 await kube.patch(resource, namespace, name, {"spec": spec})
         case Delete():
             await kube.delete(resource, namespace, name, uid=change.uid)
+
+
+def _for_its_object_only(change: Patch) -> tuple[Json | Sequence[Json], PatchKind]:
+    """Return the body with a condition: the server refuses it for an object with another UID; and its format."""
+    if isinstance(change.body, Mapping):
+        metadata = {**change.body.get("metadata", {}), "uid": change.uid}
+        return {**change.body, "metadata": metadata}, PatchKind.MERGE
+    return [{"op": "test", "path": "/metadata/uid", "value": change.uid}, *change.body], PatchKind.JSON
 
 
 async def _create(kube: Kube, change: Create) -> None:

@@ -63,7 +63,9 @@ class Cluster:
         quotas: Quotas | None = None,
     ) -> None:
         self._clock, self._capacity = clock, capacity
-        self.faults, self.marks, self.quotas = faults or NodeFaults(), marks or NodeMarks(), quotas or Quotas()
+        self.faults = faults if faults is not None else NodeFaults()
+        self.marks = marks if marks is not None else NodeMarks()
+        self.quotas = quotas if quotas is not None else Quotas()
         self.avoided_nodes, self.starts, self.openings = AvoidedNodes(), StartQueue(), Openings()
         self.watchers: set[str] = set()
 

@@ -22,7 +22,7 @@ from hajob.job.status.announcements import Announce
 from hajob.job.status.journal import read
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow
-from hajob.plan.placements import Placements, placements, same_placements
+from hajob.plan.placements import same_placements
 from hajob.plan.policy import from_spec, layout_of
 from hajob.plan.state import ENDED, JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -82,11 +82,6 @@ class JobMemory:
         """Return the job with the nodes that the attempt was started with: its pods are built from it."""
         nodes = self.state.nodes
         return self.job.model_copy(update={"spec": with_nodes(self.job.spec, nodes)}) if nodes else self.job
-
-    @property
-    def desired(self) -> Placements:
-        """Return the pods that should exist."""
-        return placements(self.state, self.layout.num_nodes)
 
     def still_desires(self, state: JobState, layout: Layout) -> bool:
         """Return whether this state and this layout lead to the same desired pods."""

@@ -13,7 +13,7 @@ from hajob.coordinator_link.channel import CoordinatorCredentials
 from hajob.job.coordinator_client import CoordinatorClient, Owner
 from hajob.job.hardware import JobHardware
 from hajob.job.memory import JobMemory
-from hajob.job.pod_index import PodIndex, coordinator_name, is_coordinator, is_serving
+from hajob.job.pod_index import PodIndex, is_coordinator, is_node_away, is_serving
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshots
 from hajob.job.status.announcements import Announce
@@ -163,10 +163,10 @@ class JobObserver:
 
     def of_spec(self) -> Seen:
         """Return what the spec requests and the state does not show yet."""
-        spec, state, reports = self._memory.job.spec, self._memory.state, self.coordinator.reports
+        spec, state = self._memory.job.spec, self._memory.state
         if state.phase is JobPhase.PAUSED:
             return ()  # handled once the job trains again
-        if observe.awaits_coordinator(state, serving=reports.serving, silent=not reports.has_spoken):
+        if self.snapshots.take().awaits_coordinator:
             return ()  # handled once the coordinator is heard, or given up
         seen = self._memory.follow_restart(observe.restart_asked(spec))
         return observe.of_spec(state, spec, seen)
@@ -206,9 +206,8 @@ class JobObserver:
 
         A coordinator whose containers do not all run yet has an address, but is not silent: it may be pulling images.
         """
-        snapshot, up = self.snapshots.take(), self.coordinator.reports.connected
-        pod = snapshot.coordinator_pod
-        starts = not up and pod is not None and pod.phase == "Pending" and not snapshot.node_is_away(pod)
+        pod, up, nodes = self._coordinator_pod, self.coordinator.reports.connected, self._ports.cluster.nodes
+        starts = not up and pod is not None and pod.phase == "Pending" and not is_node_away(pod, nodes)
         return () if self.cut_off or starts else (observe.of_channel(up=up),)
 
     def silence_counts(self) -> None:
@@ -219,7 +218,7 @@ class JobObserver:
 
     @property
     def _coordinator_pod(self) -> PodView | None:
-        return self.pods.pods.get(coordinator_name(self._memory.job, self._memory.state))
+        return self.pods.coordinator(self._memory.job, self._memory.state)
 
     def _hears(self, coordinator: PodView) -> bool:
         """Whether the channel is to this pod, and not to its predecessor."""

@@ -183,6 +183,10 @@ class PodIndex:
         """Return the existing pods."""
         return list(self.pods.values())
 
+    def coordinator(self, job: HATrainingJob, state: JobState) -> PodView | None:
+        """Return the coordinator's desired pod, if it exists."""
+        return self.pods.get(coordinator_name(job, state))
+
     def earlier_ranks(self, base: int) -> Collection[str]:
         """Return the names of rank pods of starts before this incarnation's in which processes may run."""
         if self._earlier is None or self._earlier[0] != base:
@@ -212,10 +216,13 @@ class PodIndex:
         A pod without a node may have got one since it was observed: only the server knows, and it waits for no node
         where there is none.
         """
-        if not pod.node_name:
-            return False
-        node = nodes.get(pod.node_name)
-        return node is None or not node.ready or pod.uid in self.silent
+        return is_node_away(pod, nodes) or (bool(pod.node_name) and pod.uid in self.silent)
+
+
+def is_node_away(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+    """Return whether the API server reports that nothing on the pod's node could end it."""
+    node = nodes.get(pod.node_name)
+    return bool(pod.node_name) and (node is None or not node.ready)
 
 
 def _is_within(version: str, listed: str) -> bool:

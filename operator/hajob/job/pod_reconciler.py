@@ -20,7 +20,7 @@ from functools import partial
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.job.pod_index import old_ranks
+from hajob.job.pod_index import is_node_away, old_ranks
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshots
 from hajob.kube.batches import cautiously, together
@@ -58,7 +58,7 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
         pods: cached pods of the job by name.
         gone: names that are not made again: of pods that vanished, their loss is a fact, and of those just made.
     """
-    placed = {_name(job, placement): placement for placement in desired}
+    placed = {placed_pod_name(job, placement): placement for placement in desired}
     relieved = desired.coordinator.relieves if desired.coordinator is not None else 0
     known = {*pods, *gone, *(_rank_name(job, pod) for pod in pods.values() if pod.warm)}
     missing = [placement for name, placement in placed.items() if name not in known]
@@ -101,7 +101,8 @@ def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_ove
     return replace(todo, rank_pods=tuple(one for one in todo.rank_pods if one not in held_back)) if held_back else todo
 
 
-def _name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> str:
+def placed_pod_name(job: HATrainingJob, placement: Placement | CoordinatorPlacement) -> str:
+    """Return the name of the pod that is made for this placement."""
     if isinstance(placement, CoordinatorPlacement):
         return coordinator_pod_name(job, placement.incarnation, apart=placement.apart)
     return rank_pod_name(job, placement.node_rank, placement.incarnation)
@@ -239,7 +240,7 @@ class PodReconciler:
         """Delete one pod; retry once if its node went away meanwhile. A pod that is gone already counts as deleted."""
         if self._deleted.get(pod.uid) is not None and not self.hangs(pod):
             return
-        grace = 0 if self._snapshots.take().unreachable(pod) or self.hangs(pod) else None
+        grace = 0 if self._snapshots.pods.unreachable(pod, self._ports.cluster.nodes) or self.hangs(pod) else None
         self._deleted[pod.uid] = grace == 0  # other callers need not delete it again
         if grace == 0:
             self._forced(pod)
@@ -256,4 +257,5 @@ class PodReconciler:
 
     def hangs(self, pod: PodView) -> bool:
         """Return whether it is being deleted, nothing can end it, and it was not deleted without grace yet."""
-        return pod.deleting and self._snapshots.take().node_is_away(pod) and not self._deleted.get(pod.uid, False)
+        nodes = self._ports.cluster.nodes
+        return pod.deleting and is_node_away(pod, nodes) and not self._deleted.get(pod.uid, False)

@@ -27,7 +27,7 @@ from hajob.job.ages import Ages
 from hajob.job.apply import Applier
 from hajob.job.memory import JobMemory
 from hajob.job.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
-from hajob.job.pod_reconciler import Difference, PodReconciler, difference, in_turn
+from hajob.job.pod_reconciler import Difference, PodReconciler, difference, in_turn, placed_pod_name
 from hajob.job.policies import drains, expiry, finished_pods, gang_start, leaving_pods, outdated_pods, pauses, spares
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshot, JobSnapshots, ServerAnswers
@@ -166,13 +166,14 @@ class ReconcileLoop:
 
     def snapshot(self) -> JobSnapshot:
         """Take a snapshot of the job, for policies."""
-        self._snapshots.answers = ServerAnswers(
-            admitted=self._admission.admitted,
-            completed=self._owner.status.current.completion_time,
-            pause=self._admission.pause_answer,
-            refusals=self._applier.refusals,
+        return self._snapshots.take(
+            ServerAnswers(
+                admitted=self._admission.admitted,
+                completed=self._owner.status.current.completion_time,
+                pause=self._admission.pause_answer,
+                refusals=self._applier.refusals,
+            )
         )
-        return self._snapshots.take()
 
     def _reconcile_at(self, at: float) -> None:
         """Reconcile at this moment (seconds of the monotonic clock) at the latest."""
@@ -249,14 +250,12 @@ class ReconcileLoop:
         self._reconcile_at(wants.again_at)
         await self._apply(change for change in due if not change.follows_status)
         decided = [change for change in due if change.follows_status]
+        await self._look_at_certificates(for_pods=todo.lacks_pods)
         if decided or todo.lacks_pods:
-            await self._look_at_certificates(for_pods=todo.lacks_pods)
             await self._owner.status.acknowledged()
             if memory.still_desires(state, layout) and not self._ended:
                 await self._apply(decided)  # surplus pods may hold the quota and the nodes that missing ones need
                 await self._create(todo)
-        else:
-            await self._look_at_certificates(for_pods=False)
         self._reconcile_at(self._applier.again_at)
 
     @property
@@ -301,13 +300,13 @@ class ReconcileLoop:
 
     def _todo(self) -> Difference:
         """Return the pods that are to be made or deleted now."""
-        memory, index = self._memory, self._index
+        memory, index, snapshot = self._memory, self._index, self.snapshot()
         adopted = self._memos.spares.adopted
-        todo = difference(memory.job, memory.desired, index.pods, index.gone | index.made.keys() | adopted)
+        todo = difference(memory.job, snapshot.desired, index.pods, index.gone | index.made.keys() | adopted)
         hanging = tuple(pod for pod in index.all() if self._pods.hangs(pod))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
         todo = self._without_what_is_lost(todo)
-        overdue, next_at = leaving_pods.overdue_pods(self.snapshot(), self._memos.leaving)
+        overdue, next_at = leaving_pods.overdue_pods(snapshot, self._memos.leaving)
         self._reconcile_at(next_at)
         todo = in_turn(todo, memory.state.base, index.pods, overdue)
         return self._creation.now(todo)
@@ -338,7 +337,7 @@ class ReconcileLoop:
         for placement in missing:
             adoption = spares.adoption(snapshot, placement)
             if adoption is not None and await self._applier.apply((adoption,)):
-                self._memos.spares.adopted.add(spares.adopted_name(snapshot, placement))
+                self._memos.spares.adopted.add(placed_pod_name(snapshot.job, placement))
             else:
                 left.append(placement)
         return tuple(left)
@@ -362,7 +361,9 @@ class ReconcileLoop:
     async def _look_at_certificates(self, *, for_pods: bool) -> None:
         """Check the certificates: before creating pods, which need the Secret, and periodically, as they expire."""
         certificates = self._admission.certificates
-        if self._memory.ended or not (certificates.due or (for_pods and not certificates.recent)):
+        if self._memory.ended or not self._knows_pods:
+            return
+        if not (certificates.due or (for_pods and not certificates.recent)):
             return
         await certificates.look_again(self._memory.job)
         certificates.wake_when_due(self.wake)

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import Final
 
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.job import HATrainingJob
@@ -26,7 +27,7 @@ from hajob.job.pod_index import PodIndex, coordinator_name, is_serving
 from hajob.kube.client import ApiError
 from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import Policy
-from hajob.plan.state import ENDED, JobPhase, JobState
+from hajob.plan.state import JobPhase, JobState
 from hajob.plan.waits import nodes_to_return
 from hajob.pods.settings import PodSettings
 from hajob.sources import observe
@@ -50,6 +51,9 @@ class ServerAnswers:
     completed: datetime | None = None
     pause: tuple[str, str] = ("", "")
     refusals: Mapping[tuple[str, ...], ApiError] = field(default_factory=dict)
+
+
+NOTHING_SAID: Final = ServerAnswers()
 
 
 @dataclass(slots=True)
@@ -103,19 +107,15 @@ class JobSnapshot:
     # -------------------------------------------------------------------------------------------------- the job
 
     @property
-    def ended(self) -> bool:
-        """Whether the job has ended."""
-        return self.state.phase in ENDED
-
-    @property
     def pods_are_known(self) -> bool:
         """Whether the job's pods may be made, and all that exist have been seen."""
         return self.answers.admitted and self.pods.complete
 
     @property
-    def hears_coordinator(self) -> bool:
-        """Whether this operator hears the coordinator, and knows what that can do: a new leader does not at first."""
-        return self.coordinator.connected and self.coordinator.sequence > 0
+    def awaits_coordinator(self) -> bool:
+        """Whether what needs the coordinator waits until it is heard, or given up: a new leader has to at first."""
+        reports = self.coordinator
+        return observe.awaits_coordinator(self.state, serving=reports.serving, silent=not reports.has_spoken)
 
     @property
     def restart_asked(self) -> bool:
@@ -138,7 +138,7 @@ class JobSnapshot:
     @cached_property
     def coordinator_pod(self) -> PodView | None:
         """Return the coordinator's desired pod, if it exists."""
-        return self.pods.pods.get(coordinator_name(self.job, self.state))
+        return self.pods.coordinator(self.job, self.state)
 
     @property
     def coordinator_shares_node(self) -> bool:
@@ -177,15 +177,6 @@ class JobSnapshot:
             for name in leaves & self.pods.node_names
             if any(is_serving(pod, self.state) for pod in self.pods.on_node(name))
         )
-
-    def unreachable(self, pod: PodView) -> bool:
-        """Return whether nothing on the pod's node could end it."""
-        return self.pods.unreachable(pod, self.nodes)
-
-    def node_is_away(self, pod: PodView) -> bool:
-        """Return whether the API server reports that nothing on the pod's node could end it."""
-        node = self.nodes.get(pod.node_name)
-        return bool(pod.node_name) and (node is None or not node.ready)
 
     # --------------------------------------------------------------------------------------- nodes for its pods
 
@@ -307,7 +298,6 @@ class JobSnapshots:
 
     Attributes:
         pods: of the job, of every incarnation.
-        answers: what the API server has said about it.
     """
 
     def __init__(
@@ -315,10 +305,10 @@ class JobSnapshots:
     ) -> None:
         self._memory, self._cluster, self._settings, self._clock = memory, cluster, settings, clock
         self._coordinator = coordinator
-        self.pods, self.answers, self._kept = PodIndex(), ServerAnswers(), Kept()
+        self.pods, self._kept = PodIndex(), Kept()
 
-    def take(self) -> JobSnapshot:
-        """Take a snapshot of what is known now."""
+    def take(self, answers: ServerAnswers = NOTHING_SAID) -> JobSnapshot:
+        """Take a snapshot of what is known now; `answers`: for policies, what the API server has said."""
         memory = self._memory
         return JobSnapshot(
             job=memory.job,
@@ -329,7 +319,7 @@ class JobSnapshots:
             pods=self.pods,
             coordinator=self._coordinator,
             cluster=self._cluster,
-            answers=self.answers,
+            answers=answers,
             settings=self._settings,
             now=self._clock.monotonic(),
             now_ms=memory.time.now(),

@@ -13,7 +13,6 @@ from typing import Final
 
 from hajob.api.base import Json
 from hajob.job.status.announcements import Announcement
-from hajob.kube.client import PatchKind
 from hajob.plan import events
 from hajob.sources.pod import PodView
 
@@ -63,14 +62,13 @@ class Patch(Change):
     """Patch an object.
 
     Attributes:
-        uid: of the object that is meant; another one of its name is left alone.
+        uid: of the object that is meant; another one of its name is left alone (hajob.job.apply sees to that).
         body: a merge patch, or the operations of a JSON patch.
         subresource: that is patched; empty: the object itself.
     """
 
     uid: str
     body: Json | Sequence[Json]
-    kind: PatchKind = PatchKind.MERGE
     subresource: str = ""
 
     @property
@@ -121,6 +119,29 @@ class Wants:
     events: tuple[events.JobEvent, ...] = ()
     announcements: tuple[Announcement, ...] = ()
     again_at: float = inf
+
+
+def pod_patch(
+    pod: PodView,
+    body: Json | Sequence[Json],
+    *,
+    subresource: str = "",
+    settled_by: frozenset[int] = frozenset(),
+    follows_status: bool = False,
+    done: str = "",
+) -> Patch:
+    """Return the change that patches this pod; the arguments are those of `Patch`."""
+    return Patch(
+        resource="pods",
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        body=body,
+        subresource=subresource,
+        settled_by=settled_by,
+        follows_status=follows_status,
+        done=done,
+    )
 
 
 def pod_deletion(pod: PodView, *, follows_status: bool = False) -> DeletePod:

@@ -74,7 +74,7 @@ def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iter
 
 
 def awaits_coordinator(state: JobState, *, serving: bool, silent: bool) -> bool:
-    """Return whether a suspend or a restart waits a moment, because the coordinator that would save is not heard.
+    """Return whether a suspend, a restart or a move waits a moment: the coordinator that would act is not heard.
 
     It ends with the planner's own wait for a coordinator: with the first successor, the request goes on without a save.
     A coordinator that has come back to a training says in a moment what it has found.

@@ -40,7 +40,7 @@ CHANGES = {
     "Delete": ("delete",),
 }
 """Changes that policies want (hajob.job.wants), and the calls that each of them comes to (hajob.job.apply)."""
-FORWARDING = {"informer.py", "leader_kube.py", "kube.py", "apply.py"}
+FORWARDING = {"informer.py", "leader_kube.py", "kube.py", "apply.py", "wants.py"}
 """They pass on what others name."""
 BY_OTHERS = {
     (names.PLURAL, "list"): "kopf",
@@ -80,6 +80,8 @@ def _rights(path: Path, call: ast.Call, constants: dict[str, str]) -> Iterator[R
         yield "tokenreviews", "create"
     elif _is_kube(call.func):
         yield _resource(path, call.args[0], constants) + _subresource(call), VERBS[call.func.attr]
+    elif name == "pod_patch":
+        yield f"pods{_subresource(call)}", "patch"
     elif name in CHANGES:
         given = next(each.value for each in call.keywords if each.arg == "resource")
         for verb in CHANGES[name]:

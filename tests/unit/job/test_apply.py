@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from hajob.job.apply import Applier
 from hajob.job.pod_reconciler import PodReconciler
-from hajob.job.wants import Change, Create, DeletePod, Patch, Put, Wants, merge, pod_deletion
+from hajob.job.wants import Change, Create, DeletePod, Patch, Put, Wants, merge, pod_deletion, pod_patch
 from hajob.kube.client import ApiError
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
@@ -104,6 +105,23 @@ async def test_a_change_of_what_is_gone_is_done(town: Town) -> None:
     )
     assert await town.want(gone) == 1
     assert await town.want(gone) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"metadata": {"labels": {"mine": "yes"}}},
+        [{"op": "add", "path": "/metadata/labels", "value": {"mine": "yes"}}],
+    ],
+)
+async def test_a_patch_leaves_another_pod_of_the_name_alone(town: Town, body: Any) -> None:
+    await town.want(pod("a"))
+    stored = town.kube.objects["pods", "default", "a"]
+    patch = pod_patch(rank(0, namespace="default", name="a", uid="another"), body)
+    await town.want(patch)
+    assert "labels" not in town.kube.objects["pods", "default", "a"]["metadata"]
+    await town.want(replace(patch, uid=stored["metadata"]["uid"]))
+    assert town.kube.objects["pods", "default", "a"]["metadata"]["labels"] == {"mine": "yes"}
 
 
 def test_a_pod_that_goes_is_not_patched() -> None:

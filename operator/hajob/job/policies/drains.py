@@ -84,7 +84,7 @@ def moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[events.MigrateRequ
 
     A leader that has not heard the coordinator yet would be refused.
     """
-    if not snapshot.hears_coordinator:
+    if snapshot.awaits_coordinator:
         return
     for move in observe.of_moves(snapshot.state, snapshot.job.spec, snapshot.serving, snapshot.drained):
         asked = move, snapshot.job.metadata.generation, snapshot.state.coordinator
@@ -137,7 +137,7 @@ def _can_move(snapshot: JobSnapshot) -> bool:
 def _coordinator_moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[events.CoordinatorMoveRequested]:
     """Yield the request to move the coordinator off its node, at once: the training goes on meanwhile."""
     pod, generation = snapshot.coordinator_pod, snapshot.job.metadata.generation
-    if snapshot.policy.cordon is not NodePolicy.MIGRATE or not snapshot.hears_coordinator:
+    if snapshot.policy.cordon is not NodePolicy.MIGRATE or snapshot.awaits_coordinator:
         return
     if pod is None or not observe.is_drained(pod, snapshot.nodes):
         return

@@ -12,6 +12,7 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Delete, Wants
+from hajob.plan.state import ENDED
 
 RETRY_SECONDS: Final = (0.1, 10.0)
 """A job that is over keeps nobody waiting, and nothing else is refused with it."""
@@ -24,7 +25,7 @@ _GONE: Final = frozenset({404, 409})
 def expiry(snapshot: JobSnapshot) -> Wants:
     """Want the job deleted once its time is up."""
     seconds, completed = snapshot.job.spec.ttl_seconds_after_finished, snapshot.answers.completed
-    if not snapshot.ended or seconds is None:
+    if snapshot.state.phase not in ENDED or seconds is None:
         return Wants()
     if completed is None:
         return Wants(again_at=snapshot.now + LOOK_SECONDS)

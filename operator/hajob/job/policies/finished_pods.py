@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Patch, Wants
-from hajob.kube.client import PatchKind
+from hajob.job.wants import Patch, Wants, pod_patch
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 
@@ -35,16 +34,9 @@ def is_idle(pod: PodView, state: JobState) -> bool:
 
 
 def _end(pod: PodView) -> Patch:
-    return Patch(
-        resource="pods",
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        kind=PatchKind.JSON,
-        body=[
-            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
-            {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": _AT_ONCE},
-        ],
+    return pod_patch(
+        pod,
+        [{"op": "add", "path": "/spec/activeDeadlineSeconds", "value": _AT_ONCE}],
         settled_by=frozenset({404}),
         follows_status=True,
         done=f"pod {pod.name} is ended, the job is complete",

@@ -14,8 +14,7 @@ from hajob.api.base import format_time
 from hajob.api.enums import GangPolicy
 from hajob.capacity.gang import Claim
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Patch, Wants
-from hajob.kube.client import PatchKind
+from hajob.job.wants import Patch, Wants, pod_patch
 from hajob.plan.placements import WITHOUT_RANK_PODS
 from hajob.plan.state import ENDED, UNTRAINED
 from hajob.plan.waits import nodes_to_return
@@ -95,17 +94,9 @@ def _waits(snapshot: JobSnapshot, memo: GangMemo) -> bool:
 def _open_gate(pod: PodView) -> Patch:
     """Return the patch that removes Hajob's gate; refused where others have gone since, until a newer pod is seen."""
     path = f"/spec/schedulingGates/{pod.gate}"
-    return Patch(
-        resource="pods",
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        kind=PatchKind.JSON,
-        body=[
-            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
-            {"op": "test", "path": f"{path}/name", "value": names.GATE},
-            {"op": "remove", "path": path},
-        ],
+    return pod_patch(
+        pod,
+        [{"op": "test", "path": f"{path}/name", "value": names.GATE}, {"op": "remove", "path": path}],
         settled_by=frozenset({404}),
         follows_status=True,
     )

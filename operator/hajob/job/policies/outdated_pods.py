@@ -12,7 +12,6 @@ from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Wants, pod_deletion
 from hajob.plan.state import REMADE, JobPhase, JobState
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView
 
 
 @dataclass(slots=True)
@@ -24,21 +23,17 @@ class BootMemo:
 
 def outdated_pods(snapshot: JobSnapshot, memo: BootMemo) -> Wants:
     """Want the pods deleted that would exclude fewer free nodes if they were made now."""
-    return Wants(changes=tuple(pod_deletion(pod) for pod in pods_worth_replacing(snapshot, memo)))
-
-
-def pods_worth_replacing(snapshot: JobSnapshot, memo: BootMemo) -> list[PodView]:
-    """Return the pods that would exclude fewer free nodes if they were made now."""
     if not snapshot.pods_are_known:
-        return []
+        return Wants()
     state, serving = snapshot.state, snapshot.serving.values()
     waiting = [pod for pod in serving if (pod.unschedulable or pod.gated) and pod.excluded and not pod.deleting]
     returned = returned_nodes(snapshot, memo)
     if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
-        return []
+        return Wants()
     free = set(snapshot.free_names).difference(snapshot.refused_nodes(len(waiting)))
     open_now = free - _avoided(state) if state.phase in REMADE else set()
-    return [pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned))]
+    outdated = (pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned)))
+    return Wants(changes=tuple(map(pod_deletion, outdated)))
 
 
 def returned_nodes(snapshot: JobSnapshot, memo: BootMemo) -> set[str]:

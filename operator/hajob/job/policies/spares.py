@@ -14,9 +14,9 @@ from hajob.backoff import Backoff
 from hajob.capacity.spares import SpareTurn, look, successors
 from hajob.job.ages import Ages
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Create, Patch, Wants, pod_deletion
+from hajob.job.wants import Create, Patch, Wants, pod_deletion, pod_patch
 from hajob.plan.placements import Placement
-from hajob.pods.naming import rank_pod_name, spare_pod_name
+from hajob.pods.naming import spare_pod_name
 from hajob.pods.spare_pod import spare_pod
 from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
@@ -88,19 +88,8 @@ def adoption(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
         names.LABEL_INCARNATION: str(placement.incarnation),
     }
     index = {names.ANNOTATION_RANK_INDEX: str(placement.node_rank)}
-    return Patch(
-        resource="pods",
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        body={"metadata": {"uid": pod.uid, "labels": labels, "annotations": index}},
-        done=f"spare {pod.name} is node rank {placement.node_rank}",
-    )
-
-
-def adopted_name(snapshot: JobSnapshot, placement: Placement) -> str:
-    """Return the name that the rank pod would have had, had it been made."""
-    return rank_pod_name(snapshot.job, placement.node_rank, placement.incarnation)
+    body = {"metadata": {"labels": labels, "annotations": index}}
+    return pod_patch(pod, body, done=f"spare {pod.name} is node rank {placement.node_rank}")
 
 
 def _wanted(snapshot: JobSnapshot) -> dict[str, int]:
@@ -145,14 +134,7 @@ def _note_missing(
 
 def _nomination(pod: PodView) -> Patch:
     """Return the patch that has the scheduler keep the spare's node for this pod."""
-    return Patch(
-        resource="pods",
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        body={"status": {"nominatedNodeName": pod.place}},
-        subresource="status",
-    )
+    return pod_patch(pod, {"status": {"nominatedNodeName": pod.place}}, subresource="status")
 
 
 def _impatient(snapshot: JobSnapshot, memo: SpareMemo) -> list[PodView]:

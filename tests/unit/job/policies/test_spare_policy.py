@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from hajob.api import constants as names
-from hajob.job.policies.spares import PATIENCE_SECONDS, STUCK_SECONDS, SpareMemo, adopted_name, adoption, spares
+from hajob.job.pod_reconciler import placed_pod_name
+from hajob.job.policies.spares import PATIENCE_SECONDS, STUCK_SECONDS, SpareMemo, adoption, spares
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Create, DeletePod, Patch
 from hajob.kube.client import ApiError
@@ -84,6 +85,6 @@ def test_a_warm_spare_becomes_the_rank_pod_of_its_node() -> None:
     assert patch.uid == warm.uid
     assert isinstance(patch.body, dict)
     assert patch.body["metadata"]["labels"][names.LABEL_INCARNATION] == "7"
-    assert adopted_name(made, placement) == rank_pod_name(made.job, 1, 7)
+    assert placed_pod_name(made.job, placement) == rank_pod_name(made.job, 1, 7)
     assert adoption(made, replace(placement, place="node-8")) is None
     assert adoption(seen(spare(), ready=True), placement) is None, "a placeholder makes room for a new pod"
