@@ -20,11 +20,18 @@ _NOISE: Final = ("title", "$defs", "additionalProperties")
 
 COLUMNS: Final[tuple[Json, ...]] = (
     {"name": "State", "type": "string", "jsonPath": ".status.summary.state"},
+    {"name": "Reason", "type": "string", "jsonPath": ".status.summary.reason"},
     {"name": "Size", "type": "string", "jsonPath": ".status.summary.size"},
-    {"name": "Recovery", "type": "string", "jsonPath": ".status.summary.recovery"},
-    {"name": "Last-Outage", "type": "string", "jsonPath": ".status.summary.lastOutage"},
+    {"name": "Step", "type": "integer", "jsonPath": ".status.progress.step"},
+    {"name": "Step-Time", "type": "string", "jsonPath": ".status.summary.stepTime"},
+    {"name": "Protected", "type": "string", "jsonPath": ".status.summary.protected"},
     {"name": "Goodput", "type": "string", "jsonPath": ".status.summary.goodput"},
     {"name": "Restarts", "type": "string", "jsonPath": ".status.summary.restarts"},
+    {"name": "Recovery", "type": "string", "jsonPath": ".status.summary.recovery", "priority": 1},
+    {"name": "Last-Outage", "type": "string", "jsonPath": ".status.summary.lastOutage", "priority": 1},
+    {"name": "Nodes", "type": "string", "jsonPath": ".status.summary.nodes", "priority": 1},
+    {"name": "Spares", "type": "string", "jsonPath": ".status.summary.spares", "priority": 1},
+    {"name": "Checkpoint", "type": "date", "jsonPath": ".status.progress.checkpointTime", "priority": 1},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )
 

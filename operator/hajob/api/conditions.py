@@ -107,6 +107,13 @@ class Reason(Enum):
         "The scheduler finds no node for some pods; spec.startupDeadlineSeconds is paused.",
         "Free or add nodes, or relax the nodeSelector, affinity or tolerations that the message names.",
     )
+    UNSATISFIABLE = (
+        _T.SCHEDULED,
+        _FALSE,
+        "Unsatisfiable",
+        "No node of the cluster can ever take a rank pod of this job, whatever becomes free.",
+        "Change the field that the message names, or add such nodes; the job starts as soon as one fits.",
+    )
 
     NOT_STARTED = (_T.RUNNING, _FALSE, "NotStarted", "The training has not started yet.")
     STARTING = (_T.RUNNING, _FALSE, "Starting", "Pods and ranks are starting.")

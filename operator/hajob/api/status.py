@@ -64,6 +64,8 @@ class Summary(ApiModel):
 
     state: Word = ""
     """What the job does."""
+    reason: Word = ""
+    """Why, in one CamelCase word; empty where there is nothing to say."""
     size: Word = ""
     """Data-parallel ranks now and wanted."""
     recovery: Word = ""
@@ -72,6 +74,14 @@ class Summary(ApiModel):
     """How long the newest outage took."""
     goodput: Word = ""
     """Share of the time that went into training."""
+    step_time: Word = ""
+    """How long a step takes now."""
+    protected: Word = ""
+    """Which of the allowed actions would work now: Full (all), Partial or None; empty while the job does not train."""
+    nodes: Word = ""
+    """Nodes that its rank pods have, and nodes wanted."""
+    spares: Word = ""
+    """Spare nodes that are held, and spare nodes wanted."""
     restarts: Word = ""
     """Restarts of the whole job."""
 
@@ -159,6 +169,12 @@ class Progress(ApiModel):
     """Newest finished step."""
     observed_time: Timestamp
     """When that was seen."""
+    step_milliseconds: Number | None = None
+    """How long a step takes at the present size; absent until a few were seen."""
+    checkpoint_step: Number | None = None
+    """Step of the newest complete checkpoint; absent where none is known."""
+    checkpoint_time: Timestamp | None = None
+    """When that checkpoint was first seen."""
 
 
 class GoodputBucket(ApiModel):

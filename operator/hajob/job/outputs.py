@@ -22,6 +22,7 @@ from hajob.job.memory import JobMemory
 from hajob.job.observer import JobObserver
 from hajob.job.policies.start_gate import StartGate
 from hajob.job.ports import Ports
+from hajob.job.snapshot import JobSnapshot
 from hajob.job.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
 from hajob.job.status_publisher import SOON_SECONDS, StatusPublisher
 from hajob.job.status_writer import StatusWriter
@@ -169,19 +170,25 @@ class JobOutputs:
         return build_status(self._snapshot(before))
 
     def _advice(self) -> Iterator[str]:
-        """Yield what works and is worth knowing; why no node will ever do, while the job has none.
+        """Yield what works and is worth knowing.
 
         Nothing of a job that is not accepted: its template may hold anything anywhere, and what is wrong is said.
         """
         if not self._admission.admitted:
             return
-        job, snapshot = self._memory.job, self._observer.snapshots.take()
+        job = self._memory.job
         if job.metadata.generation != self._noted[0]:
             self._noted = job.metadata.generation, (log_rule_notes(job.spec), *notes(job))
         yield from self._noted[1]
         yield self._admission.claim_note
-        if self._memory.state.phase in UNTRAINED and not any(pod.node_name for pod in snapshot.serving.values()):
-            yield why_none_fits(job.spec, snapshot.demand, snapshot.nodes.values())
+
+    def _why_unsatisfiable(self, snapshot: JobSnapshot) -> str:
+        """Return why no node will ever do, while the job has none; empty where one would."""
+        if not self._admission.admitted or self._memory.state.phase not in UNTRAINED:
+            return ""
+        if any(pod.node_name for pod in snapshot.serving.values()):
+            return ""
+        return why_none_fits(snapshot.job.spec, snapshot.demand, snapshot.nodes.values())
 
     def _snapshot(self, before: HATrainingJobStatus) -> Snapshot:
         memory, coordinator, pods = self._memory, self._observer.coordinator, self._observer.pods
@@ -221,6 +228,8 @@ class JobOutputs:
             to_leave=snapshot.to_leave,
             wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
             step_ms=memory.pace.step_ms,
+            unsatisfiable=self._why_unsatisfiable(snapshot),
+            checkpoint_step=view.checkpoint_step if (view.checkpoint_step or 0) > 0 else None,
             batch=memory.policy.batch,
             recoverability=recoverability(memory.state, view, memory.policy, now) if trains else (),
         )

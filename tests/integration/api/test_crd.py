@@ -40,7 +40,7 @@ def test_columns_and_short_names(control_plane: ControlPlane, crd: Job, job: Job
     for name in ("hajob", "hajobs", "hatrainingjobs"):
         printed = control_plane.kubectl("get", name, "-n", where).stdout
         assert printed.split("\n")[0].split() == [
-            *("NAME", "STATE", "SIZE", "RECOVERY", "LAST-OUTAGE", "GOODPUT", "RESTARTS", "AGE")
+            *("NAME", "STATE", "REASON", "SIZE", "STEP", "STEP-TIME", "PROTECTED", "GOODPUT", "RESTARTS", "AGE")
         ]
     assert (
         f"hatrainingjob.training.hajob.io/{job['metadata']['name']}"

@@ -79,8 +79,12 @@ def test_required_is_only_what_cannot_be_derived() -> None:
 
 def test_the_columns_and_the_conditions_are_those_of_the_api() -> None:
     assert [column["name"] for column in crd.COLUMNS] == [
-        *("State", "Size", "Recovery", "Last-Outage", "Goodput", "Restarts", "Age")
+        *("State", "Reason", "Size", "Step", "Step-Time", "Protected", "Goodput", "Restarts"),
+        *("Recovery", "Last-Outage", "Nodes", "Spares", "Checkpoint"),
+        "Age",
     ]
+    wide = [column["name"] for column in crd.COLUMNS if column.get("priority")]
+    assert wide == ["Recovery", "Last-Outage", "Nodes", "Spares", "Checkpoint"]
     assert [str(type_) for type_ in ConditionType] == [
         *("Accepted", "Scheduled", "Running", "Recoverable", "CoordinatorReady", "Shrunk", "SparesReady", "Degraded"),
         *("Held", "Suspended", "Complete", "Failed"),

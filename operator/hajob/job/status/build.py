@@ -24,6 +24,7 @@ from hajob.domain.batch import Batch
 from hajob.domain.checkpoints import in_words
 from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
+from hajob.job.status import summary
 from hajob.job.status.data_parallel import data_parallel, measured_again
 from hajob.job.status.incident_entry import Record, entry
 from hajob.job.status.journal import MOVING_MARK, VERSION
@@ -60,23 +61,6 @@ RUNNING_REASON: Final = {
     JobPhase.FAILED: Reason.RUNNING_ENDED,
     JobPhase.DELETED: Reason.RUNNING_ENDED,
 }
-
-STATE_WORD: Final = {
-    JobPhase.NEW: "Pending",
-    JobPhase.PENDING: "Pending",
-    JobPhase.STARTING: "Starting",
-    JobPhase.WARMING: "Starting",
-    JobPhase.HELD: "Held",
-    JobPhase.GATHERING: "Recovering",
-    JobPhase.RESUMING: "Recovering",
-    JobPhase.CONFIRMING: "Running",
-    JobPhase.SHRINKING: "Recovering",
-    JobPhase.EXPANDING: "Expanding",
-    JobPhase.MIGRATING: "Migrating",
-    JobPhase.SAVING: "Saving",
-    JobPhase.DELETED: "Deleting",
-}
-"""Word of the State column where it is not the phase itself."""
 
 _FAILURES: Final = {reason.word: reason for reason in Reason if reason.type is ConditionType.FAILED}
 
@@ -165,6 +149,8 @@ class Snapshot:
     step_ms: int | None = None
     batch: Batch | None = None
     held_back: str = ""
+    unsatisfiable: str = ""
+    checkpoint_step: int | None = None
 
 
 def time_of(milliseconds: int) -> datetime:
@@ -178,11 +164,12 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
     previous = job.status
     now = time_of(snapshot.now_ms)
     incidents = _incidents(snapshot)
+    conditions = _conditions(snapshot, now)
     ended = state.phase in WITH_RESULT
     return api.HATrainingJobStatus(
         observed_generation=job.metadata.generation,
-        conditions=_conditions(snapshot, now),
-        summary=_summary(snapshot, incidents),
+        conditions=conditions,
+        summary=_summary(snapshot, incidents, conditions),
         effective=effective(job.spec),
         data_parallel=_data_parallel(snapshot),
         spares=_spares(snapshot),
@@ -214,7 +201,18 @@ def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, 
 
 def _progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
     step = snapshot.step if snapshot.step >= 0 else snapshot.state.step
-    return api.Progress(step=step, observed_time=now.replace(microsecond=0)) if step >= 0 else None
+    if step < 0:
+        return None
+    saved, before, seen = snapshot.checkpoint_step, snapshot.job.status.progress, now.replace(microsecond=0)
+    known = before is not None and saved is not None and before.checkpoint_step == saved
+    since = before.checkpoint_time if known and before is not None else seen
+    return api.Progress(
+        step=step,
+        observed_time=seen,
+        step_milliseconds=snapshot.step_ms,
+        checkpoint_step=saved,
+        checkpoint_time=since if saved is not None else None,
+    )
 
 
 def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
@@ -347,6 +345,8 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
         return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
     if not pods:
         return Reason.NO_PODS, ""
+    if snapshot.unsatisfiable and not any(pod.node_name for pod in pods):
+        return Reason.UNSATISFIABLE, f"can never start: {snapshot.unsatisfiable}"[:MESSAGE_LIMIT]
     if missing := shortage(pods, None):
         wait = snapshot.state.waiting
         since = f"since {format_time(time_of(wait.since_ms).replace(microsecond=0))} " if wait is not None else ""
@@ -434,18 +434,24 @@ def _spares_ready(snapshot: Snapshot) -> tuple[Reason, str]:
     return Reason.SPARES_PENDING, "; ".join(filter(None, (told, missing)))[:MESSAGE_LIMIT]
 
 
-def _summary(snapshot: Snapshot, incidents: Sequence[api.IncidentEntry]) -> api.Summary:
-    state, size = snapshot.state, _data_parallel(snapshot)
-    refused = snapshot.accepted in {Reason.POD_REFUSED, Reason.INVALID}
-    newest = incidents[0] if incidents else None
-    outage = sum(phase.milliseconds for phase in newest.phases) if newest else 0
-    return api.Summary(
-        state="Refused" if refused and not state.attempt else STATE_WORD.get(state.phase, state.phase.value),
-        size=f"{size.current}/{size.desired}",
-        recovery=(newest.action or "") if newest else "",
-        last_outage=f"{outage / 1000:.1f}s" if newest and newest.outcome != "Open" else "",
-        goodput=f"{snapshot.goodput.percent}%" if snapshot.goodput else "",
-        restarts=str(state.restarts_infrastructure + state.restarts_program),
+def _summary(
+    snapshot: Snapshot, incidents: Sequence[api.IncidentEntry], conditions: Sequence[api.Condition]
+) -> api.Summary:
+    pods = [pod for pod in snapshot.pods if pod.is_rank and not pod.deleting]
+    return summary.of(
+        conditions,
+        summary.Facts(
+            state=snapshot.state,
+            pods=pods,
+            refused=snapshot.accepted in {Reason.POD_REFUSED, Reason.INVALID},
+            size=_data_parallel(snapshot),
+            spares=_spares(snapshot),
+            num_nodes=snapshot.job.spec.num_nodes,
+            goodput=snapshot.goodput,
+            step_ms=snapshot.step_ms,
+            recoverability=snapshot.recoverability,
+            newest=incidents[0] if incidents else None,
+        ),
     )
 
 
@@ -461,9 +467,15 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
         age = new.progress.observed_time - old.progress.observed_time
         if age.total_seconds() >= PROGRESS_SECONDS:
             return True
+    if _words(old) != _words(new):
+        return True
     same_journal = _at_rest(old.journal) == _at_rest(new.journal)
     still = old.model_copy(update={**moving, "summary": None, "journal": ""})
     return not same_journal or still != new.model_copy(update={"summary": None, "journal": ""})
+
+
+def _words(status: api.HATrainingJobStatus) -> tuple[str, str]:
+    return (status.summary.state, status.summary.reason) if status.summary is not None else ("", "")
 
 
 def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:

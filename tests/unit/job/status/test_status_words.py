@@ -1,0 +1,114 @@
+"""The columns of kubectl: state and reason say in two words what a person would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.api.conditions import Reason
+from hajob.api.enums import ConditionStatus
+from hajob.api.status import ActionRecoverability, HATrainingJobStatus
+from hajob.domain.actions import Action
+from hajob.job.status.build import Snapshot, build_status
+from hajob.job.status.summary import protected, step_time
+from hajob.plan.state import JobPhase, JobState
+from hajob.sources.creation import NotCreated
+from hajob.sources.pod import PodView
+from tests.rigs.example_jobs import example_job
+
+JOB = example_job("quickstart")
+POD = PodView("team", "job-0", "uid", JOB.metadata.uid, names.ROLE_RANK, 0, 1)
+PENDING = JobState(phase=JobPhase.PENDING, attempt=1)
+
+
+def status(state: JobState = PENDING, **fields: Any) -> HATrainingJobStatus:
+    return build_status(Snapshot(JOB, state, 1, 600_000, **fields))
+
+
+def words(state: JobState = PENDING, **fields: Any) -> tuple[str, str]:
+    summary = status(state, **fields).summary
+    assert summary is not None
+    return summary.state, summary.reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, ""),
+        ({"pods": [replace(POD, gate=0)]}, "NoCapacity"),
+        ({"pods": [replace(POD, unschedulable="0/6 nodes are available: 6 node(s) were full.")]}, "NoCapacity"),
+        ({"pods": [POD], "unsatisfiable": "none of 8 nodes has example.com/npu"}, "Unsatisfiable"),
+        ({"not_created": NotCreated("exceeded quota", over_quota=True)}, "NoQuota"),
+        ({"not_created": NotCreated("a webhook says no")}, "PodsNotCreated"),
+        ({"pods": [replace(POD, node_name="node-1", trouble_code="ErrImagePull")]}, "ImagePull"),
+        (
+            {"pods": [replace(POD, node_name="node-1", trouble_code="CreateContainerConfigError")]},
+            "CreateContainerConfigError",
+        ),
+        ({"pods": [replace(POD, node_name="node-1", phase="Succeeded", exit_code=0)]}, "ScriptEnded"),
+    ],
+)
+def test_a_pending_job_says_what_it_waits_for(fields: dict[str, Any], reason: str) -> None:
+    assert words(**fields) == ("Pending", reason)
+
+
+def test_a_refused_job_says_by_whom() -> None:
+    state = JobState(phase=JobPhase.PENDING)
+    assert words(state, accepted=Reason.POD_REFUSED) == ("Refused", "PodRefused")
+
+
+def test_a_failed_job_says_what_failed() -> None:
+    failed = JobState(phase=JobPhase.FAILED, attempt=2)
+    assert words(failed, failed_reason="ProgramFailures", failed_message="nan") == ("Failed", "ProgramFailed")
+
+
+def test_no_node_that_fits_is_told_before_all_else() -> None:
+    found = status(pods=[POD], unsatisfiable="none of 8 nodes has example.com/npu")
+    scheduled = next(one for one in found.conditions if one.type == "Scheduled")
+    assert (scheduled.status, scheduled.reason) == ("False", "Unsatisfiable")
+    assert scheduled.message == "can never start: none of 8 nodes has example.com/npu"
+
+
+def test_a_checkpoint_keeps_the_time_of_its_first_sight() -> None:
+    first = status(JobState(phase=JobPhase.RUNNING, attempt=1), step=40, checkpoint_step=30, step_ms=1_423)
+    job = JOB.model_copy(update={"status": first})
+    later, newer = (
+        build_status(Snapshot(job, PENDING, 1, 900_000, step=60, checkpoint_step=saved)).progress for saved in (30, 60)
+    )
+    assert first.progress is not None
+    assert later is not None
+    assert newer is not None
+    assert (first.progress.step_milliseconds, later.checkpoint_time) == (1_423, first.progress.checkpoint_time)
+    assert newer.checkpoint_time == newer.observed_time
+
+
+def test_wide_columns_count_nodes_and_spares() -> None:
+    pods = [replace(POD, name=f"job-{number}", node_name=f"node-{number}") for number in range(3)]
+    summary = status(JobState(phase=JobPhase.RUNNING, attempt=1), pods=pods).summary
+    assert summary is not None
+    assert (summary.nodes, summary.spares) == (f"3/{JOB.spec.num_nodes}", "")
+
+
+@pytest.mark.parametrize(("milliseconds", "told"), [(None, ""), (103, "103ms"), (1_423, "1.42s"), (61_000, "61.00s")])
+def test_step_times_are_short(milliseconds: int | None, told: str) -> None:
+    assert step_time(milliseconds) == told
+
+
+@pytest.mark.parametrize(
+    ("statuses", "told"),
+    [
+        ([], ""),
+        ([ConditionStatus.TRUE, ConditionStatus.UNKNOWN], "Full"),
+        ([ConditionStatus.TRUE, ConditionStatus.FALSE], "Partial"),
+        ([ConditionStatus.FALSE, ConditionStatus.FALSE], "None"),
+    ],
+)
+def test_protection_in_a_word(statuses: list[ConditionStatus], told: str) -> None:
+    actions = (Action.RETRY, Action.REPLACE)
+    evaluated = [
+        ActionRecoverability(action=action, status=one) for action, one in zip(actions, statuses, strict=False)
+    ]
+    assert protected(evaluated) == told
