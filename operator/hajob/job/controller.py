@@ -15,9 +15,8 @@ from hajob import metrics
 from hajob.api.conditions import Reason
 from hajob.api.event_reasons import EventReason
 from hajob.api.job import HATrainingJob
-from hajob.clock import Alarm
 from hajob.job.admission import Admission
-from hajob.job.deadline_timer import HEAR_SECONDS, DeadlineTimer
+from hajob.job.deadline_timer import DeadlineTimer
 from hajob.job.memory import JobMemory
 from hajob.job.observer import JobObserver, Seen
 from hajob.job.outputs import JobOutputs
@@ -61,7 +60,6 @@ class JobController:
             ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.cut_off
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self._unheard = Alarm(ports.clock)
         self._left_over: set[str] = set()
         self._releasing: list[asyncio.Task[None]] = []
 
@@ -96,21 +94,12 @@ class JobController:
         """Start; the caller has shown the existing pods before."""
         title, status = self._memory.title, self._outputs.status
         self._follow_capacity()
-        self._unheard.set(HEAR_SECONDS, self._coordinator_unheard)
         self._tasks = [
             asyncio.create_task(self._loop.run(), name=f"controller {title}"),
             asyncio.create_task(status.run(), name=f"status of {title}"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
-
-    def _coordinator_unheard(self) -> None:
-        """Decide standing faults without the coordinator, because it was silent for too long."""
-        try:
-            self._take_in(self.observer.hardware.look())
-        except Exception as error:  # nothing else would report an error in a timer
-            log.exception("%s: faults that stood when it was opened", self._memory.title)
-            self._broke(error)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """Report a task that ended by itself: without its tasks a controller must be replaced."""
@@ -124,7 +113,6 @@ class JobController:
         self._loop.close()
         self._outputs.close()
         self._deadline.cancel()
-        self._unheard.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -241,9 +229,7 @@ class JobController:
             if observed.event is not None:
                 self._advance(observed.event, observed.time_ms)
         self._take_in(self.observer.of_coordinator())
-        if self.observer.hardware.coordinator_heard():
-            self._take_in(self.observer.hardware.look())
-            self._loop.wake()  # moves wait for it, too
+        self._decide_what_waited()
         self._memory.record_time(self.observer.training())
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
@@ -403,6 +389,13 @@ class JobController:
         self._follow_capacity()
         self._deadline.arm(self._memory.deadlines)
         self._loop.wake()
+        self._decide_what_waited()
+
+    def _decide_what_waited(self) -> None:
+        """Take in standing faults once the coordinator is heard, or given up; moves wait for it, too."""
+        if self.observer.hardware.waits_no_longer():
+            self._take_in(self.observer.hardware.look())
+            self._loop.wake()
 
     def _follow_capacity(self) -> None:
         """Subscribe to changes of nodes while the job waits for some."""

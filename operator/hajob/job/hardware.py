@@ -6,14 +6,12 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from hajob.domain.hardware import ClusterFact
-from hajob.job.deadline_timer import HEAR_SECONDS
 from hajob.job.memory import JobMemory
 from hajob.job.pod_index import is_serving
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshots
 from hajob.job.status.announcements import Announce, of_unknown_chip
 from hajob.plan import events
-from hajob.plan.state import UNTRAINED
 from hajob.sources import observe
 from hajob.sources.chips import Seat
 from hajob.sources.node import NodeView
@@ -35,16 +33,19 @@ class JobHardware:
         self._cluster, self._clock = ports.cluster, ports.clock
         self._doubted: dict[int, frozenset[str]] = {}  # node rank to the faults of which its pod may have the chip
         self._sub_health_asked: dict[str, tuple[int, float, int]] = {}  # how often, when, under which generation
-        self._began, self._heard = ports.clock.monotonic(), False
 
-    def coordinator_heard(self) -> bool:
-        """Note that the coordinator has reported; return whether this operator hears it for the first time."""
-        first, self._heard = not self._heard, True
-        return first
+        self._waits = True  # what stood before this operator began is looked at once the coordinator is heard
+
+    def waits_no_longer(self) -> bool:
+        """Return, once, that faults which had to wait can be decided: the coordinator is heard, or given up."""
+        if not self._waits or self._must_wait():
+            return False
+        self._waits = False
+        return True
 
     def look(self, nodes: Collection[str] = ()) -> Iterable[events.JobEvent]:
         """Yield the standing faults of this job's serving pods; `nodes`: only those, none given: all."""
-        if not self._knows_what_works():
+        if self._must_wait():
             return
         pods = (
             [pod for name in nodes for pod in self._pods.on_node(name)]
@@ -63,7 +64,7 @@ class JobHardware:
 
     def sub_health(self, nodes: Collection[str] = ()) -> Iterable[events.FactSeen]:
         """Yield sub-health of nodes that still work, again periodically, and only where there is a better node."""
-        if not self._knows_what_works():
+        if self._must_wait():
             return
         memory, monotonic = self._memory, self._clock.monotonic()
         sick = self._cluster.marks.sub_healthy
@@ -103,10 +104,11 @@ class JobHardware:
             self._announce(of_unknown_chip(pod.name, doubted[key]))
         self._doubted[pod.node_rank] = frozenset(doubted)
 
-    def _knows_what_works(self) -> bool:
-        """Whether a fault can be decided: MindIO may serve though the coordinator has not reported yet."""
-        waited = self._clock.monotonic() - self._began >= HEAR_SECONDS
-        return self._heard or waited or self._memory.state.phase in UNTRAINED
+    def _must_wait(self) -> bool:
+        """Whether no fault can be decided: MindIO may serve though the coordinator is not heard."""
+        waits = self._snapshots.take().awaits_coordinator
+        self._waits = self._waits or waits
+        return waits
 
     def _withdrawn(self) -> Iterable[events.JobEvent]:
         """Yield faults that no longer stand, while the open incident has taken no action for them."""

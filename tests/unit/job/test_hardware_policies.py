@@ -11,6 +11,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.job.deadline_timer import HEAR_SECONDS
 from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
@@ -252,9 +253,9 @@ async def test_what_stood_before_the_operator_began_is_the_same(town: Controller
 
 async def test_a_coordinator_that_is_not_heard_has_a_successor(town: ControllerTown) -> None:
     await taken_over(town)
-    await town.clock.advance(10)
-    assert phase_of(town) is JobPhase.HELD
     before = town.controller.state.coordinator
+    await town.clock.advance(HEAR_SECONDS)
+    assert phase_of(town) is JobPhase.RUNNING
     await town.clock.advance(COORDINATOR_SECONDS)
     assert phase_of(town) is JobPhase.HELD
     assert town.controller.state.coordinator > before
