@@ -21,6 +21,7 @@ from hajob.job.memory import JobMemory
 from hajob.job.observer import JobObserver, Seen
 from hajob.job.outputs import JobOutputs
 from hajob.job.pod_index import is_coordinator, is_serving
+from hajob.job.policies.start_gate import why_stuck
 from hajob.job.ports import Ports
 from hajob.job.reconcile_loop import ReconcileLoop
 from hajob.job.status.announcements import Announcement, of_breaker
@@ -54,8 +55,8 @@ class JobController:
         self._memory = JobMemory(job, ports.clock, self._announce)
         self.observer = JobObserver(self._memory, ports, self, self._announce)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.dry_runs)
-        self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._look_at_start)
         self._loop = ReconcileLoop(self._memory, self.observer.snapshots, self._admission, ports, self)
+        self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._loop.memos)
         self._deadline = DeadlineTimer(
             ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.cut_off
         )
@@ -208,6 +209,7 @@ class JobController:
             self._take_in(self.observer.of_node(pod.node_name))
         if self.observer.coordinator.address:
             self._outputs.tell_coordinator()
+            self._loop.wake()  # a start that is held back may have to be looked at again later
 
     def reported(self, report: wire.Report) -> None:
         """Handle a coordinator's report: milestones, then facts, each advancing the plan at once."""
@@ -262,15 +264,10 @@ class JobController:
         self._take_in(self.observer.of_channel())
         self._outputs.status.publish()
 
-    def _look_at_start(self) -> None:
-        """Check again whether a held start may begin."""
-        self._outputs.start_if_held()
-        self._look_for_places()
-
     def _look_for_places(self) -> None:
         """Check whether a start has all the nodes and quota it needs."""
         if self.state.phase in UNTRAINED:
-            self._take_in(self.observer.of_places(self._outputs.why_start_is_stuck()))
+            self._take_in(self.observer.of_places(why_stuck(self.observer.snapshots.take(), self._loop.memos.start)))
             self._take_in(self.observer.of_coordinator_place())
 
     def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
@@ -346,6 +343,7 @@ class JobController:
     def follow_spec(self) -> None:
         """Apply the spec, and what sick nodes ask for."""
         self._take_in((*self.observer.of_spec(), *self.observer.hardware.sub_health()))
+        self._outputs.start_if_held()
         self._look_for_places()
 
     def policies_tell(self, told: Iterable[events.JobEvent], announcements: Iterable[Announcement]) -> None:

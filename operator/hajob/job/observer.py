@@ -6,7 +6,7 @@ It stores observations and decides nothing; `hajob.sources.observe` says which o
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from hajob import metrics
 from hajob.coordinator_link.channel import CoordinatorCredentials
@@ -170,10 +170,6 @@ class JobObserver:
             return ()  # handled once the coordinator is heard, or given up
         seen = self._memory.follow_restart(observe.restart_asked(spec))
         return observe.of_spec(state, spec, seen)
-
-    def earlier_ranks(self) -> Collection[str]:
-        """Return the names of rank pods of earlier starts in which processes may run."""
-        return self.pods.earlier_ranks(self._memory.state.base)
 
     def is_news(self, report: wire.Report) -> bool:
         """Return whether a report says more than the newest step."""

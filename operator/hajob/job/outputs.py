@@ -20,7 +20,8 @@ from hajob.domain.actions import OrderCommand
 from hajob.job.admission import Admission
 from hajob.job.memory import JobMemory
 from hajob.job.observer import JobObserver
-from hajob.job.policies.start_gate import StartGate
+from hajob.job.policies.all_policies import PolicyMemos
+from hajob.job.policies.start_gate import holds_start, why_closed
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
@@ -46,7 +47,7 @@ class JobOutputs:
         observer: of the job.
         admission: of the job.
         ports: to the world.
-        look_at_start: called when a held start may be able to begin.
+        memos: what its policies remember.
 
     Attributes:
         status: the publisher that decides when it is written.
@@ -58,10 +59,10 @@ class JobOutputs:
         observer: JobObserver,
         admission: Admission,
         ports: Ports,
-        look_at_start: Callable[[], None],
+        memos: PolicyMemos,
     ) -> None:
         self._memory, self._observer, self._admission, self._ports = memory, observer, admission, ports
-        self._gate = StartGate(memory, observer, ports, look_at_start)
+        self._memos = memos
         job = memory.job
         self._assigning = Alarm(ports.clock)
         self._assigned = -math.inf
@@ -90,19 +91,27 @@ class JobOutputs:
 
     def start_if_held(self) -> None:
         """Send a start that waited for ranks of the previous attempt."""
-        if self._gate.holds:
+        if self._memos.start.held_since is not None:
             self._send_order()
-
-    def why_start_is_stuck(self) -> str:
-        """Return which pods hold a start back for too long; empty for none."""
-        return self._gate.why_stuck()
 
     def _send_order(self) -> None:
         wanted = self._memory.journal.order
-        if wanted is not None and self._gate.passes(wanted) and self._may_be_repeated(wanted):
+        if wanted is not None and not self._is_held(wanted) and self._may_be_repeated(wanted):
             incident = self._memory.state.incident
             of_this = incident is not None and incident.incarnation == wanted.incarnation
             self._observer.coordinator.order(orders.order(wanted, incident.number if incident and of_this else 0))
+
+    def _is_held(self, order: effects.SendOrder) -> bool:
+        """Whether an order that starts ranks waits; to the earlier attempt's coordinator it only ends what that runs.
+
+        An order to take over a training starts nothing.
+        """
+        state = self._memory.state
+        starts = order.command is OrderCommand.START and state.phase in UNTRAINED
+        if starts and self._observer.coordinator.incarnation >= state.base:
+            return holds_start(self._observer.snapshots.take(), self._memos.start)
+        self._memos.start.held_since = None
+        return False
 
     def _may_be_repeated(self, order: effects.SendOrder) -> bool:
         """Whether a leader that knows only what is recorded would decide the same again, and no harm done.
@@ -125,7 +134,6 @@ class JobOutputs:
 
     def close(self) -> None:
         """Send nothing any more."""
-        self._gate.close()
         self.status.end()
         self._assigning.cancel()
 
@@ -204,7 +212,7 @@ class JobOutputs:
             pods=[pod for pod in pods.all() if not pod.is_hook],
             not_created=pods.not_created,
             spares_ready=len(snapshot.ready_spares),
-            spares_not_created=pods.spares_not_created,
+            spares_not_created=self._memos.spares.why_missing,
             coordinator=CoordinatorView(
                 connected=coordinator.reports.connected,
                 serving=coordinator.reports.serving,
@@ -224,7 +232,7 @@ class JobOutputs:
             journal=journal.dump(now, record),
             goodput=goodput(journal.account, now),
             held_back=self._ports.cluster.faults.why_held() if not memory.ended else "",
-            start_waits=self._gate.why_closed() if self._gate.holds else "",
+            start_waits=why_closed(snapshot) if self._memos.start.held_since is not None else "",
             to_leave=snapshot.to_leave,
             wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
             step_ms=memory.pace.step_ms,

@@ -100,7 +100,6 @@ class PodIndex:
         complete: whether a list of all pods was shown to the end.
         listed: resourceVersion of the newest such list.
         not_created: why pods that should exist are not created; None while all are.
-        spares_not_created: the same for the pods of spare nodes, which the training does not need.
     """
 
     def __init__(self) -> None:
@@ -111,7 +110,6 @@ class PodIndex:
         self.listed = ""
         self.complete = False
         self.not_created: NotCreated | None = None
-        self.spares_not_created: NotCreated | None = None
         self._on_node: dict[str, tuple[str, ...]] = {}  # nearly always one: a set would be four times as large
         self._earlier: tuple[int, set[str]] | None = None
         self._serving: Serving | None = None

@@ -12,8 +12,7 @@ import asyncio
 import dataclasses
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final, Protocol
 
@@ -23,12 +22,12 @@ from hajob.backoff import Backoff, Retry
 from hajob.capacity.gang import Claim
 from hajob.clock import Alarm
 from hajob.job.admission import REFUSALS, Admission
-from hajob.job.ages import Ages
 from hajob.job.apply import Applier
 from hajob.job.memory import JobMemory
 from hajob.job.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
 from hajob.job.pod_reconciler import Difference, PodReconciler, difference, in_turn, placed_pod_name
-from hajob.job.policies import drains, expiry, finished_pods, gang_start, leaving_pods, outdated_pods, pauses, spares
+from hajob.job.policies import drains, gang_start, leaving_pods, outdated_pods, spares
+from hajob.job.policies.all_policies import PolicyMemos, policies_with
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshot, JobSnapshots, ServerAnswers
 from hajob.job.status.announcements import Announcement
@@ -91,20 +90,12 @@ class Reconciled(CreationListener, Protocol):
         """Note a pod that is about to be deleted without grace: nothing there can end it."""
 
 
-@dataclasses.dataclass(slots=True)
-class PolicyMemos:
-    """What the policies of one job remember between two rounds; a new leader begins without it."""
-
-    drains: drains.DrainMemo
-    boots: outdated_pods.BootMemo = dataclasses.field(default_factory=outdated_pods.BootMemo)
-    gang: gang_start.GangMemo = dataclasses.field(default_factory=gang_start.GangMemo)
-    leaving: Ages = dataclasses.field(default_factory=Ages)
-    pauses: pauses.PauseMemo = dataclasses.field(default_factory=pauses.PauseMemo)
-    spares: spares.SpareMemo = dataclasses.field(default_factory=spares.SpareMemo)
-
-
 class ReconcileLoop:
-    """The loop of one job."""
+    """The loop of one job.
+
+    Attributes:
+        memos: what its policies remember.
+    """
 
     def __init__(
         self, memory: JobMemory, snapshots: JobSnapshots, admission: Admission, ports: Ports, owner: Reconciled
@@ -112,7 +103,8 @@ class ReconcileLoop:
         self._memory, self._snapshots, self._admission, self._ports = memory, snapshots, admission, ports
         self._index = snapshots.pods
         self._owner, self._clock = owner, ports.clock
-        self._memos = PolicyMemos(drains.DrainMemo.of(ports.cluster.openings))
+        self.memos = PolicyMemos(drains.DrainMemo.of(ports.cluster.openings))
+        self._policies = policies_with(self.memos)
         self._pods = PodReconciler(snapshots, ports, owner.pod_forced)
         self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
         self._wake = asyncio.Event()
@@ -147,11 +139,11 @@ class ReconcileLoop:
 
     def moves(self) -> Iterable[events.MigrateRequested]:
         """Return the moves that are to be asked for now: whoever drains a node need not wait for the next round."""
-        return drains.moves(self.snapshot(), self._memos.drains)
+        return drains.moves(self.snapshot(), self.memos.drains)
 
     def claim(self) -> Claim | None:
         """Return the nodes that the job still needs; None for none."""
-        return gang_start.claim(self.snapshot(), self._memos.gang)
+        return gang_start.claim(self.snapshot(), self.memos.gang)
 
     def close(self) -> None:
         """Stop changing objects, and withdraw the job's claim."""
@@ -264,29 +256,20 @@ class ReconcileLoop:
 
     def _ask_policies(self) -> Wants:
         """Return what the policies want, once they have nothing to tell the table any more."""
+        missing = self.memos.spares.why_missing
         for _ in range(TURNS):
             wants = self._asked(self.snapshot())
             self._owner.policies_tell(wants.events, wants.announcements)
             if not wants.events:
                 break
-        if self._memos.spares.why_missing != self._index.spares_not_created:
-            self._index.spares_not_created = self._memos.spares.why_missing
+        if self.memos.spares.why_missing != missing:
             self._owner.status.publish(lazy=True)
         return wants
 
     def _asked(self, snapshot: JobSnapshot) -> Wants:
         """Ask each policy once. One that fails, by an error of this program, keeps no other."""
-        memos, found = self._memos, list[Wants]()
-        policies: tuple[Callable[[JobSnapshot], Wants], ...] = (
-            partial(outdated_pods.outdated_pods, memo=memos.boots),
-            partial(gang_start.gang_start, memo=memos.gang),
-            partial(drains.drains, memo=memos.drains),
-            partial(pauses.pauses, memo=memos.pauses),
-            partial(spares.spares, memo=memos.spares),
-            finished_pods.finished_pods,
-            expiry.expiry,
-        )
-        for policy in policies:
+        found = list[Wants]()
+        for policy in self._policies:
             try:
                 found.append(policy(snapshot))
             except Exception:
@@ -301,12 +284,12 @@ class ReconcileLoop:
     def _todo(self) -> Difference:
         """Return the pods that are to be made or deleted now."""
         memory, index, snapshot = self._memory, self._index, self.snapshot()
-        adopted = self._memos.spares.adopted
+        adopted = self.memos.spares.adopted
         todo = difference(memory.job, snapshot.desired, index.pods, index.gone | index.made.keys() | adopted)
         hanging = tuple(pod for pod in index.all() if self._pods.hangs(pod))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
         todo = self._without_what_is_lost(todo)
-        overdue, next_at = leaving_pods.overdue_pods(snapshot, self._memos.leaving)
+        overdue, next_at = leaving_pods.overdue_pods(snapshot, self.memos.leaving)
         self._reconcile_at(next_at)
         todo = in_turn(todo, memory.state.base, index.pods, overdue)
         return self._creation.now(todo)
@@ -320,7 +303,7 @@ class ReconcileLoop:
         if not todo.lacks_pods:
             return
         todo = dataclasses.replace(todo, rank_pods=await self._without_adopted(todo.rank_pods))
-        snapshot, memos = self.snapshot(), self._memos
+        snapshot, memos = self.snapshot(), self.memos
         refused = await self._pods.create_missing(
             self._memory.started,
             todo,
@@ -337,7 +320,7 @@ class ReconcileLoop:
         for placement in missing:
             adoption = spares.adoption(snapshot, placement)
             if adoption is not None and await self._applier.apply((adoption,)):
-                self._memos.spares.adopted.add(placed_pod_name(snapshot.job, placement))
+                self.memos.spares.adopted.add(placed_pod_name(snapshot.job, placement))
             else:
                 left.append(placement)
         return tuple(left)

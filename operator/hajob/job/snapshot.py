@@ -135,6 +135,11 @@ class JobSnapshot:
         """Return node rank to the pod that serves it."""
         return self.pods.serving(self.state).pods
 
+    @property
+    def earlier_ranks(self) -> Collection[str]:
+        """Return the names of rank pods of earlier starts in which processes may run."""
+        return self.pods.earlier_ranks(self.state.base)
+
     @cached_property
     def coordinator_pod(self) -> PodView | None:
         """Return the coordinator's desired pod, if it exists."""
