@@ -138,8 +138,8 @@ class Reason(Enum):
         _T.RECOVERABLE,
         _FALSE,
         "PreconditionsUnmet",
-        "Some recovery actions would not work now; status.recoverability says which and why.",
-        "Run `kubectl hajob doctor JOB`: it names each unmet precondition and its remedy (docs/preconditions.md).",
+        "Some recovery actions would not work now; status.protection says which, why, and what to change.",
+        "Change what status.protection names; `kubectl hajob doctor JOB` shows it, too (docs/preconditions.md).",
     )
 
     COPIES_NOT_REGISTERED = (
@@ -152,9 +152,9 @@ class Reason(Enum):
 
     NOT_ALL_KNOWN = (
         _T.RECOVERABLE,
-        _UNKNOWN,
+        _TRUE,
         "PreconditionsUnknown",
-        "No unmet precondition is known, but some cannot be checked; see status.recoverability.",
+        "Hajob can recover a lost process or node, as far as it can see; the message names what it cannot see.",
     )
 
     COORDINATOR_ABSENT = (_T.COORDINATOR_READY, _UNKNOWN, "NoPod", "The coordinator pod does not exist yet.")
@@ -250,13 +250,7 @@ class Reason(Enum):
         "Read the answer of the API server or the pod in the message; raise the quota, or fix what ends the pod.",
     )
 
-    PROTECTION_NOT_EVALUATED = (_T.DEGRADED, _UNKNOWN, "NotTraining", "Protection is evaluated while the job trains.")
-    PROTECTED = (
-        _T.DEGRADED,
-        _FALSE,
-        "Protected",
-        "Every allowed recovery action has its preconditions met, as far as known.",
-    )
+    NOT_DEGRADED = (_T.DEGRADED, _FALSE, "NotDegraded", "Nothing keeps Hajob from serving the job as the spec says.")
     CRD_OLDER = (
         _T.DEGRADED,
         _TRUE,
@@ -284,13 +278,6 @@ class Reason(Enum):
         "MoveFailed",
         "A move failed: pods still run on a node that they should leave. Hajob tries again.",
         "Read the reason in the message; a move needs a free node, recovery.mode Enforce and a MindIO controller.",
-    )
-    PROTECTION_MISSING = (
-        _T.DEGRADED,
-        _TRUE,
-        "ProtectionMissing",
-        "Some actions lack a precondition; the message and status.recoverability name it.",
-        "Run `kubectl hajob doctor JOB`: it names each unmet precondition and its remedy (docs/preconditions.md).",
     )
 
     NOT_HELD = (_T.HELD, _FALSE, "NotHeld", "Hajob acts on faults of this job.")

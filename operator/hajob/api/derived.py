@@ -17,7 +17,7 @@ from hajob.domain.layout import Layout, Sharding
 
 CHIPS_PER_NODE: Final = {Product.A2: 8, Product.A3: 16}
 
-SHOWN_GROUPS: Final = 16
+SHOWN_GROUPS: Final = 4
 """So many groups of ranks, and ranks of a group, stand in the status; a large job has hundreds of thousands."""
 
 # Bytes per parameter of the optimizer state under ZeRO-1: 4 + 16/d with one copy, 4 + 32/d with two.

@@ -214,7 +214,29 @@ class ActionRecoverability(ApiModel):
     message: Sentence = ""
     """What makes it quick, such as a spare node that is ready."""
     unmet: Annotated[tuple[UnmetPrecondition, ...], Field(max_length=32, json_schema_extra=keyed_list("name"))] = ()
-    """What is missing."""
+    """What is missing, where the action would not work."""
+
+
+class MissingPrecondition(ApiModel):
+    """Something that is missing, with everything that fails without it."""
+
+    name: Word
+    """The precondition, in one CamelCase word (docs/preconditions.md)."""
+    actions: Annotated[tuple[Action, ...], Field(max_length=6)] = ()
+    """The actions that would not work."""
+    message: Sentence = ""
+    """What was found, and what it should be."""
+    remedy: Sentence = ""
+    """What to change."""
+
+
+class Protection(ApiModel):
+    """How well the job is protected now. What is met is not shown."""
+
+    unmet: Annotated[tuple[MissingPrecondition, ...], Field(max_length=32, json_schema_extra=keyed_list("name"))] = ()
+    """What is missing, each precondition once."""
+    unknown: Sentence = ""
+    """What cannot be seen from outside the training, and is taken as met."""
 
 
 class CauseEntry(ApiModel):
@@ -352,7 +374,9 @@ class HATrainingJobStatus(ApiModel):
     recoverability: Annotated[
         tuple[ActionRecoverability, ...], Field(max_length=6, json_schema_extra=keyed_list("action"))
     ] = ()
-    """What would work now, with each unmet precondition by name."""
+    """What would work now, with each unmet precondition by name; `protection` explains them."""
+    protection: Protection | None = None
+    """What keeps actions from working, and what to change; absent while the job does not train."""
     incidents: Annotated[tuple[IncidentEntry, ...], Field(max_length=MAX_INCIDENTS)] = ()
     """The newest outages, newest first."""
 

@@ -16,7 +16,7 @@ from hajob.api.crd_difference import CRD_NAMES, difference
 from hajob.domain.hardware import ClusterFact
 from hajob.domain.text import last_lines, some
 from hajob.faults.rules import settings as fault_settings
-from hajob.plan.preconditions import PRECONDITIONS
+from hajob.plan.protection import remedy as remedy_of
 from hajob.sources import device_info, node, pod, registry
 from hajob.sources.node import serials_of
 from hajob.sources.reading import Reading, Rejection, Terms, data_of, items, mapping, name_of, text, whole
@@ -325,23 +325,6 @@ def _of_jobs(gathered: Gathered) -> Iterator[Finding]:
 
 # --------------------------------------------------------------------------------------------------------- a job
 
-_DO: Final[Mapping[str, str]] = {
-    one.name: f"Change the spec or the start script: {one.wanted}." for one in PRECONDITIONS
-} | {
-    "CoordinatorApart": Reason.COORDINATOR_SHARES_NODE.remedy,
-    "FreeNode": "Keep a node free for replacements; quarantines and taints may exclude nodes that look free.",
-    "CoordinatorReady": "Look at condition CoordinatorReady: its message says what is wrong.",
-    "FirstStepFinished": "Wait for the first step.",
-    "CheckpointPresent": "Wait for the first periodic checkpoint; --save-interval says when it comes.",
-    "CompleteCopy": "Wait until the lost ranks are back.",
-    "StoreKept": "Restart the job when it suits you (spec.restartRequestTime): that brings a new rendezvous store.",
-    "BudgetLeft": "Find in status.incidents why the action was needed so often; spec.recovery.actions sets its budget.",
-    "ProgramBudgetLeft": "Fix the training program; spec.recovery.maxProgramFailures sets the budget.",
-    "HandlersRegistered": Reason.COPIES_NOT_REGISTERED.remedy,
-    "ActionAllowed": "Allow the action in spec.recovery.actions; Shrink needs spec.elastic.policy Enabled.",
-}
-"""What to do about a precondition that is not met."""
-
 _BAD: Final = frozenset(
     {
         (ConditionType.ACCEPTED, "False"),
@@ -359,7 +342,7 @@ _BAD: Final = frozenset(
 _NEWER: Final = "Use kubectl-hajob of the operator's version, which knows this reason."
 _NOTES: Final = frozenset(
     {
-        Reason.UNRECOVERABLE,  # Degraded is the problem, and each precondition stands for itself
+        Reason.UNRECOVERABLE,  # each precondition stands for itself, as a problem
         Reason.COORDINATOR_SHARES_NODE,
         Reason.FEWER_RANKS,
         Reason.SPARES_PENDING,
@@ -493,18 +476,28 @@ def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
     if not evaluated:
         yield Finding(Grade.NOTE, "protection", "not evaluated: the job is not training")
         return
-    lacking: dict[tuple[Grade, str, str], list[str]] = {}
-    for one in evaluated:
-        grade = Grade.PROBLEM if one.get("status") == "False" else Grade.NOTE
-        for unmet in map(mapping, items(one.get("unmet"))):
-            key = (grade, text(unmet.get("name")), text(unmet.get("message")))
-            lacking.setdefault(key, []).append(text(one.get("action")))
-    for (grade, name, message), actions in lacking.items():
-        do = _DO.get(name, "docs/preconditions.md")
-        yield Finding(grade, name, f"{', '.join(actions)}: {message}", do)
+    protection = mapping(status.get("protection"))
+    for one in map(mapping, items(protection.get("unmet"))):
+        message = f"{', '.join(map(text, items(one.get('actions'))))}: {text(one.get('message'))}"
+        yield Finding(Grade.PROBLEM, text(one.get("name")), message, text(one.get("remedy")))
+    if not protection:
+        yield from _of_older_protection(evaluated)
+    if unknown := text(protection.get("unknown")):
+        yield Finding(Grade.NOTE, "protection", unknown)
     told = {word: [text(one.get("action")) for one in evaluated if one.get("status") == word] for word in _WORKS}
     shares = [f"{_WORKS[word]}: {', '.join(actions)}" for word, actions in told.items() if actions]
     yield Finding(Grade.PROBLEM if told["False"] else Grade.FINE, "protection", "; ".join(shares))
+
+
+def _of_older_protection(evaluated: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield the unmet preconditions of a status that an operator of an older version has written."""
+    lacking: dict[tuple[str, str], list[str]] = {}
+    for one in evaluated:
+        for unmet in map(mapping, items(one.get("unmet")) if one.get("status") == "False" else ()):
+            key = (text(unmet.get("name")), text(unmet.get("message")))
+            lacking.setdefault(key, []).append(text(one.get("action")))
+    for (name, message), actions in lacking.items():
+        yield Finding(Grade.PROBLEM, name, f"{', '.join(actions)}: {message}", remedy_of(name))
 
 
 _WORKS: Final = {"True": "works now", "Unknown": "no known obstacle", "False": "would not work"}

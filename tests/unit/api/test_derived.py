@@ -46,9 +46,9 @@ def test_who_holds_the_same_shard_is_told_within_bounds() -> None:
     assert [group.ranks for group in told.copy_groups][:3] == [(0, 16), (8, 24), (1, 17)]
     assert {group.num_ranks for group in effective(smallest_spec(optimizer={"copies": 1})).copy_groups} == {1}
     big = effective(smallest_spec(numNodes=1024, optimizer={"sharding": "None"}))
-    assert (big.num_copy_groups, len(big.copy_groups)) == (8, 8)
-    assert (big.copy_groups[0].num_ranks, len(big.copy_groups[0].ranks)) == (1024, 16)
-    assert len(effective(smallest_spec(numNodes=1024)).copy_groups) == 16
+    assert (big.num_copy_groups, len(big.copy_groups)) == (8, 4)
+    assert (big.copy_groups[0].num_ranks, len(big.copy_groups[0].ranks)) == (1024, 4)
+    assert len(effective(smallest_spec(numNodes=1024)).copy_groups) == 4
 
 
 def test_limits_are_the_written_ones_else_those_of_the_action() -> None:

@@ -117,7 +117,7 @@ async def test_a_crd_that_is_missing_is_lacking_as_a_whole(check: CrdCheck, kube
 async def test_every_job_says_that_the_crd_is_older() -> None:
     town = ControllerTown()
     await town.train()
-    assert condition_of(town, "Degraded")[1] == "Protected"
+    assert condition_of(town, "Degraded")[1] == "NotDegraded"
     town.crd_is_older = "the CRD is older"
     town.controller.say_again()
     await settle_town(town)

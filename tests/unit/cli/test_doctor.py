@@ -243,9 +243,6 @@ def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
     assert (code, problems(found)) == (1, ["FreeNode", "protection"])
     assert about(found, "FreeNode")["message"] == "Replace: no free node"
     assert "Keep a node free" in about(found, "FreeNode")["do"]
-    unknown = about(found, "DistributedOptimizer")
-    assert (unknown["grade"], unknown["message"]) == ("note", "Shrink, Retry: not visible")
-    assert "--use-distributed-optimizer" in unknown["do"]
     assert about(found, "protection")["message"] == (
         "works now: InPlace; no known obstacle: Shrink, Retry; would not work: Replace"
     )
@@ -263,7 +260,7 @@ def test_a_job_is_told_what_is_unprotected_and_what_to_do() -> None:
         ({"SparesReady": "False/NotCreated"}, ["SparesReady=False/NotCreated"]),
         ({"SparesReady": "False/AfterStart"}, []),
         ({"Degraded": "True/OfANewerVersion"}, ["Degraded=True/OfANewerVersion"]),
-        ({"Degraded": "True/ProtectionMissing"}, ["Degraded=True/ProtectionMissing"]),
+        ({"Degraded": "True/MoveFailed"}, ["Degraded=True/MoveFailed"]),
         ({"Failed": "True/NotRecovered", "CoordinatorReady": "False/Unreachable"}, ["Failed=True/NotRecovered"]),
         ({"Complete": "True/AllRanksFinished", "Scheduled": "False/PodsPending"}, []),
     ],

@@ -30,6 +30,8 @@ from hajob.job.status.incident_entry import Record, entry
 from hajob.job.status.journal import MOVING_MARK, VERSION
 from hajob.plan.placements import same_placements
 from hajob.plan.policy import layout_of
+from hajob.plan.protection import in_words as protection_in_words
+from hajob.plan.protection import protection, without_what_is_met
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.waits import Wait
@@ -183,7 +185,8 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         takeovers=api.Takeovers(count=state.takeovers, last_milliseconds=state.takeover_ms),
         progress=_progress(snapshot, now),
         goodput=snapshot.goodput,
-        recoverability=tuple(snapshot.recoverability),
+        recoverability=without_what_is_met(snapshot.recoverability),
+        protection=protection(snapshot.recoverability),
         incidents=incidents,
     )
 
@@ -195,7 +198,7 @@ def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, 
     for one in (reason, Reason.NOT_EVALUATED):
         conditions = with_condition(conditions, condition(one, now, message=message, generation=generation))
     summary = (job.status.summary or api.Summary()).model_copy(update={"state": "OnHold"})
-    known = {"conditions": conditions, "summary": summary, "fence": fence, "recoverability": ()}
+    known = {"conditions": conditions, "summary": summary, "fence": fence, "recoverability": (), "protection": None}
     return job.status.model_copy(update=known)
 
 
@@ -237,18 +240,11 @@ def _conditions(snapshot: Snapshot, now: datetime) -> tuple[api.Condition, ...]:
 
 def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     state, mode = snapshot.state, snapshot.job.spec.recovery.mode
-    refused = [one for one in snapshot.recoverability if one.status != "True"]
-    recoverable = RECOVERABLE_REASON[recoverable_status(list(snapshot.recoverability))]
-    unmet = ", ".join(f"{one.action}: {one.unmet[0].name}" for one in refused if one.unmet)
-    if not snapshot.recoverability:
-        recoverable = Reason.NOT_EVALUATED
-    elif untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
-        recoverable, unmet = Reason.COPIES_NOT_REGISTERED, untold
     return [
         _accepted(snapshot),
         _scheduled(snapshot),
         (RUNNING_REASON[state.going_on], "; ".join(_told(snapshot))),
-        (recoverable, unmet),
+        _recoverable(snapshot),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
         _spares_ready(snapshot),
@@ -258,6 +254,17 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         _complete(snapshot),
         _failed(snapshot),
     ]
+
+
+def _recoverable(snapshot: Snapshot) -> tuple[Reason, str]:
+    """Return how well the job is protected; unmet preconditions count, and those that cannot be seen do not."""
+    found = protection(snapshot.recoverability)
+    if found is None:
+        return Reason.NOT_EVALUATED, ""
+    if untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
+        return Reason.COPIES_NOT_REGISTERED, untold
+    reason = RECOVERABLE_REASON[recoverable_status(list(snapshot.recoverability))]
+    return reason, protection_in_words(found)[:MESSAGE_LIMIT]
 
 
 def _accepted(snapshot: Snapshot) -> tuple[Reason, str]:
@@ -287,7 +294,7 @@ def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
 
 
 def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
-    """Return why the job is degraded: causes that concern all of it first, then its protection."""
+    """Return why the job is degraded: causes that concern all of it first."""
     if snapshot.crd_is_older:
         return Reason.CRD_OLDER, snapshot.crd_is_older[:MESSAGE_LIMIT]
     if snapshot.job.unread:
@@ -297,17 +304,7 @@ def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.MOVE_FAILED, told[:MESSAGE_LIMIT]
     if rule_off := snapshot.coordinator.problems.get(Reason.LOG_RULE_OFF.word):
         return Reason.LOG_RULE_OFF, rule_off[:MESSAGE_LIMIT]
-    return _protection(snapshot.recoverability)
-
-
-def _protection(evaluated: Sequence[api.ActionRecoverability]) -> tuple[Reason, str]:
-    """Return the unmet preconditions of each action; unknown ones do not count."""
-    if not evaluated:
-        return Reason.PROTECTION_NOT_EVALUATED, ""
-    missing = [
-        f"{one.action}: {', '.join(unmet.name for unmet in one.unmet)}" for one in evaluated if one.status == "False"
-    ]
-    return (Reason.PROTECTION_MISSING, "; ".join(missing)[:MESSAGE_LIMIT]) if missing else (Reason.PROTECTED, "")
+    return Reason.NOT_DEGRADED, ""
 
 
 def _checkpoints(snapshot: Snapshot) -> str:

@@ -1,0 +1,90 @@
+"""How well a job is protected, for people: what is missing, each thing once and with its remedy, and what is not seen.
+
+`status.protection` is made of the evaluation in `status.recoverability`; what is met is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from hajob.api.conditions import Reason
+from hajob.api.enums import ConditionStatus
+from hajob.api.status import ActionRecoverability, MissingPrecondition, Protection, UnmetPrecondition
+from hajob.domain.actions import Action
+from hajob.domain.text import counted, some
+from hajob.plan.preconditions import PRECONDITIONS
+
+REMEDIES: Final[Mapping[str, str]] = {
+    one.name: f"Change the spec or the start script: {one.wanted}." for one in PRECONDITIONS
+} | {
+    "CoordinatorApart": Reason.COORDINATOR_SHARES_NODE.remedy,
+    "FreeNode": "Keep a node free for replacements; quarantines and taints may exclude nodes that look free.",
+    "CoordinatorReady": "Look at condition CoordinatorReady: its message says what is wrong.",
+    "FirstStepFinished": "Wait for the first step.",
+    "CheckpointPresent": "Wait for the first periodic checkpoint; --save-interval says when it comes.",
+    "CompleteCopy": "Wait until the lost ranks are back.",
+    "StoreKept": "Restart the job when it suits you (spec.restartRequestTime): that brings a new rendezvous store.",
+    "BudgetLeft": "Find in status.incidents why the action was needed so often; spec.recovery.actions sets its budget.",
+    "ProgramBudgetLeft": "Fix the training program; spec.recovery.maxProgramFailures sets the budget.",
+    "HandlersRegistered": Reason.COPIES_NOT_REGISTERED.remedy,
+    "ActionAllowed": "Allow the action in spec.recovery.actions; Shrink needs spec.elastic.policy Enabled.",
+}
+"""What to change about a precondition that is not met."""
+
+MOST_SHOWN: Final = 16
+"""Preconditions that are shown; a job that lacks more has a wrong framework or size, and the first ones say so."""
+
+
+def remedy(name: str) -> str:
+    """Return what to change about an unmet precondition."""
+    return REMEDIES.get(name, "Read docs/preconditions.md.")
+
+
+def protection(evaluated: Sequence[ActionRecoverability]) -> Protection | None:
+    """Return how well a job is protected; None before its actions are evaluated."""
+    if not evaluated:
+        return None
+    missing: dict[str, list[Action]] = {}
+    messages: dict[str, str] = {}
+    for action, one in _with_status(evaluated, ConditionStatus.FALSE):
+        missing.setdefault(one.name, []).append(action)
+        messages.setdefault(one.name, one.message)
+    unmet = tuple(
+        MissingPrecondition(name=name, actions=tuple(actions), message=messages[name], remedy=remedy(name))
+        for name, actions in missing.items()
+    )
+    hidden = {one.name for _, one in _with_status(evaluated, ConditionStatus.UNKNOWN)} - missing.keys()
+    told = {"unmet": unmet[:MOST_SHOWN], "unknown": _unknown_in_words(sorted(hidden))}
+    return Protection.model_validate({name: value for name, value in told.items() if value})
+
+
+def without_what_is_met(evaluated: Iterable[ActionRecoverability]) -> tuple[ActionRecoverability, ...]:
+    """Return the evaluation as the status shows it: unmet preconditions by name, as `protection` explains each once."""
+    return tuple(map(_in_short, evaluated))
+
+
+def _in_short(one: ActionRecoverability) -> ActionRecoverability:
+    shown = one.unmet if one.status == ConditionStatus.FALSE else ()
+    unmet = tuple(UnmetPrecondition(name=unmet.name) for unmet in shown)
+    if not one.message:
+        return ActionRecoverability(action=one.action, status=one.status, unmet=unmet)
+    return ActionRecoverability(action=one.action, status=one.status, message=one.message, unmet=unmet)
+
+
+def in_words(found: Protection) -> str:
+    """Return what is missing, most of all, else that something is not known, in one line; empty where nothing is."""
+    told = [f"{', '.join(one.actions)} would not work: {one.message or one.name} ({one.name})" for one in found.unmet]
+    return "; ".join(told) or (f"{found.unknown.partition(':')[0]} (status.protection)" if found.unknown else "")
+
+
+def _with_status(
+    evaluated: Iterable[ActionRecoverability], status: ConditionStatus
+) -> Iterable[tuple[Action, UnmetPrecondition]]:
+    return ((one.action, unmet) for one in evaluated if one.status == status for unmet in one.unmet)
+
+
+def _unknown_in_words(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return f"{counted(len(names), 'precondition')} cannot be seen from outside, taken as met: {some(names)}"
