@@ -96,7 +96,7 @@ class LightNode:
         if body == "lease_grant":
             self._granted(message.lease_grant)
         elif body == "acknowledge":
-            self.outbox.acknowledge(message.acknowledge.sequence)
+            self.outbox.acknowledge_reports(message.acknowledge.sequence)
         elif body == "node_order":
             self._ordered(message.node_order)
 
@@ -104,10 +104,10 @@ class LightNode:
         now = self.clock.now()
         sent = self.sent.pop(grant.heartbeat, now)
         self.counts.take_answer((now - sent) / 1e6)
-        self.lease.grant(grant.heartbeat, grant.lease_milliseconds)
+        self.lease.apply_grant(grant.heartbeat, grant.lease_milliseconds)
         self.was_valid = True
         if grant.acknowledged:
-            self.outbox.acknowledge(grant.acknowledged)
+            self.outbox.acknowledge_reports(grant.acknowledged)
 
     def _ordered(self, order: pb.NodeOrder) -> None:
         self.order = order
@@ -115,7 +115,7 @@ class LightNode:
         if not self.linked_since and any(rank.run for rank in order.ranks):
             self.linked_since, self.beat_due = now, now
             self.counts.linked += 1
-        self.outbox.touch(now)
+        self.outbox.report_state_at_once(now)
 
     def look(self) -> None:
         """A lease that has run out is counted; the ranks' heartbeats are heard."""
@@ -140,10 +140,10 @@ class LightNode:
         """As an agent's node: what is due, or what rides along with a heartbeat."""
         now = self.clock.now()
         self.look()
-        due = self.outbox.due()
-        if (due is None or due > now) and not (with_heartbeat and self.outbox.rides(now)):
+        due = self.outbox.next_report_time()
+        if (due is None or due > now) and not (with_heartbeat and self.outbox.has_steps_for_heartbeat(now)):
             return None
-        return self.outbox.take(now, self._state())
+        return self.outbox.take_report(now, self._state())
 
     def _state(self) -> pb.AgentReport:
         wanted = {entry.rank: entry for entry in self.order.ranks if entry.run}
@@ -167,8 +167,8 @@ class LightService(AgentService):
 
     node: LightNode
 
-    async def _speak(self, context: Context, conversation: CoordinatorStream) -> None:
-        await super()._speak(cast("Context", _Watched(context, self.node)), conversation)
+    async def _write_reports(self, context: Context, conversation: CoordinatorStream) -> None:
+        await super()._write_reports(cast("Context", _Watched(context, self.node)), conversation)
 
 
 class _Watched:

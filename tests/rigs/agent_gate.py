@@ -50,57 +50,57 @@ class GateRules:
     def may_pass(self, _: int) -> bool:
         return self.open and bool(self.address)
 
-    def controller(self) -> str:
+    def controller_name(self) -> str:
         return self.served_by
 
-    def process(self, _: int) -> str:
+    def process_name(self, _: int) -> str:
         return self.running
 
-    def is_over(self) -> bool:
+    def is_incarnation_over(self) -> bool:
         return self.over
 
-    def is_repaired(self) -> bool:
+    def is_already_repaired(self) -> bool:
         return self.repaired
 
     def steps_ahead(self) -> int:
         return self.ahead
 
-    def word_for(self, rank: int) -> Message | None:
+    def missed_action_of(self, rank: int) -> Message | None:
         return self.word if rank in self.untold else None
 
-    def stand_ins(self) -> frozenset[int]:
+    def ranks_to_stand_in_for(self) -> frozenset[int]:
         return self.dead if self.open else frozenset()
 
     def is_local(self, rank: int) -> bool:
         return rank in (2, 3)
 
-    def may_answer(self) -> bool:
+    def may_answer_for_dead(self) -> bool:
         return self.may_pass(2)
 
     def controller_address(self) -> str:
         return self.address
 
-    def link_changed(self, rank: int) -> None:
+    def note_link_change(self, rank: int) -> None:
         self.changes.append(rank)
 
-    def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
+    def apply_heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
         self.beats.append((rank, step))
         if asked:
             self.asked.append(step)
 
-    def silent(self, rank: int, since: int) -> None:
+    def report_silent_rank(self, rank: int, since: int) -> None:
         self.silences.append((rank, since))
 
-    def copies(self, rank: int, *, told: bool) -> None:
+    def note_optimizer_copies(self, rank: int, *, told: bool) -> None:
         self.told.append((rank, told))
 
-    def tls_spoken(self, rank: int | None) -> None:
+    def report_tls(self, rank: int | None) -> None:
         self.tls.append(rank)
 
-    def port_taken(self, _: int, problem: OSError) -> None:
+    def report_taken_port(self, _: int, problem: OSError) -> None:
         self.problems.append(problem)
 
-    def foreign_connection(self, port: int, host: str) -> None:
+    def report_foreign_connection(self, port: int, host: str) -> None:
         self.strangers.append((port, host))
 
 
@@ -118,7 +118,7 @@ class GateScene:
         """Let ranks pass, or no longer; the controller is there."""
         self.rules.address = self.controller.address
         self.rules.open = is_open
-        self.gate.changed()
+        self.gate.follow_changed_order()
 
     async def dial(self, rank: int = 2, version: int = 1) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect as a rank does."""
@@ -131,5 +131,5 @@ class GateScene:
         self.open()
         link = await self.dial(rank, version)
         assert await link[0].readexactly(2) == b"\0\0"
-        await until(lambda: self.gate.phase(rank) is LinkPhase.LINKED, "the link")
+        await until(lambda: self.gate.furthest_link_phase(rank) is LinkPhase.LINKED, "the link")
         return link

@@ -67,7 +67,7 @@ class NodeRig:
             "tool": "torchrun", "stopped": False, "launch": 1, "training": True, "problem": "",
             "entry": "train.py", "arguments": [], "lost_log": "", "without_mindio": False,
         }  # fmt: skip
-        self.node.take_launcher({**script, **changes})
+        self.node.apply_launcher_message({**script, **changes})
 
     def process(self, rank: int, incarnation: int = 1, **changes: Any) -> None:
         """Have the launcher say how a rank's process stands."""
@@ -76,7 +76,7 @@ class NodeRig:
             "exit_code": 0, "ordered": False, "changed": self.clock.now(), "step": -1, "step_time": 0, "last_lines": [],
             "last_step": 0, "notices": {},
         }  # fmt: skip
-        self.node.take_launcher({**record, **changes})
+        self.node.apply_launcher_message({**record, **changes})
 
     def order(self, *ranks: pb.RankOrder, **fields: Any) -> None:
         """Order these ranks, as the coordinator does."""
@@ -84,7 +84,7 @@ class NodeRig:
         order = pb.NodeOrder(revision=self.revision, controller_address="10.0.0.1:8000", ranks=ranks)
         for name, value in fields.items():
             setattr(order, name, value)
-        self.node.take(pb.CoordinatorToAgent(node_order=order))
+        self.node.apply_coordinator_message(pb.CoordinatorToAgent(node_order=order))
 
     def report(self) -> pb.AgentReport:
         """Take the report that is due; fails where none is."""
@@ -94,8 +94,10 @@ class NodeRig:
 
     def grant(self) -> None:
         """Let a heartbeat be answered with a lease of three seconds."""
-        number = self.node.lease.heartbeat(self.clock.now())
-        self.node.take(pb.CoordinatorToAgent(lease_grant=pb.LeaseGrant(heartbeat=number, lease_milliseconds=3000)))
+        number = self.node.lease.number_heartbeat(self.clock.now())
+        self.node.apply_coordinator_message(
+            pb.CoordinatorToAgent(lease_grant=pb.LeaseGrant(heartbeat=number, lease_milliseconds=3000))
+        )
 
     def kinds(self) -> list[str]:
         """List the kinds of what the launcher was told, in order."""

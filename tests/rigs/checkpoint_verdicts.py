@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainer_sidecar.agent.supervise.user_files import order_of
+from trainer_sidecar.agent.supervise.user_files import order_to_change_files
 from trainer_sidecar.checkpoints.verdict import Verdict
 from trainer_sidecar.launcher.user_files import carry_out
 
 
 def carry_out_verdict(root: Path, verdict: Verdict) -> None:
     """Carry a verdict out at once. OSError: it cannot be."""
-    carry_out(str(root), order_of(verdict))
+    carry_out(str(root), order_to_change_files(verdict))

@@ -13,20 +13,20 @@ class StoreGateRules:
         self.problems: list[int] = []
         self.strangers: list[int] = []
 
-    def may_meet(self) -> bool:
+    def may_reach_store(self) -> bool:
         return self.open
 
     def store_address(self) -> str:
         return self.address
 
-    def store(self) -> str:
+    def store_name(self) -> str:
         return self.name
 
     def is_store_kept(self) -> bool:
         return self.kept
 
-    def port_taken(self, port: int, _: OSError) -> None:
+    def report_taken_port(self, port: int, _: OSError) -> None:
         self.problems.append(port)
 
-    def foreign_connection(self, port: int, _: str) -> None:
+    def report_foreign_connection(self, port: int, _: str) -> None:
         self.strangers.append(port)

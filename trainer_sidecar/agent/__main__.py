@@ -53,36 +53,38 @@ class Agent:
         self._clock = clock
         self.node = Node(settings, clock)
         registrations = Registrations(settings.directory)
-        self._runs_already = bool(registrations.ranks)
+        self._runs_already = bool(registrations.registered_ranks)
         self.gate = Gate(settings.pod_address, settings.mindio_port, self.node, clock, registrations)
-        journal = StoreJournal(RESTARTED_TEXT if registrations.ranks else "")
+        journal = StoreJournal(RESTARTED_TEXT if registrations.registered_ranks else "")
         self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node, clock, journal)
         self.service = AgentService(settings, self.node, clock)
         hello = {"output_directory": settings.output_directory, "attempt_limit": settings.output_attempt_limit}
-        self.launcher = LauncherClient(settings.directory, hello, self._take_launcher, self._launcher_lost)
-        self.files = FileOrders(self.launcher.send)
-        self.node.ports.send_launcher = self.launcher.send
-        self.node.ports.wake_report = self.service.wake
+        self.launcher = LauncherClient(
+            settings.directory, hello, self._route_launcher_message, self._handle_lost_launcher
+        )
+        self.files = FileOrders(self.launcher.send_message)
+        self.node.ports.send_launcher = self.launcher.send_message
+        self.node.ports.wake_report = self.service.wake_stream
         self.node.ports.wake_gate = self._wake_gates
         self.node.ports.end_links = self.gate.end_links
-        self.node.ports.link_phase = self.gate.phase
-        self.node.ports.gate_state = self.gate.state
-        self.node.ports.store_content = self.store_gate.content
+        self.node.ports.link_phase = self.gate.furthest_link_phase
+        self.node.ports.gate_state = self.gate.gate_state
+        self.node.ports.store_content = self.store_gate.take_content
         directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
-        self.checkpoints = Checkpoints(directory, self.node.checkpoints_seen, self.files.carry_out)
-        self.node.ports.look_at_checkpoints = self.checkpoints.order
+        self.checkpoints = Checkpoints(directory, self.node.report_checkpoints, self.files.carry_out_verdict)
+        self.node.ports.look_at_checkpoints = self.checkpoints.apply_order
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def serve_until(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then wait a moment for the acknowledgement of the last reports."""
         parts: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(part)
             for part in (
-                self.launcher.run(),
-                self.gate.listen(),
-                self.store_gate.listen(),
-                self._tick(),
-                self._serve(),
-                self.checkpoints.run(),
+                self.launcher.connect_for_ever(),
+                self.gate.listen_at_port(),
+                self.store_gate.listen_at_port(),
+                self._tick_every_second(),
+                self._serve_coordinator(),
+                self.checkpoints.look_for_ever(),
             )
         ]
         stopped = asyncio.ensure_future(stop.wait())
@@ -93,28 +95,28 @@ class Agent:
                 for part in done & set(parts):
                     part.result()  # an error ends the agent; the kubelet starts it again
                     parts.remove(part)
-            await self.say_last_words()
+            await self.send_last_reports()
         finally:
             for part in (*parts, stopped):
                 part.cancel()
             await self.gate.close()
             await self.store_gate.close()
 
-    def _take_launcher(self, message: Mapping[str, Any]) -> None:
+    def _route_launcher_message(self, message: Mapping[str, Any]) -> None:
         if message["kind"] == "files":
-            self.files.take(message)
+            self.files.apply_answer(message)
         else:
-            self.node.take_launcher(message)
+            self.node.apply_launcher_message(message)
 
-    def _launcher_lost(self) -> None:
-        self.files.lost()
-        self.node.launcher_lost()
+    def _handle_lost_launcher(self) -> None:
+        self.files.fail_waiting_order()
+        self.node.handle_lost_launcher()
 
     def _wake_gates(self) -> None:
-        self.gate.changed()
-        self.store_gate.changed()
+        self.gate.follow_changed_order()
+        self.store_gate.follow_changed_order()
 
-    async def _serve(self) -> None:
+    async def _serve_coordinator(self) -> None:
         server = await self.bind_server()
         await server.start()
         log.info("serving at %s:%d", self._settings.pod_address, self._settings.agent_port)
@@ -144,26 +146,28 @@ class Agent:
                     raise CannotServeError(text) from problem
             await asyncio.sleep(BIND_RETRY_SECONDS)
 
-    async def _tick(self) -> None:
+    async def _tick_every_second(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self.node.tick()
+            self.node.tick_every_second()
             self.gate.check_silence()
 
-    async def say_last_words(self) -> None:
+    async def send_last_reports(self) -> None:
         """Send the last reports only while a coordinator is connected: without one this pod must not hold chips."""
-        ends = [asyncio.ensure_future(end) for end in (self.node.outbox.until_empty(), self.service.is_alone.wait())]
+        ends = [
+            asyncio.ensure_future(end) for end in (self.node.outbox.wait_until_empty(), self.service.is_alone.wait())
+        ]
         await asyncio.wait(ends, timeout=LAST_WORDS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.cancel()
 
 
-async def _main(settings: AgentSettings) -> None:
+async def _run_agent(settings: AgentSettings) -> None:
     stop = asyncio.Event()
     for number in signals.ENDING:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     signals.let_through()
-    await Agent(settings, BootClock()).run(stop)
+    await Agent(settings, BootClock()).serve_until(stop)
 
 
 def main() -> int:
@@ -178,7 +182,7 @@ def main() -> int:
         return 64
     descriptors.raise_limit()
     try:
-        asyncio.run(_main(settings))
+        asyncio.run(_run_agent(settings))
     except CannotServeError as problem:
         print(f"hajob: {problem}", file=sys.stderr)
         return 1

@@ -27,10 +27,10 @@ from trainer_sidecar.agent.report.protection import Protection
 from trainer_sidecar.agent.settings import CHECKPOINT_DIRECTORY, AgentSettings
 from trainer_sidecar.agent.supervise.environment import rank_environment
 from trainer_sidecar.agent.supervise.fence import Fence
-from trainer_sidecar.agent.supervise.launcher_messages import Script, read_name, read_process, read_script
+from trainer_sidecar.agent.supervise.launcher_messages import Script, read_process, read_process_name, read_script
 from trainer_sidecar.agent.supervise.orders import Orders
 from trainer_sidecar.agent.supervise.processes import Processes
-from trainer_sidecar.agent.supervise.ranks import Command, RankProcess, is_admitted, reconcile
+from trainer_sidecar.agent.supervise.ranks import Command, RankProcess, commands_to_reconcile, is_admitted
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,8 @@ class Node:
         self._processes = Processes()
         self._script = Script()
         self._ends_with = ""  # code of what ends this container, and its processes with it
-        self._logs = LogWatch(settings, self.ports, self._tell)
-        self._finish = Finish(settings, clock, self._tell, self._let_launcher_go)
+        self._logs = LogWatch(settings, self.ports, self._report_fact)
+        self._finish = Finish(settings, clock, self._report_fact, self._let_launcher_go)
         self._protection = Protection(settings, self._processes, self.ports)
         self._foreign = ForeignConnections(settings)
         self._fence = Fence(settings.fence_after_seconds, clock.now())
@@ -68,215 +68,219 @@ class Node:
         """Begin with an accepted stream of a coordinator."""
         self.lease.begin_conversation(is_kept=not higher_fence)
         self._orders.begin_stream()
-        self._fence.word(self._clock.now())
+        self._fence.note_coordinator_message(self._clock.now())
         self.outbox.begin_stream(self._clock.now())
 
-    def take(self, message: pb.CoordinatorToAgent) -> None:
+    def apply_coordinator_message(self, message: pb.CoordinatorToAgent) -> None:
         """Take a message of the accepted coordinator."""
-        self._fence.word(self._clock.now())
+        self._fence.note_coordinator_message(self._clock.now())
         body = message.WhichOneof("body")
         if body == "lease_grant":
-            if self.lease.grant(message.lease_grant.heartbeat, message.lease_grant.lease_milliseconds):
+            if self.lease.apply_grant(message.lease_grant.heartbeat, message.lease_grant.lease_milliseconds):
                 self.ports.wake_gate()
             if message.lease_grant.acknowledged:
-                self.outbox.acknowledge(message.lease_grant.acknowledged)
+                self.outbox.acknowledge_reports(message.lease_grant.acknowledged)
         elif body == "node_order":
-            self._take_order(message.node_order)
+            self._apply_order(message.node_order)
         elif body == "acknowledge":
-            self.outbox.acknowledge(message.acknowledge.sequence)
+            self.outbox.acknowledge_reports(message.acknowledge.sequence)
         else:
             log.warning("a message of the coordinator is not understood: %s", body)
 
-    def _take_order(self, order: pb.NodeOrder) -> None:
-        if not self._orders.take(order):
+    def _apply_order(self, order: pb.NodeOrder) -> None:
+        if not self._orders.apply_order(order):
             return
-        self._look_for_training()
-        self._logs.set_rules(order.log_rules)
+        self._declare_training_without_mindio()
+        self._logs.set_log_rules(order.log_rules)
         self.ports.look_at_checkpoints(order.checkpoint if order.HasField("checkpoint") and not order.over else None)
-        self._carry_out()
-        self._report_soon()
+        self._reconcile_processes()
+        self._report_state()
         self.ports.wake_gate()
 
     # ---- from the launcher
 
-    def take_launcher(self, message: Mapping[str, Any]) -> None:
+    def apply_launcher_message(self, message: Mapping[str, Any]) -> None:
         """Take a message of the launcher (docs/protocols/launcher.md). KeyError, TypeError, ValueError: malformed."""
         kind = message["kind"]
         if kind == "rank":
-            self._take_process(message)
+            self._apply_process_message(message)
         elif kind == "steps":
             for rank, step, time in message["steps"]:
-                self._take_step(int(rank), int(step), int(time))
+                self._apply_printed_step(int(rank), int(step), int(time))
             self.ports.wake_report()
         elif kind == "line":
-            self._take_line(int(message["rank"]), str(message["text"]), int(message["time"]))
+            self._apply_printed_line(int(message["rank"]), str(message["text"]), int(message["time"]))
         elif kind == "stack":
-            self._take_stack(int(message["rank"]), read_name(message), [str(line) for line in message["lines"]])
+            self._report_stack(
+                int(message["rank"]), read_process_name(message), [str(line) for line in message["lines"]]
+            )
         elif kind == "script":
-            self._set_script(read_script(message))
-            self._carry_out()
+            self._update_script(read_script(message))
+            self._reconcile_processes()
         elif kind == "complete":
-            self._logs.launcher_connected()
-            self._carry_out()
+            self._logs.handle_connected_launcher()
+            self._reconcile_processes()
         elif kind == "all_ended":
-            problem, training = self._finish.verdict(self._processes.newest.values()), self._script.training
+            problem, training = self._finish.why_unfinished(self._processes.newest.values()), self._script.training
             answer = {"launch": int(message["launch"]), "problem": problem, "training": training}
             self.ports.send_launcher({"kind": "verdict", **answer})
         else:
-            self._take_other(kind, message)
+            self._apply_rare_message(kind, message)
 
-    def _take_other(self, kind: str, message: Mapping[str, Any]) -> None:
+    def _apply_rare_message(self, kind: str, message: Mapping[str, Any]) -> None:
         if kind == "refused":
-            self._processes.refuse(int(message["rank"]), str(message["reason"]))
+            self._processes.note_refused_start(int(message["rank"]), str(message["reason"]))
         elif kind == "sign":
             self._sign = max(self._sign, int(message["time"]))
             if not self._processes.has_trained():  # afterwards steps tell
-                self._report_soon()
+                self._report_state()
         elif kind != "launcher":
             log.warning("a message of the launcher is not understood: %s", kind)
 
-    def launcher_lost(self) -> None:
+    def handle_lost_launcher(self) -> None:
         """Handle the closed socket: a launcher closes it only by ending, and no rank outlives it."""
         end: dict[str, Any] = {"exit_code": KILLED, "last_lines": (facts.ENDED_WITH_CONTAINER[CONTAINER_KILLED],)}
-        running = self._processes.running()
+        running = self._processes.running_processes()
         self._ends_with = self._ends_with or CONTAINER_KILLED
         for process in running:
-            self._set_process(replace(process, running=False, changed=self._clock.now(), **end))
+            self._update_process(replace(process, running=False, changed=self._clock.now(), **end))
         if not self._script.ended:  # its ranks have told of the same already
             stopped = self._script.stopped or bool(running)
-            self._set_script(replace(self._script, ready=False, ended=True, stopped=stopped, **end))
+            self._update_script(replace(self._script, ready=False, ended=True, stopped=stopped, **end))
 
-    def _take_process(self, message: Mapping[str, Any]) -> None:
+    def _apply_process_message(self, message: Mapping[str, Any]) -> None:
         process = read_process(message)
-        self._settings.identity.name(process.rank // self._settings.ranks_per_node, process.name.incarnation)
+        self._settings.identity.name_pod(process.rank // self._settings.ranks_per_node, process.name.incarnation)
         step, time = int(message["step"]), int(message["step_time"])
         if step >= 0:
-            self._finish.known(process, step, time)
-            self._look_for_training(has_trained=True)
-        self._set_process(process)
-        self._finish.look_for_tracker(process, self._orders.wanted.get(process.rank))
-        if step >= 0 and not self._processes.has_printed(process.rank):
-            self._take_step(process.rank, step, time)
-        self._carry_out()
+            self._finish.note_known_step(process, step, time)
+            self._declare_training_without_mindio(has_trained=True)
+        self._update_process(process)
+        self._finish.check_tracker_notice(process, self._orders.wanted.get(process.rank))
+        if step >= 0 and not self._processes.has_printed_step(process.rank):
+            self._apply_printed_step(process.rank, step, time)
+        self._reconcile_processes()
 
-    def _set_process(self, process: RankProcess) -> None:
+    def _update_process(self, process: RankProcess) -> None:
         before = self._processes.newest.get(process.rank)
-        if not self._processes.take(process):
+        if not self._processes.update_process(process):
             return
-        self._logs.started(process)
+        self._logs.note_started_process(process)
         was_running = before is None or before.running or before.name != process.name
         if not process.running and was_running:
-            self._process_ended(process)
-        self._report_soon()
+            self._handle_ended_process(process)
+        self._report_state()
         self.ports.wake_gate()
 
-    def _process_ended(self, process: RankProcess) -> None:
-        self._logs.ended(process)
+    def _handle_ended_process(self, process: RankProcess) -> None:
+        self._logs.forget_ended_process(process)
         self.ports.end_links(process.rank)
-        self._protection.ended(process.rank)
-        step = self._processes.step(process.rank)
+        self._protection.forget_ended_rank(process.rank)
+        step = self._processes.last_finished_step(process.rank)
         if process.exit_code == 0 and not process.ordered and self._script.training:
             wanted, alone = self._orders.wanted.get(process.rank), self._is_without_mindio
-            self._finish.ended_with_zero(process, wanted, step, only_prints=alone)
-        fenced = self._fence.has_ended(process)
+            self._finish.handle_zero_exit(process, wanted, step, only_prints=alone)
+        fenced = self._fence.has_ended_process(process)
         if process.exit_code != 0 and (fenced or not process.ordered):
-            log.warning("rank %d (process %d) ended: %s", process.rank, process.pid, facts.exit_name(process.exit_code))
+            log.warning(
+                "rank %d (process %d) ended: %s", process.rank, process.pid, facts.name_of_exit_code(process.exit_code)
+            )
             if self._ends_with and not fenced:
-                fact = facts.ended_with_container(self._settings, process, step, self._ends_with)
+                fact = facts.ended_with_container_fact(self._settings, process, step, self._ends_with)
             else:
-                fact = facts.process_exited(self._settings, process, step)
+                fact = facts.process_exited_fact(self._settings, process, step)
                 wanted = self._orders.wanted.get(process.rank)
                 fact.load_failed = process.exit_code > 0 and self._finish.has_failed_to_load(process, wanted)
             if fenced:
                 fact.message = f"ended by the agent: no coordinator for {self._settings.fence_after_seconds} s"
-            self._tell(fact, process.changed)
+            self._report_fact(fact, process.changed)
 
-    def _take_step(self, rank: int, step: int, time: int) -> None:
-        self._processes.print(rank, step)
-        self._look_for_training()
-        self._stepped(rank, step, time)
-        self._fence.sign(time)
+    def _apply_printed_step(self, rank: int, step: int, time: int) -> None:
+        self._processes.note_printed_step(rank, step)
+        self._declare_training_without_mindio()
+        self._check_finished_step(rank, step, time)
+        self._fence.note_rank_sign(time)
         self.outbox.add_step(rank, step, time, self._clock.now())
 
-    def _stepped(self, rank: int, step: int, time: int) -> None:
+    def _check_finished_step(self, rank: int, step: int, time: int) -> None:
         process = self._processes.newest.get(rank)
         if process is not None:
-            self._finish.stepped(process, self._orders.wanted.get(rank), step, time)
+            self._finish.check_step(process, self._orders.wanted.get(rank), step, time)
 
-    def _take_line(self, rank: int, text: str, time: int) -> None:
+    def _apply_printed_line(self, rank: int, text: str, time: int) -> None:
         process = self._processes.newest.get(rank)
-        if process is not None and self._logs.line(process, self._processes.step(rank), text, time):
-            self._report_soon()
+        if process is not None and self._logs.match_line(process, self._processes.last_finished_step(rank), text, time):
+            self._report_state()
 
-    def _take_stack(self, rank: int, name: ProcessName, lines: list[str]) -> None:
-        self._tell(facts.stack(self._settings, rank, name, self._processes.stack_number(rank, name), lines))
+    def _report_stack(self, rank: int, name: ProcessName, lines: list[str]) -> None:
+        self._report_fact(facts.stack_fact(self._settings, rank, name, self._processes.stack_number(rank, name), lines))
 
-    def _set_script(self, script: Script) -> None:
+    def _update_script(self, script: Script) -> None:
         before, self._script = self._script, script
         if script.launch != before.launch:
             for part in (self._processes, self._logs, self._protection, self._finish):
                 part.begin_launch()
-        self._finish.called_with(script.arguments)
-        self._look_for_training()
+        self._finish.set_launch_arguments(script.arguments)
+        self._declare_training_without_mindio()
         self._ends_with = CONTAINER_STOPPED if script.stopped else ""
         if script.lost_log and not before.lost_log:
             log.warning("output of the training is not kept where its start script wants it: %s", script.lost_log)
         if script.ended and not before.ended:
-            log.info("the start script ended: %s", facts.exit_name(script.exit_code))
+            log.info("the start script ended: %s", facts.name_of_exit_code(script.exit_code))
             phases = [self._process_phase(self._processes.newest.get(rank)) for rank in self._settings.local_ranks]
-            self._finish.script_ended(script, finished=set(phases) == {pb.FINISHED})
-        self._report_soon()
+            self._finish.handle_ended_script(script, finished=set(phases) == {pb.FINISHED})
+        self._report_state()
 
     # ---- the rules
 
-    def _carry_out(self) -> None:
+    def _reconcile_processes(self) -> None:
         """Send the launcher the missing commands; harmless when repeated."""
         if self._orders.over:
             self.ports.send_launcher({"kind": "over"})
             return
         wanted = self._orders.wanted.values()
-        for command, one in reconcile(wanted, self._processes.newest, can_start=self._script.ready):
+        for command, one in commands_to_reconcile(wanted, self._processes.newest, can_start=self._script.ready):
             if command is Command.START:
                 environment = rank_environment(one, self._settings, meets_here=bool(self._orders.store_address))
-                self._send("start", one.rank, one.name, environment=environment)
+                self._send_command("start", one.rank, one.name, environment=environment)
             else:
-                self._send("end", one.rank, one.name, gently=command is Command.END)
+                self._send_command("end", one.rank, one.name, gently=command is Command.END)
         for one in wanted:
-            if self._processes.takes_stack(one):
-                self._send("stack", one.rank, one.name)
+            if self._processes.is_stack_due(one):
+                self._send_command("stack", one.rank, one.name)
 
-    def _send(self, kind: str, rank: int, name: ProcessName, **more: object) -> None:
+    def _send_command(self, kind: str, rank: int, name: ProcessName, **more: object) -> None:
         """Send a command about one process."""
         named = {"kind": kind, "rank": rank, "incarnation": name.incarnation, "start": name.start}
         self.ports.send_launcher({**named, **more})
 
-    def tick(self) -> None:
+    def tick_every_second(self) -> None:
         """Report held facts, repeat refused commands, and end the ranks of a pod left alone.
 
         The agent calls it about every second.
         """
-        self._finish.tell_held()
+        self._finish.report_due_facts()
         if self._processes.refused and not self._orders.over:
-            self._carry_out()
-        for process in self._fence.due(self._clock.now(), self._processes.running()):
-            self._send("end", process.rank, process.name, gently=False)
+            self._reconcile_processes()
+        for process in self._fence.processes_to_end(self._clock.now(), self._processes.running_processes()):
+            self._send_command("end", process.rank, process.name, gently=False)
 
     # ---- what the gate asks and tells
 
     def may_pass(self, rank: int) -> bool:
         """Return whether this rank's bytes may pass the gate now."""
         admitted = is_admitted(self._orders.wanted.get(rank), self._processes.newest.get(rank))
-        return admitted and self._may_reach(self._orders.controller_address)
+        return admitted and self._may_reach_server(self._orders.controller_address)
 
-    def may_answer(self) -> bool:
+    def may_answer_for_dead(self) -> bool:
         """Return whether the gate may answer MindIO for a rank of this pod that has died."""
-        return self._may_reach(self._orders.controller_address)
+        return self._may_reach_server(self._orders.controller_address)
 
-    def may_meet(self) -> bool:
+    def may_reach_store(self) -> bool:
         """Return whether processes of this pod may reach the rendezvous store now."""
-        return not self._orders.store_held and self._may_reach(self._orders.store_address)
+        return not self._orders.store_held and self._may_reach_server(self._orders.store_address)
 
-    def _may_reach(self, address: str) -> bool:
+    def _may_reach_server(self, address: str) -> bool:
         return bool(address) and not self._orders.over and self.lease.is_valid(self._clock.now())
 
     def is_local(self, rank: int) -> bool:
@@ -287,43 +291,43 @@ class Node:
         """Return host:port of the MindIO controller, empty while there is none."""
         return self._orders.controller_address
 
-    def controller(self) -> str:
+    def controller_name(self) -> str:
         """Return the name of that controller process, empty: not told."""
         return self._orders.controller
 
-    def process(self, rank: int) -> str:
+    def process_name(self, rank: int) -> str:
         """Return the name of the rank's present process."""
         process = self._processes.newest.get(rank)
         return f"{process.name.incarnation}.{process.name.start}" if process is not None else ""
 
-    def is_over(self) -> bool:
+    def is_incarnation_over(self) -> bool:
         """Return whether this pod's ranks are to end."""
         return self._orders.over
 
-    def is_repaired(self) -> bool:
+    def is_already_repaired(self) -> bool:
         """Return whether repairs that ranks made for a former controller must not be repeated."""
         return self._orders.repaired
 
-    def word_for(self, rank: int) -> frames.Message | None:
+    def missed_action_of(self, rank: int) -> frames.Message | None:
         """Return the action that the former controller gave to other ranks and not to this one; None: nothing."""
         orders = self._orders
         wanted = rank in orders.word_for and not orders.over and self.lease.is_valid(self._clock.now())
-        return frames.action(orders.word) if wanted else None
+        return frames.parse_action(orders.word) if wanted else None
 
     def steps_ahead(self) -> int:
         """Return how many steps more MindIO is told where it asks how far the ranks are."""
         return self._orders.steps_ahead
 
-    def stand_ins(self) -> frozenset[int]:
+    def ranks_to_stand_in_for(self) -> frozenset[int]:
         """Return the ranks without a process that the controller may be told of now."""
-        reach = self._may_reach(self._orders.controller_address)
+        reach = self._may_reach_server(self._orders.controller_address)
         return self._orders.stand_ins if reach else frozenset()
 
     def store_address(self) -> str:
         """Return host:port of the rendezvous store, empty while there is none."""
         return self._orders.store_address
 
-    def store(self) -> str:
+    def store_name(self) -> str:
         """Return the name of that store, empty: not told."""
         return self._orders.store
 
@@ -331,90 +335,90 @@ class Node:
         """Return whether the store was filled with the content of the store before it."""
         return self._orders.store_kept
 
-    def store_wanted(self) -> str:
+    def wanted_store_content(self) -> str:
         """Return the word by which the coordinator requests the store's content; empty: it does not."""
         return self._orders.store_wanted
 
-    def link_changed(self, rank: int) -> None:
+    def note_link_change(self, rank: int) -> None:
         """Note that a link of this rank was opened, linked or closed, or that the controller knows the rank now."""
         phase = self.ports.link_phase(rank)
         log.info("rank %d: link %s", rank, phase.value)
         if phase is LinkPhase.LINKED:
-            self._protection.linked(rank)
+            self._protection.note_linked_rank(rank)
         if phase is not LinkPhase.NONE:
-            self._is_the_training()
-        self._report_soon()
+            self._declare_training()
+        self._report_state()
 
-    def _look_for_training(self, *, has_trained: bool = False) -> None:
+    def _declare_training_without_mindio(self, *, has_trained: bool = False) -> None:
         """Without MindIO the launch is the training that has ended a step, or says at which one it ends."""
         if not self._script.launch or not self._is_without_mindio:
             return
-        if has_trained or self._processes.has_trained() or self._finish.has_an_end:
-            self._is_the_training()
+        if has_trained or self._processes.has_trained() or self._finish.is_end_known:
+            self._declare_training()
 
     @property
     def _is_without_mindio(self) -> bool:
         """Whether the ranks register with nobody; the launcher knows it, too, for an agent that has no order yet."""
         return self._orders.without_mindio or self._script.without_mindio
 
-    def _is_the_training(self) -> None:
+    def _declare_training(self) -> None:
         """Tell the launcher, which can see neither links nor orders, that the newest launch is the training."""
         if not self._script.training:
             self._script = replace(self._script, training=True)
             self.ports.send_launcher({"kind": "registered", "launch": self._script.launch})
 
-    def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
+    def apply_heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
         """Take a heartbeat; its step is the only one known if the rank prints none."""
         now = self._clock.now()
-        self._fence.sign(now)
+        self._fence.note_rank_sign(now)
         if not step:  # 0: none yet by this process, whatever was trained before it
             return
-        is_news = self._processes.beat(rank, step)
+        is_news = self._processes.note_heartbeat_step(rank, step)
         if is_news:
-            self._stepped(rank, step, now)
+            self._check_finished_step(rank, step, now)
         if is_news or asked:  # at a stop the old step is an answer, too: the rank has not finished the next one
             due = (now if is_news else now + GATHERED) if asked else None
             self.outbox.add_heartbeat(rank, step, now, due=due)
         if asked:
             self.ports.wake_report()
 
-    def copies(self, rank: int, *, told: bool) -> None:
+    def note_optimizer_copies(self, rank: int, *, told: bool) -> None:
         """Note, at each of its heartbeats, whether the rank has told MindIO of its optimizer copies."""
-        if self._protection.copies(rank, told=told):
-            self._report_soon()
+        if self._protection.note_optimizer_copies(rank, told=told):
+            self._report_state()
 
-    def tls_spoken(self, rank: int | None) -> None:
+    def report_tls(self, rank: int | None) -> None:
         """Report that a process of this pod speaks TLS at the gate."""
-        self._protection.tls_spoken(rank)
-        self._report_soon()
+        self._protection.note_tls(rank)
+        self._report_state()
 
-    def silent(self, rank: int, since: int) -> None:
+    def report_silent_rank(self, rank: int, since: int) -> None:
         """Report a linked rank that sends nothing although it could."""
         process = self._processes.newest.get(rank)
         if process is not None and process.running:
-            fact = facts.heartbeat_silent(self._settings, rank, process.name, since, self._clock.now())
-            if self._tell(fact, since):
+            fact = facts.heartbeat_silent_fact(self._settings, rank, process.name, since, self._clock.now())
+            if self._report_fact(fact, since):
                 log.warning("%s", fact.message)
 
-    def port_taken(self, port: int, problem: OSError) -> None:
+    def report_taken_port(self, port: int, problem: OSError) -> None:
         """Report that the gate can't listen on its port."""
-        fact = facts.port_taken(self._settings, port, problem)
-        if self._tell(fact):
+        fact = facts.port_taken_fact(self._settings, port, problem)
+        if self._report_fact(fact):
             log.error("%s", fact.message)
 
-    def foreign_connection(self, port: int, host: str) -> None:
+    def report_foreign_connection(self, port: int, host: str) -> None:
         """Report a held connection from outside of this pod."""
-        if self._foreign.held(port, host):
-            self._report_soon()
+        if self._foreign.count_connection(port, host):
+            self._report_state()
 
-    def checkpoints_seen(self, state: pb.CheckpointState) -> None:
+    def report_checkpoints(self, state: pb.CheckpointState) -> None:
         """Report a changed state of the checkpoints."""
         self._checkpoint = state
-        self._report_soon()
+        self._report_state()
 
     # ---- reports
 
-    def _tell(self, fact: pb.Fact, time: int | None = None) -> bool:
+    def _report_fact(self, fact: pb.Fact, time: int | None = None) -> bool:
         """Report a fact that happened at `time`, None: now; False: it was reported before."""
         now = self._clock.now()
         is_new = self.outbox.add_fact(fact, now if time is None else time, now)
@@ -422,19 +426,19 @@ class Node:
             self.ports.wake_report()
         return is_new
 
-    def _report_soon(self) -> None:
-        self.outbox.touch(self._clock.now())
+    def _report_state(self) -> None:
+        self.outbox.report_state_at_once(self._clock.now())
         self.ports.wake_report()
 
     def next_report(self, *, with_heartbeat: bool = False) -> pb.AgentReport | None:
         """Return the report that is due now, None: nothing to report. A heartbeat to the coordinator carries more."""
         now = self._clock.now()
-        due = self.outbox.due()
-        if (due is None or due > now) and not (with_heartbeat and self.outbox.rides(now)):
+        due = self.outbox.next_report_time()
+        if (due is None or due > now) and not (with_heartbeat and self.outbox.has_steps_for_heartbeat(now)):
             return None
-        return self.outbox.take(now, self._state())
+        return self.outbox.take_report(now, self._state_report())
 
-    def _state(self) -> pb.AgentReport:
+    def _state_report(self) -> pb.AgentReport:
         script = self._script
         tells_all = self._settings.node_rank == 0  # what is the same for all, and long
         return pb.AgentReport(
@@ -443,16 +447,22 @@ class Node:
             script_ended=script.ended,
             sees_checkpoints=bool(self._settings.checkpoint_directory),
             checkpoint=self._checkpoint,
-            problems=[*self._protection.problems(), *self._foreign.problems(), *self._logs.problems()],
+            problems=[
+                *self._protection.protection_problems(),
+                *self._foreign.connection_problems(),
+                *self._logs.log_rule_problems(),
+            ],
             strangers=self._foreign.number,
-            launched=[script.entry, *map(self._by_variable, script.arguments)] if tells_all and script.entry else [],
-            environment=self._orders.environment if tells_all else {},
+            launched=[script.entry, *map(self._with_directory_variable, script.arguments)]
+            if tells_all and script.entry
+            else [],
+            environment=self._orders.rank_environment if tells_all else {},
             sign_age_nanoseconds=max(0, self._clock.now() - self._sign) if self._sign else None,
-            last_step=self._finish.last_step(self._processes.newest.values()) if script.training else 0,
+            last_step=self._finish.last_training_step(self._processes.newest.values()) if script.training else 0,
             gate=self.ports.gate_state(),
         )
 
-    def _by_variable(self, argument: str) -> str:
+    def _with_directory_variable(self, argument: str) -> str:
         """Name the job's checkpoint directory by its variable: where a container sees it is the node's affair."""
         name, equals, value = argument.rpartition("=")
         directory = self._settings.checkpoint_directory.rstrip("/")
@@ -469,7 +479,7 @@ class Node:
             start=process.name.start,
             pid=process.pid,
             phase=self._process_phase(process),
-            step=self._processes.step(rank),
+            step=self._processes.last_finished_step(rank),
             error_line=self._processes.error_line(rank),
         )
 
@@ -492,6 +502,6 @@ class Node:
                 return pb.DEAD
             if not self._script.training:  # the script may come to its training yet
                 return self._phase_after_other_launches()
-            return pb.DEAD if self._finish.is_unfinished(process) else pb.FINISHED
+            return pb.DEAD if self._finish.is_process_unfinished(process) else pb.FINISHED
         phases = {LinkPhase.NONE: pb.STARTING, LinkPhase.AT_GATE: pb.AT_GATE, LinkPhase.LINKED: pb.LINKED}
         return phases[self.ports.link_phase(process.rank)]

@@ -62,7 +62,7 @@ class AgentService(rpc.AgentServicer):
         num_nodes = -(-settings.world_size // settings.ranks_per_node)
         self._interval = int(heartbeat_seconds(num_nodes) * SECOND)
 
-    def wake(self) -> None:
+    def wake_stream(self) -> None:
         """Wake the stream: there may be something to report."""
         if self._current is not None:
             self._current.wake.set()
@@ -70,16 +70,16 @@ class AgentService(rpc.AgentServicer):
     async def Converse(self, _: object, context: Context) -> None:  # noqa: N802  the name in the .proto
         """Serve one coordinator, until it disconnects or another one takes over."""
         await self._require_coordinator(context)
-        claim = await self._hello(context)
+        claim = await self._read_hello(context)
         if self._current is not None:
             self._current.superseded.set()
         conversation = self._current = CoordinatorStream()
         self.is_alone.clear()
-        self._node.begin_conversation(higher_fence=self._succession.accept(claim))
+        self._node.begin_conversation(higher_fence=self._succession.accept_claim(claim))
         log.info("coordinator connected: fence %d, incarnation %d", claim.fence, claim.incarnation)
         try:
-            await context.write(pb.AgentToCoordinator(hello=self._answer()))
-            await self._converse(context, conversation)
+            await context.write(pb.AgentToCoordinator(hello=self._own_hello()))
+            await self._run_conversation(context, conversation)
         finally:
             if self._current is conversation:
                 self._current = None
@@ -87,10 +87,10 @@ class AgentService(rpc.AgentServicer):
         if conversation.superseded.is_set():
             await context.abort(grpc.StatusCode.ABORTED, "another coordinator has connected")
 
-    async def _converse(self, context: Context, conversation: CoordinatorStream) -> None:
+    async def _run_conversation(self, context: Context, conversation: CoordinatorStream) -> None:
         tasks = [
-            asyncio.ensure_future(self._listen(context, conversation)),
-            asyncio.ensure_future(self._speak(context, conversation)),
+            asyncio.ensure_future(self._read_messages(context, conversation)),
+            asyncio.ensure_future(self._write_reports(context, conversation)),
             asyncio.ensure_future(conversation.superseded.wait()),
         ]
         try:
@@ -110,7 +110,7 @@ class AgentService(rpc.AgentServicer):
             log.error("a peer was turned away: %s", text)
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
 
-    async def _hello(self, context: Context) -> CoordinatorClaim:
+    async def _read_hello(self, context: Context) -> CoordinatorClaim:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 message = await context.read()
@@ -126,24 +126,24 @@ class AgentService(rpc.AgentServicer):
                 grpc.StatusCode.FAILED_PRECONDITION, f"job {hello.job_uid!r}, this is {self._settings.job_uid!r}"
             )
         claim = CoordinatorClaim(hello.fence, hello.incarnation)
-        refusal = self._succession.refusal(claim)
+        refusal = self._succession.refusal_of_claim(claim)
         if refusal is not None:
             log.warning("a coordinator was turned away: %s", refusal)
             await context.abort(grpc.StatusCode.ABORTED, refusal)
         return claim
 
-    def _answer(self) -> pb.Hello:
+    def _own_hello(self) -> pb.Hello:
         own = self._settings
         return versions.hello(own.job_uid, incarnation=own.incarnation, pod_name=own.pod_name, pod_uid=own.pod_uid)
 
-    async def _listen(self, context: Context, conversation: CoordinatorStream) -> None:
+    async def _read_messages(self, context: Context, conversation: CoordinatorStream) -> None:
         while True:
             message = await context.read()
             if not isinstance(message, pb.CoordinatorToAgent) or self._current is not conversation:
                 return  # the end of the stream, or of its turn
-            self._node.take(message)
+            self._node.apply_coordinator_message(message)
 
-    async def _speak(self, context: Context, conversation: CoordinatorStream) -> None:
+    async def _write_reports(self, context: Context, conversation: CoordinatorStream) -> None:
         """Send heartbeats at their interval, reports when they are due."""
         next_heartbeat = 0
         while self._current is conversation:
@@ -152,20 +152,20 @@ class AgentService(rpc.AgentServicer):
             report = self._node.next_report(with_heartbeat=now >= next_heartbeat)
             if now >= next_heartbeat - (EARLY if report is not None else 0):
                 next_heartbeat = now + self._interval
-                number = self._node.lease.heartbeat(now)
+                number = self._node.lease.number_heartbeat(now)
             if report is not None:
                 report.heartbeat = number
                 await context.write(pb.AgentToCoordinator(report=report))
             elif number:
                 await context.write(pb.AgentToCoordinator(heartbeat=pb.Heartbeat(number=number)))
-            if (wanted := self._node.store_wanted()) != conversation.store_sent:
+            if (wanted := self._node.wanted_store_content()) != conversation.store_sent:
                 conversation.store_sent = wanted
                 for part in self._node.ports.store_content(wanted) if wanted else ():
                     await context.write(pb.AgentToCoordinator(store=part))
-            await self._sleep(conversation, next_heartbeat)
+            await self._sleep_until_due(conversation, next_heartbeat)
 
-    async def _sleep(self, conversation: CoordinatorStream, until: int) -> None:
-        due = self._node.outbox.due()
+    async def _sleep_until_due(self, conversation: CoordinatorStream, until: int) -> None:
+        due = self._node.outbox.next_report_time()
         until = until if due is None else min(until, due)
         try:
             async with asyncio.timeout(max(0, until - self._clock.now()) / SECOND):
@@ -183,13 +183,13 @@ def make_server(service: AgentService, settings: AgentSettings) -> grpc.aio.Serv
     try:
         bound = server.add_secure_port(address, secret)
     except RuntimeError as problem:
-        raise OSError(_taken(address, f": {problem}")) from problem
+        raise OSError(_taken_address_text(address, f": {problem}")) from problem
     if bound == 0:
-        raise OSError(_taken(address))
+        raise OSError(_taken_address_text(address))
     return server
 
 
-def _taken(address: str, why: str = "") -> str:
+def _taken_address_text(address: str, why: str = "") -> str:
     return (
         f"{address} cannot be listened on{why}; end the process that has it, or give the job another port in "
         "spec.network.agentPort"

@@ -22,7 +22,7 @@ class Identity:
     node_rank: int
     incarnation: int
 
-    def name(self, node_rank: int, incarnation: int) -> bool:
+    def name_pod(self, node_rank: int, incarnation: int) -> bool:
         """Name this pod by an order for it or a process in it; return whether that is new."""
         if self.node_rank != UNNAMED:
             return False
@@ -79,7 +79,7 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         pod_name=text(environment, "POD_NAME"),
         pod_uid=text(environment, "POD_UID"),
         job_uid=text(environment, "HAJOB_JOB_UID"),
-        identity=Identity(_node_rank(environment), number(environment, "HAJOB_INCARNATION")),
+        identity=Identity(_read_node_rank(environment), number(environment, "HAJOB_INCARNATION")),
         ranks_per_node=number(environment, "HAJOB_RANKS_PER_NODE"),
         world_size=number(environment, "HAJOB_WORLD_SIZE"),
         agent_port=number(environment, "HAJOB_AGENT_PORT", 7071),
@@ -92,5 +92,5 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
     )
 
 
-def _node_rank(environment: Mapping[str, str]) -> int:
+def _read_node_rank(environment: Mapping[str, str]) -> int:
     return UNNAMED if environment.get("HAJOB_SPARE") else number(environment, "HAJOB_NODE_RANK")

@@ -25,7 +25,7 @@ class Succession:
         self._fence = 0
         self._incarnation = 0
 
-    def refusal(self, claim: CoordinatorClaim) -> str | None:
+    def refusal_of_claim(self, claim: CoordinatorClaim) -> str | None:
         """Return why this claim is refused, None when it may take over."""
         if claim.fence < self._fence:
             return f"fence {claim.fence} is lower than {self._fence}, which was seen already"
@@ -36,7 +36,7 @@ class Succession:
             )
         return None
 
-    def accept(self, claim: CoordinatorClaim) -> bool:
+    def accept_claim(self, claim: CoordinatorClaim) -> bool:
         """Accept the claim; return True when it is another coordinator's, by a higher fence."""
         is_higher = claim.fence > self._fence
         self._fence, self._incarnation = claim.fence, claim.incarnation

@@ -53,7 +53,7 @@ class Rig:
         self._news.set()
 
     def ask(self, attempt: int, rules: pb.CheckpointRules = RULES, look: int = 0) -> None:
-        self.checkpoints.order(pb.CheckpointOrder(rules=rules, prepare_attempt=attempt, look=look))
+        self.checkpoints.apply_order(pb.CheckpointOrder(rules=rules, prepare_attempt=attempt, look=look))
 
     async def until(self, condition: Callable[[pb.CheckpointState], bool]) -> pb.CheckpointState:
         async with asyncio.timeout(PATIENCE):
@@ -66,7 +66,7 @@ class Rig:
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     rig = Rig(tmp_path)
-    task = asyncio.create_task(rig.checkpoints.run())
+    task = asyncio.create_task(rig.checkpoints.look_for_ever())
     yield rig
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -167,7 +167,7 @@ async def test_a_launcher_that_is_not_there_yet_is_waited_for(rig: Rig, tmp_path
 
 async def test_without_a_volume_it_has_nothing_to_say() -> None:
     rig = Rig(None)
-    task = asyncio.create_task(rig.checkpoints.run())
+    task = asyncio.create_task(rig.checkpoints.look_for_ever())
     rig.ask(1)
     await asyncio.sleep(0)
     task.cancel()

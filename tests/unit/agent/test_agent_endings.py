@@ -19,9 +19,9 @@ MISSING = "could not load the checkpoint"
 
 def after(steps: dict[int, float], **arguments: str) -> Endings:
     """A process that told of steps, at seconds."""
-    made = Endings(Training.of({name.replace("_", "-"): value for name, value in arguments.items()}))
+    made = Endings(Training.from_options({name.replace("_", "-"): value for name, value in arguments.items()}))
     for step, seconds in steps.items():
-        made.stepped(0, FIRST, step, int(seconds * SECOND))
+        made.note_step(0, FIRST, step, int(seconds * SECOND))
     return made
 
 
@@ -46,13 +46,13 @@ def after(steps: dict[int, float], **arguments: str) -> Endings:
 def test_an_end_with_zero(
     steps: dict[int, float], arguments: dict[str, str], notices: dict[str, str], target: int | None, problem: str
 ) -> None:
-    found = after(steps, **arguments).verdict(0, FIRST, notices, target)
+    found = after(steps, **arguments).why_unfinished(0, FIRST, notices, target)
     assert (problem in found) if problem else (found == "")
 
 
 def test_steps_of_another_process_do_not_count() -> None:
     assert (
-        after({100: 1}, train_iters="100").verdict(0, ProcessName(1, 1), {}, None)
+        after({100: 1}, train_iters="100").why_unfinished(0, ProcessName(1, 1), {}, None)
         == "rank 0 ended with 0 and has trained no step"
     )
 
@@ -94,7 +94,7 @@ def test_an_unfinished_end_is_a_fault_that_names_the_line() -> None:
     assert fact.message == f"the last line\nrank 2 ended with 0 and did not train: {MISSING}"
     assert report.ranks[0].phase == pb.DEAD
     rig.commands.clear()
-    rig.node.take_launcher({"kind": "all_ended", "launch": 1})
+    rig.node.apply_launcher_message({"kind": "all_ended", "launch": 1})
     assert rig.commands == [
         {
             "kind": "verdict",
@@ -113,10 +113,10 @@ def test_a_rank_that_says_nothing_lets_another_tell_the_reason() -> None:
     report = rig.report()
     assert (list(report.facts), report.ranks[0].phase) == ([], pb.DEAD)
     rig.clock.pass_seconds(1.9)
-    rig.node.tick()
+    rig.node.tick_every_second()
     assert rig.node.next_report() is None
     rig.clock.pass_seconds(0.1)
-    rig.node.tick()
+    rig.node.tick_every_second()
     (fact,) = rig.report().facts
     assert (fact.code, fact.message) == ("NotFinished", "rank 2 ended with 0 and has trained no step")
     assert (fact.age_nanoseconds, fact.unexplained) == (2 * SECOND, True)
@@ -133,7 +133,7 @@ def test_a_script_waits_with_the_silent_ranks_it_ends_for() -> None:
     assert "seen_end" not in rig.kinds()
     rig.report()
     rig.clock.pass_seconds(1)
-    rig.node.tick()
+    rig.node.tick_every_second()
     told = [(fact.kind, fact.age_nanoseconds / SECOND, fact.unexplained) for fact in rig.report().facts]
     assert told == [(pb.PROCESS_EXITED, 2.0, True), (pb.PROCESS_EXITED, 1.5, True), (pb.SCRIPT_ENDED, 1.0, True)]
     assert rig.kinds().count("seen_end") == 1
@@ -157,9 +157,9 @@ def test_a_silent_rank_that_sped_up_has_finished() -> None:
     rig.script(arguments=["--train-iters", "300"])
     rig.process(2)
     for step in (10, 11):  # a step in two seconds, then hundreds in less than one: only the last heartbeat tells
-        rig.node.heartbeat(2, step, asked=False)
+        rig.node.apply_heartbeat(2, step, asked=False)
         rig.clock.pass_seconds(2)
-    rig.node.heartbeat(2, 300, asked=False)
+    rig.node.apply_heartbeat(2, 300, asked=False)
     rig.process(2, running=False)
     report = rig.report()
     assert (list(report.facts), report.ranks[0].phase) == ([], pb.FINISHED)
@@ -169,7 +169,7 @@ def test_a_return_far_from_the_last_step_is_no_finish() -> None:
     rig = NodeRig()
     rig.script(arguments=["--train-iters", "300"])
     rig.process(2)
-    rig.node.heartbeat(2, 11, asked=False)
+    rig.node.apply_heartbeat(2, 11, asked=False)
     rig.process(2, running=False)
     (fact,) = rig.report().facts
     assert fact.message == "rank 2 ended with 0 at step 11 of 300"
@@ -183,7 +183,7 @@ def reloading(step: int, *, arguments: list[str]) -> NodeRig:
     wanted.environment["HAJOB_LOAD_STEP"] = "40"
     rig.order(wanted)
     rig.process(2)
-    rig.node.take_launcher({"kind": "steps", "steps": [[2, step, rig.clock.now()]]})
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[2, step, rig.clock.now()]]})
     return rig
 
 
@@ -214,5 +214,5 @@ def test_a_missing_tracker_is_told_before_the_first_step() -> None:
 
 def test_nothing_is_left_to_train_after_the_last_checkpoint() -> None:
     told = after({}, train_iters="300")
-    assert told.verdict(1, FIRST, {}, None, loads=300) == ""
-    assert "has trained no step" in told.verdict(1, FIRST, {}, None, loads=299)
+    assert told.why_unfinished(1, FIRST, {}, None, loads=300) == ""
+    assert "has trained no step" in told.why_unfinished(1, FIRST, {}, None, loads=299)

@@ -27,7 +27,7 @@ HEARTBEAT = heartbeat_message()
 async def scene() -> AsyncIterator[GateScene]:
     made = GateScene()
     await made.controller.start()
-    await made.gate.listen()
+    await made.gate.listen_at_port()
     yield made
     await made.gate.close()
     await made.controller.stop()
@@ -35,7 +35,7 @@ async def scene() -> AsyncIterator[GateScene]:
 
 async def test_a_rank_that_may_not_pass_is_held_and_taken_later(scene: GateScene) -> None:
     reader, _ = await scene.dial()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the held link")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.AT_GATE, "the held link")
     assert scene.controller.links == []
     scene.open()
     assert await reader.readexactly(2) == b"\0\0"
@@ -110,9 +110,9 @@ async def test_what_cannot_be_read_passes_and_is_counted(scene: GateScene) -> No
 async def test_frames_of_a_version_never_seen_pass_and_are_told(scene: GateScene) -> None:
     """No other controller may be told what such a rank registered: the layouts may be others."""
     await scene.linked()
-    assert not scene.gate.state().unreadable
+    assert not scene.gate.gate_state().unreadable
     await scene.linked(3, version=2)
-    assert scene.gate.state().unreadable
+    assert scene.gate.gate_state().unreadable
 
 
 async def test_an_error_of_the_reader_is_counted_and_the_bytes_pass(
@@ -123,7 +123,7 @@ async def test_an_error_of_the_reader_is_counted_and_the_bytes_pass(
     def fail(_: FrameReader, data: bytes) -> list[Piece]:
         raise IndexError(len(data))
 
-    monkeypatch.setattr(FrameReader, "feed", fail)
+    monkeypatch.setattr(FrameReader, "cut_pieces", fail)
     writer.write(REGISTER_MESSAGE + HEARTBEAT)
     await until(lambda: scene.controller.heard.get(2) == len(REGISTER_MESSAGE + HEARTBEAT), "the bytes")
     assert scene.gate.unreadable == 1
@@ -158,7 +158,7 @@ async def test_a_rank_is_held_until_the_controller_answers(scene: GateScene) -> 
     await scene.controller.stop()
     scene.open()
     reader, _ = await scene.dial()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the held link")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.AT_GATE, "the held link")
     await asyncio.sleep(0.2)
     assert not reader.at_eof()
     await scene.controller.start()
@@ -180,7 +180,7 @@ async def test_a_ranks_link_outlives_the_controllers(scene: GateScene) -> None:
     writer.write(heartbeat_message(step=1) + REGISTER_MESSAGE[:7])
     await until(lambda: scene.controller.heard.get(2) == len(HEARTBEAT) + 7, "the beginning")
     await scene.controller.stop()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the gate's turn")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.AT_GATE, "the gate's turn")
     writer.write(
         REGISTER_MESSAGE[7:] + mindio_message(12, bytes(70)) + heartbeat_message(step=2) + heartbeat_message(step=3)
     )
@@ -200,9 +200,9 @@ async def test_a_message_cut_short_never_reaches_the_rank(scene: GateScene) -> N
     scene.controller.send(mindio_message(9, b"ab")[:17])
     await asyncio.sleep(0.1)
     await scene.controller.stop()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the gate's turn")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.AT_GATE, "the gate's turn")
     await scene.controller.start()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.LINKED, "the link")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.LINKED, "the link")
     scene.controller.send(mindio_message(11, b"cd"))
     assert await reader.readexactly(18) == mindio_message(11, b"cd")
 
@@ -212,7 +212,7 @@ async def test_links_follow_the_controller_to_another_address(scene: GateScene) 
     other = Controller()
     await other.start()
     scene.rules.address = other.address
-    scene.gate.changed()
+    scene.gate.follow_changed_order()
     await until(lambda: other.links == [2], "the link to the other one")
     writer.write(HEARTBEAT)
     await until(lambda: other.heard.get(2) == len(HEARTBEAT), "the heartbeat")
@@ -237,12 +237,12 @@ async def test_a_waiting_link_leaves_a_deaf_controller_for_the_next(scene: GateS
 
 async def test_a_dead_rank_leaves_the_gate(scene: GateScene) -> None:
     reader, writer = await scene.dial()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the held link")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.AT_GATE, "the held link")
     writer.close()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.NONE, "the end of the link")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.NONE, "the end of the link")
     await scene.linked(3)
     scene.gate.end_links(3)
-    await until(lambda: scene.gate.phase(3) is LinkPhase.NONE, "the end of the link of rank 3")
+    await until(lambda: scene.gate.furthest_link_phase(3) is LinkPhase.NONE, "the end of the link of rank 3")
     assert await reader.read() == b""
 
 
@@ -297,7 +297,7 @@ async def test_a_taken_port_is_told_and_tried_again() -> None:
     stranger.listen()
     rules = GateRules()
     gate = Gate(ADDRESS, stranger.getsockname()[1], rules, FakeClock())
-    listening = asyncio.ensure_future(gate.listen())
+    listening = asyncio.ensure_future(gate.listen_at_port())
     await until(lambda: bool(rules.problems), "the report")
     stranger.close()
     await listening
@@ -311,23 +311,23 @@ def test_messages_are_found_however_the_bytes_are_cut(size: int) -> None:
         REGISTER_MESSAGE + HEARTBEAT + large + mindio_message(99, b"unknown") + mindio_message(4, b"") + HEARTBEAT
     ) * 3
     reader = FrameReader()
-    pieces = [piece for at in range(0, len(stream), size) for piece in reader.feed(stream[at : at + size])]
+    pieces = [piece for at in range(0, len(stream), size) for piece in reader.cut_pieces(stream[at : at + size])]
     assert b"".join(piece.data for piece in pieces) == stream, "no byte is changed, lost or kept back"
     read = [piece.message for piece in pieces if piece.message is not None]
     assert [one.content for one in read] == [REGISTER_MESSAGE, HEARTBEAT, large, HEARTBEAT] * 3
     assert sum(piece.ends for piece in pieces) == sum(piece.begins for piece in pieces) == 18
-    statuses = [status for one in read if (status := one.status()) is not None]
+    statuses = [status for one in read if (status := one.rank_status()) is not None]
     assert [(status.rank, status.step) for status in statuses] == [(2, 7)] * 6
 
 
 def test_bytes_that_are_no_messages_end_the_reading_not_the_link() -> None:
     reader = FrameReader()
-    assert b"".join(piece.data for piece in reader.feed(b"\xff" * 100)) == b"\xff" * 100
+    assert b"".join(piece.data for piece in reader.cut_pieces(b"\xff" * 100)) == b"\xff" * 100
     assert reader.lost
 
 
 def test_an_impossible_step_is_unknown() -> None:
-    status = Message(3, heartbeat_message(step=1 << 62)).status()
+    status = Message(3, heartbeat_message(step=1 << 62)).rank_status()
     assert status is not None
     assert status.step is None
 
@@ -366,7 +366,7 @@ async def test_tls_behind_the_connect_frame_is_told_and_held(scene: GateScene, i
     writer.write(CLIENT_HELLO[cut:])
     await until(lambda: scene.rules.tls == [2], "the handshake")
     await asyncio.sleep(0.05)
-    assert scene.gate.phase(2) is LinkPhase.NONE
+    assert scene.gate.furthest_link_phase(2) is LinkPhase.NONE
     assert not reader.at_eof()
     assert scene.controller.heard == {}, "nothing of it reaches the controller"
 
@@ -406,7 +406,7 @@ async def test_the_gate_serves_ipv6_on_both_sides() -> None:
     rules = GateRules()
     rules.open, rules.address = True, f"[::1]:{controller.sockets[0].getsockname()[1]}"
     gate = Gate("::1", own_port(), rules, FakeClock())
-    await gate.listen()
+    await gate.listen_at_port()
     reader, writer = await asyncio.open_connection("::1", gate.port)
     writer.write(struct.pack("<hh4xQ", 0, 1, 2) + HEARTBEAT)
     assert await reader.readexactly(2 + len(HEARTBEAT)) == b"\0\0" + HEARTBEAT

@@ -18,11 +18,11 @@ class Rig:
         self.clock = FakeClock()
         ticks = itertools.count()
         self.rules = LogRules(processor_seconds=lambda: next(ticks) * line_costs)  # asked before and after
-        self.rules.set_rules(rules)
+        self.rules.replace_rules(rules)
 
     def say(self, text: str, *, rank: int = 0, name: ProcessName = FIRST, after: float = 0) -> list[int]:
         self.clock.pass_seconds(after)
-        return [match.count for match in self.rules.line(rank, name, text, self.clock.now())]
+        return [match.count for match in self.rules.match_line(rank, name, text, self.clock.now())]
 
 
 def test_the_threshold_in_the_window_meets_the_rule_and_resets() -> None:
@@ -45,7 +45,7 @@ def test_ranks_and_processes_are_counted_apart() -> None:
 
 def test_lines_soon_after_the_start_do_not_count() -> None:
     rig = Rig(Rule("nan", "nan", start_delay_seconds=300))
-    rig.rules.process_started(0, FIRST, rig.clock.now())
+    rig.rules.note_started_process(0, FIRST, rig.clock.now())
     assert rig.say("nan", after=299) == []
     assert rig.say("nan", after=1) == [1]
 
@@ -54,7 +54,7 @@ def test_the_same_rules_again_go_on_counting() -> None:
     rule = Rule("nan", "nan", threshold=2)
     rig = Rig(rule)
     rig.say("nan")
-    rig.rules.set_rules([rule])
+    rig.rules.replace_rules([rule])
     assert rig.say("nan") == [1]
 
 

@@ -41,7 +41,9 @@ def test_an_older_order_and_a_rank_of_another_pod_change_nothing() -> None:
     rig.script()
     rig.order(order_to_run(2, 2))
     rig.commands.clear()
-    rig.node.take(pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=0, ranks=[order_to_run(3, 9)])))
+    rig.node.apply_coordinator_message(
+        pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=0, ranks=[order_to_run(3, 9)]))
+    )
     rig.order(order_to_run(0))
     assert rig.commands == []
 
@@ -49,7 +51,7 @@ def test_an_older_order_and_a_rank_of_another_pod_change_nothing() -> None:
 def test_an_exit_is_due_at_once_and_says_what_it_was() -> None:
     rig = NodeRig()
     rig.process(2)
-    rig.node.take_launcher({"kind": "steps", "steps": [[2, 41, rig.clock.now()]]})
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[2, 41, rig.clock.now()]]})
     rig.report()
     rig.process(2, running=False, exit_code=-9, last_lines=["one", "two"])
     (fact,) = rig.report().facts
@@ -70,7 +72,7 @@ def test_exit_code_zero_is_finished() -> None:
     rig = NodeRig()
     rig.script()
     rig.process(2)
-    rig.node.take_launcher({"kind": "steps", "steps": [[2, 5, rig.clock.now()]]})
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[2, 5, rig.clock.now()]]})
     rig.process(2, running=False)
     report = rig.report()
     assert list(report.facts) == []
@@ -90,7 +92,7 @@ def test_a_launcher_that_goes_away_takes_its_ranks_along() -> None:
     rig.script()
     rig.process(2)
     rig.process(3)
-    rig.node.launcher_lost()
+    rig.node.handle_lost_launcher()
     report = rig.report()
     told = [(fact.kind, fact.code, fact.unexplained) for fact in report.facts]
     assert told == [(pb.PROCESS_EXITED, "ContainerKilled", True)] * 2
@@ -102,7 +104,7 @@ def test_a_launcher_that_goes_away_takes_its_ranks_along() -> None:
 def test_a_launcher_gone_before_any_rank_is_a_fact_of_its_script() -> None:
     rig = NodeRig()
     rig.script()
-    rig.node.launcher_lost()
+    rig.node.handle_lost_launcher()
     assert [(fact.kind, fact.code) for fact in rig.report().facts] == [(pb.SCRIPT_ENDED, "SIGKILL")]
 
 
@@ -130,7 +132,7 @@ def test_a_script_that_ends_before_its_ranks_is_a_fact() -> None:
     finished.script()
     for rank in (2, 3):
         finished.process(rank)
-        finished.node.take_launcher({"kind": "steps", "steps": [[rank, 5, finished.clock.now()]]})
+        finished.node.apply_launcher_message({"kind": "steps", "steps": [[rank, 5, finished.clock.now()]]})
         finished.process(rank, running=False)
     finished.script(ended=True)
     assert list(finished.report().facts) == []
@@ -148,14 +150,14 @@ def test_a_refused_start_is_repeated_until_the_process_is_there() -> None:
     rig.commands.clear()
     refused = {"kind": "refused", "rank": 3, "incarnation": 1, "start": 0, "reason": "no process could be made: EAGAIN"}
     for _ in range(3):  # for as long as there is no room: with the ticks, never as an answer to the refusal
-        rig.node.take_launcher(refused)
+        rig.node.apply_launcher_message(refused)
         assert rig.kinds() == []
-        rig.node.tick()
+        rig.node.tick_every_second()
         assert [(command["kind"], command["rank"]) for command in rig.commands] == [("start", 3)]
         rig.commands.clear()
     rig.process(3)
     rig.commands.clear()
-    rig.node.tick()
+    rig.node.tick_every_second()
     assert rig.kinds() == []
 
 
@@ -163,10 +165,12 @@ def test_a_refused_start_of_a_pod_that_is_over_is_left_alone() -> None:
     rig = NodeRig()
     rig.script()
     rig.order(order_to_run(3))
-    rig.node.take_launcher({"kind": "refused", "rank": 3, "incarnation": 1, "start": 0, "reason": "no process"})
+    rig.node.apply_launcher_message(
+        {"kind": "refused", "rank": 3, "incarnation": 1, "start": 0, "reason": "no process"}
+    )
     rig.order(over=True)
     rig.commands.clear()
-    rig.node.tick()
+    rig.node.tick_every_second()
     assert rig.kinds() == []
 
 
@@ -203,13 +207,13 @@ def test_silence_of_coordinator_and_steps_ends_the_ranks() -> None:
     rig = NodeRig(fence_after=60)
     rig.process(2)
     rig.clock.pass_seconds(50)
-    rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
     rig.clock.pass_seconds(60)
-    rig.node.tick()
+    rig.node.tick_every_second()
     assert rig.kinds() == [], "a job whose steps go on is left alone"
     rig.clock.pass_seconds(1)
-    rig.node.tick()
-    rig.node.tick()
+    rig.node.tick_every_second()
+    rig.node.tick_every_second()
     assert rig.kinds() == ["end"]
     rig.process(2, running=False, exit_code=-9, ordered=True)
     (fact,) = rig.report().facts
@@ -221,11 +225,11 @@ def test_a_save_of_ten_minutes_without_a_coordinator_ends_nobody() -> None:
     rig.process(2)
     for _ in range(300):
         rig.clock.pass_seconds(2)
-        rig.node.heartbeat(2, 6, asked=False)
-        rig.node.tick()
+        rig.node.apply_heartbeat(2, 6, asked=False)
+        rig.node.tick_every_second()
     assert rig.kinds() == [], "its heartbeats go on"
     rig.clock.pass_seconds(61)
-    rig.node.tick()
+    rig.node.tick_every_second()
     assert rig.kinds() == ["end"]
 
 
@@ -239,9 +243,9 @@ def test_heartbeats_tell_the_steps_of_ranks_that_print_nothing() -> None:
     rig.process(3)
     assert not rig.report().ranks[0].HasField("step"), "nothing is known"
     rig.clock.pass_seconds(2)
-    rig.node.heartbeat(2, 0, asked=False)
-    rig.node.heartbeat(3, 4, asked=False)
-    rig.node.heartbeat(3, 5, asked=False)
+    rig.node.apply_heartbeat(2, 0, asked=False)
+    rig.node.apply_heartbeat(3, 4, asked=False)
+    rig.node.apply_heartbeat(3, 5, asked=False)
     rig.clock.pass_seconds(0.4)
     assert rig.node.next_report() is None, "they wait for a heartbeat to the coordinator"
     report = rig.node.next_report(with_heartbeat=True)
@@ -249,7 +253,7 @@ def test_heartbeats_tell_the_steps_of_ranks_that_print_nothing() -> None:
     assert steps_of(report) == [(3, 5, True)]
     assert report.steps[0].age_nanoseconds == 0.4 * SECOND
     assert [state.step if state.HasField("step") else None for state in report.ranks] == [None, 5]
-    rig.node.heartbeat(3, 5, asked=False)
+    rig.node.apply_heartbeat(3, 5, asked=False)
     rig.clock.pass_seconds(2)
     again = rig.node.next_report(with_heartbeat=True)
     assert again is None or steps_of(again) == [(3, 5, True)], "repeated until acknowledged"
@@ -260,7 +264,7 @@ def test_the_step_at_a_stop_is_told_at_once() -> None:
     rig.process(2)
     rig.report()
     for step in (41, 41):
-        rig.node.heartbeat(2, step, asked=True)
+        rig.node.apply_heartbeat(2, step, asked=True)
         rig.clock.pass_seconds(0.1)
         assert steps_of(rig.report()) == [(2, step, True)]
 
@@ -271,11 +275,11 @@ def test_answers_that_tell_no_new_step_are_gathered() -> None:
     rig.process(2)
     rig.process(3)
     for rank in (2, 3):
-        rig.node.heartbeat(rank, 41, asked=True)
+        rig.node.apply_heartbeat(rank, 41, asked=True)
     rig.report()
     for _ in range(2):
         for rank in (2, 3):
-            rig.node.heartbeat(rank, 41, asked=True)
+            rig.node.apply_heartbeat(rank, 41, asked=True)
             assert rig.node.next_report() is None
     rig.clock.pass_seconds(GATHERED / SECOND)
     assert steps_of(rig.report()) == [(2, 41, True), (3, 41, True)]
@@ -285,17 +289,17 @@ def test_a_new_step_takes_gathered_answers_along() -> None:
     rig = NodeRig()
     rig.process(2)
     rig.process(3)
-    rig.node.heartbeat(2, 41, asked=True)
+    rig.node.apply_heartbeat(2, 41, asked=True)
     rig.report()
-    rig.node.heartbeat(2, 41, asked=True)
-    rig.node.heartbeat(3, 42, asked=True)
+    rig.node.apply_heartbeat(2, 41, asked=True)
+    rig.node.apply_heartbeat(3, 42, asked=True)
     assert steps_of(rig.report()) == [(2, 41, True), (3, 42, True)]
 
 
 def test_another_process_of_a_rank_has_finished_no_step_yet() -> None:
     rig = NodeRig()
     rig.process(2)
-    rig.node.heartbeat(2, 41, asked=False)
+    rig.node.apply_heartbeat(2, 41, asked=False)
     rig.process(2, 2)
     assert not rig.report().ranks[0].HasField("step")
 
@@ -306,7 +310,7 @@ def test_a_word_of_a_coordinator_keeps_the_ranks() -> None:
     for _ in range(10):
         rig.clock.pass_seconds(30)
         rig.grant()
-        rig.node.tick()
+        rig.node.tick_every_second()
     assert rig.kinds() == []
 
 
@@ -319,7 +323,7 @@ def test_what_nobody_acknowledged_is_said_again() -> None:
     again = rig.report()
     assert [fact.id for fact in again.facts] == [fact.id for fact in first.facts]
     assert again.facts[0].age_nanoseconds >= 2_000_000_000
-    rig.node.take(pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=again.sequence)))
+    rig.node.apply_coordinator_message(pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=again.sequence)))
     rig.clock.pass_seconds(60)
     assert rig.node.next_report() is None
 
@@ -339,7 +343,7 @@ def test_every_step_is_told_with_its_age() -> None:
     rig.report()
     before = rig.clock.now()
     rig.clock.pass_seconds(0.05)
-    rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, before], [2, 2, rig.clock.now()]]})
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[2, 1, before], [2, 2, rig.clock.now()]]})
     steps = rig.report().steps
     assert [(step.rank, step.step, step.age_nanoseconds) for step in steps] == [(2, 1, 50_000_000), (2, 2, 0)]
 
@@ -347,7 +351,7 @@ def test_every_step_is_told_with_its_age() -> None:
 def test_of_unacknowledged_steps_the_newest_are_kept() -> None:
     rig = NodeRig()
     for step in range(1000):
-        rig.node.take_launcher({"kind": "steps", "steps": [[2, step, rig.clock.now()]]})
+        rig.node.apply_launcher_message({"kind": "steps", "steps": [[2, step, rig.clock.now()]]})
     steps = rig.report().steps
     assert len(steps) == 512
     assert steps[-1].step == 999
@@ -361,10 +365,10 @@ def test_log_rules_ask_for_lines_and_become_facts() -> None:
         pb.LogRule(name="bad", pattern="("),
     ]
     revised = pb.NodeOrder(revision=1, ranks=[order_to_run(2)], log_rules=rules)
-    rig.node.take(pb.CoordinatorToAgent(node_order=revised))
+    rig.node.apply_coordinator_message(pb.CoordinatorToAgent(node_order=revised))
     assert {"kind": "follow", "lines": True} in rig.commands
     for text in ("before", "lm loss: nan", "between", "lm loss: nan"):
-        rig.node.take_launcher({"kind": "line", "rank": 2, "text": text, "time": rig.clock.now()})
+        rig.node.apply_launcher_message({"kind": "line", "rank": 2, "text": text, "time": rig.clock.now()})
     report = rig.report()
     (met,) = report.facts
     assert [problem.code for problem in report.problems] == ["LogRuleOff"], "a note is no fact: it would become a fault"
@@ -378,7 +382,7 @@ def test_log_rules_ask_for_lines_and_become_facts() -> None:
 def test_a_taken_port_is_named_once() -> None:
     rig = NodeRig()
     for _ in range(3):
-        rig.node.port_taken(8000, OSError(98, "Address already in use"))
+        rig.node.report_taken_port(8000, OSError(98, "Address already in use"))
     (fact,) = rig.report().facts
     assert fact.kind == pb.PORT_TAKEN
     assert "127.0.0.1:8000" in fact.message
@@ -387,7 +391,7 @@ def test_a_taken_port_is_named_once() -> None:
 
 def test_the_stores_port_is_named_by_its_own_field() -> None:
     rig = NodeRig()
-    rig.node.port_taken(29500, OSError(98, "Address already in use"))
+    rig.node.report_taken_port(29500, OSError(98, "Address already in use"))
     (fact,) = rig.report().facts
     assert "spec.network.rendezvousPort" in fact.message
 
@@ -397,18 +401,18 @@ def test_ranks_meet_at_their_own_pod_while_order_and_lease_hold() -> None:
     rig.script()
     rig.order(order_to_run(2))
     assert "MASTER_ADDR" not in rig.commands[-1]["environment"], "a coordinator of 0.1 says where the store is"
-    assert not rig.node.may_meet()
+    assert not rig.node.may_reach_store()
     rig.order(order_to_run(3), store_address="10.0.0.1:29500")
     environment = rig.commands[-1]["environment"]
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("127.0.0.1", "29500")
-    assert not rig.node.may_meet(), "no lease"
+    assert not rig.node.may_reach_store(), "no lease"
     rig.grant()
-    assert rig.node.may_meet()
+    assert rig.node.may_reach_store()
     rig.clock.pass_seconds(3)
-    assert not rig.node.may_meet(), "a pod that is cut off must not write into the keys of the others"
+    assert not rig.node.may_reach_store(), "a pod that is cut off must not write into the keys of the others"
     rig.grant()
     rig.order(order_to_run(3), store_address="10.0.0.1:29500", over=True)
-    assert not rig.node.may_meet()
+    assert not rig.node.may_reach_store()
 
 
 def codes(rig: NodeRig) -> list[str]:
@@ -418,16 +422,16 @@ def codes(rig: NodeRig) -> list[str]:
 def test_a_rank_silent_about_its_copies_is_a_problem_meanwhile() -> None:
     rig = NodeRig()
     rig.process(2)
-    rig.node.copies(2, told=False)
+    rig.node.note_optimizer_copies(2, told=False)
     assert codes(rig) == []
-    rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
-    rig.node.copies(2, told=False)
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
+    rig.node.note_optimizer_copies(2, told=False)
     (problem,) = rig.report().problems
     assert problem.code == "CopiesNotRegistered"
     assert "rank 2 trains" in problem.message
-    rig.node.copies(2, told=True)
+    rig.node.note_optimizer_copies(2, told=True)
     assert codes(rig) == []
-    rig.node.copies(2, told=False)
+    rig.node.note_optimizer_copies(2, told=False)
     rig.process(2, running=False, exit_code=1)
     assert codes(rig) == []
 
@@ -436,26 +440,26 @@ def test_tls_at_the_gate_is_a_problem_while_a_rank_has_no_link() -> None:
     rig = NodeRig()
     phases = {2: LinkPhase.NONE, 3: LinkPhase.LINKED}
     rig.node.ports.link_phase = phases.__getitem__
-    rig.node.tls_spoken(None)
+    rig.node.report_tls(None)
     assert codes(rig) == []  # somebody else's
     rig.process(2)
     rig.process(3)
     (problem,) = rig.report().problems
     assert (problem.code, problem.message.split()[:2]) == ("MindIOTLSMismatch", ["rank", "2"])
     phases[2] = LinkPhase.LINKED
-    rig.node.link_changed(2)
+    rig.node.note_link_change(2)
     assert codes(rig) == []
 
 
 def test_a_rank_that_speaks_tls_is_named_until_it_is_linked() -> None:
     rig = NodeRig()
-    rig.node.tls_spoken(3)
+    rig.node.report_tls(3)
     (problem,) = rig.report().problems
     assert (problem.code, problem.message.split()[:2]) == ("MindIOTLSMismatch", ["rank", "3"])
     rig.process(3, running=False, exit_code=2)
     assert codes(rig) == ["MindIOTLSMismatch"], "it will be restarted, and do it again"
     rig.node.ports.link_phase = lambda _: LinkPhase.LINKED
-    rig.node.link_changed(3)
+    rig.node.note_link_change(3)
     assert codes(rig) == []
 
 
@@ -467,11 +471,11 @@ def test_a_process_that_falls_silent_again_is_told_again() -> None:
     rig.process(2)
     first = rig.clock.now()
     rig.clock.pass_seconds(9)
-    rig.node.silent(2, first)
-    rig.node.silent(2, first)
+    rig.node.report_silent_rank(2, first)
+    rig.node.report_silent_rank(2, first)
     second = rig.clock.now()
     rig.clock.pass_seconds(31)
-    rig.node.silent(2, second)
+    rig.node.report_silent_rank(2, second)
     told = [fact for fact in rig.report().facts if fact.kind == pb.HEARTBEAT_SILENT]
     assert [fact.age_nanoseconds // SECOND for fact in told] == [40, 31]
     assert len({fact.id for fact in told}) == 2
@@ -493,12 +497,12 @@ def test_a_sign_is_told_at_once_until_the_ranks_train() -> None:
     rig.order(order_to_run(2), order_to_run(3))
     rig.process(2)
     assert not rig.report().HasField("sign_age_nanoseconds")
-    rig.node.take_launcher({"kind": "sign", "time": rig.clock.now()})
+    rig.node.apply_launcher_message({"kind": "sign", "time": rig.clock.now()})
     rig.clock.pass_seconds(4)
     assert rig.report().sign_age_nanoseconds == 4 * SECOND
-    rig.node.take_launcher({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[2, 1, rig.clock.now()]]})
     rig.report()
-    rig.node.take_launcher({"kind": "sign", "time": rig.clock.now()})
+    rig.node.apply_launcher_message({"kind": "sign", "time": rig.clock.now()})
     assert rig.node.next_report() is None
 
 
@@ -508,7 +512,7 @@ def test_strangers_are_counted_and_told_when_they_double() -> None:
     rig.report()
     told = []
     for number in range(1, 11):
-        rig.node.foreign_connection(8000, f"10.0.0.{number}")
+        rig.node.report_foreign_connection(8000, f"10.0.0.{number}")
         rig.clock.pass_seconds(1.0)
         report = rig.node.next_report()
         if report is not None:
@@ -523,7 +527,7 @@ def test_strangers_are_counted_and_told_when_they_double() -> None:
 
 def report_of(rig: NodeRig) -> pb.AgentReport:
     """What the next report will say."""
-    rig.node.link_changed(0)
+    rig.node.note_link_change(0)
     rig.clock.pass_seconds(1.0)
     return rig.report()
 

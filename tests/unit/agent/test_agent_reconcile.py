@@ -12,9 +12,9 @@ from trainer_sidecar.agent.supervise.ranks import (
     RankProcess,
     Seen,
     Wanted,
+    commands_to_reconcile,
+    compare_with_order,
     is_admitted,
-    reconcile,
-    seen,
 )
 from trainer_sidecar.launcher.protocol import ProcessName
 
@@ -29,7 +29,7 @@ def wanted(incarnation: int = 1, start: int = 0, *, run: bool = True, admitted: 
 
 def commands(order: Wanted, existing: RankProcess | None, *, can_start: bool = True) -> list[Command]:
     processes = {} if existing is None else {0: existing}
-    return [command for command, _ in reconcile([order], processes, can_start=can_start)]
+    return [command for command, _ in commands_to_reconcile([order], processes, can_start=can_start)]
 
 
 def test_the_table_has_a_row_for_every_case() -> None:
@@ -62,7 +62,7 @@ def test_before_the_script_asks_nothing_starts_but_ranks_end() -> None:
 
 
 def test_a_rank_without_an_order_is_left_alone() -> None:
-    assert reconcile([], {0: process(1)}, can_start=True) == []
+    assert commands_to_reconcile([], {0: process(1)}, can_start=True) == []
 
 
 CASE = st.tuples(st.integers(1, 3), st.integers(0, 2), st.booleans())
@@ -80,7 +80,7 @@ def test_carried_out_twice_is_carried_out_once(ordered: tuple[int, int, bool], f
                 else process(existing.name.incarnation, existing.name.start, running=False)
             )
     assert commands(order, existing) == []
-    assert seen(existing, order.name) in set(Seen)
+    assert compare_with_order(existing, order.name) in set(Seen)
 
 
 def test_only_exactly_the_admitted_process_passes() -> None:

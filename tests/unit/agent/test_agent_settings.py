@@ -34,6 +34,6 @@ def test_what_is_no_number_is_named() -> None:
 def test_a_spare_has_no_ranks_before_it_is_named() -> None:
     settings = read_settings({**COMPLETE, "HAJOB_SPARE": "true", "HAJOB_NODE_RANK": "4"})
     assert list(settings.local_ranks) == []
-    assert settings.identity.name(2, 9)
-    assert not settings.identity.name(3, 10)
+    assert settings.identity.name_pod(2, 9)
+    assert not settings.identity.name_pod(3, 10)
     assert (settings.local_ranks, settings.incarnation) == (range(16, 24), 9)

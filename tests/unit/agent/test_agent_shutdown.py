@@ -28,12 +28,12 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> entry.Agent:
 
 
 async def test_without_a_coordinator_nothing_is_waited_for(agent: entry.Agent) -> None:
-    await asyncio.wait_for(agent.say_last_words(), PATIENCE)
+    await asyncio.wait_for(agent.send_last_reports(), PATIENCE)
 
 
 async def test_a_coordinator_that_leaves_meanwhile_ends_the_wait(agent: entry.Agent) -> None:
     agent.service.is_alone.clear()
-    words = asyncio.ensure_future(agent.say_last_words())
+    words = asyncio.ensure_future(agent.send_last_reports())
     for _ in range(5):
         await asyncio.sleep(0)
     assert not words.done()

@@ -22,11 +22,11 @@ def test_what_was_heard_once_is_not_forgotten(
     heard: CoordinatorClaim, claim: CoordinatorClaim, words: str | None
 ) -> None:
     succession = Succession()
-    succession.accept(heard)
-    refusal = succession.refusal(claim)
+    succession.accept_claim(heard)
+    refusal = succession.refusal_of_claim(claim)
     assert refusal is None if words is None else words in (refusal or "")
 
 
 def test_a_higher_fence_is_another_operators() -> None:
     succession = Succession()
-    assert [succession.accept(CoordinatorClaim(fence, 1)) for fence in (1, 1, 2)] == [True, False, True]
+    assert [succession.accept_claim(CoordinatorClaim(fence, 1)) for fence in (1, 1, 2)] == [True, False, True]

@@ -43,7 +43,7 @@ async def test_while_nothing_runs_it_ends(settings: AgentSettings) -> None:
 
 async def test_beside_ranks_it_waits_for_its_port(settings: AgentSettings) -> None:
     kept = Registrations(settings.directory)
-    kept.now_known(2, kept.made(2, "1.0"), "a controller")
+    kept.note_known_to(2, kept.made_up_registration(2, "1.0"), "a controller")
     agent = entry.Agent(settings, BootClock())
     assert str(await agent.bind_server()) == "a server"
 
@@ -52,7 +52,7 @@ def test_the_kubelet_is_told_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     async def failing(_: AgentSettings) -> None:
         raise entry.CannotServeError("10.0.0.1:7071 is taken")
 
-    monkeypatch.setattr(entry, "_main", failing)
+    monkeypatch.setattr(entry, "_run_agent", failing)
     monkeypatch.setattr(entry, "read_settings", lambda _: None)
     monkeypatch.setattr("sys.argv", ["agent"])
     assert entry.main() == 1

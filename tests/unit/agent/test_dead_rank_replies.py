@@ -39,7 +39,7 @@ def short_answer(kind: int, serial: int, result: int) -> bytes:
 async def scene() -> AsyncIterator[GateScene]:
     made = GateScene()
     await made.controller.start()
-    await made.gate.listen()
+    await made.gate.listen_at_port()
     yield made
     await made.gate.close()
     await made.controller.stop()
@@ -73,13 +73,13 @@ async def test_what_a_dead_rank_owes_is_answered_at_once(scene: GateScene, *, di
     await said_by_dead_rank(scene, long_answer(10, 5))
     scene.controller.send(action(LOCK, 6, 16) + action(STOP, 7, 6))
     await said_by_dead_rank(scene, long_answer(10, 5) + long_answer(12, 6) + short_answer(18, 7, 0))
-    assert scene.gate.phase(2) is LinkPhase.NONE
+    assert scene.gate.furthest_link_phase(2) is LinkPhase.NONE
 
 
 async def test_a_rank_that_lost_its_link_and_lives_is_not_answered_for(scene: GateScene) -> None:
     _, writer = await speaking(scene)
     writer.close()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.NONE, "the end of the link")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.NONE, "the end of the link")
     scene.controller.send(action(LOCK, 6, 16))
     _, again = await scene.dial()
     await until(lambda: scene.controller.links == [2, 2], "its second link")
@@ -133,10 +133,10 @@ async def test_its_successor_ends_what_was_kept_for_it(scene: GateScene) -> None
     _, writer = await speaking(scene)
     writer.close()
     scene.gate.end_links(2)
-    await until(lambda: scene.gate.phase(2) is LinkPhase.NONE, "the end of the link")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.NONE, "the end of the link")
     scene.open(False)
     successor = await scene.dial()
-    await until(lambda: scene.gate.phase(2) is LinkPhase.AT_GATE, "the successor")
+    await until(lambda: scene.gate.furthest_link_phase(2) is LinkPhase.AT_GATE, "the successor")
     await until(lambda: scene.controller.open_links == 0, "the end of the link that was kept")
     assert successor
 
@@ -151,40 +151,40 @@ async def test_it_is_answered_for_no_longer_than_it_helps(scene: GateScene, monk
 
 def test_what_a_dead_rank_had_to_do_has_failed() -> None:
     words = spoken()
-    words.ordered(action(REPAIR, 300, 56) + action(CLEAN, 301, 6))
-    assert words.take() == short_answer(22, 300, 1) + short_answer(20, 301, 0)
-    assert words.take() == b""
+    words.note_actions(action(REPAIR, 300, 56) + action(CLEAN, 301, 6))
+    assert words.take_owed_replies() == short_answer(22, 300, 1) + short_answer(20, 301, 0)
+    assert words.take_owed_replies() == b""
 
 
 @pytest.mark.parametrize("status", [1, 6, 8])
 def test_one_that_was_not_well_is_not_said_to_stand(status: int) -> None:
     words = spoken(status)
-    words.ordered(action(COLLECT, 1, 2) + action(NORMAL, 2, 2) + action(REPAIR, 3, 56))
-    assert words.take() == short_answer(22, 3, 1)
+    words.note_actions(action(COLLECT, 1, 2) + action(NORMAL, 2, 2) + action(REPAIR, 3, 56))
+    assert words.take_owed_replies() == short_answer(22, 3, 1)
 
 
 def test_a_dead_rank_holds_up_no_continue() -> None:
     """MindIO would wait out its action limit, fail for good, and every rank would start anew."""
     words = spoken()
-    words.ordered(action(GO_ON, 7, 24))
-    assert words.take() == short_answer(14, 7, 0)
+    words.note_actions(action(GO_ON, 7, 24))
+    assert words.take_owed_replies() == short_answer(14, 7, 0)
 
 
 def test_a_pause_and_short_messages_are_left_alone() -> None:
     words = spoken()
-    words.ordered(action(PAUSE, 1, 24) + mindio_message(REPAIR, b"short") + mindio_message(COLLECT, b""))
-    assert words.take() == b""
+    words.note_actions(action(PAUSE, 1, 24) + mindio_message(REPAIR, b"short") + mindio_message(COLLECT, b""))
+    assert words.take_owed_replies() == b""
 
 
 def test_what_another_controller_had_asked_is_forgotten() -> None:
     words = spoken()
-    words.ordered(action(COLLECT, 1, 2) + action(LOCK, 2, 16)[:20])
-    words.begin()
-    words.ordered(action(STOP, 1, 6))
-    assert words.take() == short_answer(18, 1, 0)
+    words.note_actions(action(COLLECT, 1, 2) + action(LOCK, 2, 16)[:20])
+    words.begin_connection()
+    words.note_actions(action(STOP, 1, 6))
+    assert words.take_owed_replies() == short_answer(18, 1, 0)
 
 
 def spoken(status: int = 0) -> DeadRankReplies:
     words = DeadRankReplies(2)
-    words.said(Message(HEARTBEAT, heartbeat_message(run_status=status)))
+    words.note_rank_message(Message(HEARTBEAT, heartbeat_message(run_status=status)))
     return words

@@ -18,22 +18,22 @@ def process(line: str = "", *, start: int = 0) -> RankProcess:
 
 def test_a_line_is_told_until_the_rank_has_trained_on() -> None:
     lines = ErrorLines()
-    lines.take(process(), 5)
-    assert lines.of(3, 5) == ""
-    lines.take(process(LINE), 5)
-    assert [lines.of(3, step) for step in (5, 6, 7)] == [LINE, LINE, ""]
-    lines.take(process(LINE), 7)
-    assert lines.of(3, 7) == "", "the launcher says it with every message"
-    lines.take(process("RuntimeError: HCCL OP RETRY FAILED"), 7)
-    assert lines.of(3, 7).endswith("FAILED")
+    lines.note_process(process(), 5)
+    assert lines.error_of_rank(3, 5) == ""
+    lines.note_process(process(LINE), 5)
+    assert [lines.error_of_rank(3, step) for step in (5, 6, 7)] == [LINE, LINE, ""]
+    lines.note_process(process(LINE), 7)
+    assert lines.error_of_rank(3, 7) == "", "the launcher says it with every message"
+    lines.note_process(process("RuntimeError: HCCL OP RETRY FAILED"), 7)
+    assert lines.error_of_rank(3, 7).endswith("FAILED")
 
 
 def test_a_successor_has_printed_nothing() -> None:
     lines = ErrorLines()
-    lines.take(process(LINE), None)
-    assert lines.of(3, None) == LINE
-    lines.take(process(start=1), None)
-    assert lines.of(3, None) == ""
+    lines.note_process(process(LINE), None)
+    assert lines.error_of_rank(3, None) == LINE
+    lines.note_process(process(start=1), None)
+    assert lines.error_of_rank(3, None) == ""
 
 
 def test_the_traceback_travels_with_its_line() -> None:
@@ -44,11 +44,13 @@ def test_the_traceback_travels_with_its_line() -> None:
         "FileNotFoundError: corpus",
     ]
     told = process(traceback[-1])
-    lines.take(replace(told, last_lines=("iteration 5", "Traceback (most recent call last): older", *traceback)), 5)
-    assert lines.of(3, 5).splitlines() == traceback
+    lines.note_process(
+        replace(told, last_lines=("iteration 5", "Traceback (most recent call last): older", *traceback)), 5
+    )
+    assert lines.error_of_rank(3, 5).splitlines() == traceback
 
 
 def test_a_line_without_a_traceback_travels_alone() -> None:
     lines = ErrorLines()
-    lines.take(replace(process(LINE), last_lines=("iteration 5", LINE, "iteration 6")), 5)
-    assert lines.of(3, 5) == LINE
+    lines.note_process(replace(process(LINE), last_lines=("iteration 5", LINE, "iteration 6")), 5)
+    assert lines.error_of_rank(3, 5) == LINE

@@ -30,7 +30,7 @@ async def connected(directory: Path) -> AsyncIterator[Scene]:
     client = LauncherClient(
         directory, {}, lambda message: events.append(message["kind"]), lambda: events.append("lost")
     )
-    running = asyncio.ensure_future(client.run())
+    running = asyncio.ensure_future(client.connect_for_ever())
     launcher, _ = await asyncio.get_running_loop().sock_accept(server)
     server.close()
     (directory / protocol.SOCKET_NAME).unlink()
@@ -49,14 +49,14 @@ async def test_last_words_are_heard_although_an_order_fails(tmp_path: Path) -> N
     async with connected(tmp_path) as scene:
         scene.launcher.sendall(protocol.encode({"kind": "rank"}) + protocol.encode({"kind": "script"}))
         scene.launcher.close()
-        scene.client.send({"kind": "end"})  # before the client had a turn to read
+        scene.client.send_message({"kind": "end"})  # before the client had a turn to read
         await until(lambda: "lost" in scene.events, "the launcher's end")
         assert scene.events == ["rank", "script", "lost"]
 
 
 async def test_an_order_never_read_drops_no_last_words(tmp_path: Path) -> None:
     async with connected(tmp_path) as scene:
-        scene.client.send({"kind": "end"})
+        scene.client.send_message({"kind": "end"})
         scene.launcher.sendall(protocol.encode({"kind": "rank"}))
         scene.launcher.close()  # with something unread: its peer is reset
         await until(lambda: "lost" in scene.events, "the launcher's end")
@@ -67,7 +67,7 @@ async def test_orders_wait_for_a_launcher_that_is_busy(tmp_path: Path) -> None:
     async with connected(tmp_path) as scene:
         text = "x" * 100_000
         for number in range(20):
-            scene.client.send({"kind": "start", "number": number, "text": text})
+            scene.client.send_message({"kind": "start", "number": number, "text": text})
         reader, writer = await asyncio.open_unix_connection(sock=scene.launcher, limit=protocol.MAXIMUM_LINE_BYTES)
         for number in range(20):
             assert protocol.decode(await reader.readline()) == {"kind": "start", "number": number, "text": text}

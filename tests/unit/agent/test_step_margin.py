@@ -16,7 +16,7 @@ def collected(step: int, run_status: int = 0) -> Piece:
     heartbeat = struct.pack("<iiqbbbb4xqq16s", 3, 1, step, run_status, 0, 0, 0, 0, -1, b"")
     body = struct.pack("<iHxxq", 0, 41, -1) + heartbeat
     content = frames.HEADER.pack(frames.COLLECTED, 0, len(body), 0, 0) + body
-    (piece,) = FrameReader().feed(content)
+    (piece,) = FrameReader().cut_pieces(content)
     return piece
 
 
@@ -31,7 +31,7 @@ def step_of(piece: Piece) -> int:
 
 def test_a_rank_is_said_to_be_further() -> None:
     before = collected(100)
-    after = StepMargin(3).outward(before, 10)
+    after = StepMargin(3).with_steps_ahead(before, 10)
     assert step_of(after) == 110
     assert after.data[:STEP_AT] == before.data[:STEP_AT]
     assert after.data[STEP_AT + 8 :] == before.data[STEP_AT + 8 :]
@@ -42,25 +42,25 @@ def test_a_rank_is_said_to_be_further() -> None:
 def test_no_other_answer_is_changed(run_status: int, ahead: int) -> None:
     piece = collected(100, run_status)
     margin = StepMargin(3)
-    assert margin.outward(piece, ahead) is piece
-    assert margin.refusal(action(frames.LOCK)) == b""
+    assert margin.with_steps_ahead(piece, ahead) is piece
+    assert margin.refusal_of_lock(action(frames.LOCK)) == b""
 
 
 def test_a_lock_at_the_told_step_is_refused_once() -> None:
     """A fault has come before the move: nobody would reach that step, and MindIO would wait 30 s for it."""
     margin = StepMargin(3)
-    margin.outward(collected(100), 10)
-    answer = Message(frames.LOCKED, margin.refusal(action(frames.LOCK)))
+    margin.with_steps_ahead(collected(100), 10)
+    answer = Message(frames.LOCKED, margin.refusal_of_lock(action(frames.LOCK)))
     result, serial = struct.unpack_from("<iH", answer.content, frames.HEADER.size)
-    status = answer.status()
+    status = answer.rank_status()
     assert (result, serial) == (5, 42)
     assert status is not None
     assert (status.rank, status.step) == (3, 100)
-    assert margin.refusal(action(frames.LOCK)) == b"", "the rank is locked where it is"
+    assert margin.refusal_of_lock(action(frames.LOCK)) == b"", "the rank is locked where it is"
 
 
 def test_after_the_pause_a_lock_is_the_ranks() -> None:
     margin = StepMargin(3)
-    margin.outward(collected(100), 10)
-    assert margin.refusal(action(frames.PAUSE)) == b""
-    assert margin.refusal(action(frames.LOCK)) == b""
+    margin.with_steps_ahead(collected(100), 10)
+    assert margin.refusal_of_lock(action(frames.PAUSE)) == b""
+    assert margin.refusal_of_lock(action(frames.LOCK)) == b""

@@ -36,7 +36,7 @@ class Scene:
 
     def open(self, is_open: bool = True) -> None:
         self.rules.open, self.rules.address = is_open, f"{ADDRESS}:{self.store_port}"
-        self.gate.changed()
+        self.gate.follow_changed_order()
 
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(ADDRESS, self.gate.port)
@@ -45,7 +45,7 @@ class Scene:
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     made = Scene()
-    await made.gate.listen()
+    await made.gate.listen_at_port()
     yield made
     await made.gate.close()
     if made.store is not None:

@@ -64,7 +64,7 @@ class Job:
     async def start(self) -> None:
         await self.store.listen()
         for pod in self.pods:
-            await pod.listen()
+            await pod.listen_at_port()
 
     async def client(self, pod: int = 0) -> StoreClient:
         client = StoreClient(self.dialect)
@@ -80,10 +80,10 @@ class Job:
         keeping.begin("word", 100.0)
         for number, pod in enumerate(self.pods):
             self.rules(number).open = False
-            pod.changed()
+            pod.follow_changed_order()
         self.watch.stop()
         for number, pod in enumerate(self.pods):
-            for part in pod.content("word"):
+            for part in pod.take_content("word"):
                 keeping.told(str(number), part, 100.0)
         self.watch.go_on()
         keeping.follow([str(number) for number in range(len(self.pods))], 100.0)
@@ -101,7 +101,7 @@ class Job:
         for number, pod in enumerate(self.pods):
             rules = self.rules(number)
             rules.address, rules.name, rules.kept, rules.open = self.store.address, f"1/{self.number}", True, True
-            pod.changed()
+            pod.follow_changed_order()
 
     async def change_stores(self) -> None:
         await self.fill(await self.lose())
@@ -342,4 +342,4 @@ async def test_an_answer_too_large_to_be_read_is_passed_on(job: Job, monkeypatch
     monkeypatch.setattr(store_protocol, "LARGEST", 4096)
     client.say("get", b"key")
     assert await client.value() == value
-    assert "not known" in next(job.pods[0].content("word")).problem
+    assert "not known" in next(job.pods[0].take_content("word")).problem

@@ -30,23 +30,23 @@ async def test_torchs_client_is_held_at_the_gate_and_goes_on(
     """Before the store is known, and in the middle of a get when the lease has run out."""
     rules, (_, _, store_port) = StoreGateRules(), store
     gate = StoreGate(own_address(), own_port(), rules, BootClock())
-    await gate.listen()
+    await gate.listen_at_port()
     try:
         held, direct = rank(gate.port, 0), rank(store_port, 1)
         held.begin("raw", "add", "ranks", 1)  # a set is not answered
         await asyncio.to_thread(direct.ask, "raw", "set", "ready", "yes")  # both have begun by now, or soon
         assert not await answers(held)
         rules.address, rules.open = f"{own_address()}:{store_port}", True
-        gate.changed()
+        gate.follow_changed_order()
         assert await asyncio.to_thread(held.answer) == 1
         assert await asyncio.to_thread(direct.ask, "raw", "add", "ranks", 1) == 2
         held.begin("raw", "get", "1")
         rules.open = False
-        gate.changed()
+        gate.follow_changed_order()
         await asyncio.to_thread(direct.ask, "raw", "set", "1", "rebuilt")
         assert not await answers(held)
         rules.open = True
-        gate.changed()
+        gate.follow_changed_order()
         assert await asyncio.to_thread(held.answer) == "rebuilt"
     finally:
         await gate.close()
@@ -60,7 +60,7 @@ async def test_another_store_goes_on_where_the_lost_one_was(
     host_client, _, store_port = store
     pods = [Pod(f"{own_address()}:{store_port}") for _ in range(2)]
     for pod in pods:
-        await pod.gate.listen()
+        await pod.gate.listen_at_port()
     first, second = (rank(pod.gate.port, number) for number, pod in enumerate(pods))
     others: list[subprocess.Popen[bytes]] = []
     try:
@@ -78,11 +78,11 @@ async def test_another_store_goes_on_where_the_lost_one_was(
         assert not await answers(first), "a get that waits outlives the store"
         for pod in pods:
             pod.rules.open = False
-            pod.gate.changed()
+            pod.gate.follow_changed_order()
         keeping = StoreKeeping()
         keeping.begin("word", 100.0)
         for number, pod in enumerate(pods):
-            for part in pod.gate.content("word"):
+            for part in pod.gate.take_content("word"):
                 keeping.told(str(number), part, 100.0)
         keeping.follow(["0", "1"], 100.0)
         keeping.listens()
@@ -91,7 +91,7 @@ async def test_another_store_goes_on_where_the_lost_one_was(
         assert await fill_store(address, fill) == ""
         for pod in pods:
             pod.rules.address, pod.rules.name, pod.rules.kept, pod.rules.open = address, "1/2", True, True
-            pod.gate.changed()
+            pod.gate.follow_changed_order()
         assert await asyncio.to_thread(second.ask, "raw", "get", "address/0") == "10.0.0.0"
         assert await asyncio.to_thread(second.ask, "raw", "add", "barrier", 1) == 3
         assert not await answers(first), "what was deleted stays so"

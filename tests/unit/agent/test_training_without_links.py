@@ -37,7 +37,7 @@ def phases(rig: NodeRig) -> list[pb.RankPhase]:
 
 def verdict(rig: NodeRig) -> dict[str, Any]:
     rig.commands.clear()
-    rig.node.take_launcher({"kind": "all_ended", "launch": 1})
+    rig.node.apply_launcher_message({"kind": "all_ended", "launch": 1})
     (said,) = rig.commands
     return said
 
@@ -55,7 +55,7 @@ def test_a_launch_that_says_where_it_ends_is_the_training() -> None:
 def test_a_launch_that_has_ended_a_step_is_the_training() -> None:
     rig = alone(["--config", "mine.yaml"])
     assert "registered" not in rig.kinds()
-    rig.node.take_launcher({"kind": "steps", "steps": [[PRINTS, 1, rig.clock.now()]]})
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[PRINTS, 1, rig.clock.now()]]})
     assert "registered" in rig.kinds()
 
 
@@ -64,7 +64,7 @@ def test_with_mindio_a_step_makes_no_training() -> None:
     rig.order(order_to_run(PRINTS))
     rig.script(training=False, arguments=MEGATRON)
     rig.process(PRINTS)
-    rig.node.take_launcher({"kind": "steps", "steps": [[PRINTS, 1, rig.clock.now()]]})
+    rig.node.apply_launcher_message({"kind": "steps", "steps": [[PRINTS, 1, rig.clock.now()]]})
     assert "registered" not in rig.kinds()
 
 

@@ -28,7 +28,7 @@ class Launcher:
 
     async def ordered(self) -> asyncio.Task[None]:
         """An order that has been sent and not been answered."""
-        task = asyncio.create_task(self.files.carry_out(VERDICT))
+        task = asyncio.create_task(self.files.carry_out_verdict(VERDICT))
         await asyncio.sleep(0)
         return task
 
@@ -37,7 +37,7 @@ async def test_the_order_says_all_that_the_verdict_asks_for() -> None:
     launcher = Launcher()
     task = await launcher.ordered()
     (order,) = launcher.orders
-    launcher.files.take(DONE)
+    launcher.files.apply_answer(DONE)
     await task
     assert order == {
         "kind": "files",
@@ -50,14 +50,14 @@ async def test_the_order_says_all_that_the_verdict_asks_for() -> None:
 
 async def test_where_nothing_is_to_be_done_nobody_is_asked() -> None:
     launcher = Launcher()
-    await launcher.files.carry_out(Verdict("a", 5))
+    await launcher.files.carry_out_verdict(Verdict("a", 5))
     assert launcher.orders == []
 
 
 async def test_the_launchers_problem_keeps_its_number() -> None:
     launcher = Launcher()
     task = await launcher.ordered()
-    launcher.files.take({**DONE, "errno": 13, "problem": "user 7 may not"})
+    launcher.files.apply_answer({**DONE, "errno": 13, "problem": "user 7 may not"})
     with pytest.raises(PermissionError, match="user 7 may not"):
         await task
 
@@ -65,12 +65,12 @@ async def test_the_launchers_problem_keeps_its_number() -> None:
 async def test_an_answer_to_an_older_order_is_none() -> None:
     launcher = Launcher()
     first = await launcher.ordered()
-    launcher.files.lost()
+    launcher.files.fail_waiting_order()
     second = await launcher.ordered()
-    launcher.files.take(DONE)
+    launcher.files.apply_answer(DONE)
     assert isinstance((await asyncio.gather(first, return_exceptions=True))[0], ConnectionError)
     assert not second.done()
-    launcher.files.take({**DONE, "number": 2})
+    launcher.files.apply_answer({**DONE, "number": 2})
     await second
 
 
@@ -78,4 +78,4 @@ async def test_without_a_launcher_it_does_not_wait() -> None:
     launcher = Launcher()
     launcher.connected = False
     with pytest.raises(ConnectionError, match="not there yet"):
-        await launcher.files.carry_out(VERDICT)
+        await launcher.files.carry_out_verdict(VERDICT)

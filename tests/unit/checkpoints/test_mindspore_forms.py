@@ -14,7 +14,7 @@ from hajob.domain.layout import Layout
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.mindspore_files import ckpt, iteration, safetensors, saved_for_mindio
-from trainer_sidecar.agent.report.checkpoints import prepare
+from trainer_sidecar.agent.report.checkpoints import prepare_attempt
 from trainer_sidecar.checkpoints.directory import RealDirectory
 from trainer_sidecar.checkpoints.formats import look
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate
@@ -242,7 +242,7 @@ def test_an_agent_prepares_what_the_attempt_loads(tmp_path: Path) -> None:
         framework="MindSpore", num_nodes=2, chips_per_node=2, tensor=1, pipeline=1, context=1, expert=1,
         rank_order="TensorDataPipeline", sharding="Distributed", copies=2, expert_tensor=1,
     )  # fmt: skip
-    state, verdict = prepare(tmp_path, pb.CheckpointOrder(prepare_attempt=2, rules=rules))
+    state, verdict = prepare_attempt(tmp_path, pb.CheckpointOrder(prepare_attempt=2, rules=rules))
     carry_out_verdict(tmp_path, verdict)
     assert (state.loaded_step, state.name, state.problem) == (100, "iteration_00000100", "")
     assert [(one.name, one.reason) for one in state.refused] == [("iteration_00000200", RefusalReason.MISSING_SHARD)]

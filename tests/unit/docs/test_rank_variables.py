@@ -60,7 +60,7 @@ def test_the_agent_sets_what_is_told() -> None:
     settings = SimpleNamespace(
         local_ranks=range(2, 4), ranks_per_node=2, node_rank=1, pod_address="10.0.0.2", mindio_port=8000
     )
-    assert set(agent.of_pod(cast("Any", wanted), cast("Any", settings))) == told("agent")
+    assert set(agent.pod_environment(cast("Any", wanted), cast("Any", settings))) == told("agent")
 
 
 def test_the_launcher_adds_only_what_is_missing() -> None:

@@ -166,7 +166,7 @@ class Heard:
     def begin_conversation(self, *, higher_fence: bool) -> None:
         assert higher_fence
 
-    def take(self, message: pb.CoordinatorToAgent) -> None:
+    def apply_coordinator_message(self, message: pb.CoordinatorToAgent) -> None:
         self.messages.append(message)
 
 
@@ -284,14 +284,14 @@ class Beats:
 class KeptNode(Heard):
     """A node that has nothing to report."""
 
-    lease = SimpleNamespace(heartbeat=lambda _: 1)
-    outbox = SimpleNamespace(due=lambda: None)
+    lease = SimpleNamespace(number_heartbeat=lambda _: 1)
+    outbox = SimpleNamespace(next_report_time=lambda: None)
 
     def next_report(self, *, with_heartbeat: bool = False) -> Any:
         assert with_heartbeat in {True, False}
         return None
 
-    def store_wanted(self) -> str:
+    def wanted_store_content(self) -> str:
         return ""
 
 

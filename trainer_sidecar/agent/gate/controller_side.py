@@ -12,10 +12,10 @@ from typing import Protocol
 
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.rank_messages import LinkedRank
-from trainer_sidecar.agent.gate.registering import REPLY_TIMEOUT_SECONDS, register
+from trainer_sidecar.agent.gate.registering import REPLY_TIMEOUT_SECONDS, register_rank
 from trainer_sidecar.agent.gate.registrations import Registration, Registrations
 from trainer_sidecar.agent.gate.rules import Rules
-from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
+from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, open_upstream
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Passage(Protocol):
     rules: Rules
     registrations: Registrations
 
-    def until_open(self, rank: int, bound: str | None) -> Awaitable[None]:
+    def wait_until_open(self, rank: int, bound: str | None) -> Awaitable[None]:
         """Wait until the rank's bytes may pass. ConnectionAbortedError: to another controller than `bound` by then."""
 
 
@@ -48,16 +48,16 @@ class ControllerSide:
         self.bound: str | None = None
         self.is_taken = False
 
-    async def until_open(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait until bytes may pass to this controller."""
-        await self._gate.until_open(self._whose.rank, self.bound)
+        await self._gate.wait_until_open(self._whose.rank, self.bound)
 
-    async def connect(self, frame: bytes) -> asyncio.StreamReader:
+    async def connect_rank(self, frame: bytes) -> asyncio.StreamReader:
         """Connect with the rank's own frame as often as it takes, only while that is allowed."""
         delay = FIRST_RETRY_SECONDS
         while True:
-            await self.until_open()
-            self._attempt = asyncio.ensure_future(self._connect(frame))
+            await self.wait_until_open()
+            self._attempt = asyncio.ensure_future(self._connect_once(frame))
             try:
                 await asyncio.wait({self._attempt})
                 if not self._attempt.cancelled():
@@ -66,55 +66,55 @@ class ControllerSide:
                 log.info("rank %s waits at the gate: controller %s: %r", self._whose.rank, self._address, problem)
             finally:
                 self._attempt.cancel()
-            self.hang_up()
+            self.close_connection()
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_RETRY_SECONDS)
 
-    async def _connect(self, frame: bytes) -> asyncio.StreamReader:
+    async def _connect_once(self, frame: bytes) -> asyncio.StreamReader:
         rules, whose, self._said = self._gate.rules, self._whose, None
-        self._address, self.bound = rules.controller_address(), rules.controller()
-        whose.process = whose.process or rules.process(whose.rank)  # known by now, or it might not pass
-        reader, self._writer = await dial(self._address)
-        await self.until_open()
+        self._address, self.bound = rules.controller_address(), rules.controller_name()
+        whose.process = whose.process or rules.process_name(whose.rank)  # known by now, or it might not pass
+        reader, self._writer = await open_upstream(self._address)
+        await self.wait_until_open()
         self._writer.write(frame)
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             reply = await reader.readexactly(frames.REPLY.size)
-        await self.until_open()
+        await self.wait_until_open()
         self.is_taken = frames.REPLY.unpack(reply)[0] == 0
         if self._has_answered and not self.is_taken:
             raise ValueError(f"the rank is not taken again: {reply.hex()}")
-        kept = self._gate.registrations.of(whose.rank, whose.process)
+        kept = self._gate.registrations.registration_of(whose.rank, whose.process)
         if kept is not None and kept.controller != self.bound and self.is_taken:
-            await self._make_known(reader, self._writer, kept, self.bound)
+            await self._register_rank_again(reader, self._writer, kept, self.bound)
         if not self._has_answered:
             self._has_answered = True
             self._answer(reply)
         return reader
 
-    async def _make_known(
+    async def _register_rank_again(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: Registration, controller: str
     ) -> None:
         """Tell another controller what the one before knew; pass to the rank only replies that it still waits for."""
         answer = self._answer if self._has_answered else None
-        self._said = await register(reader, writer, kept, self.until_open, answer)
+        self._said = await register_rank(reader, writer, kept, self.wait_until_open, answer)
         if kept.heartbeat:
             writer.write(kept.heartbeat)
         log.info("rank %d is known to another controller, %s", self._whose.rank, controller)
-        self._gate.registrations.now_known(self._whose.rank, kept, controller)
+        self._gate.registrations.note_known_to(self._whose.rank, kept, controller)
 
-    def unsaid(self) -> list[bytes]:
+    def unsent_registration_messages(self) -> list[bytes]:
         """Return the rank's registration messages that came after this controller was told the others."""
-        kept = self._gate.registrations.of(self._whose.rank, self._whose.process)
+        kept = self._gate.registrations.registration_of(self._whose.rank, self._whose.process)
         if kept is None or self._said is None:
             return []
-        return [message for kind, message in kept.greetings() if kind in kept.unanswered - self._said]
+        return [message for kind, message in kept.registration_messages() if kind in kept.unanswered - self._said]
 
     def write(self, data: bytes) -> None:
         """Write to the controller; requires a connection."""
         assert self._writer is not None
         self._writer.write(data)
 
-    async def drain(self) -> None:
+    async def drain_writes(self) -> None:
         """Wait until the connection takes more."""
         assert self._writer is not None
         await self._writer.drain()
@@ -124,21 +124,21 @@ class ControllerSide:
         """Whether the controller does not read."""
         return self._writer is not None and self._writer.transport.get_write_buffer_size() > 0
 
-    def is_for(self, address: str, controller: str) -> bool:
+    def is_bound_to(self, address: str, controller: str) -> bool:
         """Return whether the link is connected to this controller, or about to be."""
         return (self._address, self.bound) == (address, controller)
 
-    def try_anew(self) -> None:
+    def cancel_attempt(self) -> None:
         """Give up a connection in progress: the controller has changed."""
         if self._attempt is not None:
             self._attempt.cancel()
 
-    def abort(self) -> None:
+    def abort_connection(self) -> None:
         """End the connection at once."""
         if self._writer is not None:
             self._writer.transport.abort()
 
-    def hang_up(self) -> None:
+    def close_connection(self) -> None:
         """End the connection once all written bytes are sent."""
         if self._writer is not None:
             self._writer.close()

@@ -49,7 +49,7 @@ class DeadRankReplies:
         self._owed: dict[int, int] = {}  # serial -> kind of action
         self._frames = FrameReader(REPLIES)
 
-    def begin(self) -> None:
+    def begin_connection(self) -> None:
         """Begin with a connected controller; forget replies owed to another one."""
         self._frames = FrameReader(REPLIES)
         self._owed.clear()
@@ -59,35 +59,35 @@ class DeadRankReplies:
         """Whether it said goodbye to MindIO: then the controller expects nothing of it."""
         return bool(self._heartbeat) and self._heartbeat[RUN_STATUS_AT] == LEFT
 
-    def ordered(self, data: bytes) -> None:
+    def note_actions(self, data: bytes) -> None:
         """Take bytes of the controller, in order and complete, whether the rank gets them or not."""
-        for message in (piece.message for piece in self._frames.feed(data)):
+        for message in (piece.message for piece in self._frames.cut_pieces(data)):
             if message is not None:
-                serial = _serial(message, HEADER.size + SERIAL_AT.get(message.kind, 0))
+                serial = _serial_at_offset(message, HEADER.size + SERIAL_AT.get(message.kind, 0))
                 if serial is not None:
                     self._owed[serial] = message.kind
 
-    def said(self, message: Message) -> None:
+    def note_rank_message(self, message: Message) -> None:
         """Take a message of the rank that reaches the controller."""
-        self._heartbeat = message.heartbeat() or self._heartbeat
-        serial = _serial(message, ANSWER_SERIAL_AT) if message.kind in REPLIES.values() else None
+        self._heartbeat = message.heartbeat_bytes() or self._heartbeat
+        serial = _serial_at_offset(message, ANSWER_SERIAL_AT) if message.kind in REPLIES.values() else None
         if serial is not None:
             self._owed.pop(serial, None)
 
-    def take(self) -> bytes:
+    def take_owed_replies(self) -> bytes:
         """Return the replies owed now, without those that would call a rank well that said it was not."""
         given = [serial for serial, kind in self._owed.items() if self._is_well or REPLIES[kind] not in STATUS_OFFSETS]
-        return b"".join(self._answer(serial, self._owed.pop(serial)) for serial in given)
+        return b"".join(self._reply_to_action(serial, self._owed.pop(serial)) for serial in given)
 
     @property
     def _is_well(self) -> bool:
         return bool(self._heartbeat) and not self._heartbeat[RUN_STATUS_AT] and not self._heartbeat[DEVICE_STATUS_AT]
 
-    def _answer(self, serial: int, kind: int) -> bytes:
-        return answer(kind, serial, OK if kind in HARMLESS else FAILED, self._rank, self._heartbeat)
+    def _reply_to_action(self, serial: int, kind: int) -> bytes:
+        return reply_to_action(kind, serial, OK if kind in HARMLESS else FAILED, self._rank, self._heartbeat)
 
 
-def answer(kind: int, serial: int, result: int, rank: int, heartbeat: bytes) -> bytes:
+def reply_to_action(kind: int, serial: int, result: int, rank: int, heartbeat: bytes) -> bytes:
     """Return a rank's reply to an action of this kind; `heartbeat`: the 56 bytes of its last one."""
     answers = PAUSED if kind == PAUSE else REPLIES[kind]
     body = ANSWER.pack(result, serial)
@@ -95,7 +95,7 @@ def answer(kind: int, serial: int, result: int, rank: int, heartbeat: bytes) -> 
     return HEADER.pack(answers, 0, len(body), 0, 0) + body
 
 
-def _serial(message: Message, at: int) -> int | None:
+def _serial_at_offset(message: Message, at: int) -> int | None:
     """Return the serial at this place; None: the message is shorter than MindIO's are."""
     whole = len(message.content) >= at + SERIAL.size
     return int(SERIAL.unpack_from(message.content, at)[0]) if whole else None

@@ -66,13 +66,13 @@ def opens_tls(data: bytes) -> bool:
     return data[:2] == TLS_HANDSHAKE
 
 
-def connecting_rank(frame: bytes) -> int | None:
+def rank_of_connect_frame(frame: bytes) -> int | None:
     """Return the rank of a connect frame, None: this is not MindIO's."""
     magic, _, rank = CONNECT.unpack(frame)
     return int(rank) if magic == CONNECT_MAGIC else None
 
 
-def connect_version(frame: bytes) -> int:
+def version_of_connect_frame(frame: bytes) -> int:
     """Return the version of MindIO's frames that a connect frame announces."""
     _, version, _ = CONNECT.unpack(frame)
     return int(version)
@@ -103,16 +103,16 @@ class Message:
     kind: int
     content: bytes  # header included
 
-    def heartbeat(self) -> bytes:
+    def heartbeat_bytes(self) -> bytes:
         """Return the bytes of the heartbeat in it; empty when it carries none, or one of another size."""
         offset = STATUS_OFFSETS.get(self.kind)
         if offset is None or len(self.content) != HEADER.size + offset + HEARTBEAT_BYTES:
             return b""
         return self.content[HEADER.size + offset :]
 
-    def status(self) -> Status | None:
+    def rank_status(self) -> Status | None:
         """Return the status in that heartbeat."""
-        heartbeat = self.heartbeat()
+        heartbeat = self.heartbeat_bytes()
         if not heartbeat:
             return None
         rank, counter, step, run, device = STATUS.unpack_from(heartbeat)
@@ -120,7 +120,7 @@ class Message:
         return Status(rank, known, counter, run == LEFT, is_well=not run and not device)
 
 
-def serial(action: Message) -> int:
+def serial_of_action(action: Message) -> int:
     """Return the serial of the controller's action, 0: it has none."""
     at = HEADER.size + SERIAL_AT.get(action.kind, 0)
     if action.kind < FIRST_ACTION or len(action.content) < at + SERIAL.size:
@@ -128,13 +128,13 @@ def serial(action: Message) -> int:
     return int(SERIAL.unpack_from(action.content, at)[0])
 
 
-def action(content: bytes) -> Message | None:
+def parse_action(content: bytes) -> Message | None:
     """Return the action of these bytes; None: they are not a whole one."""
-    messages = Inward().feed(content)
+    messages = Inward().cut_messages(content)
     return messages[0] if len(messages) == 1 and messages[0].content == content else None
 
 
-def registered(reply: bytes) -> tuple[int, int]:
+def parse_registration_reply(reply: bytes) -> tuple[int, int]:
     """Return result and repair counter of the reply to a registration; an odd one refuses."""
     if len(reply) < HEADER.size + REGISTERED.size:
         return -1, 0
@@ -153,7 +153,7 @@ class Inward:
         self.lost = False
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[Message]:
+    def cut_messages(self, data: bytes) -> list[Message]:
         """Return the messages that these bytes complete; kind -1: bytes that are no message."""
         self._buffer += data
         messages: list[Message] = []
@@ -212,7 +212,7 @@ class FrameReader:
         """Whether the next byte begins a message."""
         return not self.lost and self._is_header and self._missing == HEADER.size
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def cut_pieces(self, data: bytes) -> list[Piece]:
         """Return the pieces of `data`, in order and complete."""
         pieces: list[Piece] = []
         position = 0
@@ -236,10 +236,10 @@ class FrameReader:
             if self._missing:
                 return position, None
             if not self._is_header:
-                return position, self._end()
+                return position, self._complete_message()
             length = self._begin_body()
             if not length and not self.lost:
-                return position, self._end()
+                return position, self._complete_message()
         return position, None
 
     def _begin_body(self) -> int:
@@ -249,7 +249,7 @@ class FrameReader:
         self._is_kept = self._kind in self._kept and length <= LARGEST_KEPT
         return self._missing
 
-    def _end(self) -> Message | None:
+    def _complete_message(self) -> Message | None:
         message = Message(self._kind, bytes(self._content)) if self._is_kept else None
         self._content.clear()
         self._is_header = self._is_kept = True

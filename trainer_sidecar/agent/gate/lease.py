@@ -21,7 +21,7 @@ class Lease:
         self._number = 0
         self._sent: OrderedDict[int, int] = OrderedDict()
 
-    def heartbeat(self, now: int) -> int:
+    def number_heartbeat(self, now: int) -> int:
         """Return the number of a heartbeat that is sent now."""
         self._number += 1
         self._sent[self._number] = now
@@ -29,7 +29,7 @@ class Lease:
             self._sent.popitem(last=False)
         return self._number
 
-    def grant(self, number: int, milliseconds: int) -> bool:
+    def apply_grant(self, number: int, milliseconds: int) -> bool:
         """Take a grant in; False: it answers no heartbeat of this conversation, or nothing newer than known."""
         sent = self._sent.pop(number, None)
         if sent is None:

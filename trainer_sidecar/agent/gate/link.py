@@ -36,13 +36,13 @@ class LinkGate(Passage, Protocol):
 
     clock: Clock
 
-    def until(self, allowed: Callable[[], bool]) -> Awaitable[None]:
+    def wait_until(self, allowed: Callable[[], bool]) -> Awaitable[None]:
         """Wait until order and lease allow it."""
 
     def count_unreadable(self, rank: int, what: str) -> None:
         """Count a message that cannot be read."""
 
-    def end(self, link: GateLink) -> None:
+    def end_link(self, link: GateLink) -> None:
         """End one link."""
 
 
@@ -70,45 +70,45 @@ class GateLink:
         self.has_ended = False
         self.phase = LinkPhase.NONE
 
-    async def run(self, frame: bytes) -> None:
+    async def forward_until_end(self, frame: bytes) -> None:
         """Run from the connect frame, which was read, to the end of either side."""
         self._set_phase(LinkPhase.AT_GATE)
-        reading = asyncio.ensure_future(self._read())
+        reading = asyncio.ensure_future(self._read_rank())
         pause = FIRST_RETRY_SECONDS
         try:
             while (upstream := await self._wait_for_controller(frame, reading)) is not None:
                 begun = self._gate.clock.now()
-                await self._forward(upstream, reading)
-                if self.has_ended or not self._can_go_on():
+                await self._forward_both_ways(upstream, reading)
+                if self.has_ended or not self._can_reconnect():
                     break
                 self._set_phase(LinkPhase.AT_GATE)
                 lasted = self._gate.clock.now() - begun > SECOND
                 pause = FIRST_RETRY_SECONDS if lasted else min(2 * pause, LAST_RETRY_SECONDS)
                 await asyncio.sleep(pause)
             if self._speaks_tls:
-                await until_closed(self._reader)
+                await wait_until_closed(self._reader)
         finally:
             reading.cancel()
 
     def close(self) -> None:
         """Close both sides."""
         self._writer.close()
-        self._controller.hang_up()
+        self._controller.close_connection()
         self._set_phase(LinkPhase.NONE)
 
-    def _can_go_on(self) -> bool:
+    def _can_reconnect(self) -> bool:
         """Whether another connection to the controller can follow: both sides stand between two messages."""
-        self._outward.detach()
-        return not (self._messages.is_lost or (self._downward is not None and self._downward.lost))
+        self._outward.detach_controller()
+        return not (self._messages.is_unreadable or (self._downward is not None and self._downward.is_unreadable))
 
     def _set_phase(self, phase: LinkPhase) -> None:
         before, self.phase = self.phase, phase
         if phase is not before:
-            self._gate.rules.link_changed(self.whose.rank)
+            self._gate.rules.note_link_change(self.whose.rank)
 
     async def _wait_for_controller(self, frame: bytes, reading: asyncio.Future[None]) -> asyncio.StreamReader | None:
         """Return the controller's side once it has taken the rank; None: the rank disconnected first, or speaks TLS."""
-        attempt = asyncio.ensure_future(self._controller.connect(frame))
+        attempt = asyncio.ensure_future(self._controller.connect_rank(frame))
         try:
             both: set[asyncio.Future[Any]] = {attempt, reading}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -116,40 +116,40 @@ class GateLink:
         finally:
             attempt.cancel()
 
-    def redirect(self, address: str, controller: str) -> None:
+    def redirect_to_controller(self, address: str, controller: str) -> None:
         """Redirect the link, waiting or open, to another controller."""
-        if self._controller.is_for(address, controller):
+        if self._controller.is_bound_to(address, controller):
             return
         if self.phase is LinkPhase.AT_GATE:
-            self._controller.try_anew()
+            self._controller.cancel_attempt()
         elif self.phase is LinkPhase.LINKED:
-            self._controller.abort()
+            self._controller.abort_connection()
 
-    def complete(self, word: frames.Message) -> None:
+    def give_missed_action(self, word: frames.Message) -> None:
         """Give the rank the action that the former controller gave the others but not this one."""
         rank, process = self.whose.rank, self.whose.process
-        kept = self._gate.registrations.of(rank, process)
-        if kept is None or self.has_ended or kept.serial >= frames.serial(word):
+        kept = self._gate.registrations.registration_of(rank, process)
+        if kept is None or self.has_ended or kept.serial >= frames.serial_of_action(word):
             return
         log.warning("rank %d is told action %d, which the former controller has told others", rank, word.kind)
-        self._gate.registrations.passed(rank, process, kept.controller, word)
+        self._gate.registrations.note_passed_action(rank, process, kept.controller, word)
         self._writer.write(word.content)
-        self._gate.rules.link_changed(rank)
+        self._gate.rules.note_link_change(rank)
 
-    async def _forward(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
+    async def _forward_both_ways(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
         """Forward in both directions until one of them ends, or the rank's process."""
-        self._messages.begin()
+        self._messages.begin_watching_silence()
         link = Between(self.whose.rank, self.whose.process, self._controller.bound or "")
         self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward, self._margin)
-        self._outward.attach()
-        for message in self._controller.unsaid():
-            self._outward.insert(message)
-        self._replies.begin()
+        self._outward.attach_controller()
+        for message in self._controller.unsent_registration_messages():
+            self._outward.insert_message(message)
+        self._replies.begin_connection()
         if self._controller.is_taken:
             self._set_phase(LinkPhase.LINKED)
         pumps: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(self._pass_outward()),
-            asyncio.ensure_future(self._pass_inward(upstream, self._downward)),
+            asyncio.ensure_future(self._forward_to_controller()),
+            asyncio.ensure_future(self._forward_to_rank(upstream, self._downward)),
             asyncio.ensure_future(self._died.wait()),
         ]
         try:
@@ -163,85 +163,85 @@ class GateLink:
             if self.has_ended and not self._speaks_tls:
                 await self._answer_for_the_dead(upstream, reading)
         finally:
-            self._controller.hang_up()
+            self._controller.close_connection()
 
     async def _answer_for_the_dead(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
         """Reply for a process that is known to have ended: MindIO would wait for what the rank owes it."""
         self._set_phase(LinkPhase.NONE)
         await asyncio.wait({reading}, timeout=UNREAD_SECONDS)
         self._writer.close()
-        replies, may_answer = self._replies, self._gate.rules.may_answer
+        replies, may_answer = self._replies, self._gate.rules.may_answer_for_dead
         if replies.has_left or not self._messages.is_at_boundary:
             return
         async with asyncio.timeout(KNOWN_SECONDS):
             await self._died.wait()
         async with asyncio.timeout(ANSWERED_SECONDS):
-            await self._gate.until(may_answer)
-            self._controller.write(self._outward.take())
+            await self._gate.wait_until(may_answer)
+            self._controller.write(self._outward.take_bytes())
             while True:
-                await self._gate.until(may_answer)
-                self._controller.write(replies.take())
+                await self._gate.wait_until(may_answer)
+                self._controller.write(replies.take_owed_replies())
                 data = await upstream.read(CHUNK)
                 if not data:
                     return
-                replies.ordered(data)
+                replies.note_actions(data)
 
-    def end(self) -> None:
+    def end_with_process(self) -> None:
         """End the link, because the rank's process has ended."""
         self._died.set()
         if self.phase is not LinkPhase.LINKED and not self.has_ended:
-            self._gate.end(self)
+            self._gate.end_link(self)
 
-    async def _read(self) -> None:
+    async def _read_rank(self) -> None:
         """Read what the rank says until it ends, or turns out to be TLS."""
         try:
             data = await self._reader.read(CHUNK)
             if len(data) == 1:  # two bytes tell what it is
                 data += await self._reader.read(CHUNK)
             if frames.opens_tls(data):
-                self._found_tls()
+                self._handle_tls()
                 return
             while data:
-                for piece in self._messages.cut(data):
-                    await self._outward.put(self._margin.outward(piece, self._gate.rules.steps_ahead()))
+                for piece in self._messages.cut_pieces(data):
+                    await self._outward.put_piece(self._margin.with_steps_ahead(piece, self._gate.rules.steps_ahead()))
                     if piece.message is not None:
-                        self._listen(piece.message)
+                        self._handle_rank_message(piece.message)
                 data = await self._reader.read(CHUNK)
         except ConnectionError:
             pass  # as good as its end
         finally:
-            self._outward.end()
+            self._outward.end_input()
 
-    def _found_tls(self) -> None:
+    def _handle_tls(self) -> None:
         """MindIO sends its connect frame in the clear and begins TLS behind it."""
         log.error("rank %s speaks TLS behind its connect frame: nothing of it is passed on", self.whose.rank)
         self._speaks_tls = True
         self._set_phase(LinkPhase.NONE)
-        self._gate.rules.tls_spoken(self.whose.rank)
+        self._gate.rules.report_tls(self.whose.rank)
 
-    def _listen(self, message: frames.Message) -> None:
+    def _handle_rank_message(self, message: frames.Message) -> None:
         rank, process = self.whose.rank, self.whose.process
-        if process and not self._gate.registrations.said(rank, process, message):
+        if process and not self._gate.registrations.note_rank_message(rank, process, message):
             log.warning("rank %d did not register here: what it would have said is made anew", rank)
             if self._controller.bound:
-                self._controller.abort()
+                self._controller.abort_connection()
         if message.kind in frames.HANDLED.values() and not (self.phase is LinkPhase.LINKED and self._may_pass()):
-            self._gate.rules.link_changed(rank)  # another controller waits for that
-        self._replies.said(message)
-        self._messages.hear(message)
+            self._gate.rules.note_link_change(rank)  # another controller waits for that
+        self._replies.note_rank_message(message)
+        self._messages.apply_message(message)
 
-    async def _pass_outward(self) -> None:
-        while await self._outward.until_some():
-            await self._controller.until_open()
-            self._controller.write(self._outward.take())
-            await self._controller.drain()
+    async def _forward_to_controller(self) -> None:
+        while await self._outward.wait_for_bytes():
+            await self._controller.wait_until_open()
+            self._controller.write(self._outward.take_bytes())
+            await self._controller.drain_writes()
 
-    async def _pass_inward(self, upstream: asyncio.StreamReader, downward: Downward) -> None:
+    async def _forward_to_rank(self, upstream: asyncio.StreamReader, downward: Downward) -> None:
         while data := await upstream.read(CHUNK):
-            self._replies.ordered(data)
-            await self._controller.until_open()
-            was_lost, passed = downward.lost, downward.take(data)
-            if downward.lost and not was_lost:
+            self._replies.note_actions(data)
+            await self._controller.wait_until_open()
+            was_lost, passed = downward.is_unreadable, downward.bytes_for_rank(data)
+            if downward.is_unreadable and not was_lost:
                 what = "what its controller says does not look like MindIO's messages"
                 self._gate.count_unreadable(self.whose.rank, what)
             if not self._writer.is_closing():
@@ -257,10 +257,10 @@ class GateLink:
         """Report the rank when it is linked, could speak, and has not for long."""
         if self.phase is LinkPhase.LINKED:
             could_speak = self._may_pass() and not (excused or self._controller.is_congested)
-            self._messages.check(now, could_speak=could_speak)
+            self._messages.check_silence(now, could_speak=could_speak)
 
 
-async def until_closed(reader: asyncio.StreamReader) -> None:
+async def wait_until_closed(reader: asyncio.StreamReader) -> None:
     """Hold a connection of which nothing is passed on."""
     while await reader.read(CHUNK):
         pass

@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 class ListenerRules(Protocol):
     """What a listener tells the rest of the agent."""
 
-    def port_taken(self, port: int, problem: OSError) -> None:
+    def report_taken_port(self, port: int, problem: OSError) -> None:
         """Report that it can't listen."""
 
-    def foreign_connection(self, port: int, host: str) -> None:
+    def report_foreign_connection(self, port: int, host: str) -> None:
         """Report that a connection from outside of this pod is held."""
 
 
@@ -76,21 +76,21 @@ class Listener(ABC):
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: deque[asyncio.StreamWriter] = deque()
 
-    async def listen(self) -> None:
+    async def listen_at_port(self) -> None:
         """Listen; while the port is somebody else's, say so and try again every second."""
         while self._server is None:
             try:
                 self._server = await asyncio.start_server(
-                    self._accept,
-                    sock=self._socket(),
+                    self._accept_connection,
+                    sock=self._bind_socket(),
                     limit=CHUNK,
                     backlog=BACKLOG,  # it listens again, by default to 100
                 )
             except OSError as problem:
-                self._listener_rules.port_taken(self.port, problem)
+                self._listener_rules.report_taken_port(self.port, problem)
                 await asyncio.sleep(BIND_RETRY_SECONDS)
 
-    def _socket(self) -> socket.socket:
+    def _bind_socket(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -111,29 +111,29 @@ class Listener(ABC):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @abstractmethod
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end; what it raises is logged, and the connection closed."""
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
         host = str(peer[0]) if peer else "an unknown address"
         if not is_of_this_pod(host):
-            self._hold(host, writer)
+            self._hold_connection(host, writer)
             return
-        task: asyncio.Task[None] = asyncio.ensure_future(self._serve_safely(reader, writer))
+        task: asyncio.Task[None] = asyncio.ensure_future(self._serve_and_log_errors(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve_safely(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_and_log_errors(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await self._serve(reader, writer)
+            await self._serve_connection(reader, writer)
         except Exception:
             log.exception("a connection at port %d ended by an error of the agent's own", self.port)
         finally:
             writer.close()
 
-    def _hold(self, host: str, writer: asyncio.StreamWriter) -> None:
-        self._listener_rules.foreign_connection(self.port, host)
+    def _hold_connection(self, host: str, writer: asyncio.StreamWriter) -> None:
+        self._listener_rules.report_foreign_connection(self.port, host)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         self._held.append(writer)
         if len(self._held) > HELD_CONNECTIONS:

@@ -31,70 +31,70 @@ class Outward:
         self._is_torn = False  # the beginning of the message that comes now went to a controller that is gone
         self._change = asyncio.Event()
 
-    def detach(self) -> None:
+    def detach_controller(self) -> None:
         """Keep only the newest heartbeat: the controller is gone."""
         self._is_attached = False
         self._is_torn = not self._is_between
         self._inserted.clear()
         beats = [piece for piece in self._pieces if piece.is_heartbeat]
-        self._replace(beats[-1:])
+        self._replace_pieces(beats[-1:])
 
-    def attach(self) -> None:
+    def attach_controller(self) -> None:
         """Keep everything from the next whole message on: a controller is there again."""
         self._is_attached = True
 
-    async def put(self, piece: Piece) -> None:
+    async def put_piece(self, piece: Piece) -> None:
         """Add a piece, once there is room for it."""
         self._is_between = piece.ends
         self._is_torn = (self._is_torn and not piece.begins) or (piece.begins and not self._is_attached)
-        if self._pieces and piece.is_heartbeat and self._pieces[-1].is_heartbeat and self._waits():
+        if self._pieces and piece.is_heartbeat and self._pieces[-1].is_heartbeat and self._is_waiting():
             self._size -= len(self._pieces.pop().data)
         if self._is_torn and not piece.is_heartbeat:
             return
         while self._size >= LIMIT_BYTES and self._is_attached:
-            await self._wait()
-        self._append(piece)
+            await self._wait_for_change()
+        self._append_piece(piece)
         if self._inserted and piece.ends:
-            self._append(Piece(b"".join(self._inserted), begins=True, ends=True))
+            self._append_piece(Piece(b"".join(self._inserted), begins=True, ends=True))
             self._inserted.clear()
 
-    def insert(self, message: bytes) -> None:
+    def insert_message(self, message: bytes) -> None:
         """Add a whole message that the rank has not sent, between two of its own."""
         if self._is_between:
-            self._append(Piece(message, begins=True, ends=True))
+            self._append_piece(Piece(message, begins=True, ends=True))
         else:
             self._inserted.append(message)
 
-    def _append(self, piece: Piece) -> None:
+    def _append_piece(self, piece: Piece) -> None:
         self._pieces.append(piece)
         self._size += len(piece.data)
         self._change.set()
 
-    def _waits(self) -> bool:
+    def _is_waiting(self) -> bool:
         return not self._is_attached or self._is_held()
 
-    def end(self) -> None:
+    def end_input(self) -> None:
         """Mark the end: nothing more will come."""
         self._ended = True
         self._change.set()
 
-    async def until_some(self) -> bool:
+    async def wait_for_bytes(self) -> bool:
         """Wait until something is there to be taken; False: nothing more will come."""
         while not self._pieces and not self._ended:
-            await self._wait()
+            await self._wait_for_change()
         return bool(self._pieces)
 
-    def take(self) -> bytes:
+    def take_bytes(self) -> bytes:
         """Take out all bytes that wait."""
         taken = b"".join(piece.data for piece in self._pieces)
-        self._replace([])
+        self._replace_pieces([])
         return taken
 
-    def _replace(self, pieces: list[Piece]) -> None:
+    def _replace_pieces(self, pieces: list[Piece]) -> None:
         self._pieces = deque(pieces)
         self._size = sum(len(piece.data) for piece in pieces)
         self._change.set()
 
-    async def _wait(self) -> None:
+    async def _wait_for_change(self) -> None:
         self._change.clear()
         await self._change.wait()

@@ -39,7 +39,7 @@ class RankMessages:
         self._is_missed = False
 
     @property
-    def is_lost(self) -> bool:
+    def is_unreadable(self) -> bool:
         """Whether its bytes don't look like messages any more."""
         return self._frames.lost
 
@@ -48,15 +48,15 @@ class RankMessages:
         """Whether the next byte begins a message."""
         return self._frames.is_at_boundary
 
-    def begin(self) -> None:
+    def begin_watching_silence(self) -> None:
         """Start to watch for the rank's silence: the controller can hear it from now on."""
         self._spoke = self._clock.now()
 
-    def cut(self, data: bytes) -> Iterable[frames.Piece]:
+    def cut_pieces(self, data: bytes) -> Iterable[frames.Piece]:
         """Split these bytes into messages."""
         was_lost = self._frames.lost
         try:
-            pieces = self._frames.feed(data)
+            pieces = self._frames.cut_pieces(data)
         except Exception:
             log.exception("the messages of rank %s cannot be read", self._whose.rank)
             self._frames.lost = True
@@ -65,7 +65,7 @@ class RankMessages:
             self._unreadable(self._whose.rank, "its bytes do not look like MindIO's messages")
         return pieces
 
-    def hear(self, message: frames.Message) -> None:
+    def apply_message(self, message: frames.Message) -> None:
         """Tell the rules what a message says of the rank."""
         rank = self._whose.rank
         if message.kind == frames.REGISTER:
@@ -74,20 +74,20 @@ class RankMessages:
             self._told_copies = True
         if message.kind not in frames.STATUS_OFFSETS:
             return
-        status = message.status()
+        status = message.rank_status()
         if status is None or status.rank != rank:
             self._unreadable(rank, f"a message of type {message.kind} has another size or rank")
             return
         is_beat = message.kind == frames.HEARTBEAT
         self._beats = self._beats or is_beat
         self._spoke, self._is_missed = self._clock.now(), False
-        self._rules.heartbeat(rank, status.step, asked=not is_beat)
+        self._rules.apply_heartbeat(rank, status.step, asked=not is_beat)
         if self._registered:
-            self._rules.copies(rank, told=self._told_copies)
+            self._rules.note_optimizer_copies(rank, told=self._told_copies)
 
-    def check(self, now: int, *, could_speak: bool) -> None:
+    def check_silence(self, now: int, *, could_speak: bool) -> None:
         """Report the rank when it could speak, and has not for 8 s (30 s when it never has)."""
-        if self.is_lost:
+        if self.is_unreadable:
             return
         if not could_speak:
             self._spoke = now
@@ -95,4 +95,4 @@ class RankMessages:
         limit = (SILENT_SECONDS if self._beats else NEVER_SPOKE_SECONDS) * SECOND
         if now - self._spoke > limit and not self._is_missed:
             self._is_missed = True
-            self._rules.silent(self._whose.rank, self._spoke)
+            self._rules.report_silent_rank(self._whose.rank, self._spoke)

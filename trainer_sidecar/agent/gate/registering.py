@@ -13,7 +13,7 @@ from typing import Protocol
 
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.registrations import TAKEN, Registration, Registrations
-from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, dial
+from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, open_upstream
 
 REPLY_TIMEOUT_SECONDS = 30.0
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 UntilOpen = Callable[[], Awaitable[None]]
 
 
-async def register(
+async def register_rank(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     kept: Registration,
@@ -35,14 +35,14 @@ async def register(
     rank with `answer`. Raises `ValueError` when the controller does not take the rank.
     """
     said: set[int] = set()
-    for kind, message in kept.greetings():
+    for kind, message in kept.registration_messages():
         said.add(kind)
         await until_open()
         writer.write(message)
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             reply = await reader.readexactly(frames.HEADER.size)
             reply += await reader.readexactly(frames.HEADER.unpack(reply)[2])
-        if frames.registered(reply)[0] not in TAKEN:
+        if frames.parse_registration_reply(reply)[0] not in TAKEN:
             raise ValueError(f"the controller refuses the rank: {reply.hex()}")
         if answer is not None and kind in kept.unanswered:
             kept.unanswered.discard(kind)
@@ -56,13 +56,13 @@ class StandInRules(Protocol):
     def controller_address(self) -> str:
         """Return host:port of the MindIO controller, empty while there is none."""
 
-    def controller(self) -> str:
+    def controller_name(self) -> str:
         """Return the name of the controller process behind that address."""
 
-    def stand_ins(self) -> frozenset[int]:
+    def ranks_to_stand_in_for(self) -> frozenset[int]:
         """Return the ranks without a process that the controller may be told of now."""
 
-    def link_changed(self, rank: int) -> None:
+    def note_link_change(self, rank: int) -> None:
         """Note that the controller knows the rank now."""
 
 
@@ -75,29 +75,29 @@ class StandIns:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._done: set[tuple[str, int]] = set()
 
-    def follow(self) -> None:
+    def follow_changed_order(self) -> None:
         """Begin and end stand-ins as the changed order or lease demands."""
-        controller, ranks = self._rules.controller(), self._rules.stand_ins()
+        controller, ranks = self._rules.controller_name(), self._rules.ranks_to_stand_in_for()
         for rank in self._tasks.keys() - ranks:
             self._tasks.pop(rank).cancel()
         for rank in ranks - self._tasks.keys():
             if (controller, rank) not in self._done:
-                self._tasks[rank] = asyncio.ensure_future(self._stand_in(rank, controller))
+                self._tasks[rank] = asyncio.ensure_future(self._stand_in_for_rank(rank, controller))
 
-    def done(self) -> set[int]:
+    def registered_ranks(self) -> set[int]:
         """Return the ranks that the current controller knows."""
-        return {rank for controller, rank in self._done if controller == self._rules.controller()}
+        return {rank for controller, rank in self._done if controller == self._rules.controller_name()}
 
     def close(self) -> None:
         """End all stand-ins."""
         for task in self._tasks.values():
             task.cancel()
 
-    async def _stand_in(self, rank: int, controller: str) -> None:
+    async def _stand_in_for_rank(self, rank: int, controller: str) -> None:
         delay = FIRST_RETRY_SECONDS
-        while rank in self._rules.stand_ins() and self._rules.controller() == controller:
+        while rank in self._rules.ranks_to_stand_in_for() and self._rules.controller_name() == controller:
             try:
-                await self._register(rank)
+                await self._register_rank(rank)
             except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as problem:
                 log.info("the controller does not know the dead rank %d yet: %r", rank, problem)
                 await asyncio.sleep(delay)
@@ -105,21 +105,21 @@ class StandIns:
                 continue
             log.info("the controller knows rank %d, which has no process", rank)
             self._done.add((controller, rank))
-            self._rules.link_changed(rank)
+            self._rules.note_link_change(rank)
             break
         self._tasks.pop(rank, None)
 
-    async def _register(self, rank: int) -> None:
-        reader, writer = await dial(self._rules.controller_address())
+    async def _register_rank(self, rank: int) -> None:
+        reader, writer = await open_upstream(self._rules.controller_address())
         try:
             writer.write(frames.CONNECT.pack(frames.CONNECT_MAGIC, frames.CONNECT_VERSION, rank))
             async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
                 if frames.REPLY.unpack(await reader.readexactly(frames.REPLY.size))[0] != 0:
                     raise ValueError("it does not take the connection")
-            await register(reader, writer, self._registrations.made(rank, ""), _at_once)
+            await register_rank(reader, writer, self._registrations.made_up_registration(rank, ""), _never_wait)
         finally:
             writer.close()
 
 
-async def _at_once() -> None:
+async def _never_wait() -> None:
     """A rank without a process has no gate that could hold it; the order is looked at before each attempt."""

@@ -73,13 +73,13 @@ class Registration:
     repaired: bool = False
     resumed: bool = False
 
-    def has_done(self, action: int, *, repairs: bool) -> bool:
+    def has_done_action(self, action: int, *, repairs: bool) -> bool:
         """Return whether the process has done this for the controller before, and must not do it twice."""
         if not self.resumed or (action == frames.REPAIR and not repairs):
             return False
         return frames.ONCE.get(action) in self.answered
 
-    def greetings(self) -> Iterator[tuple[int, bytes]]:
+    def registration_messages(self) -> Iterator[tuple[int, bytes]]:
         """Yield type and content of the messages that make a rank known, in the order in which a rank sends them.
 
         The controller replies to each. Another message may come while they are being sent.
@@ -102,114 +102,114 @@ class Registrations:
         self._open: dict[int, int] = {}  # by rank, the descriptor of its file
         if directory is not None:
             for path in directory.glob(f"{_FILE}-*{_SUFFIX}"):
-                self._load(path, int(path.stem.rpartition("-")[2]))
+                self._load_file(path, int(path.stem.rpartition("-")[2]))
 
-    def of(self, rank: int, process: str) -> Registration | None:
+    def registration_of(self, rank: int, process: str) -> Registration | None:
         """Return the registration of this process; None: it has not registered yet."""
         found = self._by_rank.get(rank)
         return found if found is not None and found.process == process else None
 
-    def known(self, controller: str, processes: Iterable[tuple[int, str]]) -> list[int]:
+    def ranks_known_to(self, controller: str, processes: Iterable[tuple[int, str]]) -> list[int]:
         """Return the ranks of these processes that this controller knows."""
-        found = ((rank, self.of(rank, process)) for rank, process in processes)
+        found = ((rank, self.registration_of(rank, process)) for rank, process in processes)
         return [rank for rank, one in found if one is not None and one.controller == controller and one.messages]
 
-    def told(self, processes: Iterable[tuple[int, str]]) -> list[tuple[int, Registration]]:
+    def registered_processes(self, processes: Iterable[tuple[int, str]]) -> list[tuple[int, Registration]]:
         """Return the registrations of these processes, without those that have not registered."""
-        found = ((rank, self.of(rank, process)) for rank, process in processes)
+        found = ((rank, self.registration_of(rank, process)) for rank, process in processes)
         return [(rank, one) for rank, one in found if one is not None and one.messages]
 
     @property
-    def ranks(self) -> list[int]:
+    def registered_ranks(self) -> list[int]:
         """Return the ranks that have registered here."""
         return list(self._by_rank)
 
     @property
-    def serial(self) -> int:
+    def highest_serial(self) -> int:
         """Return the highest serial of all."""
         return max((one.serial for one in self._by_rank.values()), default=0)
 
     @property
-    def last(self) -> Message | None:
+    def newest_action(self) -> Message | None:
         """The action with the highest serial; None: this agent has passed none."""
         newest = max(self._by_rank.values(), key=lambda one: (one.serial, one.last is not None), default=None)
         return newest.last if newest is not None else None
 
     @property
-    def counter(self) -> int:
+    def highest_repair_counter(self) -> int:
         """Return the highest repair counter of all."""
         return max((one.counter for one in self._by_rank.values()), default=0)
 
     # -- what passes the gate ----------------------------------------------------------------------------------------
 
-    def said(self, rank: int, process: str, message: Message) -> bool:
+    def note_rank_message(self, rank: int, process: str, message: Message) -> bool:
         """Note a message of a rank; return False if its process talks as a registered one and never registered here."""
         if message.kind == frames.REGISTER:
             self._by_rank[rank] = Registration(process, {message.kind: message.content}, {message.kind})
             return True
-        kept = self.of(rank, process)
+        kept = self.registration_of(rank, process)
         if kept is None:
             if message.kind == frames.HEARTBEAT:
-                self._by_rank[rank] = kept = self.made(rank, process)
+                self._by_rank[rank] = kept = self.made_up_registration(rank, process)
                 kept.heartbeat = message.content
             return message.kind != frames.HEARTBEAT
         if message.kind == frames.HEARTBEAT:
-            self._heard(rank, kept, message)
+            self._note_heartbeat(rank, kept, message)
             return True
         kept.awaited.discard(message.kind)
         if message.kind in TOLD:
             kept.messages[message.kind] = message.content
             kept.unanswered.add(message.kind)
-            self._save(rank, kept, (message.kind,))
+            self._append_to_file(rank, kept, (message.kind,))
             return True
         if message.kind == frames.NORMAL:
             kept.answered, kept.awaited, kept.resumed, kept.repaired = set(), set(), False, True
         elif message.kind == frames.PAUSED:
             (kept.answered.add if kept.pauses else kept.answered.discard)(frames.PAUSED)
-        elif message.kind in frames.ANSWERS.values() and frames.registered(message.content)[0] == 0:
+        elif message.kind in frames.ANSWERS.values() and frames.parse_registration_reply(message.content)[0] == 0:
             kept.answered.add(message.kind)
-        self._save(rank, kept)
+        self._append_to_file(rank, kept)
         return True
 
-    def _heard(self, rank: int, kept: Registration, message: Message) -> None:
+    def _note_heartbeat(self, rank: int, kept: Registration, message: Message) -> None:
         """Take a heartbeat; it comes every two seconds, so save it only when the rank says that it leaves."""
-        status = message.status()
+        status = message.rank_status()
         if status is None:
             return
         leaves = status.left and not kept.left
         kept.heartbeat, kept.left = message.content, kept.left or status.left
         kept.counter = max(kept.counter, status.counter)
         if leaves:
-            self._save(rank, kept)
+            self._append_to_file(rank, kept)
 
-    def passed(self, rank: int, process: str, controller: str, action: Message) -> None:
+    def note_passed_action(self, rank: int, process: str, controller: str, action: Message) -> None:
         """Note that the controller's action has been passed on to a rank."""
-        kept = self.of(rank, process)
+        kept = self.registration_of(rank, process)
         if kept is None:
             return
         if action.kind in frames.HANDLED:
             kept.awaited.add(frames.HANDLED[action.kind])
         if action.kind in TOLD:
             kept.unanswered.discard(action.kind)
-            result, counter = frames.registered(action.content)
+            result, counter = frames.parse_registration_reply(action.content)
             kept.counter = max(kept.counter, counter)
             if action.kind == frames.REGISTER and result in TAKEN:
-                self.now_known(rank, kept, controller)
+                self.note_known_to(rank, kept, controller)
         elif action.kind in (frames.PAUSE, frames.GO_ON):
             kept.pauses = action.kind == frames.PAUSE
-        if action.kind not in TOLD and (serial := frames.serial(action)) > kept.serial:
+        if action.kind not in TOLD and (serial := frames.serial_of_action(action)) > kept.serial:
             kept.serial, kept.last = serial, action
-            self._save(rank, kept)
+            self._append_to_file(rank, kept)
 
-    def now_known(self, rank: int, registration: Registration, controller: str) -> None:
+    def note_known_to(self, rank: int, registration: Registration, controller: str) -> None:
         """Note that this controller knows the rank by this registration."""
         registration.resumed = bool(registration.answered) and registration.controller != controller
         registration.controller = controller
-        self._save(rank, registration)
+        self._append_to_file(rank, registration)
 
     # -- bytes that nobody has sent ----------------------------------------------------------------------------------
 
-    def made(self, rank: int, process: str) -> Registration:
+    def made_up_registration(self, rank: int, process: str) -> Registration:
         """Return what a process of this rank would register: as far as known, else as another rank of the job does."""
         own = self._by_rank.get(rank)
         if own is not None:
@@ -218,12 +218,14 @@ class Registrations:
         register = frames.HEADER.pack(frames.REGISTER, 0, RANK.size, 0, 0) + RANK.pack(rank)
         messages = {frames.REGISTER: register}
         if other is not None:
-            messages |= {kind: _of_rank(other.messages[kind], rank) for kind in TOLD[1:] if kind in other.messages}
+            messages |= {
+                kind: _with_other_rank(other.messages[kind], rank) for kind in TOLD[1:] if kind in other.messages
+            }
         return Registration(process, messages)
 
     # -- over a restart of this process ------------------------------------------------------------------------------
 
-    def _save(self, rank: int, kept: Registration, told: Iterable[int] = ()) -> None:
+    def _append_to_file(self, rank: int, kept: Registration, told: Iterable[int] = ()) -> None:
         """Append how far a process has come, and its messages of the types in `told`, to the rank's file.
 
         It lies on the path of a recovery: every action and every answer changes something. Appending to an open file
@@ -234,32 +236,32 @@ class Registrations:
             return
         try:
             if self._saved.get(rank) is not kept:  # what the file holds is another process's
-                self._close(rank)
-                self._path(rank).unlink(missing_ok=True)
+                self._close_file(rank)
+                self._path_of_rank(rank).unlink(missing_ok=True)
                 told = kept.messages
             descriptor = self._open.get(rank)
             if descriptor is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-                descriptor = self._open[rank] = os.open(self._path(rank), flags, 0o600)
-            os.write(descriptor, _line(kept, told))
+                descriptor = self._open[rank] = os.open(self._path_of_rank(rank), flags, 0o600)
+            os.write(descriptor, _line_of_registration(kept, told))
             self._saved[rank] = kept
             if os.lseek(descriptor, 0, os.SEEK_CUR) > SPARE_BYTES + 4 * sum(map(len, kept.messages.values())):
-                self._write_anew(rank, kept)
+                self._rewrite_file(rank, kept)
         except OSError as problem:
-            path = self._path(rank)
+            path = self._path_of_rank(rank)
             log.warning("what passed the gate is not kept over a restart of this agent: %s: %s", path, problem)
 
-    def _write_anew(self, rank: int, kept: Registration) -> None:
-        self._close(rank)
-        new = self._path(rank).with_suffix(".new")
-        new.write_bytes(_line(kept, kept.messages))
-        new.replace(self._path(rank))
+    def _rewrite_file(self, rank: int, kept: Registration) -> None:
+        self._close_file(rank)
+        new = self._path_of_rank(rank).with_suffix(".new")
+        new.write_bytes(_line_of_registration(kept, kept.messages))
+        new.replace(self._path_of_rank(rank))
 
-    def _path(self, rank: int) -> Path:
+    def _path_of_rank(self, rank: int) -> Path:
         assert self._directory is not None
         return self._directory / f"{_FILE}-{rank}{_SUFFIX}"
 
-    def _close(self, rank: int) -> None:
+    def _close_file(self, rank: int) -> None:
         descriptor = self._open.pop(rank, None)
         if descriptor is not None:
             os.close(descriptor)
@@ -267,9 +269,9 @@ class Registrations:
     def close(self) -> None:
         """Close the files; the next change opens its own again."""
         for rank in list(self._open):
-            self._close(rank)
+            self._close_file(rank)
 
-    def _load(self, path: Path, rank: int) -> None:
+    def _load_file(self, path: Path, rank: int) -> None:
         try:
             lines = path.read_bytes().split(b"\n")
         except OSError as problem:
@@ -277,17 +279,17 @@ class Registrations:
             return
         for line in filter(None, lines):
             try:
-                self._take_up(rank, json.loads(line))
+                self._apply_saved_line(rank, json.loads(line))
             except (ValueError, LookupError, TypeError, AttributeError) as problem:
                 log.warning("a line of %s cannot be read: %r", path, problem)
 
-    def _take_up(self, rank: int, line: Sequence[Any]) -> None:
+    def _apply_saved_line(self, rank: int, line: Sequence[Any]) -> None:
         """Continue from a line that an agent before this one has saved."""
         process, told, plain, sets, last = line
         messages = {int(kind): bytes.fromhex(text) for kind, text in told.items()}
         values = dict(zip(_PLAIN, plain, strict=True)) | dict(zip(_SETS, map(set, sets), strict=True))
         action = Message(last[0], bytes.fromhex(last[1])) if last is not None else None
-        kept = self.of(rank, process) or Registration(process)
+        kept = self.registration_of(rank, process) or Registration(process)
         kept.messages |= messages
         kept.last = action
         for name, value in values.items():
@@ -295,13 +297,13 @@ class Registrations:
         self._by_rank[rank] = self._saved[rank] = kept
 
 
-def _line(kept: Registration, told: Iterable[int]) -> bytes:
+def _line_of_registration(kept: Registration, told: Iterable[int]) -> bytes:
     """Return a line of the file; it begins with its end of line, so that one cut off by a kill spoils no other."""
     messages = {str(kind): kept.messages[kind].hex() for kind in told}
     last = (kept.last.kind, kept.last.content.hex()) if kept.last else None
     return b"\n" + json.dumps((kept.process, messages, _plain(kept), [*map(sorted, _sets(kept))], last)).encode()
 
 
-def _of_rank(message: bytes, rank: int) -> bytes:
+def _with_other_rank(message: bytes, rank: int) -> bytes:
     """Return the same message with another rank, which comes first in the body."""
     return message[: frames.HEADER.size] + RANK.pack(rank) + message[frames.HEADER.size + RANK.size :]

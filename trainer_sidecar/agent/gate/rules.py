@@ -26,47 +26,47 @@ class Rules(ListenerRules, Protocol):
     def is_local(self, rank: int) -> bool:
         """Return whether this pod has that rank."""
 
-    def may_answer(self) -> bool:
+    def may_answer_for_dead(self) -> bool:
         """Return whether the gate may reply for a dead rank of this pod now."""
 
     def controller_address(self) -> str:
         """Return host:port of the MindIO controller, empty while there is none."""
 
-    def controller(self) -> str:
+    def controller_name(self) -> str:
         """Return the name of that controller process, empty: not told."""
 
-    def process(self, rank: int) -> str:
+    def process_name(self, rank: int) -> str:
         """Return the name of the rank's present process."""
 
-    def is_over(self) -> bool:
+    def is_incarnation_over(self) -> bool:
         """Return whether this pod's ranks are to end."""
 
-    def is_repaired(self) -> bool:
+    def is_already_repaired(self) -> bool:
         """Return whether repairs that ranks made for a former controller must not be repeated."""
 
-    def word_for(self, rank: int) -> Message | None:
+    def missed_action_of(self, rank: int) -> Message | None:
         """Return the action that the former controller gave to other ranks and not to this one; None: nothing."""
 
     def steps_ahead(self) -> int:
         """Return how many steps more MindIO is told where it asks how far the ranks are."""
 
-    def stand_ins(self) -> frozenset[int]:
+    def ranks_to_stand_in_for(self) -> frozenset[int]:
         """Return the ranks without a process that the controller may be told of now."""
 
-    def link_changed(self, rank: int) -> None:
+    def note_link_change(self, rank: int) -> None:
         """Note that a link of this rank was opened, linked or closed, or that the controller knows the rank now."""
 
-    def heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
+    def apply_heartbeat(self, rank: int, step: int | None, *, asked: bool) -> None:
         """Take a heartbeat of the rank and its number of finished steps (None: it did not say).
 
         `asked`: in its reply to an action, at the moment of a stop.
         """
 
-    def copies(self, rank: int, *, told: bool) -> None:
+    def note_optimizer_copies(self, rank: int, *, told: bool) -> None:
         """Note, at each heartbeat of a link on which the rank registered, whether it told MindIO of its copies."""
 
-    def tls_spoken(self, rank: int | None) -> None:
+    def report_tls(self, rank: int | None) -> None:
         """Note that a process of this pod began a TLS handshake; None: before it said which rank it is."""
 
-    def silent(self, rank: int, since: int) -> None:
+    def report_silent_rank(self, rank: int, since: int) -> None:
         """Report that a linked rank has sent nothing since then, although it could."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from trainer_sidecar.agent.gate import frames
-from trainer_sidecar.agent.gate.dead_rank_replies import answer
+from trainer_sidecar.agent.gate.dead_rank_replies import reply_to_action
 from trainer_sidecar.agent.gate.frames import Message, Piece
 
 ELSEWHERE: Final = 5
@@ -31,22 +31,22 @@ class StepMargin:
         self._rank = rank
         self._truth = b""  # the heartbeat of the rank's answer, where the controller was told another step
 
-    def outward(self, piece: Piece, steps_ahead: int) -> Piece:
+    def with_steps_ahead(self, piece: Piece, steps_ahead: int) -> Piece:
         """Return a piece of what the rank says, with another step where it answers how far it is."""
         message = piece.message
         if message is None or message.kind != frames.COLLECTED:
             return piece
         self._truth = b""
-        status, is_whole = message.status(), piece.begins and len(piece.data) == len(message.content)
+        status, is_whole = message.rank_status(), piece.begins and len(piece.data) == len(message.content)
         if not steps_ahead or not is_whole or status is None or status.step is None or not status.is_well:
             return piece
-        self._truth = message.heartbeat()
+        self._truth = message.heartbeat_bytes()
         said = bytearray(piece.data)
         frames.STEP.pack_into(said, STEP_AT, status.step + steps_ahead)
         log.info("rank %d is at step %d; MindIO is told %d more", self._rank, status.step, steps_ahead)
         return replace(piece, data=bytes(said))
 
-    def refusal(self, action: Message) -> bytes:
+    def refusal_of_lock(self, action: Message) -> bytes:
         """Return the answer to a lock at a step that the rank was never near; empty: the rank gets the action."""
         if action.kind not in (frames.LOCK, frames.PAUSE):
             return b""
@@ -54,4 +54,4 @@ class StepMargin:
         if not truth or action.kind != frames.LOCK:
             return b""
         log.warning("rank %d is to be locked at a step that MindIO was told for a move: it hears the truth", self._rank)
-        return answer(action.kind, frames.serial(action), ELSEWHERE, self._rank, truth)
+        return reply_to_action(action.kind, frames.serial_of_action(action), ELSEWHERE, self._rank, truth)

@@ -12,7 +12,7 @@ FIRST_RETRY_SECONDS = 0.05
 LAST_RETRY_SECONDS = 1.0
 
 
-async def dial(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def open_upstream(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to host:port, an IPv6 host in brackets. OSError, TimeoutError: it cannot be had; ValueError: no port."""
     host, port = addresses.split(address)
     async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):

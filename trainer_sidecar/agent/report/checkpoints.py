@@ -53,33 +53,33 @@ class Checkpoints:
         self._seen: object = None
         self._skipped = 0
 
-    def order(self, order: pb.CheckpointOrder | None) -> None:
+    def apply_order(self, order: pb.CheckpointOrder | None) -> None:
         """Take the coordinator's order; None: it asks another agent, or none."""
         if order != self._order:
             self._order = order
             self._seen = None
             self._wake.set()
 
-    async def run(self) -> None:
+    async def look_for_ever(self) -> None:
         """Look as often as ordered, for ever."""
         while True:
             self._wake.clear()
             order = self._order
             if order is not None and self._directory is not None:
-                await self._look(self._directory, order)
+                await self._look_once(self._directory, order)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS if order is not None else None):
                     await self._wake.wait()
 
-    async def _look(self, directory: Path, order: pb.CheckpointOrder) -> None:
+    async def _look_once(self, directory: Path, order: pb.CheckpointOrder) -> None:
         prepares = order.prepare_attempt > self._state.attempt
         try:
-            if not prepares and await asyncio.to_thread(self._is_unchanged, directory):
+            if not prepares and await asyncio.to_thread(self._is_directory_unchanged, directory):
                 return
             if prepares:
-                state = await self._prepare(directory, order)
+                state = await self._prepare_attempt(directory, order)
             else:
-                state = await asyncio.to_thread(look, directory, order, self._state)
+                state = await asyncio.to_thread(look_at_checkpoints, directory, order, self._state)
         except Exception as error:  # whatever is on that volume, the ranks of this pod are not to suffer
             self._seen = None
             state = pb.CheckpointState()
@@ -92,12 +92,12 @@ class Checkpoints:
             self._state = state
             self._tell(state)
 
-    async def _prepare(self, directory: Path, order: pb.CheckpointOrder) -> pb.CheckpointState:
+    async def _prepare_attempt(self, directory: Path, order: pb.CheckpointOrder) -> pb.CheckpointState:
         """Correct what the next attempt will load, before any of its ranks runs. OSError: not possible yet.
 
         The training could not have written files that its user may not change: it starts all the same.
         """
-        state, verdict = await asyncio.to_thread(prepare, directory, order)
+        state, verdict = await asyncio.to_thread(prepare_attempt, directory, order)
         try:
             await self._carry_out(verdict)
         except OSError as error:
@@ -109,10 +109,12 @@ class Checkpoints:
         log.info("attempt %d loads %s", order.prepare_attempt, verdict.name or "no checkpoint")
         return state
 
-    def _is_unchanged(self, directory: Path) -> bool:
+    def _is_directory_unchanged(self, directory: Path) -> bool:
         """Whether nothing was saved since the last look, as far as the top of the directory shows."""
         within = directory / mindspore_forms.INNER
-        seen = tuple(_changed_at(path) for path in (directory, directory / megatron.TRACKER, within / megatron.TRACKER))
+        seen = tuple(
+            _modification_time(path) for path in (directory, directory / megatron.TRACKER, within / megatron.TRACKER)
+        )
         is_told = self._order is not None and self._order.rules.framework != MINDSPORE
         self._skipped += 1
         if seen == self._seen and (is_told or self._skipped < MOST_SKIPPED):
@@ -121,14 +123,14 @@ class Checkpoints:
         return False
 
 
-def prepare(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.CheckpointState, Verdict]:
+def prepare_attempt(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.CheckpointState, Verdict]:
     """Return the state after the verdict on what the next attempt loads is carried out, and the verdict.
 
     What this agent may not read it cannot evaluate, and refuses nothing: the job starts as it would without it.
     """
     unverified = pb.CheckpointState(attempt=order.prepare_attempt, step=-1, loaded_step=-1)
     try:
-        verdict = evaluate(directory, order.rules)
+        verdict = evaluate_directory(directory, order.rules)
     except (PermissionError, TimeoutError) as error:
         why = (
             access.refused(directory, error)
@@ -140,7 +142,7 @@ def prepare(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.CheckpointSt
         return unverified, Verdict()
     if verdict.doubt:
         log.warning("the checkpoints at %s are not verified: %s", directory, verdict.doubt)
-        unverified.problem = _doubt(verdict)
+        unverified.problem = _describe_doubt(verdict)
         return unverified, Verdict()
     for refusal in verdict.refused:
         log.warning("checkpoint %s is refused: %s", refusal.name, refusal.message)
@@ -160,17 +162,17 @@ def prepare(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.CheckpointSt
     return told, verdict
 
 
-def look(directory: Path, order: pb.CheckpointOrder, before: pb.CheckpointState) -> pb.CheckpointState:
+def look_at_checkpoints(directory: Path, order: pb.CheckpointOrder, before: pb.CheckpointState) -> pb.CheckpointState:
     """Return what a training that loads now would find; keep what the attempt was given."""
-    verdict = evaluate(directory, order.rules)
+    verdict = evaluate_directory(directory, order.rules)
     state = pb.CheckpointState()
     state.CopyFrom(before)
     state.name, state.step, state.tracked = verdict.name, verdict.step, verdict.tracked
-    state.problem = _doubt(verdict) if verdict.doubt else ""
+    state.problem = _describe_doubt(verdict) if verdict.doubt else ""
     return state
 
 
-def _doubt(verdict: Verdict) -> str:
+def _describe_doubt(verdict: Verdict) -> str:
     """Describe for people what does not fit, and what follows."""
     return (
         f"{verdict.doubt}; nothing is refused or renamed, and the training loads what its tracker names. Compare "
@@ -178,7 +180,7 @@ def _doubt(verdict: Verdict) -> str:
     )
 
 
-def evaluate(directory: Path, rules: pb.CheckpointRules) -> Verdict:
+def evaluate_directory(directory: Path, rules: pb.CheckpointRules) -> Verdict:
     """Return the verdict by the layout of the job's framework. ValueError: the sizes make no job."""
     layout = Layout(
         num_nodes=rules.num_nodes,
@@ -200,7 +202,7 @@ def evaluate(directory: Path, rules: pb.CheckpointRules) -> Verdict:
     return verdict
 
 
-def _changed_at(path: Path) -> int:
+def _modification_time(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
     except OSError:

@@ -33,7 +33,7 @@ ENDED_WITH_CONTAINER = {
 """Why processes ended with their container, without a fault of their own, by code."""
 
 
-def _of_process(
+def _fact_of_process(
     settings: AgentSettings,
     kind: pb.FactKind,
     subject: str,
@@ -56,37 +56,37 @@ def _of_process(
     )
 
 
-def process_exited(settings: AgentSettings, process: RankProcess, step: int | None) -> pb.Fact:
+def process_exited_fact(settings: AgentSettings, process: RankProcess, step: int | None) -> pb.Fact:
     """Report that a rank's process has ended although it was not told to."""
-    fact = _of_process(settings, pb.PROCESS_EXITED, "exit", process.rank, process.name, step=step)
+    fact = _fact_of_process(settings, pb.PROCESS_EXITED, "exit", process.rank, process.name, step=step)
     fact.exit_code = process.exit_code
     told = [line for kind, line in process.notices.items() if kind != FAULT and line not in process.last_lines]
-    fact.code, fact.message = exit_name(process.exit_code), newest_text([*process.last_lines, *told])
+    fact.code, fact.message = name_of_exit_code(process.exit_code), newest_lines_text([*process.last_lines, *told])
     return fact
 
 
-def ended_with_container(settings: AgentSettings, process: RankProcess, step: int | None, code: str) -> pb.Fact:
+def ended_with_container_fact(settings: AgentSettings, process: RankProcess, step: int | None, code: str) -> pb.Fact:
     """Report that a rank's process has ended with its container; the pod tells why, the rank's output does not."""
-    fact = process_exited(settings, process, step)
+    fact = process_exited_fact(settings, process, step)
     fact.code, fact.message, fact.unexplained = code, ENDED_WITH_CONTAINER[code], True
     return fact
 
 
-def not_finished(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
+def not_finished_fact(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
     """Report that a rank's process has ended with 0 before the end of its training; `problem` names the line."""
-    fact = process_exited(settings, process, step)
-    fact.code, fact.message = NOT_FINISHED, newest_text([*process.last_lines, problem])
+    fact = process_exited_fact(settings, process, step)
+    fact.code, fact.message = NOT_FINISHED, newest_lines_text([*process.last_lines, problem])
     return fact
 
 
-def not_reloaded(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
+def not_reloaded_fact(settings: AgentSettings, process: RankProcess, step: int | None, problem: str) -> pb.Fact:
     """Report that a rank trains again from a step before the one that its start was to load."""
-    fact = _of_process(settings, pb.LOG_RULE, "reload", process.rank, process.name, step=step)
+    fact = _fact_of_process(settings, pb.LOG_RULE, "reload", process.rank, process.name, step=step)
     fact.code, fact.message = NOT_RELOADED, problem
     return fact
 
 
-def script_ended(settings: AgentSettings, script: Script, *, reason: str) -> pb.Fact:
+def script_ended_fact(settings: AgentSettings, script: Script, *, reason: str) -> pb.Fact:
     """Build the fact that the start script has ended although its ranks have not finished.
 
     `reason` completes "the start script ended".
@@ -98,17 +98,19 @@ def script_ended(settings: AgentSettings, script: Script, *, reason: str) -> pb.
         ranks=list(settings.local_ranks),
         incarnation=settings.incarnation,
         exit_code=script.exit_code,
-        code=exit_name(script.exit_code),
-        message=newest_text([f"the start script ended {reason} ({exit_name(script.exit_code)})", *script.last_lines]),
+        code=name_of_exit_code(script.exit_code),
+        message=newest_lines_text(
+            [f"the start script ended {reason} ({name_of_exit_code(script.exit_code)})", *script.last_lines]
+        ),
     )
 
 
-def heartbeat_silent(settings: AgentSettings, rank: int, name: ProcessName, since: int, now: int) -> pb.Fact:
+def heartbeat_silent_fact(settings: AgentSettings, rank: int, name: ProcessName, since: int, now: int) -> pb.Fact:
     """Report a rank that is linked to MindIO's controller but sends nothing: MindIO itself never reports it.
 
     A process may fall silent more than once: `since`, when it last spoke (nanoseconds), tells the times apart.
     """
-    fact = _of_process(settings, pb.HEARTBEAT_SILENT, "silent", rank, name, number=since)
+    fact = _fact_of_process(settings, pb.HEARTBEAT_SILENT, "silent", rank, name, number=since)
     fact.message = (
         f"rank {rank} is linked to the MindIO controller, but no heartbeat has passed for "
         f"{(now - since) / SECOND:.0f} s; MindIO never reports such a rank, and its next fault would not be noticed"
@@ -116,23 +118,23 @@ def heartbeat_silent(settings: AgentSettings, rank: int, name: ProcessName, sinc
     return fact
 
 
-def log_rule(settings: AgentSettings, match: Match, step: int | None, lines: Iterable[str]) -> pb.Fact:
+def log_rule_fact(settings: AgentSettings, match: Match, step: int | None, lines: Iterable[str]) -> pb.Fact:
     """Build the fact that a rank has printed often enough what a log rule looks for, last in the last of `lines`."""
-    fact = _of_process(
+    fact = _fact_of_process(
         settings, pb.LOG_RULE, f"log/{match.rule}", match.rank, match.name, number=match.count, step=step
     )
-    fact.code, fact.message = match.rule, newest_text(lines)
+    fact.code, fact.message = match.rule, newest_lines_text(lines)
     return fact
 
 
-def stack(settings: AgentSettings, rank: int, name: ProcessName, number: int, lines: Iterable[str]) -> pb.Fact:
+def stack_fact(settings: AgentSettings, rank: int, name: ProcessName, number: int, lines: Iterable[str]) -> pb.Fact:
     """Report where a rank's process stands, as the coordinator asked for the `number`-th time."""
-    fact = _of_process(settings, pb.STACK, "stack", rank, name, number=number)
-    fact.message = newest_text(lines)
+    fact = _fact_of_process(settings, pb.STACK, "stack", rank, name, number=number)
+    fact.message = newest_lines_text(lines)
     return fact
 
 
-def port_taken(settings: AgentSettings, port: int, problem: OSError) -> pb.Fact:
+def port_taken_fact(settings: AgentSettings, port: int, problem: OSError) -> pb.Fact:
     """Report that another process listens on the gate's port."""
     return pb.Fact(
         id=f"{settings.pod_uid}/port/{port}",
@@ -155,7 +157,7 @@ def port_taken_text(settings: AgentSettings, port: int, problem: OSError) -> str
     )
 
 
-def copies_not_registered(rank: int) -> pb.Problem:
+def copies_not_registered_problem(rank: int) -> pb.Problem:
     """Report a rank that trains although MindIO could recover nothing."""
     text = (
         f"rank {rank} trains and has not told MindIO where the copies of its optimizer are "
@@ -164,7 +166,7 @@ def copies_not_registered(rank: int) -> pb.Problem:
     return pb.Problem(code="CopiesNotRegistered", message=text)
 
 
-def tls_mismatch(rank: int, settings: AgentSettings) -> pb.Problem:
+def tls_mismatch_problem(rank: int, settings: AgentSettings) -> pb.Problem:
     """Report a rank that speaks TLS although the controller does not."""
     text = (
         f"rank {rank} opens MindIO's port {settings.mindio_port} with TLS, and Hajob's side speaks none: "
@@ -173,7 +175,7 @@ def tls_mismatch(rank: int, settings: AgentSettings) -> pb.Problem:
     return pb.Problem(code="MindIOTLSMismatch", message=text)
 
 
-def exit_name(code: int) -> str:
+def name_of_exit_code(code: int) -> str:
     """Return an exit code in words: `exit 1`, `SIGKILL`."""
     if code >= 0:
         return f"exit {code}"
@@ -183,6 +185,6 @@ def exit_name(code: int) -> str:
         return f"signal {-code}"
 
 
-def newest_text(lines: Iterable[str]) -> str:
+def newest_lines_text(lines: Iterable[str]) -> str:
     """Return the last lines, as many as travel with a fact."""
     return last_lines("\n".join(lines), MESSAGE_CHARACTERS)

@@ -40,36 +40,36 @@ class Finish:
         """Forget the ends of the launch before: it was none of the training."""
         self._endings, self._unfinished = Endings(), {}
 
-    def called_with(self, arguments: Sequence[str]) -> None:
+    def set_launch_arguments(self, arguments: Sequence[str]) -> None:
         """Set the arguments of the newest launch."""
         self._arguments = arguments
-        self._endings.training = Training.of(options(arguments))
+        self._endings.training = Training.from_options(options(arguments))
 
     @property
-    def has_an_end(self) -> bool:
+    def is_end_known(self) -> bool:
         """Whether the arguments say when the training ends."""
         return self._endings.training.ends
 
-    def known(self, process: RankProcess, step: int, time: int) -> None:
+    def note_known_step(self, process: RankProcess, step: int, time: int) -> None:
         """Note a step that the launcher knows of a process, before the end of the process is evaluated."""
-        self._endings.stepped(process.rank, process.name, step, time)
+        self._endings.note_step(process.rank, process.name, step, time)
 
-    def stepped(self, process: RankProcess, wanted: Wanted | None, step: int, time: int) -> None:
+    def check_step(self, process: RankProcess, wanted: Wanted | None, step: int, time: int) -> None:
         """Note a step of a process; its first one shows whether it has loaded what it should."""
-        if step < 1 or not self._endings.stepped(process.rank, process.name, step, time):
+        if step < 1 or not self._endings.note_step(process.rank, process.name, step, time):
             return
-        loads = self._load_step(wanted)
+        loads = self._step_to_load(wanted)
         if loads is not None and step < loads:
             text = f"rank {process.rank} trains step {step} although it was started from the checkpoint of step {loads}"
-            self._not_reloaded(process, step, text)
+            self._report_not_reloaded(process, step, text)
 
-    def look_for_tracker(self, process: RankProcess, wanted: Wanted | None) -> None:
+    def check_tracker_notice(self, process: RankProcess, wanted: Wanted | None) -> None:
         """Report a process that was to load a checkpoint and says that it finds none."""
-        if endings.NO_TRACKER in process.notices and self._load_step(wanted):
+        if endings.NO_TRACKER in process.notices and self._step_to_load(wanted):
             text = f"rank {process.rank} finds no checkpoint although it was started to load one"
-            self._not_reloaded(process, None, text)
+            self._report_not_reloaded(process, None, text)
 
-    def _load_step(self, wanted: Wanted | None) -> int | None:
+    def _step_to_load(self, wanted: Wanted | None) -> int | None:
         """The step of the checkpoint that this start is to load, None: none, or the script does not mean to resume."""
         text = wanted.environment.get(LOAD_STEP, "") if wanted is not None else ""
         mends = wanted is not None and wanted.environment.get(RESUME_POLICY) == ARGUMENTS
@@ -77,36 +77,36 @@ class Finish:
 
     def has_failed_to_load(self, process: RankProcess, wanted: Wanted | None) -> bool:
         """Return whether a process ended before its first step and says that it could not load its checkpoint."""
-        if self._load_step(wanted) is None or self._endings.has_stepped(process.rank, process.name):
+        if self._step_to_load(wanted) is None or self._endings.has_stepped(process.rank, process.name):
             return False
         return endings.NOT_LOADED in process.notices or any(map(endings.tells_of_loading, process.last_lines))
 
-    def _not_reloaded(self, process: RankProcess, step: int | None, text: str) -> None:
+    def _report_not_reloaded(self, process: RankProcess, step: int | None, text: str) -> None:
         tracker = process.notices.get(endings.NO_TRACKER)
-        fact = facts.not_reloaded(self._settings, process, step, f"{text}: {tracker}" if tracker else text)
+        fact = facts.not_reloaded_fact(self._settings, process, step, f"{text}: {tracker}" if tracker else text)
         if self._tell(fact, None):
             log.error("%s", fact.message)
 
-    def ended_with_zero(
+    def handle_zero_exit(
         self, process: RankProcess, wanted: Wanted | None, step: int | None, *, only_prints: bool = False
     ) -> None:
         """Decide whether a process that has ended with 0 has finished the training; else report its program's fault.
 
         `only_prints`: no heartbeat tells its steps.
         """
-        rank, name, loads = process.rank, process.name, self._load_step(wanted)
+        rank, name, loads = process.rank, process.name, self._step_to_load(wanted)
         untold = self._untold_steps(rank, name) if only_prints else 0
         target = process.last_step or None
-        problem = self._endings.verdict(rank, name, process.notices, target, loads=loads, untold=untold)
+        problem = self._endings.why_unfinished(rank, name, process.notices, target, loads=loads, untold=untold)
         if not problem:
             return
         log.error("%s", problem)
         self._unfinished[rank, name] = problem
-        fact = facts.not_finished(self._settings, process, step, problem)
+        fact = facts.not_finished_fact(self._settings, process, step, problem)
         fact.load_failed = self.has_failed_to_load(process, wanted)
         if self._endings.may_be_explained(rank, name, process.notices):
             fact.unexplained = True
-            self._held.hold(fact, process.changed, self._clock.now())
+            self._held.hold_fact(fact, process.changed, self._clock.now())
         else:
             self._tell(fact, process.changed)
 
@@ -115,42 +115,45 @@ class Finish:
         prints = rank == self._settings.world_size - 1 or self._endings.has_stepped(rank, name)
         return self._endings.training.log_interval - 1 if prints else math.inf
 
-    def script_ended(self, script: Script, *, finished: bool) -> None:
+    def handle_ended_script(self, script: Script, *, finished: bool) -> None:
         """Note the end of the start script, and report it as a fault where ranks are unfinished.
 
         If facts of its ranks are held back, the end only follows theirs. It is held back with them, and the launcher
         waits.
         """
         if not finished and not script.stopped:
-            fact, now = facts.script_ended(self._settings, script, reason=_reason(script)), self._clock.now()
+            fact, now = (
+                facts.script_ended_fact(self._settings, script, reason=_reason_of_script_end(script)),
+                self._clock.now(),
+            )
             if self._held:
                 fact.unexplained = True
-                self._held.hold(fact, now, now)
+                self._held.hold_fact(fact, now, now)
                 return
             self._tell(fact, now)
         self._seen_end()
 
-    def tell_held(self) -> None:
+    def report_due_facts(self) -> None:
         """Report held facts for which nobody else has told a reason in time."""
-        for fact, time in self._held.take_due(self._clock.now()):
+        for fact, time in self._held.take_due_facts(self._clock.now()):
             self._tell(fact, time)
             if fact.kind == pb.SCRIPT_ENDED:
                 self._seen_end()
 
-    def is_unfinished(self, process: RankProcess) -> bool:
+    def is_process_unfinished(self, process: RankProcess) -> bool:
         """Return whether the process has ended with 0 without finishing the training."""
         return (process.rank, process.name) in self._unfinished
 
-    def last_step(self, newest: Iterable[RankProcess]) -> int:
+    def last_training_step(self, newest: Iterable[RankProcess]) -> int:
         """Return the step that the training is to reach, by its arguments or a rank's lines; 0: not known."""
         return self._endings.training.last_step or max((process.last_step for process in newest), default=0)
 
-    def verdict(self, newest: Iterable[RankProcess]) -> str:
+    def why_unfinished(self, newest: Iterable[RankProcess]) -> str:
         """Return why these processes, which have all ended with 0, have not finished; empty when they have."""
-        return next((self._unfinished[p.rank, p.name] for p in newest if self.is_unfinished(p)), "")
+        return next((self._unfinished[p.rank, p.name] for p in newest if self.is_process_unfinished(p)), "")
 
 
-def _reason(script: Script) -> str:
+def _reason_of_script_end(script: Script) -> str:
     """How a script ended that has not brought its training to an end, as "the start script ended ..."."""
     if script.problem:
         return f"because the launcher ended it: {script.problem}"

@@ -23,7 +23,7 @@ class ForeignConnections:
         self._first: dict[int, str] = {}
         self.number = 0  # of all ports
 
-    def held(self, port: int, host: str) -> bool:
+    def count_connection(self, port: int, host: str) -> bool:
         """Count a connection from `host`; return whether the sentence has changed."""
         self._first.setdefault(port, host)
         self._held[port] += 1
@@ -31,7 +31,7 @@ class ForeignConnections:
         log.warning("port %d serves this pod only: a connection from %s is held (number %d)", port, host, self.number)
         return self._held[port].bit_count() == 1
 
-    def problems(self) -> list[pb.Problem]:
+    def connection_problems(self) -> list[pb.Problem]:
         """Return one problem for all ports; none while no connection came."""
         texts = [
             f"port {port} of {self._settings.pod_name} serves its own pod only: connections from {host}"

@@ -32,26 +32,26 @@ class LogWatch:
         self._lines: dict[tuple[int, ProcessName], deque[str]] = {}  # the newest of a process
         self._following = False  # what the launcher was told
 
-    def set_rules(self, rules: Iterable[pb.LogRule]) -> None:
+    def set_log_rules(self, rules: Iterable[pb.LogRule]) -> None:
         """Take the rules of the newest order."""
-        self._rules.set_rules(
+        self._rules.replace_rules(
             Rule(rule.name, rule.pattern, rule.threshold, rule.start_delay_seconds, rule.window_seconds)
             for rule in rules
         )
-        self._follow()
+        self._request_lines()
 
-    def launcher_connected(self) -> None:
+    def handle_connected_launcher(self) -> None:
         """Reset: a launcher that has just connected sends no lines yet."""
         self._following = False
-        self._follow()
+        self._request_lines()
 
-    def _follow(self) -> None:
+    def _request_lines(self) -> None:
         """Request lines or stop them."""
         if self._following is self._rules.is_empty:
             self._following = not self._rules.is_empty
             self._ports.send_launcher({"kind": "follow", "lines": self._following})
 
-    def problems(self) -> list[pb.Problem]:
+    def log_rule_problems(self) -> list[pb.Problem]:
         """Return the one problem of rules that are not applied, or not to every line; empty: there is none."""
         told = [f"the log rule {rule} is off: the pattern {why}" for rule, why in self._rules.switched_off.items()]
         if rule := self._rules.costliest:
@@ -60,11 +60,11 @@ class LogWatch:
             )
         return [pb.Problem(code=LOG_RULE_OFF, message="; ".join(told))] if told else []
 
-    def started(self, process: RankProcess) -> None:
+    def note_started_process(self, process: RankProcess) -> None:
         """Note a process; rules with a delay count from its first sign."""
-        self._rules.process_started(process.rank, process.name, process.changed)
+        self._rules.note_started_process(process.rank, process.name, process.changed)
 
-    def ended(self, process: RankProcess) -> None:
+    def forget_ended_process(self, process: RankProcess) -> None:
         """Note that a process has ended: it prints nothing more."""
         self._lines.pop((process.rank, process.name), None)
 
@@ -72,12 +72,12 @@ class LogWatch:
         """Begin a launch: its processes reuse these names."""
         self._lines.clear()
 
-    def line(self, process: RankProcess, step: int | None, text: str, time: int) -> bool:
+    def match_line(self, process: RankProcess, step: int | None, text: str, time: int) -> bool:
         """Take a line that a process has printed after this step; returns whether that changes the problems."""
         behind = self._rules.costliest
         lines = self._lines.setdefault((process.rank, process.name), deque(maxlen=KEPT_LINES))
         lines.append(text[:KEPT_LINE_CHARACTERS])
-        for match in self._rules.line(process.rank, process.name, text, time):
+        for match in self._rules.match_line(process.rank, process.name, text, time):
             log.warning("rank %d meets the log rule %s: %s", process.rank, match.rule, match.line)
-            self._tell(facts.log_rule(self._settings, match, step, lines), time)
+            self._tell(facts.log_rule_fact(self._settings, match, step, lines), time)
         return self._rules.costliest != behind

@@ -52,13 +52,13 @@ class Outbox:
         if not self._known.is_new(fact.id):
             return False
         self._facts.append(_Kept(fact, time))
-        self.touch(now)
+        self.report_state_at_once(now)
         return True
 
     def add_step(self, rank: int, step: int, time: int, now: int) -> None:
         """Report a finished step; of unacknowledged ones the newest are kept."""
         self._steps.append(_Kept(pb.StepFinished(rank=rank, step=step), time))
-        self.touch(now)
+        self.report_state_at_once(now)
 
     def add_heartbeat(self, rank: int, step: int, time: int, *, due: int | None) -> None:
         """Add the step of a rank's MindIO heartbeat; `due`: when it is reported at the latest, None: with another."""
@@ -66,11 +66,11 @@ class Outbox:
         if due is not None:
             self._due = due if self._due is None else min(self._due, due)
 
-    def rides(self, now: int) -> bool:
+    def has_steps_for_heartbeat(self, now: int) -> bool:
         """Return whether a heartbeat to the coordinator should carry the waiting steps."""
         return now - self._rode >= RIDES_EVERY and any(not kept.sequence for kept in self._beats.values())
 
-    def touch(self, now: int) -> None:
+    def report_state_at_once(self, now: int) -> None:
         """Report a changed state at once."""
         self._due = now
 
@@ -78,9 +78,9 @@ class Outbox:
         """Send all unacknowledged items on a new stream."""
         for kept in (*self._facts, *self._steps, *self._beats.values()):
             kept.sequence = kept.sent = 0
-        self.touch(now)
+        self.report_state_at_once(now)
 
-    def due(self) -> int | None:
+    def next_report_time(self) -> int | None:
         """Return when the next report is due, None: nothing to report."""
         if self._due is not None:
             return self._due
@@ -89,13 +89,13 @@ class Outbox:
             sent.append(self._steps[0].sent)
         return min(sent) + REPEAT_AFTER if sent else None
 
-    async def until_empty(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until every fact and step was acknowledged and the newest state has gone out."""
         while self._facts or self._steps or self._due is not None:
             await self._acknowledged.wait()
             self._acknowledged.clear()
 
-    def take(self, now: int, state: pb.AgentReport) -> pb.AgentReport:
+    def take_report(self, now: int, state: pb.AgentReport) -> pb.AgentReport:
         """Complete `state` to the next report: new facts and steps, and those unanswered for 2 s."""
         self._sequence += 1
         self._due = None
@@ -112,7 +112,7 @@ class Outbox:
                 state.steps.append(kept.message)
         return state
 
-    def acknowledge(self, sequence: int) -> None:
+    def acknowledge_reports(self, sequence: int) -> None:
         """Take the acknowledgement of every report up to this one."""
         self._facts = [kept for kept in self._facts if not 0 < kept.sequence <= sequence]
         left = (kept for kept in self._steps if not 0 < kept.sequence <= sequence)

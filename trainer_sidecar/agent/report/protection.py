@@ -19,24 +19,24 @@ class Protection:
         self._tls_spoken = False  # by a process that did not say which rank it is
         self._tls_ranks: set[int] = set()
 
-    def copies(self, rank: int, *, told: bool) -> bool:
+    def note_optimizer_copies(self, rank: int, *, told: bool) -> bool:
         """Note whether a rank has told of its optimizer copies; return whether that changes the problems."""
-        before = self.problems()
+        before = self.protection_problems()
         self._copies[rank] = told
-        return self.problems() != before
+        return self.protection_problems() != before
 
-    def tls_spoken(self, rank: int | None) -> None:
+    def note_tls(self, rank: int | None) -> None:
         """Note that a process of this pod speaks TLS at the gate."""
         if rank is None:
             self._tls_spoken = True
         else:
             self._tls_ranks.add(rank)
 
-    def linked(self, rank: int) -> None:
+    def note_linked_rank(self, rank: int) -> None:
         """Note that a rank's link is open, so it speaks what the controller speaks."""
         self._tls_ranks.discard(rank)
 
-    def ended(self, rank: int) -> None:
+    def forget_ended_rank(self, rank: int) -> None:
         """Forget the rank: its process has ended."""
         self._copies.pop(rank, None)
 
@@ -44,12 +44,12 @@ class Protection:
         """Forget who has told of copies: processes of another launch have the same names."""
         self._copies.clear()
 
-    def problems(self) -> list[pb.Problem]:
+    def protection_problems(self) -> list[pb.Problem]:
         """Return the present problems."""
-        step = self._processes.step
+        step = self._processes.last_finished_step
         untold = [rank for rank, told in sorted(self._copies.items()) if not told and (step(rank) or 0) >= 1]
-        found = [facts.copies_not_registered(untold[0])] if untold else []
-        running = [process.rank for process in self._processes.running()]
+        found = [facts.copies_not_registered_problem(untold[0])] if untold else []
+        running = [process.rank for process in self._processes.running_processes()]
         outside = [rank for rank in running if self._ports.link_phase(rank) is LinkPhase.NONE]
         speaks_tls = self._tls_ranks.union(outside if self._tls_spoken else ())
-        return [*found, facts.tls_mismatch(min(speaks_tls), self._settings)] if speaks_tls else found
+        return [*found, facts.tls_mismatch_problem(min(speaks_tls), self._settings)] if speaks_tls else found

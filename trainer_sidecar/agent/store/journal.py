@@ -45,37 +45,37 @@ class StoreJournal:
         self.dialect = ""
         self.problem = problem
 
-    def begin(self, problem: str = "") -> None:
+    def begin_store(self, problem: str = "") -> None:
         """Begin with another store, an empty one."""
         self._written, self._bytes, self.problem = {}, 0, problem
 
-    def give_up(self, problem: str) -> None:
+    def give_up_content(self, problem: str) -> None:
         """Give up: from here on the store's content is unknown."""
         if not self.problem:
             log.warning("what is in the rendezvous store is not known any more: %s", problem)
         self.problem = self.problem or problem
         self._written, self._bytes = {}, 0
 
-    def asked(self, request: Request, at: int) -> None:
+    def note_request(self, request: Request, at: int) -> None:
         """Note a request passed on; those without a reply count as done."""
         strings = request.strings
         if request.operation.name in ("set", "multi_set"):
             for key, value in zip(strings[::2], strings[1::2], strict=True):
-                self._write(key, Written(value, at))
+                self._record_key(key, Written(value, at))
         elif request.operation.name == "append":
-            self.give_up("a process appends to a key, and so may others")
+            self.give_up_content("a process appends to a key, and so may others")
 
-    def answered(self, answer: Answered) -> None:
+    def note_answer(self, answer: Answered) -> None:
         """Note the store's reply."""
         request, name, at = answer.request, answer.request.operation.name, answer.at
         if name == "add":
-            self._write(request.strings[0], Written(b"%d" % answer.number, at, counted=True))
+            self._record_key(request.strings[0], Written(b"%d" % answer.number, at, counted=True))
         elif name == "delete":
-            self._write(request.strings[0], Written(None, at))
+            self._record_key(request.strings[0], Written(None, at))
         elif name == "compare_set" and answer.value == request.strings[2] != request.strings[1]:
-            self._write(request.strings[0], Written(answer.value, at))
+            self._record_key(request.strings[0], Written(answer.value, at))
 
-    def _write(self, key: bytes, written: Written) -> None:
+    def _record_key(self, key: bytes, written: Written) -> None:
         if self.problem:
             return
         before = self._written.get(key)
@@ -86,9 +86,9 @@ class StoreJournal:
         self._written[key] = written
         self._bytes += len(written.value or b"")
         if self._bytes > LARGEST_BYTES:
-            self.give_up(f"its processes have written more than {LARGEST_BYTES >> 20} MiB")
+            self.give_up_content(f"its processes have written more than {LARGEST_BYTES >> 20} MiB")
 
-    def content(self, wanted: str, clock: Clock) -> Iterator[pb.StoreContent]:
+    def content_messages(self, wanted: str, clock: Clock) -> Iterator[pb.StoreContent]:
         """Return all of it, in messages of bounded size; the last one is marked.
 
         An age counts from when a part is made: the one before it may have taken its time.

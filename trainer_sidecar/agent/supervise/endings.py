@@ -34,7 +34,7 @@ class ProcessSteps:
     newest: int
     newest_time: int
 
-    def reached(self) -> int:
+    def highest_possible_step(self) -> int:
         """Return the highest step it may have finished by now."""
         steps, time = self.newest - self.first, self.newest_time - self.first_time
         return self.newest + 1 + (steps * HEARTBEATS // time if steps > 0 and time > 0 else 0)
@@ -51,14 +51,14 @@ class Training:
     may_stop_early: bool = False  # by time or by signal, which only one rank tells
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Training:
+    def from_options(cls, options: Mapping[str, str]) -> Training:
         """Read Megatron's options, by name without dashes."""
         ends = "train-iters" in options or "train-samples" in options
         early = "exit-duration-in-mins" in options or "exit-signal-handler" in options
         return cls(
-            _number(options, "train-iters"),
-            _number(options, "exit-interval"),
-            _number(options, "log-interval") or (LOG_INTERVAL if ends else 1),
+            _positive_number(options, "train-iters"),
+            _positive_number(options, "exit-interval"),
+            _positive_number(options, "log-interval") or (LOG_INTERVAL if ends else 1),
             ends,
             early,
         )
@@ -68,10 +68,12 @@ class Training:
         if self.may_stop_early:
             return True
         interval = self.exit_interval
-        return bool(interval) and progress.reached() // (interval or 1) > (progress.newest - 1) // (interval or 1)
+        return bool(interval) and progress.highest_possible_step() // (interval or 1) > (progress.newest - 1) // (
+            interval or 1
+        )
 
 
-def _number(options: Mapping[str, str], name: str) -> int | None:
+def _positive_number(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name, "")
     return int(text) if text.isdecimal() and int(text) > 0 else None
 
@@ -83,7 +85,7 @@ class Endings:
     training: Training = field(default_factory=Training)
     _progress: dict[tuple[int, ProcessName], ProcessSteps] = field(default_factory=dict)
 
-    def stepped(self, rank: int, name: ProcessName, step: int, time: int) -> bool:
+    def note_step(self, rank: int, name: ProcessName, step: int, time: int) -> bool:
         """Take a process's step, from a line or a heartbeat; return whether it is its first."""
         known = self._progress.get((rank, name))
         if known is None:
@@ -104,7 +106,7 @@ class Endings:
         """
         return (rank, name) not in self._progress and not any(kind in notices for kind in _REASONS)
 
-    def verdict(
+    def why_unfinished(
         self,
         rank: int,
         name: ProcessName,
@@ -125,7 +127,7 @@ class Endings:
             untold: so many steps more than is known it may have trained without a word.
         """
         progress, last = self._progress.get((rank, name)), self.training.last_step or target
-        loaded = max(_loaded(notices) or 0, loads or 0)
+        loaded = max(_step_of_loaded_notice(notices) or 0, loads or 0)
         for kind in _REASONS:
             if kind in notices:
                 return f"rank {rank} ended with 0 and did not train: {notices[kind]}"
@@ -136,7 +138,7 @@ class Endings:
             if last is not None and loaded >= last:
                 return ""  # it was told to train to a step that its checkpoint has
             return f"rank {rank} ended with 0 and has trained no step"
-        if last is None or progress.reached() >= last or endings.EARLY_END in notices:
+        if last is None or progress.highest_possible_step() >= last or endings.EARLY_END in notices:
             return ""
         if self.training.is_early_end(progress):
             return ""
@@ -148,6 +150,6 @@ class Endings:
         return last is None or known + untold >= last or early
 
 
-def _loaded(notices: Mapping[str, str]) -> int | None:
+def _step_of_loaded_notice(notices: Mapping[str, str]) -> int | None:
     words = notices.get(endings.LOADED, "").split()
     return int(words[-1]) if words and words[-1].isdecimal() else None

@@ -16,10 +16,10 @@ def rank_environment(wanted: Wanted, settings: AgentSettings, *, meets_here: boo
     `meets_here`: the ranks reach the store at this pod, not where the order says.
     """
     store = {"MASTER_ADDR": settings.pod_address, "MASTER_PORT": str(settings.rendezvous_port)} if meets_here else {}
-    return {**wanted.environment, **of_pod(wanted, settings), **store}
+    return {**wanted.environment, **pod_environment(wanted, settings), **store}
 
 
-def of_pod(wanted: Wanted, settings: AgentSettings) -> dict[str, str]:
+def pod_environment(wanted: Wanted, settings: AgentSettings) -> dict[str, str]:
     """Return the variables that only the pod knows."""
     return {
         "RANK": str(wanted.rank),

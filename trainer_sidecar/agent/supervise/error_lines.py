@@ -27,14 +27,14 @@ class ErrorLines:
     def __init__(self) -> None:
         self._lines: dict[int, tuple[RankProcess, str, str, int]] = {}
 
-    def take(self, process: RankProcess, step: int | None) -> None:
+    def note_process(self, process: RankProcess, step: int | None) -> None:
         """Take the launcher's news of a rank's process; `step`: its last known one."""
         line = process.notices.get(endings.FAULT, "")
         known = self._lines.get(process.rank)
         if known is None or known[0].name != process.name or known[1] != line:
             self._lines[process.rank] = (process, line, _with_lines_before(line, process.last_lines), step or 0)
 
-    def of(self, rank: int, step: int | None) -> str:
+    def error_of_rank(self, rank: int, step: int | None) -> str:
         """Return the rank's words; empty: it printed none, or has trained on since. `step`: its last known one."""
         process, _, words, before = self._lines.get(rank, (None, "", "", 0))
         return words if process is not None and (step or 0) <= before + STEPS_VALID else ""

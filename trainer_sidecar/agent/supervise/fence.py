@@ -24,23 +24,23 @@ class Fence:
         self._last_sign = 0
         self._ended: set[tuple[int, ProcessName]] = set()
 
-    def word(self, now: int) -> None:
+    def note_coordinator_message(self, now: int) -> None:
         """Note a message of a coordinator."""
         self._last_word = now
 
-    def sign(self, time: int) -> None:
+    def note_rank_sign(self, time: int) -> None:
         """Note a sign of a rank: a heartbeat, a finished step."""
         self._last_sign = max(self._last_sign, time)
 
-    def has_ended(self, process: RankProcess) -> bool:
+    def has_ended_process(self, process: RankProcess) -> bool:
         """Return whether the fence ended this process."""
         return (process.rank, process.name) in self._ended
 
-    def due(self, now: int, running: Iterable[RankProcess]) -> list[RankProcess]:
+    def processes_to_end(self, now: int, running: Iterable[RankProcess]) -> list[RankProcess]:
         """Return the running processes to end now, each once."""
         if now - max(self._last_word, self._last_sign) <= self._after_seconds * SECOND:
             return []
-        ended = [process for process in running if not self.has_ended(process)]
+        ended = [process for process in running if not self.has_ended_process(process)]
         for process in ended:
             text = "rank %d is ended: no coordinator, no heartbeat and no step for %d s"
             log.error(text, process.rank, self._after_seconds)

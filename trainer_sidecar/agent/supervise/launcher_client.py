@@ -42,7 +42,7 @@ class LauncherClient:
         self._orders: protocol.Connection | None = None
         self._refusal = ""
 
-    def send(self, message: dict[str, Any]) -> bool:
+    def send_message(self, message: dict[str, Any]) -> bool:
         """Send when connected, and say so; after a connect everything is decided anew, so nothing is queued."""
         if self._orders is None:
             return False
@@ -53,30 +53,30 @@ class LauncherClient:
     def _watch_for_room(self, orders: protocol.Connection) -> None:
         loop, descriptor = asyncio.get_running_loop(), orders.socket.fileno()
         if orders.unsent:
-            loop.add_writer(descriptor, self._go_on, orders)
+            loop.add_writer(descriptor, self._flush_orders, orders)
         else:
             loop.remove_writer(descriptor)
 
-    def _go_on(self, orders: protocol.Connection) -> None:
+    def _flush_orders(self, orders: protocol.Connection) -> None:
         orders.flush()
         self._watch_for_room(orders)
 
-    async def run(self) -> None:
+    async def connect_for_ever(self) -> None:
         """Connect and listen, for ever."""
         while True:
             try:
-                reader, writer = await self._connect()
+                reader, writer = await self._connect_to_socket()
             except OSError as problem:
-                self._say_refused(problem)
+                self._log_refusal(problem)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._refusal = ""
             self._orders = protocol.Connection(writer.get_extra_info("socket").dup())
-            self.send({"kind": "agent", "version": protocol.VERSION, **self._hello})
+            self.send_message({"kind": "agent", "version": protocol.VERSION, **self._hello})
             try:
-                replaced = await self._listen(reader)
+                replaced = await self._read_messages(reader)
             finally:
-                self._close(self._orders)
+                self._close_orders(self._orders)
                 writer.close()
             if replaced:
                 log.error("another agent has connected to the launcher")
@@ -84,7 +84,7 @@ class LauncherClient:
             else:
                 self._lost()
 
-    def _say_refused(self, problem: OSError) -> None:
+    def _log_refusal(self, problem: OSError) -> None:
         """Log a refusal: a launcher that has not started yet is expected; a permission error stays."""
         if not isinstance(problem, PermissionError):
             return
@@ -93,16 +93,16 @@ class LauncherClient:
             log.error("the launcher cannot be reached: %s", text)
         self._refusal = text
 
-    def _close(self, orders: protocol.Connection) -> None:
+    def _close_orders(self, orders: protocol.Connection) -> None:
         self._orders = None
         asyncio.get_running_loop().remove_writer(orders.socket.fileno())
         orders.close()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect_to_socket(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         with protocol.SocketPath(str(self._directory)) as path:
             return await asyncio.open_unix_connection(path, limit=protocol.MAXIMUM_LINE_BYTES)
 
-    async def _listen(self, reader: asyncio.StreamReader) -> bool:
+    async def _read_messages(self, reader: asyncio.StreamReader) -> bool:
         """Read until the connection ends; True: another agent took over."""
         while True:
             try:

@@ -37,7 +37,7 @@ def read_process(message: Mapping[str, Any]) -> RankProcess:
     """Read the process that a message of kind `rank` describes."""
     return RankProcess(
         rank=int(message["rank"]),
-        name=read_name(message),
+        name=read_process_name(message),
         pid=int(message["pid"]),
         running=bool(message["running"]),
         exit_code=int(message["exit_code"]),
@@ -49,7 +49,7 @@ def read_process(message: Mapping[str, Any]) -> RankProcess:
     )
 
 
-def read_name(message: Mapping[str, Any]) -> ProcessName:
+def read_process_name(message: Mapping[str, Any]) -> ProcessName:
     """Read which process of its rank a message is about."""
     return ProcessName(int(message["incarnation"]), int(message["start"]))
 

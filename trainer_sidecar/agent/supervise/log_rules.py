@@ -69,7 +69,7 @@ class LogRules:
         """Whether no line needs to be looked at."""
         return not self._patterns
 
-    def set_rules(self, rules: Iterable[Rule]) -> None:
+    def replace_rules(self, rules: Iterable[Rule]) -> None:
         """Take other rules; the same ones go on counting. Those refused are in `switched_off`, with the reason."""
         wanted = tuple(rules)
         if wanted == self._rules:
@@ -82,36 +82,36 @@ class LogRules:
             except PatternError as problem:
                 self.switched_off[rule.name] = str(problem)
 
-    def process_started(self, rank: int, name: ProcessName, now: int) -> None:
+    def note_started_process(self, rank: int, name: ProcessName, now: int) -> None:
         """Start the start delay of the rules for this process."""
         self._started.setdefault((rank, name), now)
 
-    def line(self, rank: int, name: ProcessName, text: str, now: int) -> list[Match]:
+    def match_line(self, rank: int, name: ProcessName, text: str, now: int) -> list[Match]:
         """Return the rules that this line completes; none where earlier lines have used up the rules' share of time."""
-        self._refill(now)
+        self._refill_allowance(now)
         if self._allowance <= 0:
             self.costliest = self.costliest or max(self._taken, key=self._taken.__getitem__)
             return []
         matches = []
         for rule in self._rules:
             pattern = self._patterns.get(rule.name)
-            if pattern is None or not self._counts(rule, rank, name, now):
+            if pattern is None or not self._is_past_start_delay(rule, rank, name, now):
                 continue
-            if self._search(rule, pattern, text[:LINE_CHARACTERS]):
+            if self._search_timed(rule, pattern, text[:LINE_CHARACTERS]):
                 counter = self._counters.setdefault((rule.name, rank, name), _Counter())
-                if self._count(rule, counter, now):
+                if self._count_match(rule, counter, now):
                     matches.append(Match(rule.name, rank, name, counter.met, text[:LINE_CHARACTERS]))
         return matches
 
-    def _refill(self, now: int) -> None:
+    def _refill_allowance(self, now: int) -> None:
         passed = max(0, now - self._refilled) / SECOND
         self._allowance, self._refilled = min(BURST_SECONDS, self._allowance + passed / SHARE), max(now, self._refilled)
 
-    def _counts(self, rule: Rule, rank: int, name: ProcessName, now: int) -> bool:
+    def _is_past_start_delay(self, rule: Rule, rank: int, name: ProcessName, now: int) -> bool:
         started = self._started.setdefault((rank, name), now)
         return now - started >= rule.start_delay_seconds * SECOND
 
-    def _search(self, rule: Rule, pattern: LinePattern, text: str) -> bool:
+    def _search_timed(self, rule: Rule, pattern: LinePattern, text: str) -> bool:
         before = self._processor_seconds()
         found = pattern.matches(text)
         seconds = self._processor_seconds() - before
@@ -119,7 +119,7 @@ class LogRules:
         self._taken[rule.name] = self._taken.get(rule.name, 0.0) + seconds
         return found
 
-    def _count(self, rule: Rule, counter: _Counter, now: int) -> bool:
+    def _count_match(self, rule: Rule, counter: _Counter, now: int) -> bool:
         counter.times.append(now)
         while rule.window_seconds and now - counter.times[0] > rule.window_seconds * SECOND:
             counter.times.popleft()

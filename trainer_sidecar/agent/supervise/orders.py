@@ -51,11 +51,11 @@ class Orders:
         self._revision = 0
 
     @property
-    def environment(self) -> Mapping[str, str]:
+    def rank_environment(self) -> Mapping[str, str]:
         """The variables with which the ranks were ordered; empty: none are to run, or nothing is known."""
         return next((one.environment for one in self.wanted.values() if one.run), {})
 
-    def take(self, order: pb.NodeOrder) -> bool:
+    def apply_order(self, order: pb.NodeOrder) -> bool:
         """Take an order over; False: it is older than the present one."""
         if order.revision < self._revision:
             log.info("order %d came after %d and is ignored", order.revision, self._revision)
@@ -71,7 +71,7 @@ class Orders:
         self.steps_ahead = order.steps_ahead
         self.wanted = {}
         for entry in order.ranks:
-            if self._settings.identity.name(entry.rank // self._settings.ranks_per_node, entry.incarnation):
+            if self._settings.identity.name_pod(entry.rank // self._settings.ranks_per_node, entry.incarnation):
                 log.info("this spare is node rank %d from now on", self._settings.node_rank)
             local = self._settings.local_ranks
             if entry.rank not in local:

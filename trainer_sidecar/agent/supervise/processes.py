@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from trainer_sidecar.agent.supervise.error_lines import ErrorLines
-from trainer_sidecar.agent.supervise.ranks import RankProcess, Wanted, runs
+from trainer_sidecar.agent.supervise.ranks import RankProcess, Wanted, runs_as_ordered
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
@@ -27,11 +27,11 @@ class Processes:
         self._error_lines = ErrorLines()
         self._stacks: dict[tuple[int, ProcessName], int] = {}  # how often the launcher was asked for a process's stack
 
-    def running(self) -> list[RankProcess]:
+    def running_processes(self) -> list[RankProcess]:
         """Return the processes that have not ended."""
         return [process for process in self.newest.values() if process.running]
 
-    def take(self, process: RankProcess) -> bool:
+    def update_process(self, process: RankProcess) -> bool:
         """Take over a process as it is now; False: the rank has a newer one."""
         before = self.newest.get(process.rank)
         if before is not None and process.name < before.name:
@@ -40,7 +40,7 @@ class Processes:
             self._printed.pop(process.rank, None)
             self._beaten.pop(process.rank, None)
         self.newest[process.rank] = process
-        self._error_lines.take(process, self.step(process.rank))
+        self._error_lines.note_process(process, self.last_finished_step(process.rank))
         self.refused.pop(process.rank, None)
         return True
 
@@ -49,21 +49,21 @@ class Processes:
         for known in (self.newest, self.refused, self._printed, self._beaten):
             known.clear()
 
-    def refuse(self, rank: int, reason: str) -> None:
+    def note_refused_start(self, rank: int, reason: str) -> None:
         """Note why the launcher does not start a rank."""
         if self.refused.get(rank) != reason:
             log.error("the launcher refuses to start rank %d, it is asked again: %s", rank, reason)
         self.refused[rank] = reason
 
-    def has_printed(self, rank: int) -> bool:
+    def has_printed_step(self, rank: int) -> bool:
         """Return whether the rank's process has printed a step."""
         return rank in self._printed
 
-    def print(self, rank: int, step: int) -> None:
+    def note_printed_step(self, rank: int, step: int) -> None:
         """Note a step that a rank has printed."""
         self._printed[rank] = step
 
-    def beat(self, rank: int, step: int) -> bool:
+    def note_heartbeat_step(self, rank: int, step: int) -> bool:
         """Note a step from a rank's heartbeat; return whether it is another than before."""
         known = self._beaten.get(rank) == step
         self._beaten[rank] = step
@@ -73,18 +73,18 @@ class Processes:
         """Return whether any rank has reported a step."""
         return bool(self._printed or self._beaten)
 
-    def step(self, rank: int) -> int | None:
+    def last_finished_step(self, rank: int) -> int | None:
         """Return the last step that the rank's process has finished, None: unknown."""
         return max((told[rank] for told in (self._printed, self._beaten) if rank in told), default=None)
 
     def error_line(self, rank: int) -> str:
         """Return the error that the rank's process has printed at its step, empty for none."""
-        return self._error_lines.of(rank, self.step(rank))
+        return self._error_lines.error_of_rank(rank, self.last_finished_step(rank))
 
-    def takes_stack(self, wanted: Wanted) -> bool:
+    def is_stack_due(self, wanted: Wanted) -> bool:
         """Return whether to ask the launcher now for a process's stack; each one ordered is asked for once."""
         process = (wanted.rank, wanted.name)
-        if wanted.stacks <= self._stacks.get(process, 0) or not runs(wanted, self.newest.get(wanted.rank)):
+        if wanted.stacks <= self._stacks.get(process, 0) or not runs_as_ordered(wanted, self.newest.get(wanted.rank)):
             return False
         self._stacks[process] = wanted.stacks
         return True

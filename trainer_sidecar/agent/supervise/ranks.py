@@ -79,7 +79,7 @@ TABLE: Mapping[tuple[bool, Seen], Command] = {
 }
 
 
-def seen(process: RankProcess | None, name: ProcessName) -> Seen:
+def compare_with_order(process: RankProcess | None, name: ProcessName) -> Seen:
     """Compare a process with the name that is ordered."""
     if process is None:
         return Seen.NONE
@@ -90,7 +90,7 @@ def seen(process: RankProcess | None, name: ProcessName) -> Seen:
     return Seen.OLDER_RUNS if process.running else Seen.OLDER_ENDED
 
 
-def reconcile(
+def commands_to_reconcile(
     wanted: Iterable[Wanted], processes: Mapping[int, RankProcess], *, can_start: bool
 ) -> list[tuple[Command, Wanted]]:
     """Return the commands that bring the processes nearer to the order.
@@ -100,18 +100,18 @@ def reconcile(
     """
     commands: list[tuple[Command, Wanted]] = []
     for order in wanted:
-        command = TABLE[order.run, seen(processes.get(order.rank), order.name)]
+        command = TABLE[order.run, compare_with_order(processes.get(order.rank), order.name)]
         if command is Command.NOTHING or (command is Command.START and not can_start):
             continue
         commands.append((command, order))
     return commands
 
 
-def runs(wanted: Wanted | None, process: RankProcess | None) -> bool:
+def runs_as_ordered(wanted: Wanted | None, process: RankProcess | None) -> bool:
     """Return whether exactly the process that is ordered runs."""
     return wanted is not None and process is not None and process.running and process.name == wanted.name
 
 
 def is_admitted(wanted: Wanted | None, process: RankProcess | None) -> bool:
     """Return whether a rank's links may pass the gate: the order admits exactly the process that runs."""
-    return wanted is not None and wanted.admitted and runs(wanted, process)
+    return wanted is not None and wanted.admitted and runs_as_ordered(wanted, process)

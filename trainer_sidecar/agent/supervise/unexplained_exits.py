@@ -22,13 +22,13 @@ class UnexplainedExits:
     def __bool__(self) -> bool:
         return bool(self._facts)
 
-    def hold(self, fact: pb.Fact, time: int, now: int) -> None:
+    def hold_fact(self, fact: pb.Fact, time: int, now: int) -> None:
         """Keep a fact of something that happened at `time` (nanoseconds, like `now`)."""
         if not self._facts:
             self._due = now + HELD_SECONDS * SECOND
         self._facts.append((fact, time))
 
-    def take_due(self, now: int) -> list[tuple[pb.Fact, int]]:
+    def take_due_facts(self, now: int) -> list[tuple[pb.Fact, int]]:
         """Return the facts that are due now, each once, oldest first."""
         if now < self._due:
             return []

@@ -9,7 +9,7 @@ from typing import Any
 from trainer_sidecar.checkpoints.verdict import Verdict
 
 
-def order_of(verdict: Verdict) -> dict[str, Any]:
+def order_to_change_files(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict's changes in the launcher's form."""
     return {
         "copies": [[copy.source, copy.target] for copy in verdict.copies],
@@ -29,17 +29,17 @@ class FileOrders:
         self._number = 0
         self._answer: asyncio.Future[None] | None = None
 
-    async def carry_out(self, verdict: Verdict) -> None:
+    async def carry_out_verdict(self, verdict: Verdict) -> None:
         """Carry out a verdict's changes. OSError: they failed, or the launcher is not there (yet)."""
         if verdict.tracked:
             return
         self._number += 1
         answer = self._answer = asyncio.get_running_loop().create_future()
-        if not self._send({"kind": "files", "number": self._number, **order_of(verdict)}):
+        if not self._send({"kind": "files", "number": self._number, **order_to_change_files(verdict)}):
             raise ConnectionError("the launcher, which changes them as the training's user, is not there yet")
         await answer
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def apply_answer(self, message: Mapping[str, Any]) -> None:
         """Take the launcher's answer. KeyError, TypeError, ValueError: malformed."""
         number, code, problem = int(message["number"]), int(message["errno"]), str(message["problem"])
         if self._answer is None or self._answer.done() or number != self._number:
@@ -49,7 +49,7 @@ class FileOrders:
         else:
             self._answer.set_result(None)
 
-    def lost(self) -> None:
+    def fail_waiting_order(self) -> None:
         """Note that the launcher has ended and will not answer."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionError("the launcher, which changes them, is gone"))
