@@ -11,8 +11,7 @@ from hajob import metrics
 from hajob.api.base import Json
 from hajob.backoff import Backoff
 from hajob.clock import Clock
-from hajob.job.pod_reconciler import PodReconciler
-from hajob.job.wants import Change, Create, Delete, DeletePod, Patch, Put
+from hajob.job.wants import Change, Create, Delete, Patch, Put
 from hajob.kube.batches import together
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, PatchKind
 
@@ -44,12 +43,11 @@ class Applier:
     Args:
         kube: the API.
         clock: of the machine.
-        pods: deletes pods.
         title: of the job, for logs.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, pods: PodReconciler, title: str) -> None:
-        self._kube, self._clock, self._pods, self._title = kube, clock, pods, title
+    def __init__(self, kube: Kube, clock: Clock, title: str) -> None:
+        self._kube, self._clock, self._title = kube, clock, title
         self._tries: dict[Key, _Try] = {}
 
     def follow(self, changes: Iterable[Change]) -> list[Change]:
@@ -78,7 +76,7 @@ class Applier:
         """Carry out one change; return False where it failed, so that it is tried again."""
         tried = self._tries.get(change.key)
         try:
-            await self._carry_out(change)
+            await carry_out(self._kube, change)
         except ApiError as error:
             if error.status not in change.settled_by:
                 if change.counted_as:
@@ -97,12 +95,6 @@ class Applier:
             log.info("%s: %s", self._title, change.done)
         return None
 
-    async def _carry_out(self, change: Change) -> None:
-        if isinstance(change, DeletePod):
-            await self._pods.delete(change.pod)
-        else:
-            await carry_out(self._kube, change)
-
     def _failed(self, tried: _Try | None, refusal: ApiError | None) -> None:
         if tried is not None:
             tried.refusal, tried.at = refusal, self._clock.monotonic() + tried.backoff.delay()
@@ -118,7 +110,7 @@ def _renewed(known: _Try | None, change: Change) -> _Try:
 
 
 async def carry_out(kube: Kube, change: Change) -> None:
-    """Carry out one change, once, of any kind but `DeletePod`.
+    """Carry out one change, once.
 
     Raises:
         ApiError: the server refuses, or cannot be reached.
@@ -138,7 +130,7 @@ async def carry_out(kube: Kube, change: Change) -> None:
             elif any(found["spec"].get(field) != value for field, value in spec.items()):
                 await kube.patch(resource, namespace, name, {"spec": spec})
         case Delete():
-            await kube.delete(resource, namespace, name, uid=change.uid)
+            await kube.delete(resource, namespace, name, uid=change.uid, grace_seconds=change.grace_seconds)
 
 
 def _for_its_object_only(change: Patch) -> tuple[Json | Sequence[Json], PatchKind]:

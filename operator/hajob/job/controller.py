@@ -201,7 +201,8 @@ class JobController:
             self._left_over.discard(pod.uid)
         elif pod.left_over and pod.uid not in self._left_over:
             self._left_over.add(pod.uid)
-            self.pod_forced(pod)
+            if pod.is_rank and pod.phase == "Running":
+                self.ranks_unreachable(pod.node_name)
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         self._take_in(self.observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
@@ -352,10 +353,9 @@ class JobController:
             self._announce(announcement)
         self._take_in(told)
 
-    def pod_forced(self, pod: PodView) -> None:
-        """Note a pod that is about to be deleted without grace; its processes may live on."""
-        if pod.is_rank and pod.phase == "Running":
-            self._advance(events.RanksUnreachable(nodes=(pod.node_name,)))
+    def ranks_unreachable(self, node: str) -> None:
+        """Note that a pod on this node is about to be deleted without grace; its ranks may live on."""
+        self._advance(events.RanksUnreachable(nodes=(node,)))
 
     def still_there(self, pods: list[PodView]) -> None:
         """Announce pods that do not go while the job is being deleted."""

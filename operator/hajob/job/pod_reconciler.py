@@ -3,15 +3,10 @@
 A level, not a list of commands: it compares the desired pods with the cached ones, whoever changed either. The job
 controller calls it only after the status that holds the desired pods has been acknowledged, and a pod's name carries
 its incarnation, so doing it twice, or again after a crash, comes to the same.
-
-Deletes carry the UID that was seen, so that a pod which was made meanwhile under the same name is never hit. A pod on
-a node that is silent is deleted without grace: nobody is there who could end it in time, and its gate is shut by then
-(docs/decisions/0005-a-gate-in-every-rank-pod.md).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +15,10 @@ from functools import partial
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.job.pod_index import is_node_away, old_ranks
+from hajob.job.pod_index import old_ranks
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshots
-from hajob.kube.batches import cautiously, together
+from hajob.kube.batches import cautiously
 from hajob.kube.client import ALREADY_EXISTS, ApiError
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.pods.coordinator_pod import coordinator_pod
@@ -114,13 +109,11 @@ class PodReconciler:
     Args:
         snapshots: of the job.
         ports: to the world.
-        forced: called with each pod before it is deleted without grace.
     """
 
-    def __init__(self, snapshots: JobSnapshots, ports: Ports, forced: Callable[[PodView], None]) -> None:
-        self._snapshots, self._ports, self._forced = snapshots, ports, forced
+    def __init__(self, snapshots: JobSnapshots, ports: Ports) -> None:
+        self._snapshots, self._ports = snapshots, ports
         self._kube, self._settings = ports.kube, ports.pod_settings
-        self._deleted: dict[str, bool] = {}
 
     def manifest(
         self,
@@ -224,38 +217,3 @@ class PodReconciler:
                 raise
         log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
         return pod
-
-    async def delete_all(self, pods: Sequence[PodView]) -> None:
-        """Delete these as far as the server permits; never raises."""
-
-        async def attempt(pod: PodView) -> None:
-            try:
-                await self.delete(pod)
-            except ApiError as error:
-                log.warning("%s: pod %s cannot be deleted yet: %s", pod.namespace, pod.name, error)
-
-        await together(attempt, pods)
-
-    async def delete(self, pod: PodView) -> None:
-        """Delete one pod; retry once if its node went away meanwhile. A pod that is gone already counts as deleted."""
-        if self._deleted.get(pod.uid) is not None and not self.hangs(pod):
-            return
-        grace = 0 if self._snapshots.pods.unreachable(pod, self._ports.cluster.nodes) or self.hangs(pod) else None
-        self._deleted[pod.uid] = grace == 0  # other callers need not delete it again
-        if grace == 0:
-            self._forced(pod)
-        try:
-            await self._kube.delete("pods", pod.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
-        except ApiError as error:
-            if error.status not in {404, 409}:  # 409: another pod has this name now
-                self._deleted.pop(pod.uid, None)
-                raise
-        except asyncio.CancelledError:
-            self._deleted.pop(pod.uid, None)
-            raise
-        log.info("%s: pod %s is deleted%s", pod.namespace, pod.name, "" if grace is None else " without grace")
-
-    def hangs(self, pod: PodView) -> bool:
-        """Return whether it is being deleted, nothing can end it, and it was not deleted without grace yet."""
-        nodes = self._ports.cluster.nodes
-        return pod.deleting and is_node_away(pod, nodes) and not self._deleted.get(pod.uid, False)

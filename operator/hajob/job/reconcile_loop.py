@@ -25,6 +25,7 @@ from hajob.job.admission import REFUSALS, Admission
 from hajob.job.apply import Applier
 from hajob.job.memory import JobMemory
 from hajob.job.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
+from hajob.job.pod_index import is_node_away
 from hajob.job.pod_reconciler import Difference, PodReconciler, difference, in_turn, placed_pod_name
 from hajob.job.policies import drains, gang_start, leaving_pods, outdated_pods, spares
 from hajob.job.policies.all_policies import PolicyMemos, policies_with
@@ -33,7 +34,7 @@ from hajob.job.snapshot import JobSnapshot, JobSnapshots, ServerAnswers
 from hajob.job.status.announcements import Announcement
 from hajob.job.status_publisher import StatusPublisher
 from hajob.job.status_writer import StatusRefusedError
-from hajob.job.wants import Change, Wants, merge, pod_deletion
+from hajob.job.wants import Change, Delete, Wants, merge, pod_deletion
 from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.placements import Placement
@@ -56,6 +57,9 @@ account, or allows the pods in a policy, tells nobody."""
 
 TURNS: Final = 3
 """So often in a round policies are asked again because they had something to tell; more comes in the next round."""
+
+RELEASE_RETRY_SECONDS: Final = (0.1, 1.0)
+"""Between two looks at the pods of a deleted job, and two tries to delete one: somebody waits for its name."""
 
 SAY_AGAIN_SECONDS: Final = 300.0
 """That pods of a deleted job do not go is said again after so long."""
@@ -86,8 +90,8 @@ class Reconciled(CreationListener, Protocol):
     def still_there(self, pods: list[PodView]) -> None:
         """Announce these pods, which do not go while the job is being deleted."""
 
-    def pod_forced(self, pod: PodView) -> None:
-        """Note a pod that is about to be deleted without grace: nothing there can end it."""
+    def ranks_unreachable(self, node: str) -> None:
+        """Note that a pod on this node is about to be deleted without grace; its ranks may live on."""
 
 
 class ReconcileLoop:
@@ -105,8 +109,8 @@ class ReconcileLoop:
         self._owner, self._clock = owner, ports.clock
         self.memos = PolicyMemos(drains.DrainMemo.of(ports.cluster.openings))
         self._policies = policies_with(self.memos)
-        self._pods = PodReconciler(snapshots, ports, owner.pod_forced)
-        self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
+        self._pods = PodReconciler(snapshots, ports)
+        self._applier = Applier(ports.kube, ports.clock, memory.title)
         self._wake = asyncio.Event()
         self._again, self._again_at = Alarm(ports.clock), inf
         self._creation = PodCreation(snapshots.pods, ports.clock, self.wake, owner)
@@ -237,7 +241,9 @@ class ReconcileLoop:
         wants = self._ask_policies()
         memory, state, layout = self._memory, self._memory.state, self._memory.layout
         todo = self._todo() if self._knows_pods else Difference((), (), ())
-        wants = merge((wants, Wants(changes=tuple(pod_deletion(pod, follows_status=True) for pod in todo.surplus))))
+        now = self.snapshot()
+        surplus = tuple(pod_deletion(now, pod, follows_status=True) for pod in todo.surplus)
+        wants = merge((wants, Wants(changes=surplus)))
         due = self._applier.follow(wants.changes)
         self._reconcile_at(wants.again_at)
         await self._apply(change for change in due if not change.follows_status)
@@ -278,7 +284,11 @@ class ReconcileLoop:
         return merge(found)
 
     async def _apply(self, changes: Iterable[Change]) -> None:
-        if not await self._applier.apply(changes):
+        due = list(changes)
+        for change in due:
+            if isinstance(change, Delete) and change.ranks_may_live_on:
+                self._owner.ranks_unreachable(change.ranks_may_live_on)
+        if not await self._applier.apply(due):
             self.wake()  # a refusal may be news for the policy that wanted the change
 
     def _todo(self) -> Difference:
@@ -286,7 +296,7 @@ class ReconcileLoop:
         memory, index, snapshot = self._memory, self._index, self.snapshot()
         adopted = self.memos.spares.adopted
         todo = difference(memory.job, snapshot.desired, index.pods, index.gone | index.made.keys() | adopted)
-        hanging = tuple(pod for pod in index.all() if self._pods.hangs(pod))
+        hanging = tuple(pod for pod in index.all() if pod.deleting and is_node_away(pod, snapshot.nodes))
         todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
         todo = self._without_what_is_lost(todo)
         overdue, next_at = leaving_pods.overdue_pods(snapshot, self.memos.leaving)
@@ -388,9 +398,12 @@ class ReconcileLoop:
         that only somebody's finalizer keeps is left to whoever set that.
         """
         self._ended = True
-        backoff, said_at = Backoff(first=0.1, longest=1.0), self._clock.monotonic() + leaving_pods.GONE_SECONDS
+        backoff, said_at = Backoff(*RELEASE_RETRY_SECONDS), self._clock.monotonic() + leaving_pods.GONE_SECONDS
         while not self._closed and (pods := [pod for pod in self._index.all() if not pod.left_over]):
-            await self._pods.delete_all([pod for pod in pods if not pod.deleting or self._pods.hangs(pod)])
+            snapshot = self.snapshot()
+            wanted = [pod for pod in pods if not pod.deleting or is_node_away(pod, snapshot.nodes)]
+            changes = (pod_deletion(snapshot, pod, retry_seconds=RELEASE_RETRY_SECONDS) for pod in wanted)
+            await self._apply(self._applier.follow(changes))
             if self._clock.monotonic() >= said_at:
                 self._owner.still_there(pods)
                 said_at += SAY_AGAIN_SECONDS

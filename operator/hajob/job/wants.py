@@ -12,12 +12,15 @@ from math import inf
 from typing import Final
 
 from hajob.api.base import Json
+from hajob.job.snapshot import JobSnapshot
 from hajob.job.status.announcements import Announcement
 from hajob.plan import events
 from hajob.sources.pod import PodView
 
 RETRY_SECONDS: Final = (1.0, 30.0)
 """First and longest delay before a refused change is tried again: as for pods that cannot be created."""
+GONE: Final = frozenset({404, 409})
+"""Nothing of this name is left to delete, or another object has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +95,17 @@ class Put(Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(Change):
-    """Delete an object; another one of its name is left alone."""
+    """Delete an object; another one of its name is left alone.
+
+    Attributes:
+        uid: of the object that is meant, so that one which was made meanwhile under its name is never hit.
+        grace_seconds: for a pod's processes to end by themselves; None: as the pod says.
+        ranks_may_live_on: node on which its ranks may go on without it; empty: they end before it is gone.
+    """
 
     uid: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletePod(Change):
-    """Delete a pod of the job, without grace where nothing on its node could end it (hajob.job.pod_reconciler)."""
-
-    pod: PodView
+    grace_seconds: int | None = None
+    ranks_may_live_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +148,31 @@ def pod_patch(
     )
 
 
-def pod_deletion(pod: PodView, *, follows_status: bool = False) -> DeletePod:
-    """Return the change that deletes this pod."""
-    return DeletePod(resource="pods", namespace=pod.namespace, name=pod.name, pod=pod, follows_status=follows_status)
+def pod_deletion(
+    snapshot: JobSnapshot,
+    pod: PodView,
+    *,
+    follows_status: bool = False,
+    retry_seconds: tuple[float, float] = RETRY_SECONDS,
+) -> Delete:
+    """Return the change that deletes this pod, without grace where nothing on its node could end it.
+
+    Nobody is there who could end it in time, and its gate is shut by then
+    (docs/decisions/0005-a-gate-in-every-rank-pod.md).
+    """
+    forced = snapshot.pods.unreachable(pod, snapshot.nodes)
+    return Delete(
+        resource="pods",
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        grace_seconds=0 if forced else None,
+        ranks_may_live_on=pod.node_name if forced and pod.is_rank and pod.phase == "Running" else "",
+        retry_seconds=retry_seconds,
+        settled_by=GONE,
+        follows_status=follows_status,
+        done=f"pod {pod.name} is deleted" + (" without grace" if forced else ""),
+    )
 
 
 def merge(wants: Iterable[Wants]) -> Wants:
@@ -156,7 +182,7 @@ def merge(wants: Iterable[Wants]) -> Wants:
     """
     found = tuple(wants)
     changes = {change.key: change for one in found for change in one.changes}
-    deleted = {change.pod.uid for change in changes.values() if isinstance(change, DeletePod)}
+    deleted = {change.uid for change in changes.values() if isinstance(change, Delete)}
     changes = {
         key: change for key, change in changes.items() if not (isinstance(change, Patch) and change.uid in deleted)
     }

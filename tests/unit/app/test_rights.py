@@ -82,6 +82,8 @@ def _rights(path: Path, call: ast.Call, constants: dict[str, str]) -> Iterator[R
         yield _resource(path, call.args[0], constants) + _subresource(call), VERBS[call.func.attr]
     elif name == "pod_patch":
         yield f"pods{_subresource(call)}", "patch"
+    elif name == "pod_deletion":
+        yield "pods", "delete"
     elif name in CHANGES:
         given = next(each.value for each in call.keywords if each.arg == "resource")
         for verb in CHANGES[name]:

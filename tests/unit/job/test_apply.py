@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from hajob.job.apply import Applier
-from hajob.job.pod_reconciler import PodReconciler
-from hajob.job.wants import Change, Create, DeletePod, Patch, Put, Wants, merge, pod_deletion, pod_patch
+from hajob.job.wants import Change, Create, Delete, Patch, Put, Wants, merge, pod_deletion, pod_patch
 from hajob.kube.client import ApiError
+from hajob.sources.node import NodeView
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
-from tests.rigs.snapshots import rank
+from tests.rigs.snapshots import rank, snapshot
 
 REFUSED = ApiError(403, "Forbidden", "exceeded quota")
 
@@ -24,7 +24,7 @@ class Town:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.kube = FakeKube(self.clock)
-        self.applier = Applier(self.kube, self.clock, cast("PodReconciler", None), "default/job")
+        self.applier = Applier(self.kube, self.clock, "default/job")
 
     async def want(self, *changes: Change) -> int:
         """Want these, and carry out what is due; return how many changes were."""
@@ -127,5 +127,19 @@ async def test_a_patch_leaves_another_pod_of_the_name_alone(town: Town, body: An
 def test_a_pod_that_goes_is_not_patched() -> None:
     going = rank(0)
     gate = Patch(resource="pods", namespace=going.namespace, name=going.name, uid=going.uid, body=[])
-    wants = merge([Wants(changes=(gate,)), Wants(changes=(pod_deletion(going),))])
-    assert [type(change) for change in wants.changes] == [DeletePod]
+    wants = merge([Wants(changes=(gate,)), Wants(changes=(pod_deletion(snapshot(), going),))])
+    assert [type(change) for change in wants.changes] == [Delete]
+
+
+async def test_a_pod_is_deleted_once_and_again_without_grace(town: Town) -> None:
+    """Its node goes away after it was asked to end: only the second deletion, which is another one, ends it."""
+    await town.want(pod("a"))
+    stored = town.kube.objects["pods", "default", "a"]
+    going = rank(0, namespace="default", name="a", uid=stored["metadata"]["uid"])
+    there, away = snapshot(nodes=[NodeView("node-0")]), snapshot(nodes=[NodeView("node-0", ready=False)])
+    assert await town.want(pod_deletion(there, going)) == 1
+    assert await town.want(pod_deletion(there, going)) == 0
+    forced = pod_deletion(away, going)
+    assert (forced.grace_seconds, forced.ranks_may_live_on) == (0, "node-0")
+    assert await town.want(forced) == 1
+    assert await town.want(forced) == 0

@@ -11,15 +11,13 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Delete, Wants
+from hajob.job.wants import GONE, Delete, Wants
 from hajob.plan.state import ENDED
 
 RETRY_SECONDS: Final = (0.1, 10.0)
 """A job that is over keeps nobody waiting, and nothing else is refused with it."""
 LOOK_SECONDS: Final = 1.0
 """So often it is looked whether the status has the time of an end, which is written in a moment."""
-_GONE: Final = frozenset({404, 409})
-"""There is nothing of this name any more, or another job has it."""
 
 
 def expiry(snapshot: JobSnapshot) -> Wants:
@@ -41,7 +39,7 @@ def expiry(snapshot: JobSnapshot) -> Wants:
                 name=metadata.name,
                 uid=metadata.uid,
                 retry_seconds=RETRY_SECONDS,
-                settled_by=_GONE,
+                settled_by=GONE,
                 follows_status=True,
                 done="has expired and is deleted",
             ),

@@ -33,7 +33,7 @@ def outdated_pods(snapshot: JobSnapshot, memo: BootMemo) -> Wants:
     free = set(snapshot.free_names).difference(snapshot.refused_nodes(len(waiting)))
     open_now = free - _avoided(state) if state.phase in REMADE else set()
     outdated = (pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned)))
-    return Wants(changes=tuple(map(pod_deletion, outdated)))
+    return Wants(changes=tuple(pod_deletion(snapshot, pod) for pod in outdated))
 
 
 def returned_nodes(snapshot: JobSnapshot, memo: BootMemo) -> set[str]:

@@ -38,7 +38,7 @@ def pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
     return Wants(
         changes=(
             *_quarantines(snapshot, hooks),
-            *(pod_deletion(pod) for pod in _surplus(snapshot)),
+            *(pod_deletion(snapshot, pod) for pod in _surplus(snapshot)),
             *(creations if not memo.refused else ()),
         ),
         events=tuple(

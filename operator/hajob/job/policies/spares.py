@@ -70,7 +70,7 @@ def spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
     return Wants(
         changes=(
             *(_nomination(pod) for pod in turn.nominate),
-            *(pod_deletion(pod) for pod in (*turn.surplus, *impatient)),
+            *(pod_deletion(snapshot, pod) for pod in (*turn.surplus, *impatient)),
             *creations,
         ),
         again_at=min(waits_until, memo.waiting.next_at(snapshot.now, PATIENCE_SECONDS, STUCK_SECONDS)),

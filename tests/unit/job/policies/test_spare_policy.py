@@ -7,7 +7,7 @@ from hajob.api import constants as names
 from hajob.job.pod_reconciler import placed_pod_name
 from hajob.job.policies.spares import PATIENCE_SECONDS, STUCK_SECONDS, SpareMemo, adoption, spares
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Create, DeletePod, Patch
+from hajob.job.wants import Create, Delete, Patch
 from hajob.kube.client import ApiError
 from hajob.plan.placements import Placement
 from hajob.pods.naming import rank_pod_name, spare_pod_name
@@ -50,7 +50,7 @@ def test_a_refusal_is_told_until_the_spare_is_ready() -> None:
 def test_a_spare_that_ends_goes_and_the_next_one_waits() -> None:
     memo = SpareMemo()
     wants = spares(seen(spare(phase="Failed", trouble="no such file")), memo)
-    assert [type(change) for change in wants.changes] == [DeletePod]
+    assert [type(change) for change in wants.changes] == [Delete]
     waits = spares(seen(), memo)
     assert not waits.changes
     assert memo.why_missing is not None
@@ -70,7 +70,7 @@ def test_the_scheduler_is_waited_for_but_not_for_long() -> None:
             now=NOW + seconds,
             dear={"ready_spares": [held], "not_to_hold": set(), "may_hold": lambda _: True},
         )
-        return [change.name for change in spares(made, memo).changes if isinstance(change, DeletePod)]
+        return [change.name for change in spares(made, memo).changes if isinstance(change, Delete)]
 
     assert wants(0) == []
     assert wants(PATIENCE_SECONDS) == [held.name]
