@@ -38,6 +38,7 @@ class JobHardware:
 
     def waits_no_longer(self) -> bool:
         """Return, once, that faults which had to wait can be decided: the coordinator is heard, or given up."""
+        # Asked after every report and every step of the table, so the common case, nothing waits, comes first.
         if not self._waits or self._must_wait():
             return False
         self._waits = False

@@ -108,6 +108,7 @@ class JobOutputs:
         """
         state = self._memory.state
         starts = order.command is OrderCommand.START and state.phase in UNTRAINED
+        # A coordinator of the attempt before starts nothing: it must hear of the new one at once, to end its ranks.
         if starts and self._observer.coordinator.incarnation >= state.base:
             return holds_start(self._observer.snapshots.take(), self._memos.start)
         self._memos.start.held_since = None

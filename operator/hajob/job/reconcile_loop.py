@@ -285,6 +285,7 @@ class ReconcileLoop:
 
     async def _apply(self, changes: Iterable[Change]) -> None:
         due = list(changes)
+        # The table hears of it before the pod is gone: a start that begins in between would run beside these ranks.
         for change in due:
             if isinstance(change, Delete) and change.ranks_may_live_on:
                 self._owner.ranks_unreachable(change.ranks_may_live_on)
@@ -402,6 +403,7 @@ class ReconcileLoop:
         while not self._closed and (pods := [pod for pod in self._index.all() if not pod.left_over]):
             snapshot = self.snapshot()
             wanted = [pod for pod in pods if not pod.deleting or is_node_away(pod, snapshot.nodes)]
+            # One that is being deleted already is deleted again where no kubelet is there to end it.
             changes = (pod_deletion(snapshot, pod, retry_seconds=RELEASE_RETRY_SECONDS) for pod in wanted)
             await self._apply(self._applier.follow(changes))
             if self._clock.monotonic() >= said_at:

@@ -37,6 +37,7 @@ def start_gate(snapshot: JobSnapshot, memo: StartMemo) -> Wants:
     """Want to be asked again when time alone lets a held start begin, or makes what it waits for overdue."""
     if memo.held_since is None:
         return Wants()
+    # That a pod is gone is an event of its own: only what no event tells needs the clock.
     if snapshot.earlier_ranks:
         overdue_at = memo.held_since + STUCK_SECONDS
         return Wants(again_at=overdue_at if overdue_at > snapshot.now else inf)
