@@ -57,6 +57,12 @@ class EventReason(StrEnum):
 
     RECOVERING = ("Recovering", _WARNING, "An incident begins: the action, its cause and the ranks.")
     RECOVERED = ("Recovered", _NORMAL, "The job trains again; the message has the length of the outage.")
+    PLANNED_WORK = (
+        "PlannedWork",
+        _NORMAL,
+        "Work that was asked for begins: a move, a growth, a pause, a restart or a suspension.",
+    )
+    PLANNED_WORK_DONE = ("PlannedWorkDone", _NORMAL, "Planned work is done and the job trains.")
     NOT_RECOVERED = ("NotRecovered", _WARNING, "An action failed; a larger one may follow.")
     FAILED = ("Failed", _WARNING, "The job has failed.")
     COMPLETE = ("Complete", _NORMAL, "Every rank ended with exit code 0.")

@@ -30,6 +30,7 @@ def _cut_to(most: int) -> BeforeValidator:
 
 
 Word = Annotated[str, StringConstraints(max_length=64)]
+NodeName = Annotated[str, StringConstraints(max_length=253)]
 Sentence = Annotated[str, StringConstraints(max_length=4096), _cut_to(4096)]
 Message = Annotated[str, StringConstraints(max_length=32768), _cut_to(32768)]
 SOURCES_OF_LOST_STATE: Final = (
@@ -246,7 +247,7 @@ class CauseEntry(ApiModel):
     """Who saw it."""
     code: Word
     """What it was."""
-    node_name: Annotated[str, StringConstraints(max_length=253)] = ""
+    node_name: NodeName = ""
     """On which node."""
     first_rank: Annotated[int, Field(ge=-1)] = -1
     """First rank that it hit; -1: none."""
@@ -312,6 +313,16 @@ class IncidentEntry(ApiModel):
     """Its number."""
     start_time: Timestamp
     """End of the last step before it."""
+    end_time: Timestamp | None = None
+    """End of the first step after it, or when it was given up; absent while it is open."""
+    message: Sentence = ""
+    """What happened, what was done about it, and what it cost, in a sentence."""
+    step: Number | None = None
+    """The last step that all ranks had finished; absent where none is known."""
+    from_nodes: Annotated[tuple[NodeName, ...], Field(max_length=8)] = ()
+    """Nodes that pods were lost on, or left."""
+    to_nodes: Annotated[tuple[NodeName, ...], Field(max_length=8)] = ()
+    """Nodes that they went to."""
     cause: CauseEntry
     """The fact that opened it."""
     action: Action | None = None

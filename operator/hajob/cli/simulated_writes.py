@@ -64,10 +64,10 @@ def _told(turn: SimulatedTurn) -> Iterator[announcements.Announcement]:
     told = [announcements.of_effect(effect) for effect in turn.transition.effects]
     if after is not None and (before is None or before.number != after.number):
         told.insert(0, announcements.of_opening(after))
-    actions = {one.number: one.action for one in (before, after) if one is not None}
+    incidents = {one.number: one for one in (before, after) if one is not None}
     for effect in turn.transition.effects:
-        if isinstance(effect, CloseIncident) and effect.number in actions:
-            told.append(announcements.of_closing(effect, actions[effect.number], 0))
+        if isinstance(effect, CloseIncident) and effect.number in incidents:
+            told.append(announcements.of_closing(effect, incidents[effect.number], 0))
     return (one for one in told if one is not None)
 
 

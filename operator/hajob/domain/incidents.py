@@ -18,6 +18,7 @@ class IncidentOutcome(StrEnum):
     OPEN = "Open"
     RECOVERED = "Recovered"
     FAILED = "Failed"
+    DONE = "Done"
 
 
 class RestoredFrom(StrEnum):

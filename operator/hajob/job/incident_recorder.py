@@ -154,5 +154,5 @@ class IncidentRecorder:
         outage = outage_milliseconds(record.marks)
         if closed.outcome is IncidentOutcome.RECOVERED and outage is not None:
             metrics.OUTAGE.labels(action).observe(outage / 1000)
-        self._announce(announcements.of_closing(closed, action, outage))
+        self._announce(announcements.of_closing(closed, record.incident, outage, record.restoration.lost_steps))
         return dataclasses.replace(record, outcome=closed.outcome)

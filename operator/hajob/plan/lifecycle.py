@@ -149,6 +149,14 @@ def settle(context: Context, why: str) -> tuple[JobState, tuple[Effect, ...]]:
     return close(state, IncidentOutcome.FAILED, why)
 
 
+def _settle_suspended(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
+    """Close the open incident of a job that is suspended: one that was opened for that has done its work."""
+    incident = context.incident
+    if incident is None or incident.purpose is not Purpose.SUSPEND:
+        return settle(context, "suspended")
+    return close(context.state, IncidentOutcome.DONE)
+
+
 def save_for(purpose: Purpose, context: Context) -> HandlerResult:
     """Save the training before a requested suspend, a requested restart or a growth."""
     incident = context.incident
@@ -175,7 +183,7 @@ def repurpose(purpose: Purpose, context: Context) -> HandlerResult:
 def suspend(context: Context) -> HandlerResult:
     """Delete every pod and keep the state needed to resume."""
     saved = _how_saved(context)
-    state, closing = settle(context, "suspended")
+    state, closing = _settle_suspended(context)
     number = next_incarnation(context, state)
     revision = context.incident.revision if context.incident else 0
     stop = effects.SendOrder(OrderCommand.STOP, number - 1, revision + 1)

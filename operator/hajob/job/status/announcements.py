@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from hajob.api.conditions import Reason
 from hajob.api.event_reasons import EventReason
+from hajob.domain import incident_words
 from hajob.domain.hardware import ClusterFact
 from hajob.domain.incidents import Incident, IncidentOutcome
+from hajob.domain.text import counted
 from hajob.plan import effects
 from hajob.sources.creation import NotCreated
 
@@ -44,19 +46,25 @@ def of_effect(effect: effects.Effect) -> Announcement | None:
 
 
 def of_opening(incident: Incident) -> Announcement:
-    """Return the Event of an incident that opens."""
-    cause = incident.cause
-    where = f" on {cause.node_name}" if cause.node_name else ""
-    ranks = _ranks_in_words(cause.first_rank, cause.num_ranks)
-    return Announcement(EventReason.RECOVERING, f"{incident.action}: {cause.code or cause.message}{where}{ranks}")
+    """Return the Event of an incident that opens; what is planned is no warning."""
+    reason = EventReason.PLANNED_WORK if incident_words.planned(incident) else EventReason.RECOVERING
+    return Announcement(reason, incident_words.beginning(incident))
 
 
-def of_closing(closed: effects.CloseIncident, action: str, outage_milliseconds: int | None) -> Announcement | None:
-    """Return the Event of an incident that closes; none where it recovered from an outage of unknown length."""
+def of_closing(
+    closed: effects.CloseIncident, incident: Incident, outage_milliseconds: int | None, lost_steps: int = 0
+) -> Announcement | None:
+    """Return the Event of an incident that closes; none where it recovered from an outage of unknown length.
+
+    What was planned and given up has an Event of its own.
+    """
+    planned = incident_words.planned(incident)
     if closed.outcome is IncidentOutcome.RECOVERED and outage_milliseconds is not None:
-        return Announcement(EventReason.RECOVERED, f"{action}: training again after {outage_milliseconds / 1000:.1f} s")
-    if closed.outcome is IncidentOutcome.FAILED and closed.message:
-        return Announcement(EventReason.NOT_RECOVERED, closed.message)
+        lost = f"{counted(lost_steps, 'step')} done again" if lost_steps else "no step lost"
+        told = f"training again after {outage_milliseconds / 1000:.1f} s, {lost} ({incident.action})"
+        return Announcement(EventReason.PLANNED_WORK_DONE if planned else EventReason.RECOVERED, told)
+    if closed.outcome is IncidentOutcome.FAILED and closed.message and not planned:
+        return Announcement(EventReason.NOT_RECOVERED, f"{incident.action} did not work: {closed.message}")
     return None
 
 
@@ -79,10 +87,3 @@ def of_unknown_chip(pod: str, fact: ClusterFact) -> Announcement:
     """Return the Event of a fault of a chip that a pod may or may not have."""
     told = f"{fact.message} (chip {fact.chip} of {fact.node}): whether {pod} has this chip is not known"
     return Announcement(EventReason.CHIP_UNKNOWN, f"{told}, for no annotation lists its chips; nothing is done")
-
-
-def _ranks_in_words(first: int, number: int) -> str:
-    """Return `, rank 3` or `, ranks 0 to 7`; nothing for a cause that hit no rank."""
-    if number < 1:
-        return ""
-    return f", rank {first}" if number == 1 else f", ranks {first} to {first + number - 1}"

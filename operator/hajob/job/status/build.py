@@ -26,7 +26,7 @@ from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
 from hajob.job.status import summary
 from hajob.job.status.data_parallel import data_parallel, measured_again
-from hajob.job.status.incident_entry import Record, entry
+from hajob.job.status.incident_entry import Record, entry, places
 from hajob.job.status.journal import MOVING_MARK, VERSION
 from hajob.plan.placements import same_placements
 from hajob.plan.policy import layout_of
@@ -224,7 +224,17 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
         return known
     records = [record for record in (snapshot.record, snapshot.settled) if record is not None]
     spec = snapshot.job.spec
-    fresh = [entry(record, layout_of(with_nodes(spec, record.incident.nodes))) for record in records]
+    before = {incident.incarnation: incident for incident in known}
+    fresh = [
+        entry(
+            record,
+            layout_of(with_nodes(spec, record.incident.nodes)),
+            places(record.incident, snapshot.pods, before.get(record.incident.number)),
+            before.get(record.incident.number),
+            snapshot.now_ms,
+        )
+        for record in records
+    ]
     numbers = {incident.incarnation for incident in fresh}
     rest = [incident for incident in known if incident.incarnation not in numbers]
     return (*fresh, *rest)[: api.MAX_INCIDENTS]

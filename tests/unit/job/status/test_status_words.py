@@ -12,7 +12,11 @@ from hajob.api.conditions import Reason
 from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, HATrainingJobStatus
 from hajob.domain.actions import Action
+from hajob.domain.facts import FactKind, Origin
+from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
+from hajob.domain.timeline import Mark
 from hajob.job.status.build import Snapshot, build_status
+from hajob.job.status.incident_entry import Record
 from hajob.job.status.summary import protected, step_time
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.creation import NotCreated
@@ -112,3 +116,33 @@ def test_protection_in_a_word(statuses: list[ConditionStatus], told: str) -> Non
         ActionRecoverability(action=action, status=one) for action, one in zip(actions, statuses, strict=False)
     ]
     assert protected(evaluated) == told
+
+
+MOVED = Incident(
+    *(2, 2, 1, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.REPLACE),
+    Cause(FactKind.AGENT_SILENT, code="AgentSilent", node_name="node-0", first_rank=0, num_ranks=2, step=41),
+    opened_ms=500_000,
+    replaced_nodes=(0,),
+)
+RECORD = Record(MOVED, {Mark.NOTICED: 500_000})
+
+
+def test_an_incident_names_the_nodes_its_step_and_its_end() -> None:
+    running = JobState(phase=JobPhase.RUNNING, attempt=1)
+    lost = replace(POD, node_name="node-0")
+    taken = replace(POD, name="job-0-2", node_name="node-7", incarnation=2)
+    opened = status(running, pods=[lost], record=RECORD)
+    job = JOB.model_copy(update={"status": opened})
+    over = replace(RECORD.at(Mark.RESUMED, 506_200), outcome=IncidentOutcome.RECOVERED)
+    closed = build_status(Snapshot(job, running, 1, 600_000, pods=[taken], record=over))
+    later = JOB.model_copy(update={"status": closed})
+    moved = replace(taken, node_name="node-9")
+    found = build_status(Snapshot(later, running, 1, 900_000, pods=[moved], record=over)).incidents[0]
+    assert opened.incidents[0].end_time is None
+    assert found == closed.incidents[0], "what is over does not change"
+    assert (found.from_nodes, found.to_nodes, found.step) == (("node-0",), ("node-7",), 41)
+    assert found.end_time is not None
+    assert found.end_time.timestamp() == 506.2
+    assert found.message == (
+        "node-0 fell silent; ranks 0-1 go to another node (Replace); training again after 6.2 s, no step lost"
+    )
