@@ -379,7 +379,7 @@ class HATrainingJobStatus(ApiModel):
     takeovers: Takeovers = Takeovers()
     """Lost MindIO controllers whose place another one took while the job trained."""
     progress: Progress | None = None
-    """How far the training is; refreshed at most every 10 minutes, and with every other write."""
+    """How far the training is; at most 10 seconds old while the job is young or in trouble, else 10 minutes."""
     goodput: Goodput | None = None
     """Where the time went."""
     recoverability: Annotated[

@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from hajob.api.status import HATrainingJobStatus
 from hajob.clock import Alarm, Clock
 from hajob.job.status.build import is_news
+from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, Refreshes, is_due, longest_age
 from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter
 
 LAZY_SECONDS: Final = 3.0
@@ -28,10 +30,15 @@ SOON_SECONDS: Final = 0.001
 
 
 class StatusPace:
-    """The pace of non-urgent statuses of all jobs."""
+    """The pace of non-urgent statuses of all jobs.
+
+    Attributes:
+        refreshes: of values that move by themselves.
+    """
 
     def __init__(self) -> None:
         self._last = -math.inf
+        self.refreshes = Refreshes()
 
     def delay(self, now: float) -> float:
         """Return the seconds to wait with the next one; `now` is monotonic."""
@@ -73,7 +80,7 @@ class StatusPublisher:
         self._busy = busy
         self._confirming: set[asyncio.Task[None]] = set()
         self._version = 0
-        self._alarm = Alarm(clock)
+        self._alarm, self._refreshing = Alarm(clock), Alarm(clock)
         self._urgent = False
         self._closed = False
 
@@ -105,6 +112,7 @@ class StatusPublisher:
         """Stop publishing."""
         self._closed = True
         self._alarm.cancel()
+        self._refreshing.cancel()
 
     def end(self) -> None:
         """Wait for nothing any more."""
@@ -125,13 +133,26 @@ class StatusPublisher:
     def _put(self) -> int:
         self._alarm.cancel()
         status = self._build(self.current)
-        if is_news(self.current, status):
+        if self._is_stale(status) or is_news(self.current, status):
             self.current = status
             self._version = self._writer.write(status)
         task = asyncio.create_task(self._confirm(self._version, self._written()))
         self._confirming.add(task)
         task.add_done_callback(self._confirming.discard)
+        self._refresh_later()
         return self._version
+
+    def _is_stale(self, status: HATrainingJobStatus) -> bool:
+        """Whether the written step is too old for a job that is watched, and all jobs together leave room for it."""
+        if not is_due(self.current, status, longest_age(status)):
+            return False
+        at_rest = is_due(self.current, status, RARELY_SECONDS)
+        return self._pace.refreshes.take(self._clock.monotonic(), always=at_rest)
+
+    def _refresh_later(self) -> None:
+        """Look at a watched job again soon: one that stands has no news by which it would be looked at."""
+        if not self._closed and longest_age(self.current) < RARELY_SECONDS:
+            self._refreshing.set(OFTEN_SECONDS - LAZY_SECONDS, partial(self.publish, lazy=True))
 
     async def _confirm(self, version: int, then: Callable[[], None]) -> None:
         """Call `then` once the server has this version; if it never will, the next leader hears the reports again."""

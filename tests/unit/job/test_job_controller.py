@@ -13,7 +13,7 @@ from hajob.api import constants as names
 from hajob.api.conditions import ConditionType
 from hajob.api.job import HATrainingJob
 from hajob.capacity.avoided_nodes import AvoidedNodes
-from hajob.job.status.build import PROGRESS_SECONDS
+from hajob.job.status.freshness import RARELY_SECONDS
 from hajob.job.status.journal import read
 from hajob.kube.client import ApiError
 from hajob.plan import events
@@ -347,7 +347,7 @@ async def test_a_report_without_news_goes_no_further(town: ControllerTown, monke
     await town.report(step=6, hello=False)
     assert published == [True]
     monkeypatch.undo()
-    await town.clock.advance(PROGRESS_SECONDS)
+    await town.clock.advance(RARELY_SECONDS)
     town.controller.status.publish()
     await settle_town(town)
     account = read(town.status()["journal"]).journal.account

@@ -14,6 +14,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
+from hajob.job.status.freshness import WATCHED_SECONDS
 from hajob.kube.batches import AT_ONCE, slices
 from hajob.kube.client import ApiError
 from hajob.plan import events
@@ -240,6 +241,8 @@ async def taken_over(town: ControllerTown) -> None:
 async def test_a_new_leader_of_a_training_writes_nothing_that_is_known() -> None:
     town = ControllerTown()
     await town.train()
+    await town.clock.advance(WATCHED_SECONDS)
+    town.controller.status.publish()
     await town.clock.advance(10.0)
     await taken_over(town)
     await town.report(step=5)

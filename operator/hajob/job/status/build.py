@@ -26,6 +26,7 @@ from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
 from hajob.job.status import summary
 from hajob.job.status.data_parallel import data_parallel, measured_again
+from hajob.job.status.freshness import RARELY_SECONDS, is_due
 from hajob.job.status.incident_entry import Record, entry, places
 from hajob.job.status.journal import MOVING_MARK, VERSION
 from hajob.plan.placements import same_placements
@@ -462,18 +463,12 @@ def _summary(
     )
 
 
-PROGRESS_SECONDS: Final = 600
-"""Interval at which progress alone causes a write; otherwise it rides on other writes."""
-
-
 def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     """Return whether a status is worth a write: more has changed than the leader and values that move by themselves."""
     moving: dict[str, object] = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
     moving["data_parallel"] = measured_again(old.data_parallel, new.data_parallel)
-    if old.progress is not None and new.progress is not None:
-        age = new.progress.observed_time - old.progress.observed_time
-        if age.total_seconds() >= PROGRESS_SECONDS:
-            return True
+    if is_due(old, new, RARELY_SECONDS):
+        return True
     if _words(old) != _words(new):
         return True
     same_journal = _at_rest(old.journal) == _at_rest(new.journal)

@@ -1,0 +1,96 @@
+"""The step of a status is fresh while somebody looks, and all jobs together write rarely."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from hajob.api.status import HATrainingJobStatus, Progress
+from hajob.job.status.build import Snapshot, build_status
+from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, RATE, Refreshes, longest_age
+from hajob.job.status_publisher import StatusPace, StatusPublisher
+from hajob.job.status_writer import StatusWriter
+from hajob.plan.state import JobPhase, JobState
+from tests.rigs.example_jobs import example_job
+from tests.rigs.fake_clock import FakeClock
+
+START_MS = 1_000_000
+
+
+def status(seconds: float, phase: JobPhase = JobPhase.RUNNING) -> HATrainingJobStatus:
+    """The status of a job that was started so many seconds ago."""
+    job, state = example_job("quickstart"), JobState(phase=phase, attempt=1, step=5)
+    job = job.model_copy(update={"status": build_status(Snapshot(job, state, 1, START_MS, step=5))})
+    return build_status(Snapshot(job, state, 1, START_MS + int(seconds * 1000), step=5))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "phase", "age"),
+    [
+        (0, JobPhase.RUNNING, OFTEN_SECONDS),
+        (599, JobPhase.RUNNING, OFTEN_SECONDS),
+        (600, JobPhase.RUNNING, RARELY_SECONDS),
+        (5_000, JobPhase.GATHERING, OFTEN_SECONDS),
+        (5_000, JobPhase.SUSPENDED, RARELY_SECONDS),
+        (5_000, JobPhase.PAUSED, RARELY_SECONDS),
+        (5, JobPhase.FAILED, RARELY_SECONDS),
+    ],
+)
+def test_who_is_young_or_in_trouble_is_refreshed_often(seconds: float, phase: JobPhase, age: int) -> None:
+    assert longest_age(status(seconds, phase)) == age
+
+
+def test_a_hundred_jobs_at_rest_leave_little_for_others() -> None:
+    pace, hour = Refreshes(), 3_600
+    rare = [second for second in range(hour) if second % 6 == 0 and pace.take(float(second), always=True)]
+    often = [second for second in range(hour, 2 * hour) if pace.take(float(second))]
+    assert len(rare) == hour / 6, "a job at rest is refreshed whatever the others do"
+    assert len(often) <= RATE * hour + 5
+
+
+def test_one_young_job_is_refreshed_each_time() -> None:
+    pace = Refreshes()
+    assert all(pace.take(second) for second in range(0, 600, OFTEN_SECONDS))
+
+
+class Written:
+    """A writer that only counts."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def write(self, _: HATrainingJobStatus) -> int:
+        self.number += 1
+        return self.number
+
+    async def acknowledged(self, _: int) -> None:
+        """At once."""
+
+
+def publisher(clock: FakeClock, written: Written, pace: StatusPace, began: HATrainingJobStatus) -> StatusPublisher:
+    opened = clock.seconds
+
+    def build(before: HATrainingJobStatus) -> HATrainingJobStatus:
+        assert began.progress is not None
+        at = began.progress.observed_time + timedelta(seconds=int(clock.seconds - opened))
+        return before.model_copy(update={"progress": Progress(step=7, observed_time=at)})
+
+    return StatusPublisher(
+        clock, cast("StatusWriter", written), began, build, lambda: lambda: None, pace=pace, busy=lambda: False
+    )
+
+
+async def test_a_young_job_is_written_by_itself_until_it_is_old() -> None:
+    clock, written = FakeClock(), Written()
+    one: Any = publisher(clock, written, StatusPace(), status(0))
+    one.publish(lazy=True)
+    for _ in range(60):
+        await clock.advance(10.0)
+    assert 45 <= written.number <= 61
+    before = written.number
+    for _ in range(600):
+        await clock.advance(10.0)
+    assert written.number - before <= 3, "nothing looks at an old job that reports nothing"
+    one.close()
