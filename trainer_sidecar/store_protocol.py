@@ -1,7 +1,8 @@
 """The part of torch's TCPStore protocol that is needed to keep written keys and to move a client to another store.
 
 Two dialects are known: that of torch 1.12 to 2.0, and the one whose clients begin with a magic number. The bytes of a
-client with any other dialect pass unread. docs/protocols/launcher.md#the-store
+client with any other dialect pass unread. So do those of MindSpore's workers, whose scheduler holds nothing that needs
+to be kept. docs/protocols/launcher.md#the-store
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 LENGTH = struct.Struct("<Q")
 INTEGER = struct.Struct("<q")
 MAGIC = struct.pack("<BI", 0, 0x3C85F7CE)
+SCHEDULER_MAGIC = b"RPC0"
+"""What each message between a worker of MindSpore and its scheduler begins with (2.7 to 2.10). To torch's stores it is
+an operation that does not exist."""
 LARGEST = 64 * 1024 * 1024
 WAIT_ENDED, WAIT_CANCELED = 0, 1
 
@@ -44,7 +48,14 @@ _OPERATIONS = (
     Operation("multi_set", "nss", ""),
     Operation("cancel_wait", "", "b"),
     Operation("ping", "h", "h"),
+    Operation("queue_push", "ss", ""),  # from here on torch 2.8
+    Operation("queue_pop", "s", "ns"),  # an empty queue has no item to answer with
+    Operation("queue_len", "s", "i"),
+    Operation("list_keys", "", "ns"),  # from here on torch 2.15
+    Operation("barrier", "si", "b"),
 )
+_WAITS = ("wait", "barrier")
+"""Operations that are answered when other processes have done their part, or taken back by `cancel_wait`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +114,24 @@ class StoreConversation:
     Attributes:
         dialect: The client's dialect; None: it has not sent enough, or cannot be read.
         lost: The bytes cannot be read: they pass unchanged, and the client cannot move to another store.
+        dials_again: It is a worker of MindSpore, which dials its scheduler again by itself and registers anew: the
+            bytes pass unchanged, and there is nothing to keep.
     """
 
     def __init__(self) -> None:
         self.dialect: Dialect | None = None
-        self.lost = False
+        self.lost = self.dials_again = False
         self._asked, self._heard = b"", b""
         self._open: deque[tuple[Request, int]] = deque()  # sent requests without an answer, and when they were sent
 
+    @property
+    def can_move(self) -> bool:
+        """Whether another store can take the client over without its noticing."""
+        return not self.lost and not self.dials_again
+
     def ask(self, data: bytes) -> list[Request | bytes]:
         """Return the requests that these bytes complete, without the greeting; raw bytes once they are unreadable."""
-        if self.lost:
+        if self.lost or self.dials_again:
             return [data]
         self._asked += data
         try:
@@ -126,8 +144,14 @@ class StoreConversation:
     def _requests(self) -> list[Request | bytes]:
         found: list[Request | bytes] = []
         if self.dialect is None:
-            if len(self._asked) < len(MAGIC) and MAGIC.startswith(self._asked[: len(MAGIC)]):
+            if any(
+                len(self._asked) < len(magic) and magic.startswith(self._asked) for magic in (MAGIC, SCHEDULER_MAGIC)
+            ):
                 return found  # the first five bytes tell the dialects apart
+            if self._asked.startswith(SCHEDULER_MAGIC):
+                self.dials_again = True
+                found, self._asked = [self._asked], b""
+                return found
             self.dialect = LATER if self._asked.startswith(MAGIC) else EARLIER
             self._asked = self._asked[len(self.dialect.greeting) :]
         position = 0
@@ -150,12 +174,14 @@ class StoreConversation:
         """Note that the request is on its way to the store."""
         if not request.operation.reply:
             return
-        if self._open and self._open[-1][0].operation.name == "wait" and request.operation.name != "cancel_wait":
+        if self._open and self._open[-1][0].operation.name in _WAITS and request.operation.name != "cancel_wait":
             self.lost = True  # the client has given up waiting, and an answer will come that it does not expect
         self._open.append((request, at))
 
     def hear(self, data: bytes) -> list[tuple[bytes, tuple[Answered, ...]]]:
         """Return the replies that these bytes complete, each with its requests; the raw bytes when unreadable."""
+        if self.dials_again:
+            return [(data, ())]
         self._heard += data
         found: list[tuple[bytes, tuple[Answered, ...]]] = []
         try:
@@ -179,7 +205,7 @@ class StoreConversation:
         end, strings, number = read
         raw, self._heard = self._heard[:end], self._heard[end:]
         self._open.popleft()
-        if request.operation.name == "wait" and number == WAIT_CANCELED and self._open:
+        if request.operation.name in _WAITS and number == WAIT_CANCELED and self._open:
             request, at = self._open.popleft()  # the store answers the wait itself no more
         return raw, (Answered(request, at, strings[0] if strings else b"", number),)
 

@@ -8,14 +8,22 @@ computes nothing: its device is the CPU, whatever the image is made for. docs/pr
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from typing import Callable, Dict
+import time
+from typing import IO, Callable, Dict, Iterable
 
 from trainer_sidecar import prctl
 
 START_SECONDS = 180.0
 """Until it listens: the import of MindSpore alone takes tens of seconds."""
+
+REPEATED_SECONDS = 60.0
+"""A line that differs from an earlier one by its time only is printed again after this long. Of each dead node the
+scheduler says so twice a second, for ever, and every five seconds how many live."""
+KNOWN_LINES = 256
+"""So many lines are told apart: more than a scheduler repeats, and a bound."""
 
 PROGRAM = """
 import threading
@@ -28,6 +36,9 @@ from mindspore.communication import init
 init()
 threading.Event().wait()
 """
+"""`init()` of MindSpore 2.10 serves until every worker has unregistered, and ends the process with 0."""
+
+_TIME = re.compile(rb"\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d[.\d]*")
 
 
 def is_wanted(environment: Dict[str, str]) -> bool:
@@ -41,19 +52,43 @@ def variables(environment: Dict[str, str], host: str, port: int) -> Dict[str, st
 
 
 def run(environment: Dict[str, str], host: str, port: int) -> None:
-    """Start the scheduler and wait until it ends, which is always a failure: RuntimeError says how it ended.
+    """Keep a scheduler until one fails: RuntimeError says how it ended.
 
-    The kernel ends it with the thread that calls this, so it never outlives the controller's process.
+    One that ends with 0 has seen all its workers unregister: the launch is over, and another one (a conversion comes
+    before the training, say) finds another scheduler. The kernel ends it with the thread that calls this, so it never
+    outlives the controller's process.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", PROGRAM],
-        env=variables(environment, host, port),
-        stdin=subprocess.DEVNULL,
-        preexec_fn=_die_with_starter(),  # noqa: PLW1509  makes system calls only
-    )
-    code = process.wait()
+    while True:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-c", PROGRAM],
+            env=variables(environment, host, port),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_die_with_starter(),  # noqa: PLW1509  makes system calls only
+        )
+        assert process.stdout is not None
+        pass_lines(process.stdout, sys.stderr.buffer)
+        code = process.wait()
+        if code != 0:
+            break
     how = "was ended by signal %d" % -code if code < 0 else "ended with code %d" % code
     raise RuntimeError("MindSpore's scheduler %s; what it printed is in the log of container controller" % how)
+
+
+def pass_lines(source: Iterable[bytes], target: IO[bytes], clock: Callable[[], float] = time.monotonic) -> None:
+    """Write the lines of the source until it ends, each that repeats itself once in `REPEATED_SECONDS`."""
+    printed: Dict[bytes, float] = {}
+    for line in source:
+        text, now = _TIME.sub(b"", line), clock()
+        if now - printed.get(text, -REPEATED_SECONDS) < REPEATED_SECONDS:
+            continue
+        printed.pop(text, None)
+        printed[text] = now
+        if len(printed) > KNOWN_LINES:
+            del printed[next(iter(printed))]
+        target.write(line)
+        target.flush()
 
 
 def _die_with_starter() -> Callable[[], None]:

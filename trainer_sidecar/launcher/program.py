@@ -7,6 +7,7 @@ overrides what contradicts the job and names it once in the output, together wit
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 from typing import Dict, List, NamedTuple, NoReturn, Tuple
 
@@ -27,13 +28,18 @@ TORCHRUN_VALUES = """
 """
 TORCHRUN_FLAGS = "standalone no-python run-path virtual-local-rank module"
 MSRUN_VALUES = """
-    worker_num local_worker_num node_rank master_addr master_port log_dir join cluster_time_out bind_core sim_level
-    sim_rank_id rank_table_file worker_log_name tail_worker_log
+    worker_num local_worker_num node_rank master_addr master_port log_dir join cluster_time_out bind_core bind_numa
+    sim_level sim_rank_id rank_table_file worker_log_name tail_worker_log
 """
+MSRUN_TOPO_SECONDS = "600"
+"""What msrun 2.7 to 2.10 sets where no `--cluster_time_out` is given: MindSpore alone would wait half an hour."""
+MSRUN_INTERPRETED = ("python", "python3", "pytest")
+"""What msrun starts as it is; before everything else it puts `python`."""
 WITHOUT_EFFECT = """
     max-restarts log-dir redirects tee local-ranks-filter logs-specs event-log-handler numa-binding
-    duplicate-stdout-filters duplicate-stderr-filters bind_core rank_table_file worker_log_name tail_worker_log
+    duplicate-stdout-filters duplicate-stderr-filters
 """
+MSRUN_WITHOUT_EFFECT = "bind_core bind_numa rank_table_file worker_log_name tail_worker_log"
 SHORT = {"redirects": "-r", "tee": "-t", "module": "-m"}
 LOCAL_SIZE_WORDS = ("auto", "gpu", "cpu", "npu", "xpu")
 
@@ -154,7 +160,7 @@ def _torchrun(call: ShimCall, size: Size) -> Program:
         [*prefix, options.script, *options.arguments],
         call.cwd,
         environment,
-        notes + _without_effect(tool, options),
+        notes + _without_effect(tool, options, WITHOUT_EFFECT),
         is_python=not options.no_python,
         script=options.script,
         arguments=options.arguments,
@@ -167,11 +173,14 @@ def _msrun(call: ShimCall, size: Size) -> Program:
     parser = _Parser(prog=MSRUN, add_help=False)
     for name in MSRUN_VALUES.split():
         parser.add_argument("--" + name)
+    parser.set_defaults(join="False")
     _add_script(parser)
     options = parser.parse_args(call.arguments)
     if options.sim_level not in (None, "-1"):
         raise ProgramError("msrun: --sim_level is a dry run without chips, not a job for Hajob; leave it out")
-    prefix = [call.python, "-u"] if options.script.endswith(".py") else []
+    joins = _msrun_joins(options.join)
+    is_python = options.script not in MSRUN_INTERPRETED
+    prefix = [call.python, "-u"] if is_python else []
     notes = _contradictions(
         MSRUN,
         size,
@@ -182,29 +191,35 @@ def _msrun(call: ShimCall, size: Size) -> Program:
             ("--node_rank", options.node_rank, _fits(options.node_rank, size.node_rank), size.node_rank),
         ],
     )  # fmt: skip
-    environment = dict(call.environment)
-    if options.cluster_time_out:
-        environment["MS_TOPO_TIMEOUT"] = options.cluster_time_out
+    topology_seconds = options.cluster_time_out or MSRUN_TOPO_SECONDS
+    environment = dict(call.environment, MS_TOPO_TIMEOUT=topology_seconds)
     return Program(
         [*prefix, options.script, *options.arguments],
         call.cwd,
         environment,
-        notes + _without_effect(MSRUN, options),
-        is_python=bool(prefix),
+        notes + _without_effect(MSRUN, options, MSRUN_WITHOUT_EFFECT),
+        is_python=is_python,
         script=options.script,
         arguments=options.arguments,
-        detached=not _is_true(options.join),
+        detached=not joins,
         log_directory=os.path.join(call.cwd, options.log_dir or ""),
         limits=call.limits,
     )
 
 
-def _is_true(text: str | None) -> bool:
-    return (text or "").strip().lower() in ("true", "1", "yes", "y", "t", "on")
+def _msrun_joins(given: str) -> bool:
+    """Read the value of `--join` as msrun does: a Python literal that equals True or False."""
+    try:
+        joins = ast.literal_eval(given)
+    except (SyntaxError, ValueError):
+        joins = None
+    if joins not in (True, False):
+        raise ProgramError("msrun: --join is True or False, spelled so; here it is {}".format(given))
+    return bool(joins)
 
 
-def _without_effect(tool: str, options: argparse.Namespace) -> List[str]:
-    values = {name: getattr(options, name.replace("-", "_"), None) for name in WITHOUT_EFFECT.split()}
+def _without_effect(tool: str, options: argparse.Namespace, names: str) -> List[str]:
+    values = {name: getattr(options, name.replace("-", "_"), None) for name in names.split()}
     idle = [name for name, value in values.items() if value is not None and value.strip() not in ("", "0", "False")]
     return ["{} --{} has no effect under Hajob".format(tool, name) for name in idle]
 

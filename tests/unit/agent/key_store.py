@@ -23,6 +23,8 @@ class KeyStore:
         answers: Set: requests are answered; else they are carried out, and their answers wait.
         piece: So many bytes of an answer are sent at once, one turn of the loop apart; 0: all of them.
         reads: Set: it reads what clients say.
+
+    To workers of MindSpore it is a scheduler that repeats what they say.
     """
 
     def __init__(self, dialect: Dialect = EARLIER, port: int = 0) -> None:
@@ -68,6 +70,10 @@ class KeyStore:
             while data := await reader.read(1 << 16):
                 await self.reads.wait()
                 for request in talk.ask(data):
+                    if talk.dials_again:
+                        assert isinstance(request, bytes)
+                        writer.write(request)
+                        continue
                     assert isinstance(request, Request), "a client says what no store understands"
                     await self._answer(writer, await self._carry_out(request))
         except ConnectionError:

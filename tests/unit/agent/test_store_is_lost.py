@@ -343,3 +343,22 @@ async def test_an_answer_too_large_to_be_read_is_passed_on(job: Job, monkeypatch
     client.say("get", b"key")
     assert await client.value() == value
     assert "not known" in next(job.pods[0].take_content("word")).problem
+
+
+async def test_workers_of_mindspore_dial_anew(job: Job) -> None:
+    """Their messages pass unread, and there is nothing to keep; a connection that stayed would never register anew."""
+    said = store_protocol.SCHEDULER_MAGIC + b"\0\0\0\1 a message"
+    reader, writer = await asyncio.open_connection(ADDRESS, job.pods[0].port)
+    for piece in (said[:2], said[2:9], said[9:]):
+        writer.write(piece)
+        await asyncio.sleep(0.01)
+    assert await reader.readexactly(len(said)) == said
+    keeping = await job.lose()
+    assert keeping.is_kept
+    assert await reader.read() == b""
+    writer.close()
+    reader, writer = await asyncio.open_connection(ADDRESS, job.pods[0].port)
+    writer.write(said)
+    await job.fill(keeping)
+    assert await reader.readexactly(len(said)) == said
+    writer.close()

@@ -415,6 +415,28 @@ def test_a_scheduler_that_dies_is_said(host: Callable[..., HostClient], mindspor
     assert "scheduler was ended by signal 9" in client.state(controller="serving", store="lost")["problem"]
 
 
+def test_a_scheduler_that_is_done_has_a_successor(
+    host: Callable[..., HostClient], mindspore: dict[str, str], tmp_path: Path
+) -> None:
+    """As MindSpore's: it ends with 0, and a script's second launch needs one. The host's look is its first client."""
+    twice = "lambda: [listener.accept(), listener.accept(), os._exit(0)]"
+    leaves = f"    threading.Thread(target={twice}, daemon=True).start()\n"
+    without_last = COMMUNICATION.rstrip().rpartition("\n")[0]
+    (tmp_path / "image/mindspore/communication.py").write_text(f"{without_last}\n{leaves}")
+    client, store_port = host(store=""), own_port()
+    client.start(own_port(), store_port, number=1, **mindspore)
+    client.state(controller="serving", store="listening")
+    told = Path(mindspore["TOLD"])
+    first = json.loads(told.read_text())["pid"]
+    told.unlink()
+    socket.create_connection((own_address(), store_port)).close()
+    deadline = time.monotonic() + PATIENCE
+    while not (told.exists() and told.read_text().endswith("}")):
+        assert time.monotonic() < deadline, "no other scheduler"
+        time.sleep(0.02)
+    assert json.loads(told.read_text())["pid"] != first
+
+
 def test_an_image_without_mindspore_is_said(host: Callable[..., HostClient]) -> None:
     client = host(store="")
     client.start(own_port(), own_port(), MINDIO_FOR_MINDSPORE="1")

@@ -68,6 +68,10 @@ def test_what_agrees_is_not(size: str) -> None:
     assert parse(call("torchrun", "--nproc-per-node", size, "--nnodes", "1:4", "train.py"), SIZE).notes == []
 
 
+def test_the_log_directory_of_msrun_has_an_effect() -> None:
+    assert not any("log" in note for note in parse(call("msrun", "--log_dir=logs", "t.py"), SIZE).notes)
+
+
 def test_threads_are_limited_unless_the_user_says_otherwise() -> None:
     assert parse(call("torchrun", "t.py"), SIZE).environment["OMP_NUM_THREADS"] == "1"
     assert parse(call("torchrun", "t.py", OMP_NUM_THREADS="4"), SIZE).environment["OMP_NUM_THREADS"] == "4"
@@ -77,11 +81,14 @@ def test_msrun() -> None:
     program = parse(call("msrun", "--worker_num=16", "--local_worker_num", "8", "--join=True", "t.py", "-c", "x"), SIZE)
     assert program.argv == ["/usr/bin/python3", "-u", "t.py", "-c", "x"]
     assert len(program.notes) == 1
-    assert parse(call("msrun", "./run", "a"), SIZE).argv == ["./run", "a"]
+    assert parse(call("msrun", "./run", "a"), SIZE).argv == ["/usr/bin/python3", "-u", "./run", "a"]
+    assert parse(call("msrun", "pytest", "a"), SIZE).argv == ["pytest", "a"]
+    assert parse(call("msrun", "--bind_numa=True", "t.py"), SIZE).environment == {"MS_TOPO_TIMEOUT": "600"}
     waits = parse(call("msrun", "--cluster_time_out", "300", "t.py"), SIZE)
     assert waits.environment == {"MS_TOPO_TIMEOUT": "300"}
     assert waits.detached
     assert not parse(call("msrun", "--join=True", "t.py"), SIZE).detached
+    assert parse(call("msrun", "--join", "False", "t.py"), SIZE).detached
     assert parse(call("msrun", "--log_dir=logs", "t.py"), SIZE).log_directory == "/work/logs"
 
 
@@ -112,6 +119,7 @@ def test_options_may_come_as_variables_as_with_torchrun() -> None:
         ("torchrun", "--log_dir=x", "torchrun --log-dir"),
         ("torchrun", "--max-restarts=3", "torchrun --max-restarts"),
         ("msrun", "--bind_core=True", "msrun --bind_core"),
+        ("msrun", "--bind_numa=True", "msrun --bind_numa"),
     ],
 )
 def test_what_has_no_effect_is_said(tool: str, option: str, name: str) -> None:
@@ -128,6 +136,7 @@ def test_what_has_no_effect_is_said(tool: str, option: str, name: str) -> None:
         ("torch_npu_run", "--enable_other"),
         ("msrun", "--sim_level=1"),
         ("msrun", "--nproc_per_node=8"),
+        ("msrun", "--join=true"),
     ],
 )
 def test_an_option_that_cannot_be_followed_is_named(tool: str, option: str) -> None:

@@ -69,7 +69,7 @@ class StoreLink:
                 has_left = await self._forward_both_ways(reader)
             finally:
                 self._upstream.close()
-            if has_left or not self.bound or self._talk.lost or await self._gate.is_still_serving(store):
+            if has_left or not self.bound or not self._talk.can_move or await self._gate.is_still_serving(store):
                 return
             log.info("the store %s is lost; a process of this pod waits for another one", self.bound)
             await self._gate.wait_for_another_store(self.bound)

@@ -64,6 +64,8 @@ class StoreJournal:
                 self._record_key(key, Written(value, at))
         elif request.operation.name == "append":
             self.give_up_content("a process appends to a key, and so may others")
+        elif request.operation.name == "queue_push":
+            self.give_up_content("a process fills a queue, which others empty")
 
     def note_answer(self, answer: Answered) -> None:
         """Note the store's reply."""

@@ -6,6 +6,8 @@ place among the local ranks. docs/pods.md says of every variable who sets it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.supervise.ranks import Wanted
 
@@ -15,8 +17,15 @@ def rank_environment(wanted: Wanted, settings: AgentSettings, *, meets_here: boo
 
     `meets_here`: the ranks reach the store at this pod, not where the order says.
     """
-    store = {"MASTER_ADDR": settings.pod_address, "MASTER_PORT": str(settings.rendezvous_port)} if meets_here else {}
+    store = _place_to_meet(wanted.environment, settings) if meets_here else {}
     return {**wanted.environment, **pod_environment(wanted, settings), **store}
+
+
+def _place_to_meet(ordered: Mapping[str, str], settings: AgentSettings) -> dict[str, str]:
+    """Return what leads torch, and a worker of MindSpore, to this pod's gate: its address outlives the store's."""
+    host, port = settings.pod_address, str(settings.rendezvous_port)
+    torch = {"MASTER_ADDR": host, "MASTER_PORT": port}
+    return torch | ({"MS_SCHED_HOST": host, "MS_SCHED_PORT": port} if ordered.get("MS_ROLE") else {})
 
 
 def pod_environment(wanted: Wanted, settings: AgentSettings) -> dict[str, str]:
