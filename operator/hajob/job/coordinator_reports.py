@@ -22,7 +22,8 @@ class CoordinatorReports:
 
     Attributes:
         connected: the channel to its pod is up.
-        sequence: number of the newest report.
+        conversation: number of the conversation with its pod: on each the reports are counted from one.
+        sequence: number of the newest report of this conversation; 0 before the first.
         before: what was known before the newest report.
         now: what is known with it.
         problem: why the channel is down, or what the coordinator says of its MindIO controller; empty: nothing.
@@ -30,7 +31,7 @@ class CoordinatorReports:
 
     def __init__(self) -> None:
         self.connected = False
-        self.sequence = 0
+        self.conversation = self.sequence = 0
         self.problem = ""
         self.before = self.now = Heard()
         self._attempt_told = 0
@@ -44,6 +45,8 @@ class CoordinatorReports:
 
     def connected_changed(self, up: bool, reason: str) -> None:
         """Store that the channel came up or went down, and why."""
+        if up and not self.connected:  # another process may answer now
+            self._begin_conversation()
         self.connected = up
         self.now = self.now if up else self.now.lost()
         self.problem = reason
@@ -51,7 +54,11 @@ class CoordinatorReports:
     def pod_left(self) -> None:
         """Forget what only the pod knew to which the link was: its successor says it again. The step remains."""
         self.connected = False
+        self._begin_conversation()
         self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
+
+    def _begin_conversation(self) -> None:
+        self.conversation, self.sequence = self.conversation + 1, 0
 
     @property
     def serving(self) -> bool:

@@ -161,13 +161,14 @@ class JobOutputs:
 
     def _then_acknowledge(self) -> Callable[[], None]:
         """Return a call that acknowledges reports once their effects are written; a new leader hears others again."""
-        coordinator = self._observer.coordinator
-        return partial(
-            self._written, self._memory.journal.order, partial(coordinator.acknowledge, coordinator.reports.sequence)
-        )
+        reports = self._observer.coordinator.reports
+        return partial(self._written, self._memory.journal.order, reports.conversation, reports.sequence)
 
-    def _written(self, order: effects.SendOrder | None, acknowledge: Callable[[], None]) -> None:
-        acknowledge()
+    def _written(self, order: effects.SendOrder | None, conversation: int, sequence: int) -> None:
+        coordinator = self._observer.coordinator
+        # Another process counts its reports anew: its own would be forgotten that nobody has written down yet.
+        if conversation == coordinator.reports.conversation:
+            coordinator.acknowledge(sequence)
         if order != self._recorded:
             self._recorded = order
             self._send_order()

@@ -136,10 +136,12 @@ class LastStepEnded(JobEvent):
     Attributes:
         saved: the checkpoint of that step is complete.
         nodes: node ranks whose ranks have all ended with 0.
+        attempt: of these ranks; another attempt is refused, 0 is not checked.
     """
 
     saved: bool = False
     nodes: tuple[int, ...] = ()
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,8 @@ def _old_revision(context: Context) -> bool:
 
 
 def _other_attempt(context: Context) -> bool:
-    event = context.event_of(events.AllRanksStarted)
+    event = context.event
+    assert isinstance(event, events.AllRanksStarted | events.LastStepEnded)
     return event.attempt not in {0, context.state.attempt}
 
 

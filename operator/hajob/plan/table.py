@@ -215,6 +215,8 @@ _LIFE = (
 )
 
 _ENDING = (
+    # a report may hold more: what comes first in it can have started another attempt
+    _ignore(_WITH_PODS, LastStepEnded, Why.OTHER_ATTEMPT, g.OTHER_ATTEMPT),
     _row((*_STARTING, *_TRAINING, P.PAUSED, P.UNPROTECTED), LastStepEnded, g.ALWAYS, _LET_END, P.ENDING),
     _row(
         (P.GATHERING, P.RESUMING, P.SHRINKING, P.SAVING, P.HELD),
@@ -341,6 +343,7 @@ _RECOVERY = (
         _ignore(_ACTIVE, event, Why.OTHER_INCARNATION, g.FOREIGN)
         for event in (Stopped, ReplacementsReady, Named, StrategiesOffered, Resumed, ResultReported)
     ),
+    _ignore((P.SHRUNK, P.UNPROTECTED), ResultReported, Why.OTHER_INCARNATION, g.FOREIGN),
     *(
         _ignore((*_ACTIVE, P.SHRUNK), event, Why.UNKNOWN_STRATEGY, g.STRANGE)
         for event in (StrategiesOffered, ResultReported)

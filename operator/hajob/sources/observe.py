@@ -141,7 +141,7 @@ def of_finished_pod(state: JobState, pod: PodView) -> Iterator[events.LastStepEn
     What becomes of the pod is no loss. Before the job trains, its coordinator tells what such an end means.
     """
     if state.phase not in ENDED and not _knows(state, saved=False, nodes=(pod.node_rank,)):
-        yield events.LastStepEnded(nodes=(pod.node_rank,))
+        yield events.LastStepEnded(nodes=(pod.node_rank,), attempt=state.attempt)
 
 
 def _knows(state: JobState, *, saved: bool, nodes: Collection[int]) -> bool:
@@ -514,4 +514,4 @@ def of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -
         yield events.Resumed(step=told.step)
     saved, nodes = told.end == wire.FINAL_CHECKPOINT, finished_nodes(told)
     if told.end and state.phase not in ENDED and not _knows(state, saved=saved, nodes=nodes):
-        yield events.LastStepEnded(saved=saved, nodes=nodes)
+        yield events.LastStepEnded(saved=saved, nodes=nodes, attempt=told.attempt)

@@ -49,7 +49,7 @@ PLAYED = {
 
 PLAYED_ELSEWHERE = {
     "finishTimeoutSeconds": "tests/unit/coordinator/test_final_state.py",
-    "recovery.drainTimeoutSeconds": "tests/unit/job/test_drain_watch.py",
+    "recovery.drainTimeoutSeconds": "tests/unit/job/test_drained_nodes.py",
     "recovery.subHealthPolicy": "tests/unit/job/test_hardware_policies.py",
     "recovery.coordinatorLossPolicy": "tests/unit/job/test_coordinators_node_lost.py",
     "checkpoint.savedLimit": "e2e/scenarios/test_checkpoints.py",

@@ -20,6 +20,7 @@ from hajob.plan import events
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView, view
+from tests.rigs.fake_kube import unreachable
 from tests.rigs.job_controller import (
     NAMESPACE,
     ControllerTown,
@@ -334,6 +335,23 @@ async def test_a_report_is_acknowledged_after_its_effects_are_written(town: Cont
     await town.report(death_of_rank(5), step=5)
     assert town.links[0].acknowledged == town.sequence
     assert town.status()["incidents"][0]["action"] == "InPlace"
+
+
+async def test_a_report_is_acknowledged_only_to_who_sent_it(town: ControllerTown) -> None:
+    """While its effects wait for the API server another process answers, and counts its own reports from one."""
+    await town.train()
+    town.kube.fail(*[unreachable()] * 3)
+    await town.report(death_of_rank(3), step=6)
+    town.controller.observer.coordinator.connected_changed(False, "it hung up")
+    town.controller.observer.coordinator.connected_changed(True, "")
+    town.links[0].acknowledged = 0
+    await town.clock.advance(30)
+    assert town.status()["incidents"]
+    assert town.links[0].acknowledged == 0
+    town.sequence = 0
+    await town.report(step=7)
+    await town.clock.advance(30)
+    assert town.links[0].acknowledged == 1
 
 
 async def test_a_report_without_news_goes_no_further(town: ControllerTown, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ ODD_LAYOUTS = (
     Layout(num_nodes=5, chips_per_node=2, tensor=2),
 )
 """Two pods for each data-parallel rank, half a pod, and an odd number of them."""
-SEED = 26
+SEED = 31
 
 
 def policies() -> Iterator[Policy]:
