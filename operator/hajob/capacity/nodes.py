@@ -232,6 +232,11 @@ class Capacity:
         missing = need - self.pods_on((free | soon_free).difference(could_take))
         return self.not_ready | (set(avoided) - set(could_take[: max(missing, 0)]))
 
+    def users(self, name: str, resource: str) -> list[tuple[str, str]]:
+        """Return who has chips of this kind on a node: namespace and name of each pod, and its job's UID."""
+        there = self._occupants.get(name, {})
+        return [(key, one.job_uid) for key, one in there.items() if any(held == resource for held, _ in one.chips)]
+
     def has_other_tenants(self, name: str) -> bool:
         """Return whether a pod that is none of Hajob's has chips of the node."""
         return any(not one.job_uid and one.chips for one in self._occupants.get(name, {}).values())

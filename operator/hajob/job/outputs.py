@@ -13,6 +13,7 @@ from typing import Final
 from hajob.api.conditions import Reason
 from hajob.api.log_rules import log_rule_notes
 from hajob.api.status import HATrainingJobStatus
+from hajob.capacity.shortfall import shortfall
 from hajob.capacity.unsatisfiable import why_none_fits
 from hajob.clock import Alarm
 from hajob.coordinator_link import orders
@@ -35,6 +36,8 @@ from hajob.pods.environment import rank_environment
 from hajob.pods.review import notes
 from hajob.sources.shortage import shortage
 
+SHORTFALL_SECONDS: Final = 30.0
+"""So long the numbers of free and used nodes stand in the status of a waiting job: each pod of others changes them."""
 ASSIGN_SECONDS_PER_POD: Final = 0.0002
 """Between two assignments, for each node of the job: building and reading one takes a tenth of it."""
 
@@ -67,6 +70,7 @@ class JobOutputs:
         self._assigning = Alarm(ports.clock)
         self._assigned = -math.inf
         self._recorded = memory.journal.order  # the newest that the server has
+        self._told_shortfall = (-math.inf, "")
         self._noted: tuple[int | None, tuple[str, ...]] = (None, ())
         self.status = StatusPublisher(
             ports.clock,
@@ -192,6 +196,18 @@ class JobOutputs:
         yield from self._noted[1]
         yield self._admission.claim_note
 
+    def _shortfall(self, snapshot: JobSnapshot) -> str:
+        """Return what a job without nodes needs, and who has it; looked up anew after a while, as it always changes."""
+        pods = snapshot.serving.values()
+        if self._memory.state.phase not in UNTRAINED or not pods or all(pod.node_name for pod in pods):
+            self._told_shortfall = (-math.inf, "")
+        elif snapshot.now - self._told_shortfall[0] >= SHORTFALL_SECONDS:
+            cluster, need = snapshot.cluster, snapshot.layout.num_nodes
+            uid = snapshot.job.metadata.uid
+            told = shortfall(need, snapshot.demand, cluster.capacity, cluster.marks.quarantined, uid)
+            self._told_shortfall = snapshot.now, told
+        return self._told_shortfall[1]
+
     def _why_unsatisfiable(self, snapshot: JobSnapshot) -> str:
         """Return why no node will ever do, while the job has none; empty where one would."""
         if not self._admission.admitted or self._memory.state.phase not in UNTRAINED:
@@ -239,6 +255,7 @@ class JobOutputs:
             wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
             step_ms=memory.pace.step_ms,
             unsatisfiable=self._why_unsatisfiable(snapshot),
+            shortfall=self._shortfall(snapshot),
             checkpoint_step=view.checkpoint_step if (view.checkpoint_step or 0) > 0 else None,
             batch=memory.policy.batch,
             recoverability=recoverability(memory.state, view, memory.policy, now) if trains else (),

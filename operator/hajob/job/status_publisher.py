@@ -16,7 +16,7 @@ from typing import Final
 from hajob.api.status import HATrainingJobStatus
 from hajob.clock import Alarm, Clock
 from hajob.job.status.build import is_news
-from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, Refreshes, is_due, longest_age
+from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, Refreshes, is_due, longest_age, waits_for_nodes
 from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter
 
 LAZY_SECONDS: Final = 3.0
@@ -133,7 +133,9 @@ class StatusPublisher:
     def _put(self) -> int:
         self._alarm.cancel()
         status = self._build(self.current)
-        if self._is_stale(status) or is_news(self.current, status):
+        if is_due(self.current, status, RARELY_SECONDS):
+            self._may_refresh(always=True)
+        if is_news(self.current, status) or self._is_stale(status):
             self.current = status
             self._version = self._writer.write(status)
         task = asyncio.create_task(self._confirm(self._version, self._written()))
@@ -143,15 +145,20 @@ class StatusPublisher:
         return self._version
 
     def _is_stale(self, status: HATrainingJobStatus) -> bool:
-        """Whether the written step is too old for a job that is watched, and all jobs together leave room for it."""
+        """Whether what moves by itself is too old for a watched job, and all jobs together leave room for a write."""
+        if waits_for_nodes(status):
+            return status.conditions != self.current.conditions and self._may_refresh()
         if not is_due(self.current, status, longest_age(status)):
             return False
-        at_rest = is_due(self.current, status, RARELY_SECONDS)
-        return self._pace.refreshes.take(self._clock.monotonic(), always=at_rest)
+        return self._may_refresh()
+
+    def _may_refresh(self, *, always: bool = False) -> bool:
+        return self._pace.refreshes.take(self._clock.monotonic(), always=always)
 
     def _refresh_later(self) -> None:
         """Look at a watched job again soon: one that stands has no news by which it would be looked at."""
-        if not self._closed and longest_age(self.current) < RARELY_SECONDS:
+        watched = longest_age(self.current) < RARELY_SECONDS or waits_for_nodes(self.current)
+        if watched and not self._closed:
             self._refreshing.set(OFTEN_SECONDS - LAZY_SECONDS, partial(self.publish, lazy=True))
 
     async def _confirm(self, version: int, then: Callable[[], None]) -> None:

@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import pytest
 
+from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus, Progress
 from hajob.job.status.build import Snapshot, build_status
 from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, RATE, Refreshes, longest_age
 from hajob.job.status_publisher import StatusPace, StatusPublisher
 from hajob.job.status_writer import StatusWriter
 from hajob.plan.state import JobPhase, JobState
+from hajob.sources.pod import PodView
 from tests.rigs.example_jobs import example_job
 from tests.rigs.fake_clock import FakeClock
 
@@ -93,4 +95,30 @@ async def test_a_young_job_is_written_by_itself_until_it_is_old() -> None:
     for _ in range(600):
         await clock.advance(10.0)
     assert written.number - before <= 3, "nothing looks at an old job that reports nothing"
+    one.close()
+
+
+def waiting(told: str) -> HATrainingJobStatus:
+    """The status of a job that waits for nodes."""
+    pod = PodView("team", "job-0", "uid", "uid-1", names.ROLE_RANK, 0, 1, gate=0)
+    state = JobState(phase=JobPhase.PENDING, attempt=1)
+    return build_status(Snapshot(example_job("quickstart"), state, 1, START_MS, pods=[pod], shortfall=told))
+
+
+async def test_numbers_of_nodes_cost_no_more_than_other_refreshes() -> None:
+    clock, written, pace, hour = FakeClock(), Written(), StatusPace(), 3_600
+    told = iter(range(10_000))
+    one = StatusPublisher(
+        clock,
+        cast("StatusWriter", written),
+        waiting("at first"),
+        lambda _: waiting(f"{next(told)} are free"),
+        lambda: lambda: None,
+        pace=pace,
+        busy=lambda: False,
+    )
+    for _ in range(hour):
+        one.publish(lazy=True)
+        await clock.advance(1.0)
+    assert 0.5 * RATE * hour <= written.number <= RATE * hour + 6
     one.close()

@@ -26,7 +26,7 @@ from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
 from hajob.job.status import summary
 from hajob.job.status.data_parallel import data_parallel, measured_again
-from hajob.job.status.freshness import RARELY_SECONDS, is_due
+from hajob.job.status.freshness import RARELY_SECONDS, as_still, is_due
 from hajob.job.status.incident_entry import Record, entry, places
 from hajob.job.status.journal import MOVING_MARK, VERSION
 from hajob.plan.placements import same_placements
@@ -153,6 +153,7 @@ class Snapshot:
     batch: Batch | None = None
     held_back: str = ""
     unsatisfiable: str = ""
+    shortfall: str = ""
     checkpoint_step: int | None = None
 
 
@@ -355,13 +356,17 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.NO_PODS, ""
     if snapshot.unsatisfiable and not any(pod.node_name for pod in pods):
         return Reason.UNSATISFIABLE, f"can never start: {snapshot.unsatisfiable}"[:MESSAGE_LIMIT]
+    wait, since = snapshot.state.waiting, ""
+    if wait is not None:
+        since = f"waiting since {format_time(time_of(wait.since_ms).replace(microsecond=0))}"
     if missing := shortage(pods, None):
-        wait = snapshot.state.waiting
-        since = f"since {format_time(time_of(wait.since_ms).replace(microsecond=0))} " if wait is not None else ""
-        return Reason.WAITING_FOR_CAPACITY, f"{since}{missing}"[:MESSAGE_LIMIT]
-    if (wait := snapshot.state.waiting) is not None and wait.released:
-        since = format_time(time_of(wait.since_ms).replace(microsecond=0))
-        return Reason.WAITING_FOR_CAPACITY, f"waiting since {since} for nodes for all rank pods; its chips are released"
+        told = "; ".join(filter(None, (snapshot.shortfall, missing, since)))
+        return Reason.WAITING_FOR_CAPACITY, told[:MESSAGE_LIMIT]
+    if wait is not None and wait.released:
+        told = "; ".join(
+            filter(None, (snapshot.shortfall, f"{since} for nodes for all rank pods; its chips are released"))
+        )
+        return Reason.WAITING_FOR_CAPACITY, told[:MESSAGE_LIMIT]
     waiting = sum(1 for pod in pods if not pod.node_name)
     if not waiting:
         return Reason.ALL_PLACED, ""
@@ -472,8 +477,9 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     if _words(old) != _words(new):
         return True
     same_journal = _at_rest(old.journal) == _at_rest(new.journal)
-    still = old.model_copy(update={**moving, "summary": None, "journal": ""})
-    return not same_journal or still != new.model_copy(update={"summary": None, "journal": ""})
+    still = old.model_copy(update={**moving, "summary": None, "journal": "", "conditions": as_still(old.conditions)})
+    seen = new.model_copy(update={"summary": None, "journal": "", "conditions": as_still(new.conditions)})
+    return not same_journal or still != seen
 
 
 def _words(status: api.HATrainingJobStatus) -> tuple[str, str]:

@@ -6,6 +6,7 @@ People look at a job while it is young or in trouble, so it is refreshed often t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from hajob.api import status as api
@@ -40,6 +41,18 @@ def _in_trouble(status: api.HATrainingJobStatus) -> bool:
     running = find_condition(status.conditions, ConditionType.RUNNING)
     at_rest = {Reason.RUNNING_SUSPENDED.word, Reason.PAUSED.word, Reason.RUNNING_ENDED.word}
     return running is not None and running.status != ConditionStatus.TRUE and running.reason not in at_rest
+
+
+def waits_for_nodes(status: api.HATrainingJobStatus) -> bool:
+    """Return whether the job waits for nodes: what others have of them moves by itself."""
+    scheduled = find_condition(status.conditions, ConditionType.SCHEDULED)
+    return scheduled is not None and scheduled.reason == Reason.WAITING_FOR_CAPACITY.word
+
+
+def as_still(conditions: Sequence[api.Condition]) -> tuple[api.Condition, ...]:
+    """Return conditions without the words that move by themselves: of a wait for nodes they are counted anew."""
+    moving = Reason.WAITING_FOR_CAPACITY.word
+    return tuple(one.model_copy(update={"message": ""}) if one.reason == moving else one for one in conditions)
 
 
 def is_due(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus, seconds: int) -> bool:

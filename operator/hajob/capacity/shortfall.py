@@ -1,0 +1,69 @@
+"""What a waiting job lacks, in numbers and names: the nodes it needs, how many there are, and who has them. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Final
+
+from hajob.capacity.demand import Demand
+from hajob.capacity.nodes import Capacity
+from hajob.domain.text import counted, some
+
+OTHERS: Final = "pods that are not Hajob's"
+_SHOWN: Final = 3
+
+
+def shortfall(need: int, demand: Demand, capacity: Capacity, quarantined: Collection[str], job_uid: str) -> str:
+    """Return how many nodes a job needs, and what became of each node that could take one of its pods when empty.
+
+    Args:
+        need: nodes for all of its rank pods.
+        demand: what each of them needs.
+        capacity: of the cluster.
+        quarantined: names of nodes where nothing new is placed.
+        job_uid: of the job, whose own pods take no node from it.
+    """
+    may_take = demand.node_filter()
+    able = {
+        name
+        for name, node in capacity.nodes.items()
+        if (node.chips or {}).get(demand.resource, 0) >= demand.chips
+        and may_take(replace(node, ready=True, unschedulable=False, drained=False))
+    }
+    free = (capacity.free(demand) | capacity.soon_free(demand, job_uid)).difference(quarantined) & able
+    rest = able - free
+    kept = sorted(rest.intersection(quarantined))
+    unready = sorted(name for name in rest.difference(kept) if not may_take(capacity.nodes[name]))
+    used = rest.difference(kept, unready)
+    needs = f"needs {counted(need, 'node')} with {demand.chips} {demand.resource}"
+    if not able:
+        return f"{needs}; the cluster has none"
+    told = [f"{needs}; of {counted(len(able), 'such node')}"]
+    told += _used(used, demand, capacity, job_uid)
+    if kept:
+        told.append(f"{_are(len(kept))} in quarantine ({some(kept, _SHOWN)})")
+    if unready:
+        told.append(f"{_are(len(unready))} not ready or cordoned ({some(unready, _SHOWN)})")
+    told.append(f"{_are(len(free))} free")
+    return ", ".join(told)
+
+
+def _are(number: int) -> str:
+    return f"{number} is" if number == 1 else f"{number} are"
+
+
+def _used(used: Collection[str], demand: Demand, capacity: Capacity, job_uid: str) -> Iterator[str]:
+    if not used:
+        return
+    owners: Counter[str] = Counter()
+    for name in used:
+        owners.update({_owner(key, uid) for key, uid in capacity.users(name, demand.resource) if uid != job_uid})
+    listed = [f"{owner} {number}" for owner, number in sorted(owners.items(), key=lambda one: (-one[1], one[0]))]
+    yield f"{_are(len(used))} used" + (f" ({some(listed, _SHOWN)})" if listed else "")
+
+
+def _owner(pod: str, job_uid: str) -> str:
+    """Return namespace and name of the job of a pod, which begin the pod's own (hajob.pods.naming)."""
+    return pod.rsplit("-", 2)[0].removesuffix("-spare").removesuffix("-hook") if job_uid else OTHERS
