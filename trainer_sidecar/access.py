@@ -7,16 +7,16 @@ import stat
 from pathlib import Path
 
 
-def refused(path: Path | str, error: OSError) -> str:
+def describe_refusal(path: Path | str, error: OSError) -> str:
     """Return which access was refused to which user, and the path's owner; `error` may name a path of its own."""
     named = Path(os.fsdecode(error.filename)) if error.filename is not None else Path(path)
     if named.parts[:3] == ("/", "proc", "self"):  # how long paths of sockets are named
         named = Path(path)
     who = f"user {os.geteuid()} (group {os.getegid()})"
-    return f"{who} may not open {named}: {error.strerror or error}{_owner(named)}"
+    return f"{who} may not open {named}: {error.strerror or error}{_describe_owner(named)}"
 
 
-def _owner(path: Path) -> str:
+def _describe_owner(path: Path) -> str:
     """Return the owner of the path, or of the nearest directory above it that can be inspected."""
     for place in (path, *path.parents):
         try:

@@ -28,7 +28,7 @@ def now_nanoseconds() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def encode(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """Return the message as one line, newline included."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
@@ -39,7 +39,7 @@ class LineBuffer:
     def __init__(self) -> None:
         self._rest: List[bytes] = []  # pieces of a line: a long one arrives in many, joined once
 
-    def feed(self, data: bytes) -> List[Message]:
+    def cut_messages(self, data: bytes) -> List[Message]:
         """Return every message that `data` completes; log and drop a line that is not a JSON object."""
         self._rest.append(data)
         if b"\n" not in data:
@@ -48,12 +48,12 @@ class LineBuffer:
         self._rest = [rest]
         messages = []
         for line in lines:
-            message = self._decode(line)
+            message = self._decode_line(line)
             if message is not None:
                 messages.append(message)
         return messages
 
-    def _decode(self, line: bytes) -> Optional[Message]:
+    def _decode_line(self, line: bytes) -> Optional[Message]:
         try:
             message = json.loads(line.decode())
         except ValueError:
@@ -64,7 +64,7 @@ class LineBuffer:
         return None
 
 
-def listen(directory: str, name: str) -> socket.socket:
+def listen_on_socket(directory: str, name: str) -> socket.socket:
     """Listen on the unix socket `name` in `directory`, open to every user; replace an older file of that name."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -81,7 +81,7 @@ def listen(directory: str, name: str) -> socket.socket:
         os.close(descriptor)
 
 
-def connect(directory: str, name: str) -> socket.socket:
+def connect_to_socket(directory: str, name: str) -> socket.socket:
     """Connect to the unix socket `name` in `directory`; `OSError` while no process listens there."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -9,7 +9,7 @@ class SettingsError(ValueError):
     """A variable of the pod's environment that is missing or unusable; the text names it."""
 
 
-def text(environment: Mapping[str, str], name: str) -> str:
+def required_text(environment: Mapping[str, str], name: str) -> str:
     """Return a required variable. SettingsError: it is missing."""
     value = environment.get(name, "")
     if not value:
@@ -17,9 +17,9 @@ def text(environment: Mapping[str, str], name: str) -> str:
     return value
 
 
-def number(environment: Mapping[str, str], name: str, default: int | None = None, *, least: int = 0) -> int:
+def required_number(environment: Mapping[str, str], name: str, default: int | None = None, *, least: int = 0) -> int:
     """Return a whole number, at least the minimum; without a default it is required. SettingsError: it is none."""
-    value = environment.get(name) or (text(environment, name) if default is None else str(default))
+    value = environment.get(name) or (required_text(environment, name) if default is None else str(default))
     if not value.isdecimal() or int(value) < least:
         raise SettingsError(f"{name}={value!r} is not a whole number of {least} or more")
     return int(value)

@@ -36,24 +36,24 @@ def build_archive(name: str) -> bytes:
     """Pack the sub-package `name` as a zipapp under its own import name; the same sources give the same bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, "__main__.py", _entry(name))
+        _add_to_archive(archive, "__main__.py", _source_of_entry(name))
         for shared in SHARED:
-            _add(archive, f"trainer_sidecar/{shared}", (PACKAGE / shared).read_text())
+            _add_to_archive(archive, f"trainer_sidecar/{shared}", (PACKAGE / shared).read_text())
         for source in sorted((PACKAGE / name).rglob("*.py")):
-            _add(archive, f"trainer_sidecar/{source.relative_to(PACKAGE).as_posix()}", source.read_text())
+            _add_to_archive(archive, f"trainer_sidecar/{source.relative_to(PACKAGE).as_posix()}", source.read_text())
     return SHEBANG + content.getvalue()
 
 
-def _entry(name: str) -> str:
+def _source_of_entry(name: str) -> str:
     said = f"hajob {VERSION} ({name})"
     return (
         f"import sys\n\nif sys.argv[1:] == ['--version']:\n    print({said!r})\n    sys.exit()\n\n"
-        "from trainer_sidecar import signals\n\nsignals.hold()\n\nimport runpy\n\n"
+        "from trainer_sidecar import signals\n\nsignals.block_signals()\n\nimport runpy\n\n"
         f"runpy.run_module('trainer_sidecar.{name}.__main__', run_name='__main__', alter_sys=False)\n"
     )
 
 
-def _add(archive: zipfile.ZipFile, path: str, text: str) -> None:
+def _add_to_archive(archive: zipfile.ZipFile, path: str, text: str) -> None:
     archive.writestr(zipfile.ZipInfo(path, EARLIEST), text)
 
 
@@ -65,7 +65,7 @@ def write_whole(path: Path, content: bytes) -> None:
     Path(beside.name).replace(path)
 
 
-def install(directory: Path) -> list[Path]:
+def install_below(directory: Path) -> list[Path]:
     """Write all files below `directory` and return their paths. OSError: it can't be written to."""
     shims = directory / "bin"
     shims.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     directory = parser.parse_args().directory
     try:
-        written = install(directory)
+        written = install_below(directory)
     except OSError as problem:
         print(f"hajob: {directory} cannot be filled: {problem}", file=sys.stderr)
         return 1

@@ -15,7 +15,7 @@ class KnownIds:
     def __init__(self) -> None:
         self._ids: OrderedDict[str, None] = OrderedDict()
 
-    def is_new(self, id_: str) -> bool:
+    def is_new_id(self, id_: str) -> bool:
         """Remember an id, in the place of the oldest one; whether it was not known."""
         if id_ in self._ids:
             return False

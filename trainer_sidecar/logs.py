@@ -41,7 +41,7 @@ class ProcessOutput:
     path: Path
 
     @property
-    def files(self) -> list[Path]:
+    def existing_files(self) -> list[Path]:
         """Return its files, oldest first."""
         return [path for path in (Path(f"{self.path}{kept.TURNED_OVER}"), self.path) if path.exists()]
 
@@ -51,19 +51,21 @@ class ProcessOutput:
         return f"==> rank {process.rank}, attempt {self.attempt}, incarnation {process.incarnation}, {self.path} <=="
 
 
-def outputs(directory: Path, rank: int) -> list[ProcessOutput]:
+def kept_outputs(directory: Path, rank: int) -> list[ProcessOutput]:
     """Return all kept outputs of a rank, oldest first; may be empty. OSError: the directory can't be read."""
     found = []
     with contextlib.suppress(FileNotFoundError):
-        for attempt in kept.attempts(str(directory)):
+        for attempt in kept.kept_attempts(str(directory)):
             inside = directory / str(attempt)
             with contextlib.suppress(FileNotFoundError):  # removed at this moment
-                processes = kept.processes(str(inside), rank)
+                processes = kept.kept_processes(str(inside), rank)
                 found += [ProcessOutput(attempt, process, inside / kept.file_name(process)) for process in processes]
     return found
 
 
-def choose(found: list[ProcessOutput], rank: int, attempt: int | None, *, previous: bool) -> list[ProcessOutput]:
+def choose_outputs(
+    found: list[ProcessOutput], rank: int, attempt: int | None, *, previous: bool
+) -> list[ProcessOutput]:
     """Return the outputs to show: the newest process's, all of an attempt, or the one before. Raises `NotKeptError`."""
     if not found:
         raise NotKeptError(f"nothing is kept of rank {rank}: it has printed nothing yet, or its files were removed")
@@ -83,14 +85,14 @@ def choose(found: list[ProcessOutput], rank: int, attempt: int | None, *, previo
     return before[-1:]
 
 
-def parts(chosen: Sequence[ProcessOutput], tail: int | None) -> list[tuple[ProcessOutput, Path, int]]:
+def parts_to_print(chosen: Sequence[ProcessOutput], tail: int | None) -> list[tuple[ProcessOutput, Path, int]]:
     """Return the files to print and the offset to begin at in each: at most `tail` lines in all."""
-    files = [(output, path) for output in chosen for path in output.files]
+    files = [(output, path) for output in chosen for path in output.existing_files]
     if tail is None:
         return [(output, path, 0) for output, path in files]
     result: list[tuple[ProcessOutput, Path, int]] = []
     for output, path in reversed(files):
-        offset, lines = last_lines(path, tail)
+        offset, lines = offset_of_last_lines(path, tail)
         result.insert(0, (output, path, offset))
         tail -= lines
         if tail <= 0:
@@ -98,7 +100,7 @@ def parts(chosen: Sequence[ProcessOutput], tail: int | None) -> list[tuple[Proce
     return result
 
 
-def last_lines(path: Path, lines: int) -> tuple[int, int]:
+def offset_of_last_lines(path: Path, lines: int) -> tuple[int, int]:
     """Return the offset at which the last `lines` lines of a file begin, and their number."""
     with path.open("rb") as file:
         position = end = file.seek(0, os.SEEK_END)
@@ -119,7 +121,7 @@ def last_lines(path: Path, lines: int) -> tuple[int, int]:
 
 
 class Printer:
-    """Printer of outputs, with a heading before each; `follow` goes on with the newest one."""
+    """Printer of outputs, with a heading before each; `follow_output` goes on with the newest one."""
 
     def __init__(self, directory: Path, rank: int, write: Callable[[bytes], None], say: Callable[[str], None]) -> None:
         self._directory = directory
@@ -128,42 +130,42 @@ class Printer:
         self._say = say
         self._shown: ProcessOutput | None = None
 
-    def show(self, output: ProcessOutput, path: Path, offset: int) -> BinaryIO:
+    def print_file(self, output: ProcessOutput, path: Path, offset: int) -> BinaryIO:
         """Print a file from `offset` on and return it, open at its end."""
         if output != self._shown:
             self._shown = output
             self._say(output.heading())
         file = path.open("rb")
         file.seek(offset)
-        self._copy(file)
+        self._print_rest(file)
         return file
 
-    def _copy(self, file: BinaryIO) -> None:
+    def _print_rest(self, file: BinaryIO) -> None:
         """Print the rest of a file."""
         while piece := file.read(_CHUNK):
             self._write(piece)
 
-    def follow(self, output: ProcessOutput, file: BinaryIO, wait: Callable[[], bool]) -> None:
+    def follow_output(self, output: ProcessOutput, file: BinaryIO, wait: Callable[[], bool]) -> None:
         """Print added output, of this process and of every later one of the rank, until `wait` returns False."""
         polls = 0
         while True:
             polls += 1
-            later = outputs(self._directory, self._rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
-            turned = self.turned_over(output.path, file)
-            self._copy(file)  # after the search for both: only then is this the file's end
+            later = kept_outputs(self._directory, self._rank)[-1:] if polls % _POLLS_PER_SEARCH == 0 else []
+            turned = self.rotated_file(output.path, file)
+            self._print_rest(file)  # after the search for both: only then is this the file's end
             if turned is not None:
                 file.close()
                 file = turned
             elif later and later[0] > output:
                 file.close()
                 output = later[0]
-                file = self.show(output, output.path, 0)
+                file = self.print_file(output, output.path, 0)
             elif not wait():
                 file.close()
                 return
 
     @staticmethod
-    def turned_over(path: Path, file: BinaryIO) -> BinaryIO | None:
+    def rotated_file(path: Path, file: BinaryIO) -> BinaryIO | None:
         """Return the file that was begun when this one was full."""
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_ino != os.fstat(file.fileno()).st_ino:
@@ -177,18 +179,18 @@ def reader_waits() -> bool:
     return not ready or bool(os.read(sys.stdin.fileno(), 1024))
 
 
-def run(arguments: argparse.Namespace, directory: Path, printer: Printer, wait: Callable[[], bool]) -> None:
+def print_requested(arguments: argparse.Namespace, directory: Path, printer: Printer, wait: Callable[[], bool]) -> None:
     """Print the requested output. NotKeptError: it does not exist; OSError: it can't be read."""
     while True:
-        found = outputs(directory, arguments.rank)
+        found = kept_outputs(directory, arguments.rank)
         if found or not arguments.follow or not wait():
             break
-    chosen = choose(found, arguments.rank, arguments.attempt, previous=arguments.previous)
-    shown = parts(chosen, arguments.tail)
+    chosen = choose_outputs(found, arguments.rank, arguments.attempt, previous=arguments.previous)
+    shown = parts_to_print(chosen, arguments.tail)
     for number, (output, path, offset) in enumerate(shown, start=1):
-        file = printer.show(output, path, offset)
+        file = printer.print_file(output, path, offset)
         if arguments.follow and number == len(shown):
-            printer.follow(output, file, wait)
+            printer.follow_output(output, file, wait)
         else:
             file.close()
 
@@ -198,7 +200,7 @@ def output_directory(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HAJOB_OUTPUT_DIR") or Path(environment["HAJOB_DIR"]) / "output")
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line that `kubectl hajob logs` writes."""
     made = argparse.ArgumentParser(prog="trainer_sidecar.logs", description="print a rank's kept output")
     made.add_argument("--rank", type=int, required=True)
@@ -211,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print; return 3 when the output is not kept, 1 when it can't be read, each with a sentence on stderr."""
-    arguments = parser().parse_args(words)
+    arguments = build_parser().parse_args(words)
 
     def write(data: bytes) -> None:
         sys.stdout.buffer.write(data)
@@ -223,7 +225,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
     try:
         directory = output_directory(os.environ)
-        run(arguments, directory, Printer(directory, arguments.rank, write, say), reader_waits)
+        print_requested(arguments, directory, Printer(directory, arguments.rank, write, say), reader_waits)
     except NotKeptError as problem:
         say(f"{problem}; the files are in {directory}")
         return NOT_KEPT

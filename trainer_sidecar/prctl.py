@@ -15,7 +15,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def _find() -> Callable[..., int] | None:
+def _find_prctl() -> Callable[..., int] | None:
     try:
         found = ctypes.CDLL(None, use_errno=True).prctl
     except (OSError, AttributeError):  # a Python without a usable C library: the container's end ends the processes
@@ -24,7 +24,7 @@ def _find() -> Callable[..., int] | None:
     return cast("Callable[..., int]", found)
 
 
-PRCTL = _find()
+PRCTL = _find_prctl()
 """The C library's function; None where there is no usable one."""
 
 

@@ -12,11 +12,11 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 """Signals that ask a process to end."""
 
 
-def hold() -> None:
+def block_signals() -> None:
     """Block these signals; the first statement of an entry. Threads made meanwhile leave them to the main one."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
 
-def let_through() -> None:
+def unblock_signals() -> None:
     """Deliver blocked and later signals; their handlers are installed."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)

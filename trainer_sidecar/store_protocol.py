@@ -66,15 +66,15 @@ class Dialect:
     greeting: bytes
     operations: Mapping[int, Operation]
 
-    def set(self, key: bytes, value: bytes) -> bytes:
+    def set_request(self, key: bytes, value: bytes) -> bytes:
         """Return the request that writes a value."""
-        return self._request("set", key) + LENGTH.pack(len(value)) + value
+        return self._request_with_key("set", key) + LENGTH.pack(len(value)) + value
 
-    def get(self, key: bytes) -> bytes:
+    def get_request(self, key: bytes) -> bytes:
         """Return the request that reads a value, which must exist."""
-        return self._request("get", key)
+        return self._request_with_key("get", key)
 
-    def _request(self, name: str, key: bytes) -> bytes:
+    def _request_with_key(self, name: str, key: bytes) -> bytes:
         number = next(number for number, one in self.operations.items() if one.name == name)
         return bytes([number]) + LENGTH.pack(len(key)) + key
 
@@ -129,19 +129,19 @@ class StoreConversation:
         """Whether another store can take the client over without its noticing."""
         return not self.lost and not self.dials_again
 
-    def ask(self, data: bytes) -> list[Request | bytes]:
+    def cut_requests(self, data: bytes) -> list[Request | bytes]:
         """Return the requests that these bytes complete, without the greeting; raw bytes once they are unreadable."""
         if self.lost or self.dials_again:
             return [data]
         self._asked += data
         try:
-            return list(self._requests())
+            return list(self._read_requests())
         except UnreadableError:
             self.lost = True
             rest, self._asked = self._asked, b""
             return [rest]
 
-    def _requests(self) -> list[Request | bytes]:
+    def _read_requests(self) -> list[Request | bytes]:
         found: list[Request | bytes] = []
         if self.dialect is None:
             if any(
@@ -161,7 +161,7 @@ class StoreConversation:
                 self._asked, self.lost = self._asked[position:], True
                 found.append(self._asked)
                 break
-            read = _read(self._asked, position + 1, operation.request)
+            read = _read_layout(self._asked, position + 1, operation.request)
             if read is None:
                 break
             end, strings, number = read
@@ -170,7 +170,7 @@ class StoreConversation:
         self._asked = b"" if self.lost else self._asked[position:]
         return found
 
-    def sent(self, request: Request, at: int) -> None:
+    def note_sent_request(self, request: Request, at: int) -> None:
         """Note that the request is on its way to the store."""
         if not request.operation.reply:
             return
@@ -178,14 +178,14 @@ class StoreConversation:
             self.lost = True  # the client has given up waiting, and an answer will come that it does not expect
         self._open.append((request, at))
 
-    def hear(self, data: bytes) -> list[tuple[bytes, tuple[Answered, ...]]]:
+    def cut_replies(self, data: bytes) -> list[tuple[bytes, tuple[Answered, ...]]]:
         """Return the replies that these bytes complete, each with its requests; the raw bytes when unreadable."""
         if self.dials_again:
             return [(data, ())]
         self._heard += data
         found: list[tuple[bytes, tuple[Answered, ...]]] = []
         try:
-            while self._heard and not self.lost and (reply := self._reply()) is not None:
+            while self._heard and not self.lost and (reply := self._read_reply()) is not None:
                 found.append(reply)
         except UnreadableError:
             self.lost = True
@@ -194,12 +194,12 @@ class StoreConversation:
             self._heard = b""
         return found
 
-    def _reply(self) -> tuple[bytes, tuple[Answered, ...]] | None:
+    def _read_reply(self) -> tuple[bytes, tuple[Answered, ...]] | None:
         if not self._open:
             raise UnreadableError("an answer to nothing")
         request, at = self._open[0]
         layout = request.operation.reply
-        read = _read(self._heard, 0, layout[1:] * len(request.strings) if layout[0] == "*" else layout)
+        read = _read_layout(self._heard, 0, layout[1:] * len(request.strings) if layout[0] == "*" else layout)
         if read is None:
             return None
         end, strings, number = read
@@ -209,13 +209,13 @@ class StoreConversation:
             request, at = self._open.popleft()  # the store answers the wait itself no more
         return raw, (Answered(request, at, strings[0] if strings else b"", number),)
 
-    def again(self) -> list[bytes]:
+    def unanswered_requests(self) -> list[bytes]:
         """Return the unanswered requests: another store gets them after the greeting, before anything new."""
         self._heard = b""
         return [request.raw for request, _ in self._open]
 
 
-def _read(data: bytes, position: int, layout: str) -> tuple[int, tuple[bytes, ...], int] | None:
+def _read_layout(data: bytes, position: int, layout: str) -> tuple[int, tuple[bytes, ...], int] | None:
     """Return the end of data with this layout, its strings and its number; None: it is incomplete."""
     strings: list[bytes] = []
     number, left, repeated = 0, layout, 0

@@ -112,7 +112,7 @@ class ControllerHost:
 
     async def serve(self) -> None:
         """One client after the other, as the real one."""
-        listener = controller_protocol.listen(str(self.directory), controller_protocol.SOCKET_NAME)
+        listener = controller_protocol.listen_on_socket(str(self.directory), controller_protocol.SOCKET_NAME)
         loop = asyncio.get_running_loop()
         while True:
             connection, _ = await loop.sock_accept(listener)
@@ -121,7 +121,7 @@ class ControllerHost:
             buffer = controller_protocol.LineBuffer()
             while data := await loop.sock_recv(connection, 65536):
                 at = now()
-                for message in buffer.feed(data):
+                for message in buffer.cut_messages(data):
                     await self._take(connection, message, at)
 
     async def _take(self, connection: socket.socket, message: dict[str, Any], at: float) -> None:
@@ -136,7 +136,7 @@ class ControllerHost:
 
     @staticmethod
     async def _send(connection: socket.socket, message: dict[str, Any]) -> None:
-        await asyncio.get_running_loop().sock_sendall(connection, controller_protocol.encode(message))
+        await asyncio.get_running_loop().sock_sendall(connection, controller_protocol.encode_message(message))
 
     async def until(self, call: str) -> float:
         """Wait until it has been called; when."""

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from e2e.cluster.loopback import own_address
-from trainer_sidecar.controller_protocol import LineBuffer, connect, encode
-from trainer_sidecar.install import install
+from trainer_sidecar.controller_protocol import LineBuffer, connect_to_socket, encode_message
+from trainer_sidecar.install import install_below
 
 PATIENCE = 90.0
 PACKAGE = """
@@ -76,7 +76,7 @@ class HostClient:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                self.socket = connect(str(self.directory), "controller.sock")
+                self.socket = connect_to_socket(str(self.directory), "controller.sock")
                 break
             except OSError:
                 assert time.monotonic() < deadline
@@ -93,7 +93,7 @@ class HostClient:
                     return message
             data = self.socket.recv(65536)
             assert data, "the host hung up"
-            self.messages += self.buffer.feed(data)
+            self.messages += self.buffer.cut_messages(data)
 
     def state(self, **wanted: str) -> dict[str, Any]:
         """Wait for a state."""
@@ -110,7 +110,7 @@ class HostClient:
         """Ask for a call and wait for its answer; events before it are kept."""
         self.number += 1
         number = self.number
-        self.socket.sendall(encode({"id": number, "call": name, "arguments": arguments}))
+        self.socket.sendall(encode_message({"id": number, "call": name, "arguments": arguments}))
         kept: list[dict[str, Any]] = []
         answer = None
         while answer is None:
@@ -121,7 +121,7 @@ class HostClient:
                     kept.append(message)
             self.messages = []
             if answer is None:
-                self.messages = self.buffer.feed(self.socket.recv(65536))
+                self.messages = self.buffer.cut_messages(self.socket.recv(65536))
         self.messages = kept
         return answer
 
@@ -130,7 +130,7 @@ class HostClient:
         request = {"id": 0, "call": call, "attempt": number, "world_size": 4, "arf": True, "zit": False}
         request["wind"] = self.wind
         place = {"address": own_address(), "port": port, "store_port": store_port, "environment": environment}
-        self.socket.sendall(encode({**request, **place}))
+        self.socket.sendall(encode_message({**request, **place}))
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., HostClient]]:
         if package:
             (image / "mindio_ttp" / "controller_ttp.py").write_text(package)
         (image / "store.py").write_text(STORE)
-        install(deep)
+        install_below(deep)
         path = f"{image}:{deep / 'controller_host.pyz'}" if sees_image else str(deep / "controller_host.pyz")
         environment = {**os.environ, "HAJOB_DIR": str(deep), "PYTHONPATH": path, "HAJOB_STORE": store, **more}
         command = ["-c", program] if program else [str(deep / "controller_host.pyz")]

@@ -25,7 +25,7 @@ from e2e.cluster.loopback import own_address, own_port
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.rigs.certificates import Authority
-from trainer_sidecar.install import install
+from trainer_sidecar.install import install_below
 
 JOB = "0b1d2c3e-job"
 ADDRESS = own_address()
@@ -106,7 +106,7 @@ class Pod:
 
     def prepare(self) -> None:
         """Write everything that init containers and mounts bring."""
-        install(self.directory)
+        install_below(self.directory)
         self.authority.write(self.directory / "tls", f"agent.{JOB}")
         (self.directory / "rank.py").write_text(RANK_PROGRAM)
 

@@ -31,7 +31,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
 from tests.rigs.certificates import Authority
 from trainer_sidecar.coordinator.shell import clock
-from trainer_sidecar.install import install
+from trainer_sidecar.install import install_below
 
 JOB = "3f1d2c3e-job"
 PATIENCE = 120.0
@@ -310,7 +310,7 @@ class Job:
     def _directory(self, name: str, role: str) -> Path:
         directory = self.directory / name
         (directory / "hajob").mkdir(parents=True)
-        install(directory / "hajob")
+        install_below(directory / "hajob")
         self.authority.write(directory / "tls", f"{role}.{JOB}")
         return directory
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer_sidecar.install import install
+from trainer_sidecar.install import install_below
 from trainer_sidecar.launcher import protocol
 
 PATIENCE = 90.0
@@ -46,7 +46,7 @@ class Container:
 
     def start(self, script: str, environment: Mapping[str, str], command: list[str]) -> None:
         """Run `bash -c SCRIPT` (or another command) below the launcher, in the directory `home`."""
-        install(self.directory)
+        install_below(self.directory)
         own = {
             "PATH": f"{Path(self.python).parent}:{SYSTEM_PATH}",
             "HOME": str(self.home),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainer_sidecar import signals
 
 if __name__ == "__main__":
-    signals.hold()  # all other imports take their time
+    signals.block_signals()  # all other imports take their time
 
 import asyncio
 import logging
@@ -32,9 +32,12 @@ from trainer_sidecar.agent.supervise.launcher_client import LauncherClient
 from trainer_sidecar.agent.supervise.user_files import FileOrders
 from trainer_sidecar.environment import SettingsError
 
+# Half of the shortest wait that a tick ends: held facts are due after 2 s (supervise/unexplained_exits.py).
 TICK_SECONDS = 1.0
 BIND_RETRY_SECONDS = 1.0
+# Five seconds: an agent that is still ending has freed its port by then. After that the pod should say why it fails.
 BIND_TRIES = 5
+# As long as makes an agent count as silent: a coordinator that has not acknowledged by then has given it up.
 LAST_WORDS_SECONDS = 3.0
 RESTARTED_TEXT = "the agent was restarted while its processes ran, and with it their connections to the store ended"
 
@@ -99,6 +102,7 @@ class Agent:
         finally:
             for part in (*parts, stopped):
                 part.cancel()
+            # Last: a rank whose link is closed connects again at once, and must not meet a gate that goes away.
             await self.gate.close()
             await self.store_gate.close()
 
@@ -166,7 +170,7 @@ async def _run_agent(settings: AgentSettings) -> None:
     stop = asyncio.Event()
     for number in signals.ENDING:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    signals.let_through()
+    signals.unblock_signals()
     await Agent(settings, BootClock()).serve_until(stop)
 
 

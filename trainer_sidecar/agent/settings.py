@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
-from trainer_sidecar.environment import number, text
+from trainer_sidecar.environment import required_number, required_text
 
 CHECKPOINT_DIRECTORY = "HAJOB_CHECKPOINT_DIR"
 """Variable with the directory of spec.checkpoint.path, as a container sees it."""
@@ -73,24 +73,24 @@ class AgentSettings:
 def read_settings(environment: Mapping[str, str]) -> AgentSettings:
     """Read the settings. SettingsError names the first variable that is wrong."""
     return AgentSettings(
-        directory=Path(text(environment, "HAJOB_DIR")),
-        tls_directory=Path(text(environment, "HAJOB_TLS_DIR")),
-        pod_address=text(environment, "POD_IP"),
-        pod_name=text(environment, "POD_NAME"),
-        pod_uid=text(environment, "POD_UID"),
-        job_uid=text(environment, "HAJOB_JOB_UID"),
-        identity=Identity(_read_node_rank(environment), number(environment, "HAJOB_INCARNATION")),
-        ranks_per_node=number(environment, "HAJOB_RANKS_PER_NODE"),
-        world_size=number(environment, "HAJOB_WORLD_SIZE"),
-        agent_port=number(environment, "HAJOB_AGENT_PORT", 7071),
-        mindio_port=number(environment, "HAJOB_MINDIO_PORT", 8000),
-        rendezvous_port=number(environment, "HAJOB_RENDEZVOUS_PORT", 29500),
+        directory=Path(required_text(environment, "HAJOB_DIR")),
+        tls_directory=Path(required_text(environment, "HAJOB_TLS_DIR")),
+        pod_address=required_text(environment, "POD_IP"),
+        pod_name=required_text(environment, "POD_NAME"),
+        pod_uid=required_text(environment, "POD_UID"),
+        job_uid=required_text(environment, "HAJOB_JOB_UID"),
+        identity=Identity(_read_node_rank(environment), required_number(environment, "HAJOB_INCARNATION")),
+        ranks_per_node=required_number(environment, "HAJOB_RANKS_PER_NODE"),
+        world_size=required_number(environment, "HAJOB_WORLD_SIZE"),
+        agent_port=required_number(environment, "HAJOB_AGENT_PORT", 7071),
+        mindio_port=required_number(environment, "HAJOB_MINDIO_PORT", 8000),
+        rendezvous_port=required_number(environment, "HAJOB_RENDEZVOUS_PORT", 29500),
         output_directory=environment.get("HAJOB_OUTPUT_DIR", ""),
         checkpoint_directory=environment.get(CHECKPOINT_DIRECTORY, ""),
-        output_attempt_limit=number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
-        fence_after_seconds=number(environment, "HAJOB_FENCE_AFTER_SECONDS", FENCE_AFTER_SECONDS),
+        output_attempt_limit=required_number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
+        fence_after_seconds=required_number(environment, "HAJOB_FENCE_AFTER_SECONDS", FENCE_AFTER_SECONDS),
     )
 
 
 def _read_node_rank(environment: Mapping[str, str]) -> int:
-    return UNNAMED if environment.get("HAJOB_SPARE") else number(environment, "HAJOB_NODE_RANK")
+    return UNNAMED if environment.get("HAJOB_SPARE") else required_number(environment, "HAJOB_NODE_RANK")

@@ -34,49 +34,49 @@ class RealDirectory:
         self._names: dict[str, os.DirEntry[str]] | None = None
         self._below: dict[str, dict[str, int]] = {}
 
-    def names(self) -> Sequence[str]:
+    def top_level_names(self) -> Sequence[str]:
         """Return the names at the top; empty while the directory does not exist. OSError: it cannot be read."""
-        return tuple(self._tops())
+        return tuple(self._top_entries())
 
-    def files(self) -> Mapping[str, int]:
+    def sizes_of_files(self) -> Mapping[str, int]:
         """Return sizes by path. OSError: it cannot be read."""
-        found = {path: size for name in self._tops() for path, size in self.below(name).items()}
+        found = {path: size for name in self._top_entries() for path, size in self.sizes_below(name).items()}
         if self._root.name == "checkpoint":  # MindFormers puts it beside the strategies
-            for entry in _entries(self._root.parent, ("strategy",)).values():
-                found |= _sizes(entry, "", DEPTH)
+            for entry in _scan_entries(self._root.parent, ("strategy",)).values():
+                found |= _sizes_below(entry, "", DEPTH)
         return found
 
-    def below(self, name: str) -> Mapping[str, int]:
+    def sizes_below(self, name: str) -> Mapping[str, int]:
         """Return sizes by path below one name; the name itself if it is a file."""
         if name not in self._below:
-            entry = self._tops().get(name)
-            self._below[name] = _sizes(entry, "", DEPTH) if entry is not None else {}
+            entry = self._top_entries().get(name)
+            self._below[name] = _sizes_below(entry, "", DEPTH) if entry is not None else {}
         return self._below[name]
 
-    def _tops(self) -> Mapping[str, os.DirEntry[str]]:
+    def _top_entries(self) -> Mapping[str, os.DirEntry[str]]:
         if self._names is None:
-            self._names = _entries(self._root, _OF_INTEREST)
+            self._names = _scan_entries(self._root, _OF_INTEREST)
         return self._names
 
-    def look(self, path: str) -> Look:
+    def look_into_file(self, path: str) -> Look:
         """Look into a file. OSError: it exists and cannot be read, which says nothing about it."""
         try:
-            return formats.look(self._root / path)
+            return formats.look_into_file(self._root / path)
         except FileNotFoundError:
             return formats.CUT_OFF
 
-    def look_all(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
-        """Look into many files. OSError as `look`; TimeoutError: the share is too slow."""
+    def look_into_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
+        """Look into many files. OSError as `look_into_file`; TimeoutError: the share is too slow."""
         readers = concurrent.futures.ThreadPoolExecutor(READERS, thread_name_prefix="checkpoint")
         try:
-            found = readers.map(self.look, paths, timeout=self._look_all_seconds)
+            found = readers.map(self.look_into_file, paths, timeout=self._look_all_seconds)
             yield from zip(paths, found, strict=True)
         except TimeoutError:
             raise TimeoutError(f"reading {len(paths)} files took more than {self._look_all_seconds:.0f} s") from None
         finally:
             readers.shutdown(wait=False, cancel_futures=True)
 
-    def content(self, path: str) -> bytes | None:
+    def content_of_file(self, path: str) -> bytes | None:
         """Return the content of a small file. OSError: it exists and cannot be read."""
         try:
             with (self._root / path).open("rb") as file:
@@ -84,23 +84,23 @@ class RealDirectory:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
 
-    def text(self, path: str) -> str | None:
+    def text_of_file(self, path: str) -> str | None:
         """Return the content of a small text file."""
-        content = self.content(path)
+        content = self.content_of_file(path)
         try:
             return content.decode() if content is not None else None
         except UnicodeDecodeError:
             return None
 
 
-def _entries(root: Path, wanted: tuple[str, ...]) -> dict[str, os.DirEntry[str]]:
+def _scan_entries(root: Path, wanted: tuple[str, ...]) -> dict[str, os.DirEntry[str]]:
     try:
         return {entry.name: entry for entry in os.scandir(root) if entry.name.startswith(wanted)}
     except FileNotFoundError:
         return {}
 
 
-def _sizes(entry: os.DirEntry[str], above: str, depth: int) -> dict[str, int]:
+def _sizes_below(entry: os.DirEntry[str], above: str, depth: int) -> dict[str, int]:
     """Return the size of a file, or of every file below a directory, by path."""
     path = f"{above}{entry.name}"
     found: dict[str, int] = {}
@@ -108,7 +108,7 @@ def _sizes(entry: os.DirEntry[str], above: str, depth: int) -> dict[str, int]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if entry.is_dir():
             for inner in os.scandir(entry.path) if depth else ():
-                found |= _sizes(inner, f"{path}/", depth - 1)
+                found |= _sizes_below(inner, f"{path}/", depth - 1)
         elif TEMPORARY not in entry.name and not entry.name.endswith(REFUSED):
             found[path] = entry.stat().st_size
     return found

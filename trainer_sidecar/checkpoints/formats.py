@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from trainer_sidecar.checkpoints.protobuf import fields, varint
+from trainer_sidecar.checkpoints.protobuf import fields_of_message, read_varint
 from trainer_sidecar.checkpoints.verdict import Look
 
 ZIP_MARK: Final = b"PK\x03\x04"
@@ -39,16 +39,18 @@ _LARGEST_NUMBER: Final = max(_NUMBERS.values())
 CUT_OFF: Final = Look(whole=False)
 
 
-def look(path: Path) -> Look:
+def look_into_file(path: Path) -> Look:
     """Look into a file, by its suffix; an unknown format says nothing. OSError as it comes."""
-    reader = {".pt": _torch, ".ckpt": _mindspore, ".safetensors": _safetensors}.get(path.suffix)
+    reader = {".pt": _look_into_torch, ".ckpt": _look_into_mindspore, ".safetensors": _look_into_safetensors}.get(
+        path.suffix
+    )
     if reader is None:
         return Look()
     with path.open("rb") as file:
         return reader(file, os.fstat(file.fileno()).st_size)
 
 
-def _torch(file: BinaryIO, _size: int) -> Look:
+def _look_into_torch(file: BinaryIO, _size: int) -> Look:
     mark = file.read(len(ZIP_MARK))
     if mark[:1] == PICKLE_MARK:
         return Look()  # the oldest format has no index; nothing can be told
@@ -62,7 +64,7 @@ def _torch(file: BinaryIO, _size: int) -> Look:
             content = archive.read(name)  # the whole of it: its checksum is looked at, at its end
     except (zipfile.BadZipFile, EOFError):
         return CUT_OFF
-    return Look(step=pickled_step(content))
+    return Look(step=step_in_pickle(content))
 
 
 class _Inert(dict[Any, Any]):
@@ -98,7 +100,7 @@ class _InertUnpickler(pickle.Unpickler):
         """Leave tensors where they are."""
 
 
-def pickled_step(pickled: bytes) -> int | None:
+def step_in_pickle(pickled: bytes) -> int | None:
     """Return `iteration` of the pickled dictionary; None: there is none, or it cannot be read."""
     try:
         content = _InertUnpickler(io.BytesIO(pickled)).load()
@@ -108,7 +110,7 @@ def pickled_step(pickled: bytes) -> int | None:
     return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
-def _mindspore(file: BinaryIO, size: int) -> Look:
+def _look_into_mindspore(file: BinaryIO, size: int) -> Look:
     """Walk over the lengths of the tensors; the last one ends with the file, or before a checksum."""
     at = 0
     step: int | None = None
@@ -120,34 +122,34 @@ def _mindspore(file: BinaryIO, size: int) -> Look:
         if head[0] != _VALUE_FIELD:
             return CUT_OFF
         try:
-            length, used = varint(head, 1)
+            length, used = read_varint(head, 1)
         except ValueError:
             return CUT_OFF
         if length <= _SMALL:
             file.seek(at + used)
-            step = _told_step(file.read(length), step)
+            step = _step_in_value(file.read(length), step)
         at += used + length
     return Look(whole=at == size and size > 0, step=step)
 
 
-def _told_step(value: bytes, otherwise: int | None) -> int | None:
+def _step_in_value(value: bytes, otherwise: int | None) -> int | None:
     """Return the number in a value named `step_num`."""
     try:
-        named = dict(fields(value))
+        named = dict(fields_of_message(value))
         tensor = named.get(_TENSOR)
         if named.get(_TAG) != _STEP.encode() or not isinstance(tensor, bytes):
             return otherwise
-        content = dict(fields(tensor)).get(_CONTENT)
+        content = dict(fields_of_message(tensor)).get(_CONTENT)
     except ValueError:
         return otherwise
-    return _number(content) if isinstance(content, bytes) else otherwise
+    return _number_in_tensor(content) if isinstance(content, bytes) else otherwise
 
 
-def _number(content: bytes) -> int | None:
+def _number_in_tensor(content: bytes) -> int | None:
     return int.from_bytes(content, "little", signed=True) if len(content) in _NUMBERS.values() else None
 
 
-def _safetensors(file: BinaryIO, size: int) -> Look:
+def _look_into_safetensors(file: BinaryIO, size: int) -> Look:
     """Read from the header where the last tensor ends, and whether MindSpore left out what another rank's file has."""
     length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
     if not 0 < length <= min(LONGEST_HEADER, size - _LENGTH_BYTES):
@@ -156,16 +158,16 @@ def _safetensors(file: BinaryIO, size: int) -> Look:
         header = json.loads(file.read(length))
         partial = header.pop("__metadata__", {}).get("remove_redundancy") == "True"
         ends = [entry["data_offsets"][1] for entry in header.values()]
-        step = _safetensors_step(file, header.get(_STEP), _LENGTH_BYTES + length)
+        step = _step_in_safetensors(file, header.get(_STEP), _LENGTH_BYTES + length)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return CUT_OFF
     return Look(whole=_LENGTH_BYTES + length + max(ends, default=0) == size, step=step, partial=partial)
 
 
-def _safetensors_step(file: BinaryIO, entry: Any, data_at: int) -> int | None:  # noqa: ANN401  a stranger's JSON
+def _step_in_safetensors(file: BinaryIO, entry: Any, data_at: int) -> int | None:  # noqa: ANN401  a stranger's JSON
     """Return the number in a tensor named `step_num`; raise whatever odd JSON raises."""
     if entry is None or entry["dtype"] not in _NUMBERS:
         return None
     begin, end = entry["data_offsets"]
     file.seek(data_at + begin)
-    return _number(file.read(min(end - begin, _LARGEST_NUMBER + 1)))
+    return _number_in_tensor(file.read(min(end - begin, _LARGEST_NUMBER + 1)))

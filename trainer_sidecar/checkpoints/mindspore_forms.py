@@ -17,10 +17,13 @@ INNER: Final = "checkpoint"
 """The directory where MindFormers saves, below its `output_dir`."""
 
 
-def evaluate(directory: Directory, layout: Layout, passed_over: Collection[int] = ()) -> Verdict:
+def evaluate_all_forms(directory: Directory, layout: Layout, passed_over: Collection[int] = ()) -> Verdict:
     """Return the verdict on the newest complete checkpoint of any form, for a job of this layout."""
-    found = [iterations.evaluate(directory, passed_over), mindspore.evaluate_saved(directory, layout, passed_over)]
-    verdicts = [mindspore.evaluate(directory, layout, passed_over), *(one for one in found if one is not None)]
+    found = [
+        iterations.evaluate_iterations(directory, passed_over),
+        mindspore.evaluate_saved_by_mindio(directory, layout, passed_over),
+    ]
+    verdicts = [mindspore.evaluate_ranks(directory, layout, passed_over), *(one for one in found if one is not None)]
     newest = max(verdicts, key=lambda one: one.step)
     return Verdict(
         newest.name,

@@ -11,7 +11,7 @@ _FIXED: Final = {1: 8, 5: 4}
 _LONGEST_VARINT: Final = 10
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the variable-length integer at `at`, and where it ends. ValueError: it does not end."""
     value = 0
     for place, byte in enumerate(data[at : at + _LONGEST_VARINT]):
@@ -21,26 +21,26 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number is cut off")
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def fields_of_message(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Return number and value of each field of a message. ValueError: this is none."""
     at = 0
     while at < len(data):
-        key, at = varint(data, at)
+        key, at = read_varint(data, at)
         number, kind = key >> 3, key & 7
         if kind == _VARINT:
-            value, at = varint(data, at)
+            value, at = read_varint(data, at)
             yield number, value
             continue
-        length, at = varint(data, at) if kind == _LENGTH else (_FIXED.get(kind, len(data) + 1), at)
+        length, at = read_varint(data, at) if kind == _LENGTH else (_FIXED.get(kind, len(data) + 1), at)
         if at + length > len(data):
             raise ValueError("a field is cut off")
         yield number, data[at : at + length]
         at += length
 
 
-def numbers(data: bytes, wanted: int) -> Iterator[int]:
+def repeated_numbers(data: bytes, wanted: int) -> Iterator[int]:
     """Return the values of a repeated number, packed or not. ValueError: this is no message."""
-    for number, value in fields(data):
+    for number, value in fields_of_message(data):
         if number != wanted:
             continue
         if isinstance(value, int):
@@ -48,5 +48,5 @@ def numbers(data: bytes, wanted: int) -> Iterator[int]:
             continue
         at = 0
         while at < len(value):
-            one, at = varint(value, at)
+            one, at = read_varint(value, at)
             yield one

@@ -31,25 +31,25 @@ class Look:
 class Directory(Protocol):
     """A directory of checkpoints; paths are relative, with `/`."""
 
-    def files(self) -> Mapping[str, int]:
+    def sizes_of_files(self) -> Mapping[str, int]:
         """Return the size in bytes of every file that belongs to a checkpoint."""
 
-    def names(self) -> Sequence[str]:
+    def top_level_names(self) -> Sequence[str]:
         """Return the names directly in the directory that may belong to a checkpoint."""
 
-    def below(self, name: str) -> Mapping[str, int]:
-        """Return the size in bytes of every file below one of `names`, by its path from the directory."""
+    def sizes_below(self, name: str) -> Mapping[str, int]:
+        """Return the size in bytes of every file below one of `top_level_names`, by its path from the directory."""
 
-    def look(self, path: str) -> Look:
+    def look_into_file(self, path: str) -> Look:
         """Look into a file."""
 
-    def look_all(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
+    def look_into_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
         """Look into many files, in their order; several are read at once. TimeoutError: it takes too long."""
 
-    def text(self, path: str) -> str | None:
+    def text_of_file(self, path: str) -> str | None:
         """Return the content of a small text file; None: missing, or no text."""
 
-    def content(self, path: str) -> bytes | None:
+    def content_of_file(self, path: str) -> bytes | None:
         """Return the content of a small file; None: missing."""
 
 
@@ -86,23 +86,23 @@ class Verdict:
     doubt: str = ""
 
     @property
-    def tracked(self) -> bool:
+    def is_tracked(self) -> bool:
         """Whether nothing has to be done."""
         return not (self.copies or self.writes or self.aside)
 
 
-def refuse(name: str, reason: RefusalReason, detail: str = "") -> CheckpointRefusal:
+def refuse_checkpoint(name: str, reason: RefusalReason, detail: str = "") -> CheckpointRefusal:
     """Return a refusal of these rules."""
     return CheckpointRefusal(name, reason.value, detail)
 
 
-def shown(names: list[str], most: int = 3) -> str:
+def show_first_names(names: list[str], most: int = 3) -> str:
     """Return the first of some names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def step_in(text: str | None) -> int | None:
+def step_in_tracker(text: str | None) -> int | None:
     """Return the step that a tracker's text names; None if it is no plain number."""
     stripped = (text or "").strip()
     return int(stripped) if stripped.isdecimal() and stripped.isascii() and len(stripped) <= 15 else None

@@ -21,7 +21,7 @@ def main() -> int:
         )
         return 2
     _raise_descriptor_limit()
-    Host(directory).run()
+    Host(directory).serve_until_end()
     return 0
 
 

@@ -38,7 +38,7 @@ class AfterContinue:
         self._calls = 0
         self._heard = threading.Condition()
 
-    def called_back(self, *, continued: bool) -> None:
+    def note_callback(self, *, continued: bool) -> None:
         """Note the end of a callback; `continued`: it was the result of a "continue"."""
         with self._heard:
             self._callbacks += 1
@@ -46,24 +46,24 @@ class AfterContinue:
                 self._continued_at = self._clock()
             self._heard.notify_all()
 
-    def wait(self, seconds: float = BACK_SECONDS) -> None:
+    def wait_for_rest(self, seconds: float = BACK_SECONDS) -> None:
         """Return once MindIO has had so long to come to rest."""
         left = self._continued_at + seconds - self._clock()
         if left > 0:
             self._sleep(left)
 
-    def call(self, name: str, function: Callable[[], int]) -> int:
+    def call_at_rest(self, name: str, function: Callable[[], int]) -> int:
         """Make a call when MindIO is at rest, and again while it may have been forgotten; return MindIO's code."""
-        self.wait()
+        self.wait_for_rest()
         before, is_early = self._callbacks, self._clock() - self._continued_at < EARLY_SECONDS
         self._calls += 1
         code = function()
         if is_early and code == 0 and name in REPEATED:
             arguments = (function, before, self._calls)
-            threading.Thread(target=self._repeat, args=arguments, name="again", daemon=True).start()
+            threading.Thread(target=self._repeat_call, args=arguments, name="again", daemon=True).start()
         return code
 
-    def _repeat(self, function: Callable[[], int], before: int, number: int) -> None:
+    def _repeat_call(self, function: Callable[[], int], before: int, number: int) -> None:
         """Make the call again until MindIO calls back, or is told something else."""
         for seconds in self._again_seconds:
             with self._heard:

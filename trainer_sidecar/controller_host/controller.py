@@ -40,31 +40,31 @@ FIRST_MOMENT_SECONDS = 0.005
 times as long."""
 
 
-def plain(value: object) -> object:
+def as_json_value(value: object) -> object:
     """Return a callback's argument as JSON can carry it: a dictionary by rank becomes a list of pairs."""
     if isinstance(value, dict):
         return [[int(rank), entry] for rank, entry in value.items()]
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
+        return [as_json_value(entry) for entry in value]
     return value
 
 
-def by_rank(pairs: List[List[int]]) -> Dict[int, int]:
+def kinds_by_rank(pairs: List[List[int]]) -> Dict[int, int]:
     """Return the dictionary that MindIO requires; keys and values must be real integers."""
     return {int(rank): int(kind) for rank, kind in pairs}
 
 
 CALLS: Dict[str, Callable[[Any, Mapping[str, Any]], int]] = {
-    "stop_train": lambda mindio, given: mindio.tft_notify_controller_stop_train(by_rank(given["ranks"])),
+    "stop_train": lambda mindio, given: mindio.tft_notify_controller_stop_train(kinds_by_rank(given["ranks"])),
     "pause": lambda mindio, given: mindio.tft_notify_controller_stop_train({}, "pause", int(given["timeout"])),
     "on_global_rank": lambda mindio, given: mindio.tft_notify_controller_on_global_rank(
-        by_rank(given["ranks"]), int(given.get("time", 1))
+        kinds_by_rank(given["ranks"]), int(given.get("time", 1))
     ),
     "change_strategy": lambda mindio, given: mindio.tft_notify_controller_change_strategy(
         given["strategy"], given.get("parameters", "")
     ),
     "prepare_action": lambda mindio, given: mindio.tft_notify_controller_prepare_action(
-        given["action"], by_rank(given.get("ranks", []))
+        given["action"], kinds_by_rank(given.get("ranks", []))
     ),
     "dump": lambda mindio, _: mindio.tft_notify_controller_dump(),
 }
@@ -82,15 +82,15 @@ class ControllerProcess(Part):
         self._moment = FIRST_MOMENT_SECONDS
 
     @staticmethod
-    def package(_environment: Dict[str, str]) -> str:
+    def needed_package(_environment: Dict[str, str]) -> str:
         """Return the package its Python must have: the controller's half of MindIO needs neither torch nor CANN."""
         return "mindio_ttp"
 
     def run(self) -> None:
         """Start the controller and carry out calls until the host closes the pipe."""
         os.environ.setdefault("TTP_LOG_STDOUT", "1")
-        self.open("serving", self._start_controller)
-        self.serve(lambda message: self.send(self._answer(message)))
+        self.open_and_report("serving", self._start_controller)
+        self.serve_until_closed(lambda message: self.send_to_host(self._answer_call(message)))
 
     def _start_controller(self) -> None:
         request = self.request
@@ -108,39 +108,39 @@ class ControllerProcess(Part):
             ) from None
         wind = request.get("wind") or {}
         if wind:
-            self._wind(module, int(wind["serials"]), int(wind["counter"]))
+            self._raise_counters(module, int(wind["serials"]), int(wind["counter"]))
         self._module = module
 
-    def _wind(self, mindio: ModuleType, serials: int, counter: int) -> None:
+    def _raise_counters(self, mindio: ModuleType, serials: int, counter: int) -> None:
         """Raise the repair counter, then the serials; the pauses also drop the word that "stop switch" leaves."""
         self._winding = queue.Queue()
         for _ in range(counter):
-            self._must(mindio.tft_notify_controller_prepare_action("hot switch", {0: 0}), "prepare_action")
-            self._must(mindio.tft_notify_controller_prepare_action("stop switch"), "prepare_action")
+            self._require_success(mindio.tft_notify_controller_prepare_action("hot switch", {0: 0}), "prepare_action")
+            self._require_success(mindio.tft_notify_controller_prepare_action("stop switch"), "prepare_action")
         for _ in range(max(1, -(-serials // SERIALS_OF_A_PAUSE))):
-            self._pause(mindio)
-            self._must(mindio.tft_notify_controller_change_strategy("continue"), "change_strategy")
+            self._pause_until_heard(mindio)
+            self._require_success(mindio.tft_notify_controller_change_strategy("continue"), "change_strategy")
             self._await_callback(RESULT)
         self._winding = None
 
-    def _pause(self, mindio: ModuleType) -> None:
+    def _pause_until_heard(self, mindio: ModuleType) -> None:
         """Pause, and again while MindIO has forgotten it."""
         for seconds in (*AGAIN_SECONDS, WINDING_SECONDS):
-            self._after.wait(self._moment)
-            self._must(mindio.tft_notify_controller_stop_train({}, "pause", PAUSE_SECONDS), "stop_train")
+            self._after.wait_for_rest(self._moment)
+            self._require_success(mindio.tft_notify_controller_stop_train({}, "pause", PAUSE_SECONDS), "stop_train")
             if self._is_called_back(STOP_COMPLETE, seconds):
                 return
             self._moment *= 10
-        raise self._silent(STOP_COMPLETE)
+        raise self._missing_callback_error(STOP_COMPLETE)
 
     @staticmethod
-    def _must(code: int, call: str) -> None:
+    def _require_success(code: int, call: str) -> None:
         if code != 0:
             raise StartError(OTHER, "MindIO refused %s (%s) while its controller was wound on" % (call, code))
 
     def _await_callback(self, name: str) -> None:
         if not self._is_called_back(name, WINDING_SECONDS):
-            raise self._silent(name)
+            raise self._missing_callback_error(name)
 
     def _is_called_back(self, name: str, seconds: float) -> bool:
         """Whether MindIO calls this within so many seconds; StartError: it calls something else."""
@@ -155,41 +155,41 @@ class ControllerProcess(Part):
         return True
 
     @staticmethod
-    def _silent(name: str) -> StartError:
+    def _missing_callback_error(name: str) -> StartError:
         return StartError(OTHER, "MindIO did not call %s while its controller was wound on" % name)
 
     def _register_callbacks(self, module: ModuleType) -> None:
         for name in CALLBACKS:
-            if module.tft_register_mindx_callback(name, self._callback(name)) != 0:
+            if module.tft_register_mindx_callback(name, self._forwarding_callback(name)) != 0:
                 raise StartError(OTHER, "MindIO refused the callback %s" % name)
 
-    def _callback(self, name: str) -> Callable[..., int]:
+    def _forwarding_callback(self, name: str) -> Callable[..., int]:
         def forward(*arguments: object) -> int:
-            self._after.called_back(continued=name == RESULT and arguments[-1:] == ("continue",))
+            self._after.note_callback(continued=name == RESULT and arguments[-1:] == ("continue",))
             if self._winding is not None:
                 self._winding.put((name, arguments))
                 return 0
             try:
-                self.send({"event": name, "arguments": plain(list(arguments))})
+                self.send_to_host({"event": name, "arguments": as_json_value(list(arguments))})
             except BaseException as error:  # raising here would send the controller to its exit state
                 os.write(2, b"hajob: callback lost: %s\n" % repr(error).encode())
             return 0
 
         return forward
 
-    def _answer(self, message: Message) -> Message:
+    def _answer_call(self, message: Message) -> Message:
         answer: Message = {"answer": message.get("id"), "call": message.get("call")}
         try:
-            answer["code"] = int(self._call(message["call"], message.get("arguments", {})))
+            answer["code"] = int(self._call_mindio(message["call"], message.get("arguments", {})))
         except BaseException as error:
             answer.update(code=-1, exception="%s: %s" % (type(error).__name__, error))
         return answer
 
-    def _call(self, name: str, arguments: Mapping[str, Any]) -> int:
+    def _call_mindio(self, name: str, arguments: Mapping[str, Any]) -> int:
         if self._module is None:
             raise RuntimeError("the controller does not serve")
         if name == PING:
             return 0
         if name not in CALLS:
             raise ValueError("unknown call %s" % name)
-        return self._after.call(name, lambda: int(CALLS[name](self._module, arguments)))
+        return self._after.call_at_rest(name, lambda: int(CALLS[name](self._module, arguments)))

@@ -20,21 +20,21 @@ NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 """The coordinator has no chip and no driver: `import torch` (2.5 and newer) would fail in the device's extension."""
 
 
-def run(part: str, request: Message, read_end: int, write_end: int, *, may_change: bool) -> None:
+def run_part(part: str, request: Message, read_end: int, write_end: int, *, may_change: bool) -> None:
     """Run `part` until the host closes the pipe; `may_change`: look for the Python that has the needed package."""
     os.environ.update(request.get("environment", {}))
     os.environ.update(NO_AUTOLOAD)
     process = StoreProcess if part == STORE else ControllerProcess
-    package = process.package(dict(os.environ))
+    package = process.needed_package(dict(os.environ))
     if may_change:
-        python = interpreter.find(package, ControllerProcess.package({}), dict(os.environ))
+        python = interpreter.find_python_with(package, ControllerProcess.needed_package({}), dict(os.environ))
         if python not in (None, sys.executable):
             sys.stderr.write("hajob: the %s is run by %s, which has %s\n" % (part, python, package))
-            interpreter.go_on_in(str(python), part, request, read_end, write_end)
+            interpreter.replace_process(str(python), part, request, read_end, write_end)
     process(part, request, read_end, write_end).run()
 
 
 def main(words: List[str]) -> None:
     """Enter in another Python: the part, both pipes, the request."""
     request: Dict[str, object] = json.loads(words[3])
-    run(words[0], request, int(words[1]), int(words[2]), may_change=False)
+    run_part(words[0], request, int(words[1]), int(words[2]), may_change=False)

@@ -22,10 +22,12 @@ from trainer_sidecar.controller_host import entry, process_group
 from trainer_sidecar.controller_host.controller import CALLBACKS, PING
 from trainer_sidecar.controller_host.part import CONTROLLER, STORE
 from trainer_sidecar.controller_host.problems import HUNG_TEXT
-from trainer_sidecar.controller_protocol import HUNG, LOST, SOCKET_NAME, LineBuffer, Message, encode
+from trainer_sidecar.controller_protocol import HUNG, LOST, SOCKET_NAME, LineBuffer, Message, encode_message
 
 VERSION = 1
+# An incident leaves some ten entries, so this holds dozens since MindIO last was at rest. A refused call is not kept.
 LOG_LIMIT = 512
+# A coordinator that leaves this much unread is not reading; it is dropped and gets the whole state when it dials again.
 BACKLOG_BYTES = 1 << 20
 PING_SECONDS = 2.0
 MISSED_PINGS = 5
@@ -63,7 +65,7 @@ class Host:
 
     def __init__(self, directory: str) -> None:
         self._selector = selectors.DefaultSelector()
-        self._listener = controller_protocol.listen(directory, SOCKET_NAME)
+        self._listener = controller_protocol.listen_on_socket(directory, SOCKET_NAME)
         self._selector.register(self._listener, selectors.EVENT_READ, "listener")
         self._client: Optional[Client] = None
         self._child: Optional[Child] = None
@@ -71,33 +73,33 @@ class Host:
         self._store_of: Tuple[object, ...] = ()  # attempt and place of the store that runs
         self._log: List[Message] = []
         self._done = False
-        self._state: Message = _no_controller(0)
+        self._state: Message = _state_without_controller(0)
 
-    def run(self) -> None:
+    def serve_until_end(self) -> None:
         """Serve until the coordinator says `end`, or SIGTERM."""
         prctl.become_subreaper()
         waker, woken = socket.socketpair()
         woken.setblocking(False)
         waker.setblocking(False)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._stop)
-        signals.let_through()
+        signal.signal(signal.SIGTERM, self._handle_sigterm)
+        signals.unblock_signals()
         self._selector.register(woken, selectors.EVENT_READ, "signal")
         while not self._done:
             for key, mask in self._selector.select(PING_SECONDS if self._child is not None else None):
-                self._handle(key.data, mask)
+                self._handle_source(key.data, mask)
             if self._child is not None and self._state["controller"] == "serving":
-                self._look_after(self._child)
+                self._ping_controller(self._child)
         self._end_child()
         self._end_store()
 
-    def _stop(self, _number: int, _frame: object) -> None:
+    def _handle_sigterm(self, _number: int, _frame: object) -> None:
         self._done = True
 
-    def _handle(self, source: object, mask: int) -> None:
+    def _handle_source(self, source: object, mask: int) -> None:
         """Handle one ready source; ignore a client or child that an earlier source of the same round ended."""
         if source == "listener":
-            self._accept()
+            self._accept_client()
         elif isinstance(source, Client) and source is self._client:
             self._serve_client(source, mask)
         elif isinstance(source, Child) and source in (self._child, self._store):
@@ -105,7 +107,7 @@ class Host:
 
     # -- the coordinator ------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
+    def _accept_client(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except OSError:  # it hung up, or no descriptor is left: the next one dials again
@@ -114,13 +116,13 @@ class Host:
         if self._client is not None:
             self._drop_client(self._client)
         hello = {"event": "hello", "version": VERSION, "state": self._state, "log": self._log}
-        self._client = Client(connection, encode(hello))
+        self._client = Client(connection, encode_message(hello))
         self._selector.register(connection, selectors.EVENT_READ, self._client)
-        self._flush(self._client)
+        self._flush_client(self._client)
 
     def _serve_client(self, client: Client, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
-            self._flush(client)
+            self._flush_client(client)
         if not mask & selectors.EVENT_READ or client is not self._client:
             return
         try:
@@ -132,8 +134,8 @@ class Host:
         if not data:
             self._drop_client(client)
             return
-        for message in client.incoming.feed(data):
-            self._request(message)
+        for message in client.incoming.cut_messages(data):
+            self._handle_request(message)
 
     def _drop_client(self, client: Client) -> None:
         self._selector.unregister(client.connection)
@@ -141,17 +143,17 @@ class Host:
         if self._client is client:
             self._client = None
 
-    def _send(self, message: Message) -> None:
+    def _send_to_client(self, message: Message) -> None:
         client = self._client
         if client is None:
             return
-        client.outgoing += encode(message)
+        client.outgoing += encode_message(message)
         if len(client.outgoing) > client.bound:
             self._drop_client(client)
         else:
-            self._flush(client)
+            self._flush_client(client)
 
-    def _flush(self, client: Client) -> None:
+    def _flush_client(self, client: Client) -> None:
         try:
             sent = client.connection.send(client.outgoing) if client.outgoing else 0
         except BlockingIOError:
@@ -163,29 +165,29 @@ class Host:
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.outgoing else 0)
         self._selector.modify(client.connection, wanted, client)
 
-    def _request(self, message: Message) -> None:
+    def _handle_request(self, message: Message) -> None:
         call = message.get("call")
         if call == "start":
-            self._start(message)
+            self._start_controller(message)
         elif call == "store":
             self._open_store(message)
         elif call == "known":
             self._state.update(takes_over=False, unfilled=False)
-            self._tell_state()
+            self._send_state()
         elif call == "end":
             self._done = bool(message.get("host", False))
             self._end_child()
-            self._tell_state()
+            self._send_state()
         elif self._child is None:
-            self._send({"answer": message.get("id"), "code": -1, "exception": "no controller was started"})
+            self._send_to_client({"answer": message.get("id"), "code": -1, "exception": "no controller was started"})
         else:
             copied = {name: message.get(name) for name in ("id", "order")}
-            self._note({"called": call, "arguments": message.get("arguments", {}), **copied})
+            self._log_message({"called": call, "arguments": message.get("arguments", {}), **copied})
             self._write_child(self._child, message)
 
     # -- the controller -------------------------------------------------------------------------------------------
 
-    def _start(self, request: Message) -> None:
+    def _start_controller(self, request: Message) -> None:
         self._end_child()
         self._log = []
         self._forget_controller(int(request["attempt"]))
@@ -193,15 +195,15 @@ class Host:
         self._state.update(controller="starting", world_size=request["world_size"], instance=instance)
         self._state["takes_over"] = bool(request.get("wind"))
         self._keep_store(request)
-        self._child = self._begin(CONTROLLER, request)
-        self._tell_state()
+        self._child = self._begin_child(CONTROLLER, request)
+        self._send_state()
 
     def _open_store(self, request: Message) -> None:
         """Open the store: ranks wait for it, and another controller has to wait for them."""
         if self._child is None:
             self._forget_controller(int(request["attempt"]))
             self._keep_store(request)
-        self._tell_state()
+        self._send_state()
 
     def _keep_store(self, request: Message) -> None:
         """Keep the store of the ranks' attempt; another attempt's begins empty."""
@@ -212,18 +214,18 @@ class Host:
         self._store_of = wanted
         for_ranks_that_run = request.get("call") == "store" or bool(request.get("wind"))
         self._state.update(store="starting", unfilled=for_ranks_that_run)
-        self._store = self._begin(STORE, request)
+        self._store = self._begin_child(STORE, request)
 
-    def _begin(self, name: str, request: Message) -> Optional[Child]:
+    def _begin_child(self, name: str, request: Message) -> Optional[Child]:
         try:
-            child = self._fork(name, request)
+            child = self._fork_child(name, request)
         except OSError as error:
             self._state.update({name: "failed", "problem": "no process for the %s: %s" % (name, error)})
             return None
         self._selector.register(child.read_end, selectors.EVENT_READ, child)
         return child
 
-    def _fork(self, name: str, request: Message) -> Child:
+    def _fork_child(self, name: str, request: Message) -> Child:
         child_reads, host_writes = os.pipe()
         host_reads, child_writes = os.pipe()
         try:
@@ -233,17 +235,19 @@ class Host:
                 os.close(descriptor)
             raise
         if pid == 0:
-            self._become(name, request, child_reads, child_writes, (host_writes, host_reads))
-        process_group.lead(pid)
+            self._run_as_child(name, request, child_reads, child_writes, (host_writes, host_reads))
+        process_group.make_group_leader(pid)
         os.close(child_reads)
         os.close(child_writes)
         return Child(name, pid, host_writes, host_reads)
 
-    def _become(self, name: str, request: Message, read_end: int, write_end: int, foreign: Tuple[int, int]) -> None:
+    def _run_as_child(
+        self, name: str, request: Message, read_end: int, write_end: int, foreign: Tuple[int, int]
+    ) -> None:
         """In the child: drop the host's descriptors, run, end without the host's exit hooks."""
         code = 1
         try:
-            process_group.lead(0)
+            process_group.make_group_leader(0)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._selector.close()
@@ -253,7 +257,7 @@ class Host:
             siblings = [child for child in (self._child, self._store) if child is not None]
             for descriptor in (*foreign, *(end for child in siblings for end in (child.write_end, child.read_end))):
                 os.close(descriptor)
-            entry.run(name, request, read_end, write_end, may_change=True)
+            entry.run_part(name, request, read_end, write_end, may_change=True)
             code = 0
         except BrokenPipeError:
             pass  # the host has ended it, or has ended itself
@@ -264,11 +268,13 @@ class Host:
 
     def _write_child(self, child: Child, message: Message) -> None:
         try:
-            os.write(child.write_end, encode(message))
+            os.write(child.write_end, encode_message(message))
         except OSError as error:
-            self._send({"answer": message.get("id"), "code": -1, "exception": "the controller is gone: %s" % error})
+            self._send_to_client(
+                {"answer": message.get("id"), "code": -1, "exception": "the controller is gone: %s" % error}
+            )
 
-    def _look_after(self, child: Child) -> None:
+    def _ping_controller(self, child: Child) -> None:
         """Ping the child regularly: a hung one keeps port and links, and would not be noticed."""
         now = time.monotonic()
         if now < child.next_look:
@@ -282,54 +288,54 @@ class Host:
         if child.missed == MISSED_PINGS and not self._state["problem"]:
             seconds = MISSED_PINGS * PING_SECONDS
             self._state.update(problem=HUNG_TEXT % seconds, kind=HUNG)
-            self._tell_state()
+            self._send_state()
 
-    def _answered(self, child: Child) -> None:
+    def _note_ping_answer(self, child: Child) -> None:
         child.is_asked, child.missed = False, 0
         if self._state["kind"] == HUNG:
             self._state.update(problem="", kind="")
-            self._tell_state()
+            self._send_state()
 
     def _read_child(self, child: Child) -> None:
         data = os.read(child.read_end, 65536)
         if not data:
-            self._child_ended(child)
+            self._handle_ended_child(child)
             return
-        for message in child.buffer.feed(data):
+        for message in child.buffer.cut_messages(data):
             if message.get("call") == PING:
-                self._answered(child)
+                self._note_ping_answer(child)
             else:
-                self._from_child(message)
+                self._handle_child_message(message)
 
-    def _from_child(self, message: Message) -> None:
+    def _handle_child_message(self, message: Message) -> None:
         if message.get("event") == "part":
             self._state[message["part"]] = message["state"]
             if message["problem"]:
                 self._state.update(problem=message["problem"], kind=message["kind"])
-            self._tell_state()
+            self._send_state()
             return
         if message.get("code", 0) != 0:
             self._forget_call(message)
         else:
-            self._note(message)
+            self._log_message(message)
         message["attempt"] = self._state["attempt"]
-        self._send(message)
+        self._send_to_client(message)
 
-    def _child_ended(self, child: Child) -> None:
-        text = self._reap(child)
+    def _handle_ended_child(self, child: Child) -> None:
+        text = self._reap_child(child)
         if child is self._store:
             self._store = None
         else:
             self._child = None
         if self._state[child.part] != "failed":
             self._state.update({child.part: "lost", "problem": text, "kind": LOST})
-        self._tell_state()
+        self._send_state()
 
-    def _reap(self, child: Child) -> str:
+    def _reap_child(self, child: Child) -> str:
         self._selector.unregister(child.read_end)
         os.close(child.read_end)
         os.close(child.write_end)
-        status = process_group.end(child.pid)
+        status = process_group.end_process_group(child.pid)
         if os.WIFSIGNALED(status):
             return "the %s process was ended by signal %d" % (child.part, os.WTERMSIG(status))
         return "the %s process ended with code %d" % (child.part, os.WEXITSTATUS(status))
@@ -339,22 +345,24 @@ class Host:
         child, self._child = self._child, None
         if child is None:
             return
-        self._reap(child)
+        self._reap_child(child)
         self._forget_controller(int(self._state["attempt"]))
 
     def _forget_controller(self, attempt: int) -> None:
         """Forget the controller; the store stays as it was."""
-        self._state = dict(_no_controller(attempt), store=self._state["store"], unfilled=self._state["unfilled"])
+        self._state = dict(
+            _state_without_controller(attempt), store=self._state["store"], unfilled=self._state["unfilled"]
+        )
 
     def _end_store(self) -> None:
         child, self._store = self._store, None
         if child is not None:
-            self._reap(child)
+            self._reap_child(child)
         self._state["store"] = "none"
 
     # -- what is remembered ---------------------------------------------------------------------------------------
 
-    def _note(self, message: Message) -> None:
+    def _log_message(self, message: Message) -> None:
         """Log since MindIO last was at rest; a success report restarts the log, with the order that has ended."""
         if message.get("event") == CALLBACKS[3] and message["arguments"][0] == 0:
             message["order"] = max([entry.get("order") or 0 for entry in self._log], default=0)
@@ -370,10 +378,10 @@ class Host:
                 del self._log[index]
                 return
 
-    def _tell_state(self) -> None:
-        self._send({"event": "state", "state": self._state})
+    def _send_state(self) -> None:
+        self._send_to_client({"event": "state", "state": self._state})
 
 
-def _no_controller(attempt: int) -> Message:
+def _state_without_controller(attempt: int) -> Message:
     state = {"attempt": attempt, "controller": "none", "store": "none", "problem": "", "kind": ""}
     return dict(state, world_size=0, instance="", takes_over=False, unfilled=False)

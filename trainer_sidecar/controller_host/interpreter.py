@@ -26,7 +26,7 @@ PLACES = ("bin/python3", "envs/*/bin/python3")
 NAMES = ("python3", "python")
 
 
-def is_here(package: str) -> bool:
+def is_package_here(package: str) -> bool:
     """Return whether this Python has the package, without an import."""
     try:
         return importlib.util.find_spec(package) is not None
@@ -34,7 +34,7 @@ def is_here(package: str) -> bool:
         return False
 
 
-def candidates(environment: Mapping[str, str]) -> List[str]:
+def candidate_pythons(environment: Mapping[str, str]) -> List[str]:
     """Return other Pythons of the image, likeliest first: activated environments, the PATH, usual directories."""
     found = []
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -49,16 +49,16 @@ def candidates(environment: Mapping[str, str]) -> List[str]:
     return list(unique)
 
 
-def find(package: str, beside: str, environment: Dict[str, str]) -> Optional[str]:
+def find_python_with(package: str, beside: str, environment: Dict[str, str]) -> Optional[str]:
     """Return the path of a Python that has the package, the current one if it does; None: none has.
 
     A Python that has `beside` as well comes first: an image may have several, and the trainer's is the one with MindIO.
     """
-    if is_here(package) and is_here(beside):
+    if is_package_here(package) and is_package_here(beside):
         return sys.executable
-    second = sys.executable if is_here(package) else None
-    for python in candidates(environment):
-        packages = _installed(python, (package, beside), environment)
+    second = sys.executable if is_package_here(package) else None
+    for python in candidate_pythons(environment):
+        packages = _packages_of_python(python, (package, beside), environment)
         if package in packages and beside in packages:
             return python
         if package in packages and second is None:
@@ -66,7 +66,7 @@ def find(package: str, beside: str, environment: Dict[str, str]) -> Optional[str
     return second
 
 
-def _installed(python: str, packages: Tuple[str, ...], environment: Dict[str, str]) -> List[str]:
+def _packages_of_python(python: str, packages: Tuple[str, ...], environment: Dict[str, str]) -> List[str]:
     """Return those of `packages` that this Python has; none when it cannot be run."""
     try:
         done = subprocess.run(
@@ -83,7 +83,7 @@ def _installed(python: str, packages: Tuple[str, ...], environment: Dict[str, st
     return done.stdout.decode("utf-8", "replace").split()
 
 
-def go_on_in(python: str, part: str, request: Mapping[str, object], read_end: int, write_end: int) -> None:
+def replace_process(python: str, part: str, request: Mapping[str, object], read_end: int, write_end: int) -> None:
     """Run `part` (see entry.py) in another Python, with the same pipes. OSError: that cannot be run."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(trainer_sidecar.__file__)))
     for descriptor in (read_end, write_end):

@@ -10,7 +10,7 @@ import threading
 from typing import Callable
 
 from trainer_sidecar.controller_host.problems import StartError
-from trainer_sidecar.controller_protocol import OTHER, LineBuffer, Message, encode, now_nanoseconds
+from trainer_sidecar.controller_protocol import OTHER, LineBuffer, Message, encode_message, now_nanoseconds
 
 CONTROLLER, STORE = "controller", "store"
 
@@ -31,17 +31,17 @@ class Part:
 
     def tell_state(self, state: str, problem: str = "", kind: str = "") -> None:
         """Report the part's state to the host."""
-        self.send({"event": "part", "part": self._part, "state": state, "problem": problem, "kind": kind})
+        self.send_to_host({"event": "part", "part": self._part, "state": state, "problem": problem, "kind": kind})
 
-    def send(self, message: Message) -> None:
+    def send_to_host(self, message: Message) -> None:
         """Send a line to the host; from any thread."""
         message["t"] = now_nanoseconds()
-        line = encode(message)
+        line = encode_message(message)
         with self._lock:
             while line:
                 line = line[os.write(self._write_end, line) :]
 
-    def open(self, good_state: str, opener: Callable[[], None]) -> None:
+    def open_and_report(self, good_state: str, opener: Callable[[], None]) -> None:
         """Run `opener`, which makes the part serve, and report whether it does."""
         try:
             opener()
@@ -52,12 +52,12 @@ class Part:
         else:
             self.tell_state(good_state)
 
-    def serve(self, take: Callable[[Message], None]) -> None:
+    def serve_until_closed(self, take: Callable[[Message], None]) -> None:
         """Pass on the host's messages until it closes the pipe."""
         buffer = LineBuffer()
         while True:
             data = os.read(self._read_end, 65536)
             if not data:
                 return
-            for message in buffer.feed(data):
+            for message in buffer.cut_messages(data):
                 take(message)

@@ -11,13 +11,13 @@ import os
 import signal
 
 
-def lead(pid: int) -> None:
+def make_group_leader(pid: int) -> None:
     """Make a child, or with 0 this process, lead a group; both sides call it, so that the order does not matter."""
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
 
 
-def end(leader: int) -> int:
+def end_process_group(leader: int) -> int:
     """End a child and its group, return when all of it has ended; the child's wait status, its own if it had ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)

@@ -41,17 +41,17 @@ threading.Event().wait()
 _TIME = re.compile(rb"\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d[.\d]*")
 
 
-def is_wanted(environment: Dict[str, str]) -> bool:
+def is_scheduler_wanted(environment: Dict[str, str]) -> bool:
     """Return whether the job trains with MindSpore; the variable is MindIO's own."""
     return environment.get("MINDIO_FOR_MINDSPORE", "").lower() in ("1", "true")
 
 
-def variables(environment: Dict[str, str], host: str, port: int) -> Dict[str, str]:
+def scheduler_variables(environment: Dict[str, str], host: str, port: int) -> Dict[str, str]:
     """Return the scheduler's variables: those of the workers, but for role and address."""
     return dict(environment, MS_ROLE="MS_SCHED", MS_SCHED_HOST=host, MS_SCHED_PORT=str(port))
 
 
-def run(environment: Dict[str, str], host: str, port: int) -> None:
+def run_scheduler(environment: Dict[str, str], host: str, port: int) -> None:
     """Keep a scheduler until one fails: RuntimeError says how it ended.
 
     One that ends with 0 has seen all its workers unregister: the launch is over, and another one (a conversion comes
@@ -61,7 +61,7 @@ def run(environment: Dict[str, str], host: str, port: int) -> None:
     while True:
         process = subprocess.Popen(
             [sys.executable, "-u", "-c", PROGRAM],
-            env=variables(environment, host, port),
+            env=scheduler_variables(environment, host, port),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

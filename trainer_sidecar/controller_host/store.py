@@ -27,7 +27,7 @@ POLL_SECONDS = 0.02
 _kept: List[Any] = []  # a TCPStore serves for as long as its object lives
 
 
-def serve(host: str, port: int, environment: Dict[str, str], lost: Callable[[str], None]) -> None:
+def serve_store(host: str, port: int, environment: Dict[str, str], lost: Callable[[str], None]) -> None:
     """Return when the store listens on `host`:`port`; `StartError` when it does not.
 
     `lost` is called from another thread, with the reason, when it fails later.
@@ -36,8 +36,8 @@ def serve(host: str, port: int, environment: Dict[str, str], lost: Callable[[str
     hook = environment.get(HOOK, "")
     if hook:
         _serve_in_thread(_load_hook(hook), host, port, START_SECONDS, lost)
-    elif scheduler.is_wanted(environment):
-        run = functools.partial(scheduler.run, environment)
+    elif scheduler.is_scheduler_wanted(environment):
+        run = functools.partial(scheduler.run_scheduler, environment)
         _serve_in_thread(run, host, port, scheduler.START_SECONDS, lost)
     else:
         _serve_torch(host, port)
@@ -69,7 +69,7 @@ def _serve_in_thread(
 
     threading.Thread(target=run, name="rendezvous-store", daemon=True).start()
     deadline = time.monotonic() + seconds
-    while not _listens(host, port):
+    while not _is_listening(host, port):
         if failures:
             raise StartError(OTHER, "the rendezvous store failed: %r" % failures[0])
         if time.monotonic() > deadline:
@@ -79,7 +79,7 @@ def _serve_in_thread(
     listening.set()
 
 
-def _listens(host: str, port: int) -> bool:
+def _is_listening(host: str, port: int) -> bool:
     try:
         socket.create_connection((host, port), timeout=1.0).close()
     except OSError:
@@ -91,14 +91,14 @@ def _serve_torch(host: str, port: int) -> None:
     try:
         from torch.distributed import TCPStore
     except BaseException as error:
-        raise StartError(PACKAGE, _no_torch(error)) from None
+        raise StartError(PACKAGE, _why_no_torch(error)) from None
     try:
         _kept.append(_open_torch_store(TCPStore, host, port))
     except BaseException as error:
         raise StartError(OTHER, "torch's TCPStore on %s:%d failed: %s" % (host, port, error)) from None
 
 
-def _no_torch(error: BaseException) -> str:
+def _why_no_torch(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "torch":
         return (
             "no Python of the training image has torch (looked at: %s and others) and HAJOB_STORE names no store; name "

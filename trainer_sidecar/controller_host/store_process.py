@@ -19,17 +19,20 @@ class StoreProcess(Part):
     """Process that serves the store until the host has closed its end of the pipe."""
 
     @staticmethod
-    def package(environment: Dict[str, str]) -> str:
+    def needed_package(environment: Dict[str, str]) -> str:
         """Return the package its Python must have."""
         if environment.get(store.HOOK):
             return environment[store.HOOK].partition(":")[0].partition(".")[0]
-        return "mindspore" if scheduler.is_wanted(environment) else "torch"
+        return "mindspore" if scheduler.is_scheduler_wanted(environment) else "torch"
 
     def run(self) -> None:
         """Open the store and stay."""
         request, environment = self.request, dict(os.environ)
-        self.open("listening", lambda: store.serve(request["address"], request["store_port"], environment, self._lost))
-        self.serve(lambda _: None)
+        self.open_and_report(
+            "listening",
+            lambda: store.serve_store(request["address"], request["store_port"], environment, self._report_lost_store),
+        )
+        self.serve_until_closed(lambda _: None)
 
-    def _lost(self, problem: str) -> None:
+    def _report_lost_store(self, problem: str) -> None:
         self.tell_state("lost", problem, LOST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainer_sidecar import signals
 
 if __name__ == "__main__":
-    signals.hold()  # hold signals first: the other imports take long
+    signals.block_signals()  # hold signals first: the other imports take long
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ async def serve(hub: Hub) -> None:
     loop = asyncio.get_running_loop()
     for number in signals.ENDING:
         loop.add_signal_handler(number, ending.set)
-    signals.let_through()
+    signals.unblock_signals()
     await hub.run(ending)
 
 

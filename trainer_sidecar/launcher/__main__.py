@@ -10,6 +10,7 @@ from typing import Dict, List
 from trainer_sidecar.launcher import helpers, launches, program, ranks, supervisor
 
 USAGE = "usage: python3 launcher.pyz -- COMMAND [ARGUMENT...]"
+# A process may keep twice this: the current file, and the one that was full before it.
 FILE_BYTES = 64 * 1024 * 1024
 TERMINATION_LOG = "/dev/termination-log"
 
@@ -24,14 +25,14 @@ def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
     if not directory:
         raise LauncherSettingsError("HAJOB_DIR is not set: the directory shared with the agent")
     size = program.Size(
-        node_rank=_number(environment, "HAJOB_NODE_RANK", None),
-        ranks_per_node=_number(environment, "HAJOB_RANKS_PER_NODE", None),
-        world_size=_number(environment, "HAJOB_WORLD_SIZE", None),
+        node_rank=_whole_number(environment, "HAJOB_NODE_RANK", None),
+        ranks_per_node=_whole_number(environment, "HAJOB_RANKS_PER_NODE", None),
+        world_size=_whole_number(environment, "HAJOB_WORLD_SIZE", None),
     )
     kept = ranks.OutputSettings(
         output_directory=environment.get("HAJOB_OUTPUT_DIR") or os.path.join(directory, "output"),
-        file_bytes=_number(environment, "HAJOB_OUTPUT_FILE_BYTES", FILE_BYTES),
-        attempt_limit=_number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
+        file_bytes=_whole_number(environment, "HAJOB_OUTPUT_FILE_BYTES", FILE_BYTES),
+        attempt_limit=_whole_number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
         chips=tuple(environment.get("HAJOB_CHIP_DEVICES", "").split()) or helpers.CHIPS,
     )
     return supervisor.LauncherSettings(
@@ -40,15 +41,15 @@ def read_settings(environment: Dict[str, str]) -> supervisor.LauncherSettings:
         ranks=kept,
         limits=launches.LaunchLimits(
             ranks_per_node=size.ranks_per_node,
-            ordered_end_seconds=float(_number(environment, "HAJOB_ORDERED_END_SECONDS", 30)),
+            ordered_end_seconds=float(_whole_number(environment, "HAJOB_ORDERED_END_SECONDS", 30)),
         ),
-        grace_seconds=float(_number(environment, "HAJOB_GRACE_SECONDS", 5)),
+        grace_seconds=float(_whole_number(environment, "HAJOB_GRACE_SECONDS", 5)),
         termination_log=environment.get("HAJOB_TERMINATION_LOG") or TERMINATION_LOG,
         checkpoint_directory=environment.get("HAJOB_CHECKPOINT_DIR", ""),
     )
 
 
-def _number(environment: Dict[str, str], name: str, default: int | None) -> int:
+def _whole_number(environment: Dict[str, str], name: str, default: int | None) -> int:
     text = environment.get(name, "")
     if not text and default is not None:
         return default
@@ -70,7 +71,7 @@ def main(arguments: List[str]) -> int:
     except (LauncherSettingsError, OSError) as problem:
         sys.stderr.write("hajob: the launcher cannot start: {}\n".format(problem))
         return supervisor.REFUSED
-    return running.run()
+    return running.run_command()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ HIGH_AVAILABILITY = "enable-high-availability"
 AGAINST_RESUMING = ("finetune", "no-load-optim", "no-load-rng", "ckpt-step")
 
 
-def options(words: Iterable[str]) -> Dict[str, str]:
+def parse_options(words: Iterable[str]) -> Dict[str, str]:
     """Return options by name without dashes, each with a value or ""; the last wins, underscores become dashes."""
     found: Dict[str, str] = {}
     name = ""
@@ -51,12 +51,12 @@ class ResumedArguments(NamedTuple):
     changes: List[str]
 
 
-def resumed(arguments: List[str]) -> ResumedArguments:
+def resumed_arguments(arguments: List[str]) -> ResumedArguments:
     """Return the arguments with `--load` set to the `--save` directory, without options that start over.
 
     Without `--save` they are unchanged.
     """
-    save = options(arguments).get("save", "")
+    save = parse_options(arguments).get("save", "")
     if not save:
         return ResumedArguments(list(arguments), [])
     kept: List[str] = []
@@ -72,7 +72,7 @@ def resumed(arguments: List[str]) -> ResumedArguments:
         else:
             kept += words
         position += len(words)
-    if options(arguments).get("load", "") != save:
+    if parse_options(arguments).get("load", "") != save:
         changes.append("with --load {}".format(save))
     return ResumedArguments([*kept, "--load", save], changes)
 
@@ -85,7 +85,7 @@ def _option_at(arguments: List[str], position: int) -> List[str]:
     return arguments[position : position + 2] if has_value else [word]
 
 
-def resumes(environment: Dict[str, str], arguments: List[str]) -> bool:
+def is_resumed_start(environment: Dict[str, str], arguments: List[str]) -> bool:
     """Return whether to change this start's arguments.
 
     That is so if the job says so, from the second start on, and if a save exists.
@@ -93,10 +93,10 @@ def resumes(environment: Dict[str, str], arguments: List[str]) -> bool:
     attempt = environment.get("HAJOB_ATTEMPT", "")
     if environment.get(RESUME_POLICY) != ARGUMENTS or not attempt.isdigit() or int(attempt) < 2:
         return False
-    return LOAD_STEP in environment or tracked_step(options(arguments).get("save", "")) is not None
+    return LOAD_STEP in environment or read_tracked_step(parse_options(arguments).get("save", "")) is not None
 
 
-def tracked_step(directory: str) -> int | None:
+def read_tracked_step(directory: str) -> int | None:
     """Return the step after which a training that loads from here continues; None: no save, or it can't be told."""
     try:
         with open(os.path.join(directory, TRACKER)) as file:

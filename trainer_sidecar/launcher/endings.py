@@ -58,33 +58,33 @@ _LOADING = re.compile(r"\b_?load_(?:base_|dist_)?(?:checkpoint|ckpt)|\bload_stat
 """Functions in a traceback of Megatron, MindSpeed-LLM, MindFormers or torch that read a checkpoint."""
 
 
-def tells_of_loading(line: str) -> bool:
+def names_loading_function(line: str) -> bool:
     """Return whether a line of a traceback names a function that loads a checkpoint."""
     return _LOADING.search(line) is not None
 
 
-def kind_of(line: bytes) -> str:
+def kind_of_line(line: bytes) -> str:
     """Return the kind of a rank's line, "" for most lines."""
     found = _ANY.search(line)
     return _KINDS[(found.lastindex or 1) - 1] if found else ""
 
 
-def note(notices: Dict[str, str], line: bytes) -> str:
+def note_telling_line(notices: Dict[str, str], line: bytes) -> str:
     """Keep in `notices` the first line of each kind, of faults the newest; return the kind when it is new, else ""."""
-    kind = kind_of(line)
+    kind = kind_of_line(line)
     if not kind and _FAULT.search(line) and not _NO_FAULT.search(line):
-        notices[FAULT] = _text(line)
+        notices[FAULT] = _decoded_line(line)
         return FAULT
     if not kind or kind in notices:
         return ""
-    notices[kind] = _text(line)
+    notices[kind] = _decoded_line(line)
     return kind
 
 
-def _text(line: bytes) -> str:
+def _decoded_line(line: bytes) -> str:
     return line[:_LINE_CHARACTERS].decode("utf-8", "replace").strip()
 
 
-def is_lost_log(line: bytes) -> bool:
+def is_lost_log_line(line: bytes) -> bool:
     """Return whether the script's `tee` can't write its file: it then ends with 1, however the training ends."""
     return _TEE.match(line) is not None

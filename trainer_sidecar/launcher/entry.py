@@ -15,7 +15,7 @@ from typing import Any, Dict, List
 Namespace = Dict[str, Any]
 
 
-def arm() -> None:
+def arm_stack_dump() -> None:
     """Have HAJOB_STACK_SIGNAL write every thread's stack to HAJOB_STACK_FILE; do nothing unless both are set."""
     path, number = os.environ.get("HAJOB_STACK_FILE"), os.environ.get("HAJOB_STACK_SIGNAL", "")
     if not path or not number.isdigit():
@@ -29,7 +29,7 @@ def arm() -> None:
         sys.stderr.write("hajob: stacks of this rank cannot be taken: {}\n".format(problem))
 
 
-def wait(number: int) -> None:
+def wait_for_identity(number: int) -> None:
     """Import the heavy packages, then wait for variables and arguments; exit if the pipe ends without them.
 
     The program itself handles what cannot be imported here.
@@ -56,9 +56,9 @@ def run_module(name: str, arguments: List[str]) -> None:
     """Run a module as `python -m NAME` does, by the same function of runpy."""
     import runpy
 
-    _look_like(os.getcwd(), ["-m", *arguments])
+    _set_program_path(os.getcwd(), ["-m", *arguments])
     run = getattr(runpy, "_run_module_as_main")  # noqa: B009  no stub knows it; the interpreter calls it by this name
-    _forget(sys.modules["__main__"].__dict__)
+    _clear_namespace(sys.modules["__main__"].__dict__)
     run(name)
 
 
@@ -66,25 +66,25 @@ def run_script(path: str, arguments: List[str]) -> None:
     """Run a script as `python PATH` does."""
     from importlib.machinery import SourceFileLoader
 
-    _look_like(os.path.dirname(os.path.realpath(path)), [path, *arguments])
+    _set_program_path(os.path.dirname(os.path.realpath(path)), [path, *arguments])
     file = os.path.abspath(path) if sys.version_info >= (3, 9) else path
     with open(file, "rb") as source:
         code = compile(source.read(), file, "exec", dont_inherit=True)
     namespace = sys.modules["__main__"].__dict__
     loader = SourceFileLoader("__main__", file)
-    _forget(namespace)
+    _clear_namespace(namespace)
     namespace.update(__file__=file, __cached__=None, __loader__=loader)
     exec(code, namespace)
 
 
-def _look_like(directory: str, arguments: List[str]) -> None:
+def _set_program_path(directory: str, arguments: List[str]) -> None:
     """Set `sys.argv` and import path as they would be without this file."""
     sys.argv[:] = arguments
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = directory
 
 
-def _forget(namespace: Namespace) -> None:
+def _clear_namespace(namespace: Namespace) -> None:
     """Remove every trace of this file from `__main__`, so that it is as a program finds it."""
     fresh: Namespace = dict.fromkeys(("__doc__", "__package__", "__spec__", "__loader__"))
     fresh.update(__name__="__main__", __builtins__=namespace["__builtins__"])
@@ -96,8 +96,8 @@ def _forget(namespace: Namespace) -> None:
 
 if __name__ == "__main__":
     if "HAJOB_WARM_FD" in os.environ:
-        wait(int(os.environ["HAJOB_WARM_FD"]))
-    arm()
+        wait_for_identity(int(os.environ["HAJOB_WARM_FD"]))
+    arm_stack_dump()
     if sys.argv[1] == "-m":
         run_module(sys.argv[2], sys.argv[3:])
     else:

@@ -45,13 +45,13 @@ class ForeignLauncherWatch:
         self._let_go: Set[int] = set()
         self._suspect = 0
 
-    def let_go(self, pid: int) -> None:
+    def allow_process(self, pid: int) -> None:
         """Let this process, and all below it, run as it is."""
         self._let_go.add(pid)
 
-    def look(self, script: int) -> str:
+    def describe_foreign_launcher(self, script: int) -> str:
         """Describe the foreign launcher below the script with this process ID; empty while there is none."""
-        found = find(family(script), self._directory, self._let_go)
+        found = find_foreign_launcher(process_family(script), self._directory, self._let_go)
         if found is None or found.pid != self._suspect:
             self._suspect = found.pid if found is not None else 0
             return ""
@@ -83,17 +83,17 @@ def _is_shell(argv: List[str]) -> bool:
     return bool(argv) and os.path.basename(argv[0]).lstrip("-") in SHELLS
 
 
-def find(family: Iterable[ScriptProcess], directory: str, allowed: Set[int]) -> ForeignLauncher | None:
+def find_foreign_launcher(family: Iterable[ScriptProcess], directory: str, allowed: Set[int]) -> ForeignLauncher | None:
     """Return the first launcher in the script's family; `allowed`: processes that may run, with all below them."""
     known = {process.pid: process for process in family}
     for process in known.values():
         name = launcher_name(process.argv, directory)
-        if name and not _below(process, known, allowed):
-            return ForeignLauncher(process.pid, " ".join(process.argv)[:500], _line(process, known, name))
+        if name and not _is_below_allowed(process, known, allowed):
+            return ForeignLauncher(process.pid, " ".join(process.argv)[:500], _line_of_call(process, known, name))
     return None
 
 
-def _below(process: ScriptProcess | None, known: Dict[int, ScriptProcess], allowed: Set[int]) -> bool:
+def _is_below_allowed(process: ScriptProcess | None, known: Dict[int, ScriptProcess], allowed: Set[int]) -> bool:
     while process is not None:
         if process.pid in allowed:
             return True
@@ -101,26 +101,26 @@ def _below(process: ScriptProcess | None, known: Dict[int, ScriptProcess], allow
     return False
 
 
-def _line(process: ScriptProcess, known: Dict[int, ScriptProcess], name: str) -> str:
+def _line_of_call(process: ScriptProcess, known: Dict[int, ScriptProcess], name: str) -> str:
     """Return `train.sh:12: torchrun ...`: the line of the nearest shell script with this launcher; "" if none."""
     parent = known.get(process.parent)
     while parent is not None:
-        script = _script(parent)
-        for number, text in enumerate(_lines(script, parent.pid), 1):
+        script = _script_of_shell(parent)
+        for number, text in enumerate(_lines_of_script(script, parent.pid), 1):
             if name in text and not text.lstrip().startswith("#"):
                 return "{}:{}: {}".format(script, number, text.strip()[:300])
         parent = known.get(parent.parent)
     return ""
 
 
-def _script(process: ScriptProcess) -> str:
+def _script_of_shell(process: ScriptProcess) -> str:
     """Return the script that a shell runs, "" for anything else."""
     if not _is_shell(process.argv):
         return ""
     return next((word for word in process.argv[1:] if not word.startswith(("-", "+"))), "")
 
 
-def _lines(script: str, pid: int) -> List[str]:
+def _lines_of_script(script: str, pid: int) -> List[str]:
     try:
         with open(os.path.join(os.readlink("/proc/{}/cwd".format(pid)), script), errors="replace") as file:
             return file.read(1 << 20).splitlines()
@@ -128,18 +128,18 @@ def _lines(script: str, pid: int) -> List[str]:
         return []
 
 
-def family(root: int) -> List[ScriptProcess]:
+def process_family(root: int) -> List[ScriptProcess]:
     """Return a process and all below it; skip processes that end meanwhile."""
     found: List[ScriptProcess] = []
     waiting = [(root, 0)]
     while waiting:
         pid, parent = waiting.pop()
-        found.append(ScriptProcess(pid, parent, _argv(pid)))
-        waiting += [(child, pid) for child in children(pid)]
+        found.append(ScriptProcess(pid, parent, _arguments_of_process(pid)))
+        waiting += [(child, pid) for child in child_processes(pid)]
     return found
 
 
-def children(pid: int) -> List[int]:
+def child_processes(pid: int) -> List[int]:
     """Return the children of all threads of a process; empty if the kernel doesn't tell."""
     found: List[int] = []
     try:
@@ -151,7 +151,7 @@ def children(pid: int) -> List[int]:
     return found
 
 
-def _argv(pid: int) -> List[str]:
+def _arguments_of_process(pid: int) -> List[str]:
     try:
         with open("/proc/{}/cmdline".format(pid), "rb") as file:
             return [word.decode("utf-8", "replace") for word in file.read().split(b"\0")[:-1]]

@@ -12,19 +12,19 @@ import os
 import signal
 from typing import Iterable, List, Tuple
 
-from .foreign_launchers import family
+from .foreign_launchers import process_family
 from .variables import TOKEN
 
 CHIPS = ("/dev/davinci", "/dev/devmm_svm", "/dev/hisi_hdc")
 
 
-def left_by(token: str, roots: Iterable[int]) -> List[int]:
+def processes_left_by(token: str, roots: Iterable[int]) -> List[int]:
     """Return the processes below `roots` that have inherited this token."""
     mark = "{}={}".format(TOKEN, token).encode()
-    return [each.pid for root in roots for each in family(root) if mark in _environment(each.pid)]
+    return [each.pid for root in roots for each in process_family(root) if mark in _environment_of_process(each.pid)]
 
 
-def _environment(pid: int) -> List[bytes]:
+def _environment_of_process(pid: int) -> List[bytes]:
     try:
         with open("/proc/{}/environ".format(pid), "rb") as file:
             return file.read().split(b"\0")
@@ -43,9 +43,9 @@ def holds_chip(pid: int, chips: Tuple[str, ...] = CHIPS) -> bool:
     return False
 
 
-def end(token: str, roots: Iterable[int], *, only_with_chip: bool, chips: Tuple[str, ...] = CHIPS) -> List[int]:
+def end_helpers(token: str, roots: Iterable[int], *, only_with_chip: bool, chips: Tuple[str, ...] = CHIPS) -> List[int]:
     """End what a rank has left; after a finish only processes that hold a chip, since an upload may go on."""
-    ended = [pid for pid in left_by(token, roots) if not only_with_chip or holds_chip(pid, chips)]
+    ended = [pid for pid in processes_left_by(token, roots) if not only_with_chip or holds_chip(pid, chips)]
     for pid in ended:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)

@@ -16,17 +16,17 @@ SIOCGIFADDR = 0x8915
 """netdevice(7): the IPv4 address of an interface."""
 
 
-def with_address(address: str) -> str:
+def interface_with_address(address: str) -> str:
     """Return the name of the interface that has this address; empty: none has, or it can't be told."""
     try:
         if ":" in address:
-            return _with_inet6(socket.inet_pton(socket.AF_INET6, address).hex())
-        return _with_inet(socket.inet_pton(socket.AF_INET, address))
+            return _interface_with_ipv6(socket.inet_pton(socket.AF_INET6, address).hex())
+        return _interface_with_ipv4(socket.inet_pton(socket.AF_INET, address))
     except OSError:
         return ""
 
 
-def _with_inet(address: bytes) -> str:
+def _interface_with_ipv4(address: bytes) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
         for _, name in socket.if_nameindex():
             try:
@@ -38,12 +38,12 @@ def _with_inet(address: bytes) -> str:
     return ""
 
 
-def _with_inet6(address: str) -> str:
+def _interface_with_ipv6(address: str) -> str:
     with open(INET6, encoding="ascii") as rows:
         return next((row.split()[-1] for row in rows if row.startswith(address)), "")
 
 
-def usable(variable: str, choice: str) -> str:
+def usable_interfaces(variable: str, choice: str) -> str:
     """Return what a variable can have of `spec.network.interface` in this pod; empty for nothing.
 
     HCCL's choice is a list of beginnings of names, of whole names behind `=`, or of what is not taken behind `^`.

@@ -35,24 +35,27 @@ def file_name(process: KeptProcess) -> str:
     return "rank-{}.{}{}.log".format(process.rank, process.incarnation, start)
 
 
-def parse(name: str) -> KeptProcess | None:
+def parse_file_name(name: str) -> KeptProcess | None:
     """Return the process whose newest output a file of this name holds, None for every other name."""
     found = _NAME.fullmatch(name)
     return KeptProcess(int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)) if found else None
 
 
-def processes(directory: str, rank: int) -> List[KeptProcess]:
+def kept_processes(directory: str, rank: int) -> List[KeptProcess]:
     """Return the processes of a rank with output in an attempt's directory, oldest first. OSError: it can't be read."""
-    found = {parse(name[: -len(TURNED_OVER)] if name.endswith(TURNED_OVER) else name) for name in os.listdir(directory)}
+    found = {
+        parse_file_name(name[: -len(TURNED_OVER)] if name.endswith(TURNED_OVER) else name)
+        for name in os.listdir(directory)
+    }
     return sorted(process for process in found if process is not None and process.rank == rank)
 
 
-def attempts(directory: str) -> List[int]:
+def kept_attempts(directory: str) -> List[int]:
     """Return the attempts that have a directory, oldest first. OSError: it can't be read."""
     return sorted(int(name) for name in os.listdir(directory) if name.isdigit())
 
 
-def link(path: str, target: str) -> None:
+def link_to_file(path: str, target: str) -> None:
     """Make `path` a link to `target`, replacing an older link; leave anything else there alone."""
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -61,7 +64,7 @@ def link(path: str, target: str) -> None:
         os.symlink(os.path.abspath(target), path)
 
 
-def make_room(directory: str, rank: int, attempt: int, attempt_limit: int) -> None:
+def delete_beyond_limits(directory: str, rank: int, attempt: int, attempt_limit: int) -> None:
     """Delete this rank's output beyond the limits, before a process of `attempt` starts.
 
     Keep the newest `attempt_limit` attempts, this one included, and the first one that is there: restarts repeat what
@@ -69,21 +72,22 @@ def make_room(directory: str, rank: int, attempt: int, attempt_limit: int) -> No
     every rank deletes its own, so that none waits for another.
     """
     with contextlib.suppress(OSError):
-        there = attempts(directory)
+        there = kept_attempts(directory)
+        # The first attempt is kept however old it is: restarts repeat what it began with.
         for number in there:
             inside = os.path.join(directory, str(number))
             if there[0] < number <= attempt - attempt_limit:
-                _remove(inside, rank, 0)
+                _delete_output(inside, rank, 0)
                 with contextlib.suppress(OSError):  # another rank's files are still in it
                     os.rmdir(inside)
             elif number == attempt:
-                _remove(inside, rank, PROCESS_LIMIT - 1)
+                _delete_output(inside, rank, PROCESS_LIMIT - 1)
 
 
-def _remove(directory: str, rank: int, left: int) -> None:
+def _delete_output(directory: str, rank: int, left: int) -> None:
     """Delete the output of a rank's processes except for the newest `left`."""
     with contextlib.suppress(OSError):
-        found = processes(directory, rank)
+        found = kept_processes(directory, rank)
         for process in found[: len(found) - left] if left else found:
             path = os.path.join(directory, file_name(process))
             for each in (path, path + TURNED_OVER):

@@ -26,7 +26,7 @@ class Launch:
         self.program = what
         self.shim: protocol.Connection | None = shim
         self.passed: List[output.Descriptor] = []
-        self.target = ranks.Target(output.Descriptor(1).write, output.Descriptor(2).write)
+        self.target = ranks.Target(output.Descriptor(1).write_all, output.Descriptor(2).write_all)
         self.is_training = False
         self.without_mindio = False  # none of its ranks will register
         self.concluded = False
@@ -34,7 +34,7 @@ class Launch:
         self.waits_for_verdict = False
         self.mended_for = ""  # the attempt whose changed arguments were reported
 
-    def print_to(self, descriptors: List[int], is_ours: Callable[[int], bool]) -> None:
+    def set_output(self, descriptors: List[int], is_ours: Callable[[int], bool]) -> None:
         """Print to the shim's stdout and stderr, unless they are the script's own, which are passed on anyway."""
         targets = [output.Descriptor(1), output.Descriptor(2)]
         for index, passed in enumerate(descriptors[:2]):
@@ -42,7 +42,7 @@ class Launch:
             if not is_ours(passed):
                 targets[index] = self.passed[-1]
         if not self.program.detached:  # a call that returns at once leaves no reader
-            self.target = ranks.Target(targets[0].write, targets[1].write)
+            self.target = ranks.Target(targets[0].write_all, targets[1].write_all)
 
 
 class LaunchLimits(NamedTuple):
@@ -82,12 +82,12 @@ class Launches:
         return self.current is not None and self.current.is_training
 
     @property
-    def without_mindio(self) -> bool:
+    def is_without_mindio(self) -> bool:
         """Whether the ranks of the newest launch were started to train without MindIO."""
         return self.current.without_mindio if self.current is not None else self.was_last_in_order
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the training has ended."""
         return self.current is not None and self.current.finished
 
@@ -102,36 +102,36 @@ class Launches:
         launch = self.current
         return launch is not None and self.is_open and (launch.shim is not None or launch.program.detached)
 
-    def begin(
+    def begin_launch(
         self, call: program.ShimCall, what: program.Program, shim: protocol.Connection, is_ours: Callable[[int], bool]
     ) -> None:
         """Take a shim's launch of the ranks; `is_ours`: whether a descriptor is the script's own output."""
         self.number += 1
         self.was_last_in_order = False
         launch = self.current = Launch(self.number, call, what, shim)
-        launch.print_to(shim.take_descriptors(), is_ours)
+        launch.set_output(shim.take_descriptors(), is_ours)
         for note in what.notes:
-            self._clients.send(shim, {"kind": "say", "text": note})
+            self._clients.send_message(shim, {"kind": "say", "text": note})
         self._changed()
         if what.detached:
-            self._release(launch)
+            self._release_shim(launch)
 
-    def registered(self, number: int) -> None:
+    def mark_as_training(self, number: int) -> None:
         """Note that a rank has registered with MindIO, or trains without it: this launch is the training."""
         if self.current is not None and self.current.number == number and not self.is_training:
             self.current.is_training = True
             self._changed()
 
-    def shim_gone(self, connection: protocol.Connection, *, expected: bool) -> None:
+    def handle_closed_shim(self, connection: protocol.Connection, *, expected: bool) -> None:
         """Handle a closed connection; `expected`: the script, or the whole pod, is being ended."""
         launch = self.current
         if launch is None or connection is not launch.shim:
             return
         launch.shim = None
         if not launch.concluded and not expected:
-            self._terminal.say("{} was ended by the script; its ranks are ended, too".format(launch.tool))
+            self._terminal.print_message("{} was ended by the script; its ranks are ended, too".format(launch.tool))
             launch.concluded = True
-            self._ranks.end_all(gently=False, ordered=False)
+            self._ranks.end_all_processes(gently=False, ordered=False)
             self._changed()
             self._goes_on()
         self._close_output(launch)
@@ -139,44 +139,44 @@ class Launches:
     def _close_output(self, launch: Launch) -> None:
         """Close the shim's output, because its reader waits for the end."""
         for passed in launch.passed:
-            self._terminal.call(passed.close)
+            self._terminal.call_in_order(passed.close)
 
-    def _release(self, launch: Launch) -> None:
+    def _release_shim(self, launch: Launch) -> None:
         """Have the shim exit with 0."""
         if launch.shim is not None:
             shim, launch.shim = launch.shim, None
-            self._clients.send(shim, {"kind": "outcome", "exit_code": 0})
+            self._clients.send_message(shim, {"kind": "outcome", "exit_code": 0})
             self._close_output(launch)
 
-    def rank_ended(self) -> None:
+    def handle_ended_rank(self) -> None:
         """Let the script go on when all ranks of this pod have finished."""
-        self._clients.hear_agent()  # it may have reported a registration just now
-        newest = self._ranks.newest()
-        finished = [rank for rank in newest if rank.finished]
+        self._clients.read_agent_messages()  # it may have reported a registration just now
+        newest = self._ranks.newest_processes()
+        finished = [rank for rank in newest if rank.is_finished]
         if len(finished) == self._limits.ranks_per_node:
-            self._conclude()
-        elif finished and all(rank.finished or (rank.ordered and not rank.running) for rank in newest):
-            self._loop.later(self._limits.ordered_end_seconds, lambda: self._conclude_unless_started(newest))
+            self._conclude_launch()
+        elif finished and all(rank.is_finished or (rank.ordered and not rank.running) for rank in newest):
+            self._loop.call_after(self._limits.ordered_end_seconds, lambda: self._conclude_unless_started(newest))
 
     def _conclude_unless_started(self, newest: List[ranks.Rank]) -> None:
         """Conclude the launch if its last ranks ended by order after others finished, without a new start since."""
-        if self._ranks.newest() == newest:
-            self._conclude()
+        if self._ranks.newest_processes() == newest:
+            self._conclude_launch()
 
-    def _conclude(self) -> None:
+    def _conclude_launch(self) -> None:
         launch = self.current
         if launch is None or launch.concluded:
             return
         if launch.is_training or launch.without_mindio:
             self._ask_for_verdict(launch)
         else:
-            self._forget(launch, "its ranks never registered with MindIO: it was not the training")
+            self._drop_launch(launch, "its ranks never registered with MindIO: it was not the training")
 
-    def _forget(self, launch: Launch, why: str) -> None:
+    def _drop_launch(self, launch: Launch, why: str) -> None:
         """Go on to the next launch: nothing shows that this one was the training."""
-        self._terminal.say("{} has ended with 0 and {}".format(launch.program.script, why))
+        self._terminal.print_message("{} has ended with 0 and {}".format(launch.program.script, why))
         self.was_last_in_order = launch.without_mindio
-        self._ranks.forget()
+        self._ranks.forget_processes()
         self.current = None
         self._changed()
         self._let_script_go_on(launch, OUTPUT_WAITS)
@@ -188,14 +188,14 @@ class Launches:
         """
         if not launch.waits_for_verdict:
             launch.waits_for_verdict = True
-            self.ask_again()
+            self.repeat_question()
 
-    def ask_again(self) -> None:
+    def repeat_question(self) -> None:
         """Ask an agent that may not have heard the question."""
         if self.current is not None and self.current.waits_for_verdict:
-            self._clients.tell({"kind": "all_ended", "launch": self.current.number})
+            self._clients.tell_agent({"kind": "all_ended", "launch": self.current.number})
 
-    def take_verdict(self, number: int, problem: str, *, training: bool) -> None:
+    def apply_verdict(self, number: int, problem: str, *, training: bool) -> None:
         """Take the agent's verdict on ranks that all ended with 0; `problem`: why the training is not at its end.
 
         `training`: this launch is the training.
@@ -205,23 +205,23 @@ class Launches:
             return
         launch.waits_for_verdict = False
         if problem:  # the ranks will be started again, or the pod is deleted
-            self._terminal.say("the training has not finished: {}".format(problem))
-        elif not self._ranks.running() and training:
-            self._finish(launch)
+            self._terminal.print_message("the training has not finished: {}".format(problem))
+        elif not self._ranks.running_processes() and training:
+            self._finish_training(launch)
         elif not training:
-            self._forget(launch, "printed no step: it was the training if no other launch follows")
+            self._drop_launch(launch, "printed no step: it was the training if no other launch follows")
 
-    def _finish(self, launch: Launch) -> None:
+    def _finish_training(self, launch: Launch) -> None:
         launch.concluded = launch.finished = True
         self._changed()
         self._let_script_go_on(launch, OUTPUT_WAITS)
 
     def _let_script_go_on(self, launch: Launch, waits: int) -> None:
         """Release the shim, after the ranks' output has been written: the script may read it next."""
-        if waits > 0 and not self._ranks.flush(0.0):
-            self._loop.later(OUTPUT_WAIT_SECONDS, lambda: self._let_script_go_on(launch, waits - 1))
+        if waits > 0 and not self._ranks.wait_until_written(0.0):
+            self._loop.call_after(OUTPUT_WAIT_SECONDS, lambda: self._let_script_go_on(launch, waits - 1))
             return
-        self._release(launch)
+        self._release_shim(launch)
         self._goes_on()
 
 
@@ -232,14 +232,14 @@ class Decision(NamedTuple):
     note: str = ""
 
 
-def decide(call: program.ShimCall, size: program.Size, current: Launch | None) -> Decision:
+def decide_on_call(call: program.ShimCall, size: program.Size, current: Launch | None) -> Decision:
     """Decide on a call while `current` is the newest launch. ProgramError: it is refused."""
     if current is not None and (current.is_training or current.concluded):
         return Decision(None, "{} runs as what it is: the training was launched before it".format(call.tool))
     if current is not None:
         text = "{}: the launch of {} before it has not ended, and one pod has one set of ranks"
         raise program.ProgramError(text.format(call.tool, current.program.script))
-    if program.is_single(call, size):
+    if program.launches_one_process(call, size):
         text = "{} runs as what it is: it asks for one process, the job has {} per pod"
         return Decision(None, text.format(call.tool, size.ranks_per_node))
-    return Decision(program.parse(call, size))
+    return Decision(program.parse_call(call, size))

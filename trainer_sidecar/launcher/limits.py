@@ -18,7 +18,7 @@ class ProcessLimits(NamedTuple):
     umask: int | None = None
     processors: Tuple[int, ...] = ()
 
-    def adopt(self) -> List[str]:
+    def adopt_limits(self) -> List[str]:
         """Set them on this process, which is about to become a rank; return messages on those the kernel refuses."""
         refused: List[str] = []
         if self.umask is not None:
@@ -38,7 +38,7 @@ class ProcessLimits(NamedTuple):
         return refused
 
 
-def read(message: Dict[str, Any]) -> ProcessLimits:
+def read_limits(message: Dict[str, Any]) -> ProcessLimits:
     """Read the limits from a shim's call. KeyError, TypeError, ValueError: malformed.
 
     Processors count only where the script has chosen some: a mask keeps a process from those that its container gets

@@ -28,14 +28,14 @@ class Loop:
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
 
-    def catch(self, numbers: Iterable[int], callback: Callable[[int], None]) -> None:
+    def catch_signals(self, numbers: Iterable[int], callback: Callable[[int], None]) -> None:
         """Call `callback` with the number, from the loop, when one of these signals has arrived."""
         for number in numbers:
             self._signals[number] = lambda number=number: callback(number)  # type: ignore[misc]
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
-    def watch(
+    def watch_descriptor(
         self, descriptor: int, readable: Callable[[], object], writable: Callable[[], None] | None = None
     ) -> None:
         """Call `readable` while there is something to read, and `writable`, if given, while there is room to write."""
@@ -45,27 +45,27 @@ class Loop:
         except KeyError:
             self._selector.register(descriptor, events, (readable, writable))
 
-    def forget(self, descriptor: int) -> None:
+    def forget_descriptor(self, descriptor: int) -> None:
         """Stop watching a descriptor, before it is closed."""
         self._selector.unregister(descriptor)
 
-    def later(self, seconds: float, callback: Callable[[], None]) -> None:
+    def call_after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call `callback` once after `seconds`."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), callback))
 
-    def stop(self) -> None:
-        """Return from `run` after the callbacks of this round."""
+    def stop_loop(self) -> None:
+        """Return from `run_until_stopped` after the callbacks of this round."""
         self._stopped = True
 
-    def run(self) -> None:
-        """Wait and call back until `stop`."""
+    def run_until_stopped(self) -> None:
+        """Wait and call back until `stop_loop`."""
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         while not self._stopped:
-            ready = self._selector.select(self._timeout())
+            ready = self._selector.select(self._seconds_to_timer())
             self._deliver_signals()
             for key, events in ready:
                 if key.data is not None and self._is_watched(key):
-                    self._call(key.data, events)
+                    self._call_ready(key.data, events)
             self._run_timers()
 
     def _is_watched(self, key: selectors.SelectorKey) -> bool:
@@ -73,14 +73,14 @@ class Loop:
         current = self._selector.get_map().get(key.fd)
         return current is not None and current.data is key.data
 
-    def _call(self, callbacks: Tuple[Callable[[], None], Callable[[], None] | None], events: int) -> None:
+    def _call_ready(self, callbacks: Tuple[Callable[[], None], Callable[[], None] | None], events: int) -> None:
         readable, writable = callbacks
         if events & selectors.EVENT_WRITE and writable is not None:
             writable()
         if events & selectors.EVENT_READ:
             readable()
 
-    def _timeout(self) -> float | None:
+    def _seconds_to_timer(self) -> float | None:
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
 
     def _deliver_signals(self) -> None:

@@ -22,24 +22,24 @@ class Kills:
 
     def __init__(self, files: Tuple[str, ...] = FILES) -> None:
         self._files = files
-        self._seen = self._count()
+        self._seen = self._count_kills()
 
     def has_risen(self) -> bool:
         """Return whether the count has risen since the last call. A file that cannot be read counts nothing."""
-        before, self._seen = self._seen, self._count()
+        before, self._seen = self._seen, self._count_kills()
         return self._seen > before
 
-    def _count(self) -> int:
+    def _count_kills(self) -> int:
         for path in self._files:
             try:
                 with open(path, encoding="ascii", errors="replace") as file:
-                    return _of(file.read())
+                    return _oom_kills_in(file.read())
             except OSError:
                 continue
         return 0
 
 
-def _of(text: str) -> int:
+def _oom_kills_in(text: str) -> int:
     for line in text.splitlines():
         name, _, number = line.partition(" ")
         if name == "oom_kill" and number.isdigit():

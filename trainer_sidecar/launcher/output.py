@@ -21,6 +21,7 @@ from .loop import Loop
 MAXIMUM_LINE_BYTES = 8192
 KEPT_LINES = 40
 KEPT_LINE_CHARACTERS = 500
+# Memory that a hanging volume or terminal may cost; what comes beyond it is dropped, and the output says so.
 QUEUE_BYTES = 16 * 1024 * 1024
 MOST_READS = 16  # of 64 KiB, a pipe's usual size
 GATHER_SECONDS = 0.2  # waking the thread for each line costs more than the line
@@ -37,7 +38,7 @@ class Lines:
         self._rest = b""
         self._returned = False  # the newest line was ended by a carriage return; a line feed after it ends no other
 
-    def feed(self, data: bytes) -> List[bytes]:
+    def cut_lines(self, data: bytes) -> List[bytes]:
         """Return the lines completed by `data`, without their line ends."""
         if self._returned and data[:1] == b"\n":
             data = data[1:]
@@ -54,7 +55,7 @@ class Lines:
             self._rest = self._rest[MAXIMUM_LINE_BYTES:]
         return lines
 
-    def end(self) -> List[bytes]:
+    def take_rest(self) -> List[bytes]:
         """Return the incomplete line at the end of the stream."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
@@ -74,9 +75,9 @@ class Pipe:
         self._loop, self._descriptor = loop, descriptor
         self._line, self._ended, self._data = line, ended, data
         self._lines = Lines()
-        loop.watch(descriptor, self.read)
+        loop.watch_descriptor(descriptor, self.read_available)
 
-    def read(self) -> bool:
+    def read_available(self) -> bool:
         """Read the available bytes; False: there are none now, or the stream has ended."""
         try:
             data = os.read(self._descriptor, 65536)
@@ -84,12 +85,12 @@ class Pipe:
             return False
         except OSError:
             data = b""
-        for line in self._lines.feed(data) if data else self._lines.end():
+        for line in self._lines.cut_lines(data) if data else self._lines.take_rest():
             self._line(line)
         if data:
             self._data(data)
             return True
-        self._loop.forget(self._descriptor)
+        self._loop.forget_descriptor(self._descriptor)
         os.close(self._descriptor)
         self._ended()
         return False
@@ -97,7 +98,7 @@ class Pipe:
     def read_rest(self) -> None:
         """Read the rest of an ended process's output, bounded: a process that it left behind may print for ever."""
         for _ in range(MOST_READS):
-            if not self.read():
+            if not self.read_available():
                 return
 
 
@@ -107,12 +108,12 @@ class LastLines:
     def __init__(self) -> None:
         self._lines: Deque[str] = collections.deque(maxlen=KEPT_LINES)
 
-    def add(self, line: bytes) -> None:
+    def add_line(self, line: bytes) -> None:
         """Add a line; ignore an empty one."""
         if line.strip():
             self._lines.append(line[:KEPT_LINE_CHARACTERS].decode("utf-8", "replace"))
 
-    def text(self) -> List[str]:
+    def as_texts(self) -> List[str]:
         """Return the lines, oldest first."""
         return list(self._lines)
 
@@ -126,7 +127,7 @@ class Descriptor:
         self._broken = False
         self._closed = False
 
-    def write(self, data: bytes) -> None:
+    def write_all(self, data: bytes) -> None:
         """Write all of it, waiting for the reader as long as it takes."""
         try:
             while data and not self._broken:
@@ -137,7 +138,7 @@ class Descriptor:
         except OSError:
             self._broken = True
         if self._broken and self._otherwise is not None:
-            self._otherwise.write(data)
+            self._otherwise.write_all(data)
 
     def close(self) -> None:
         """Close the descriptor; later output goes to `otherwise`."""
@@ -161,14 +162,14 @@ class LogFile:
         self._size = 0
         self._failed = False
 
-    def write(self, data: bytes) -> None:
+    def append_output(self, data: bytes) -> None:
         """Append; only the writer's thread calls this."""
         if self._failed:
             return
         try:
-            self._open()
+            self._open_file()
             if self._size and self._size + len(data) > self._maximum_bytes:
-                self._turn_over()
+                self._rotate_file()
             while data:
                 written = os.write(self._descriptor, data)
                 self._size += written
@@ -177,19 +178,19 @@ class LogFile:
             self._failed = True
             self._complain("output is not kept in {}: {}".format(self.path, problem.strerror or problem))
 
-    def _open(self) -> None:
+    def _open_file(self) -> None:
         if self._descriptor < 0:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             self._size = os.fstat(self._descriptor).st_size
 
-    def _turn_over(self) -> None:
+    def _rotate_file(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
         os.replace(self.path, self.path + kept.TURNED_OVER)
-        self._open()
+        self._open_file()
 
-    def close(self) -> None:
+    def close_file(self) -> None:
         """Close the file; only the writer's thread calls this."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -206,10 +207,10 @@ class Writer:
         self._maximum_bytes = maximum_bytes
         self._dropped = 0
         self._busy = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._write_for_ever, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, write: Callable[[bytes], None], data: bytes) -> None:
+    def queue_output(self, write: Callable[[bytes], None], data: bytes) -> None:
         """Have the thread call `write` with `data`, in the order of calls; drop it when the queue is full."""
         with self._changed:
             if self._bytes + len(data) > self._maximum_bytes:
@@ -217,22 +218,22 @@ class Writer:
                 return
             if self._dropped:
                 note = "hajob: {} bytes of output dropped, the reader is too slow\n".format(self._dropped)
-                self._append(write, note.encode())
+                self._append_entry(write, note.encode())
                 self._dropped = 0
-            self._append(write, data)
+            self._append_entry(write, data)
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call_in_order(self, function: Callable[[], None]) -> None:
         """Run `function` after all earlier output is written; never dropped, since a caller may wait for it."""
         with self._changed:
-            self._append(lambda _: function(), b"")
+            self._append_entry(lambda _: function(), b"")
 
-    def _append(self, write: Callable[[bytes], None], data: bytes) -> None:
+    def _append_entry(self, write: Callable[[bytes], None], data: bytes) -> None:
         if not self._queue:
             self._changed.notify_all()
         self._queue.append((write, data))
         self._bytes += len(data)
 
-    def flush(self, seconds: float) -> bool:
+    def wait_until_written(self, seconds: float) -> bool:
         """Wait until everything is written, no longer than `seconds`; False: some output is still queued."""
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -243,7 +244,7 @@ class Writer:
                 self._changed.wait(left)
         return True
 
-    def _run(self) -> None:
+    def _write_for_ever(self) -> None:
         while True:
             with self._changed:
                 self._busy = False
@@ -255,9 +256,9 @@ class Writer:
             with self._changed:
                 batch, self._queue = self._queue, collections.deque()
             for write, entries in itertools.groupby(batch, key=lambda entry: entry[0]):
-                self._write(write, b"".join(data for _, data in entries))
+                self._write_batch(write, b"".join(data for _, data in entries))
 
-    def _write(self, write: Callable[[bytes], None], data: bytes) -> None:
+    def _write_batch(self, write: Callable[[bytes], None], data: bytes) -> None:
         with contextlib.suppress(Exception):  # one bad target must not stop the others' output
             write(data)
         with self._changed:
@@ -270,6 +271,6 @@ class Terminal(Writer):
     def __init__(self) -> None:
         super().__init__("hajob-terminal")
 
-    def say(self, text: str) -> None:
+    def print_message(self, text: str) -> None:
         """Print a message of the launcher itself."""
-        self.put(Descriptor(1).write, "hajob: {}\n".format(text).encode("utf-8", "replace"))
+        self.queue_output(Descriptor(1).write_all, "hajob: {}\n".format(text).encode("utf-8", "replace"))

@@ -40,7 +40,7 @@ class Ended(NamedTuple):
     exit_code: int
 
 
-def spawn(
+def spawn_process(
     argv: List[str], environment: Dict[str, str], cwd: str, stamp: bool = False, inherits: ProcessLimits | None = None
 ) -> Spawned:
     """Start `argv` as leader of a new process group that dies with this process; with `stamp` of a new session.
@@ -58,7 +58,7 @@ def spawn(
         pid = os.fork()
         if pid == 0:
             inherits = inherits or ProcessLimits()
-            _become(argv, environment, cwd, parent, (ends[1], ends[3]), stamp=stamp, inherits=inherits)
+            _become_program(argv, environment, cwd, parent, (ends[1], ends[3]), stamp=stamp, inherits=inherits)
     except OSError:  # too many processes or descriptors now; a later start must find no fewer
         for end in ends:
             os.close(end)
@@ -77,7 +77,7 @@ def spawn(
     return Spawned(pid, stdout_read, stderr_read)
 
 
-def _become(
+def _become_program(
     argv: List[str],
     environment: Dict[str, str],
     cwd: str,
@@ -87,7 +87,7 @@ def _become(
     stamp: bool,
     inherits: ProcessLimits,
 ) -> None:
-    """The child's side of `spawn`; never returns."""
+    """The child's side of `spawn_process`; never returns."""
     try:
         if stamp:
             os.setsid()
@@ -103,7 +103,7 @@ def _become(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(outputs[0], 1)
         os.dup2(outputs[1], 2)
-        for problem in inherits.adopt():
+        for problem in inherits.adopt_limits():
             os.write(2, "hajob: {}\n".format(problem).encode("utf-8", "backslashreplace"))
         os.chdir(cwd)
         if stamp:
@@ -117,7 +117,7 @@ def _become(
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal the process group of a process from `spawn`; once that is reaped, the number may be another's."""
+    """Signal the process group of a process from `spawn_process`; once that is reaped, the number may be another's."""
     if leader not in _leaders:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -127,7 +127,7 @@ def signal_group(leader: int, number: int) -> None:
             os.kill(leader, number)
 
 
-def reap(spared: int = 0) -> List[Ended]:
+def reap_children(spared: int = 0) -> List[Ended]:
     """Reap every child that has ended, without waiting; kill the rest of its group if it was started here.
 
     The group is signalled before the leader is reaped: until then no other process can get its number. Groups not
@@ -146,9 +146,9 @@ def reap(spared: int = 0) -> List[Ended]:
             signal_group(found.si_pid, signal.SIGKILL)
         pid, status = os.waitpid(found.si_pid, 0)
         _leaders.discard(pid)
-        ended.append(Ended(pid, exit_code(status)))
+        ended.append(Ended(pid, exit_code_of_status(status)))
 
 
-def exit_code(status: int) -> int:
+def exit_code_of_status(status: int) -> int:
     """Return the exit code of a wait status, minus the signal for a process that a signal ended."""
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

@@ -56,7 +56,7 @@ class Size(NamedTuple):
     world_size: int
 
     @property
-    def nodes(self) -> int:
+    def number_of_nodes(self) -> int:
         """Return the number of rank pods of the job."""
         return self.world_size // self.ranks_per_node
 
@@ -93,16 +93,16 @@ class _Parser(argparse.ArgumentParser):
         raise ProgramError("{}: {}".format(self.prog, message))
 
 
-def parse(call: ShimCall, size: Size) -> Program:
+def parse_call(call: ShimCall, size: Size) -> Program:
     """Return the program of a shim's call. ProgramError: the tool itself would have refused the arguments."""
     if call.tool in (TORCHRUN, LAUNCH, NPU_RUN):
-        return _torchrun(call, size)
+        return _parse_torchrun(call, size)
     if call.tool == MSRUN:
-        return _msrun(call, size)
+        return _parse_msrun(call, size)
     raise ProgramError("no shim is called {!r}; there are torchrun, torch_npu_run and msrun".format(call.tool))
 
 
-def is_single(call: ShimCall, size: Size) -> bool:
+def launches_one_process(call: ShimCall, size: Size) -> bool:
     """Return whether a call launches one process on one node although the job has several per pod.
 
     Such a call is not this job's training.
@@ -118,23 +118,23 @@ def _torchrun_options(call: ShimCall) -> argparse.Namespace:
     parser = _Parser(prog=SPOKEN.get(call.tool, call.tool), add_help=False)
     for name in TORCHRUN_VALUES.split():
         given = call.environment.get("PET_" + name.replace("-", "_").upper())
-        parser.add_argument(*_spellings(name), default=given)
+        parser.add_argument(*_spellings_of_option(name), default=given)
     for name in TORCHRUN_FLAGS.split():
         given = call.environment.get("PET_" + name.replace("-", "_").upper(), "0")
-        parser.add_argument(*_spellings(name), action="store_true", default=given.strip() == "1")
+        parser.add_argument(*_spellings_of_option(name), action="store_true", default=given.strip() == "1")
     if call.tool == LAUNCH:
         parser.add_argument("--use-env", "--use_env", action="store_true")
     if call.tool == NPU_RUN:
         parser.add_argument("--enable-tiered-parallel-tcpstore", "--enable_tiered_parallel_tcpstore")
-    _add_script(parser)
+    _add_script_arguments(parser)
     return parser.parse_args(call.arguments)
 
 
-def _spellings(name: str) -> List[str]:
+def _spellings_of_option(name: str) -> List[str]:
     return [*([SHORT[name]] if name in SHORT else []), "--" + name, "--" + name.replace("-", "_")]
 
 
-def _torchrun(call: ShimCall, size: Size) -> Program:
+def _parse_torchrun(call: ShimCall, size: Size) -> Program:
     options, tool = _torchrun_options(call), SPOKEN.get(call.tool, call.tool)
     if options.virtual_local_rank:
         raise ProgramError("{}: --virtual-local-rank is not possible under Hajob; leave it out".format(tool))
@@ -145,22 +145,24 @@ def _torchrun(call: ShimCall, size: Size) -> Program:
     environment = dict(call.environment)
     if size.ranks_per_node > 1:
         environment.setdefault("OMP_NUM_THREADS", "1")
-    notes = _contradictions(
+    notes = _notes_on_contradictions(
         tool,
         size,
         [
-            ("--nnodes", options.nnodes, _nodes_fit(options.nnodes, size.nodes), size.nodes),
-            ("--nproc-per-node", options.nproc_per_node, _fits(options.nproc_per_node, size.ranks_per_node),
+            ("--nnodes", options.nnodes, _fits_number_of_nodes(options.nnodes, size.number_of_nodes),
+             size.number_of_nodes),
+            ("--nproc-per-node", options.nproc_per_node, _fits_own_number(options.nproc_per_node, size.ranks_per_node),
              size.ranks_per_node),
-            ("--node-rank", options.node_rank, _fits(options.node_rank, size.node_rank), size.node_rank),
-            ("--standalone", "", not options.standalone or size.nodes == 1, "{} nodes".format(size.nodes)),
+            ("--node-rank", options.node_rank, _fits_own_number(options.node_rank, size.node_rank), size.node_rank),
+            ("--standalone", "", not options.standalone or size.number_of_nodes == 1,
+             "{} nodes".format(size.number_of_nodes)),
         ],
     )  # fmt: skip
     return Program(
         [*prefix, options.script, *options.arguments],
         call.cwd,
         environment,
-        notes + _without_effect(tool, options, WITHOUT_EFFECT),
+        notes + _notes_without_effect(tool, options, WITHOUT_EFFECT),
         is_python=not options.no_python,
         script=options.script,
         arguments=options.arguments,
@@ -169,26 +171,27 @@ def _torchrun(call: ShimCall, size: Size) -> Program:
     )
 
 
-def _msrun(call: ShimCall, size: Size) -> Program:
+def _parse_msrun(call: ShimCall, size: Size) -> Program:
     parser = _Parser(prog=MSRUN, add_help=False)
     for name in MSRUN_VALUES.split():
         parser.add_argument("--" + name)
     parser.set_defaults(join="False")
-    _add_script(parser)
+    _add_script_arguments(parser)
     options = parser.parse_args(call.arguments)
     if options.sim_level not in (None, "-1"):
         raise ProgramError("msrun: --sim_level is a dry run without chips, not a job for Hajob; leave it out")
     joins = _msrun_joins(options.join)
     is_python = options.script not in MSRUN_INTERPRETED
     prefix = [call.python, "-u"] if is_python else []
-    notes = _contradictions(
+    notes = _notes_on_contradictions(
         MSRUN,
         size,
         [
-            ("--worker_num", options.worker_num, _fits(options.worker_num, size.world_size), size.world_size),
-            ("--local_worker_num", options.local_worker_num, _fits(options.local_worker_num, size.ranks_per_node),
-             size.ranks_per_node),
-            ("--node_rank", options.node_rank, _fits(options.node_rank, size.node_rank), size.node_rank),
+            ("--worker_num", options.worker_num, _fits_own_number(options.worker_num, size.world_size),
+             size.world_size),
+            ("--local_worker_num", options.local_worker_num,
+             _fits_own_number(options.local_worker_num, size.ranks_per_node), size.ranks_per_node),
+            ("--node_rank", options.node_rank, _fits_own_number(options.node_rank, size.node_rank), size.node_rank),
         ],
     )  # fmt: skip
     topology_seconds = options.cluster_time_out or MSRUN_TOPO_SECONDS
@@ -197,7 +200,7 @@ def _msrun(call: ShimCall, size: Size) -> Program:
         [*prefix, options.script, *options.arguments],
         call.cwd,
         environment,
-        notes + _without_effect(MSRUN, options, MSRUN_WITHOUT_EFFECT),
+        notes + _notes_without_effect(MSRUN, options, MSRUN_WITHOUT_EFFECT),
         is_python=is_python,
         script=options.script,
         arguments=options.arguments,
@@ -218,23 +221,23 @@ def _msrun_joins(given: str) -> bool:
     return bool(joins)
 
 
-def _without_effect(tool: str, options: argparse.Namespace, names: str) -> List[str]:
+def _notes_without_effect(tool: str, options: argparse.Namespace, names: str) -> List[str]:
     values = {name: getattr(options, name.replace("-", "_"), None) for name in names.split()}
     idle = [name for name, value in values.items() if value is not None and value.strip() not in ("", "0", "False")]
     return ["{} --{} has no effect under Hajob".format(tool, name) for name in idle]
 
 
-def _add_script(parser: argparse.ArgumentParser) -> None:
+def _add_script_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
 
 
-def _fits(given: str | None, ours: int) -> bool:
+def _fits_own_number(given: str | None, ours: int) -> bool:
     """Whether an option is absent, a word for "as many as there are", or the job's own number."""
     return given is None or given in LOCAL_SIZE_WORDS or given.strip() == str(ours)
 
 
-def _nodes_fit(given: str | None, ours: int) -> bool:
+def _fits_number_of_nodes(given: str | None, ours: int) -> bool:
     """Whether torchrun's N or MIN:MAX allows the job's number of nodes."""
     if given is None:
         return True
@@ -245,10 +248,10 @@ def _nodes_fit(given: str | None, ours: int) -> bool:
         return False
 
 
-def _contradictions(tool: str, size: Size, options: List[Tuple[str, str | None, bool, object]]) -> List[str]:
+def _notes_on_contradictions(tool: str, size: Size, options: List[Tuple[str, str | None, bool, object]]) -> List[str]:
     return [
         "{} {} {} is overridden by the job: {} (this is node {} of {})".format(
-            tool, name, given, ours, size.node_rank, size.nodes
+            tool, name, given, ours, size.node_rank, size.number_of_nodes
         ).replace("  ", " ")
         for name, given, fits, ours in options
         if not fits
@@ -261,7 +264,7 @@ def with_arguments(program: Program, changed: List[str]) -> Program:
     return program._replace(argv=[*program.argv[:before], *changed], arguments=changed)
 
 
-def of_rank(program: Program, local_rank: str) -> Program:
+def program_of_rank(program: Program, local_rank: str) -> Program:
     """Return the program of one rank: torch.distributed.launch passes each its number as an argument."""
     if not program.numbered:
         return program
@@ -270,7 +273,7 @@ def of_rank(program: Program, local_rank: str) -> Program:
     return program._replace(argv=argv)
 
 
-def armed(program: Program, directory: str) -> List[str]:
+def armed_arguments(program: Program, directory: str) -> List[str]:
     """Return the program's argv, through entry.py if that can start it (docs/protocols/launcher.md#stacks).
 
     Scripts without `.py` may be directories or archives, which the interpreter starts in ways of their own; with

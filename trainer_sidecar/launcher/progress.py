@@ -29,7 +29,7 @@ LINE = re.compile(
 )
 
 
-def parse(line: bytes) -> Tuple[int, int] | None:
+def parse_step_line(line: bytes) -> Tuple[int, int] | None:
     """Return the finished step and the last one from a line of output; None for any other line."""
     found = LINE.search(line)
     if found is None:
@@ -47,17 +47,17 @@ class Untold:
         self.steps: List[List[int]] = []  # rank, step, time
         self._quick = True
 
-    def add(self, rank: int, step: int, time: int, before: int) -> None:
+    def add_step(self, rank: int, step: int, time: int, before: int) -> None:
         """Add that `rank` finished `step` at `time`, and its previous one at `before`."""
         self._quick = self._quick and time - before < QUICK
         self.steps.append([rank, step, time])
 
-    def due(self) -> int:
+    def next_send_time(self) -> int:
         """Return when to send them; call only while there are any."""
         first, newest = self.steps[0][2], self.steps[-1][2]
         return min(first + GATHER, newest + STILL) if self._quick else newest + TOGETHER
 
-    def take(self) -> List[List[int]]:
+    def take_steps(self) -> List[List[int]]:
         """Take all of them, to be sent now."""
         taken, self.steps, self._quick = self.steps, [], True
         return taken

@@ -40,12 +40,12 @@ def boottime_nanoseconds() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def encode(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """Return the message as one line; preserve bytes that are not UTF-8 (surrogates in environment, arguments)."""
     return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def decode(line: bytes) -> Message:
+def decode_message(line: bytes) -> Message:
     """Return the object of one line. ProtocolError: not JSON, not an object, or without a kind."""
     try:
         message = json.loads(line.decode("utf-8", "replace"))
@@ -71,7 +71,7 @@ class SocketPath:
         os.close(self._directory)
 
 
-def listen(directory: str, name: str = SOCKET_NAME) -> socket.socket:
+def listen_on_socket(directory: str, name: str = SOCKET_NAME) -> socket.socket:
     """Listen on a socket below `directory`, open to every user of the pod; replace an old file of that name."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with SocketPath(directory, name) as path:
@@ -95,11 +95,11 @@ class Connection:
         self._unsent = b""
 
     @property
-    def unsent(self) -> int:
+    def unsent_bytes(self) -> int:
         """Return the number of bytes that wait for the peer to read."""
         return len(self._unsent)
 
-    def receive(self) -> tuple[list[Message], bool]:
+    def receive_messages(self) -> tuple[list[Message], bool]:
         """Return new messages, and whether the connection is still open. ProtocolError: bytes are no message."""
         try:
             data, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(4 * MAXIMUM_DESCRIPTORS))
@@ -116,15 +116,15 @@ class Connection:
         self._received = lines.pop()
         if len(self._received) > MAXIMUM_LINE_BYTES:
             raise ProtocolError("a line of more than {} bytes".format(MAXIMUM_LINE_BYTES))
-        return [decode(line) for line in lines if line], bool(data)
+        return [decode_message(line) for line in lines if line], bool(data)
 
-    def send(self, message: Message) -> None:
+    def send_message(self, message: Message) -> None:
         """Queue a message and write as much as the peer takes now."""
-        self._unsent += encode(message)
-        self.flush()
+        self._unsent += encode_message(message)
+        self.flush_unsent()
 
-    def flush(self) -> None:
-        """Write as much as the peer takes now; `receive` notices a peer that has disconnected."""
+    def flush_unsent(self) -> None:
+        """Write as much as the peer takes now; `receive_messages` notices a peer that has disconnected."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -133,7 +133,7 @@ class Connection:
         except OSError:
             self._unsent = b""
 
-    def peer_pid(self) -> int:
+    def process_of_peer(self) -> int:
         """Return the process at the other end, which keeps its number when it becomes another program."""
         credentials = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return int(struct.unpack("3i", credentials)[0])

@@ -47,11 +47,11 @@ class Rank:
         self.add_line: Callable[[bytes], None] = lambda _: None  # adds to its output, as if it had printed it
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it ended with code 0."""
         return not self.running and self.exit_code == 0
 
-    def record(self) -> Dict[str, Any]:
+    def message_to_agent(self) -> Dict[str, Any]:
         """Return the message about this process as it is now."""
         return {
             "kind": "rank",
@@ -67,7 +67,7 @@ class Rank:
             "step_time": self.step_time,
             "last_step": self.last_step,
             "notices": self.notices,
-            "last_lines": [] if self.running and endings.FAULT not in self.notices else self.last_lines.text(),
+            "last_lines": [] if self.running and endings.FAULT not in self.notices else self.last_lines.as_texts(),
         }
 
 
@@ -120,15 +120,15 @@ class Ranks:
         if attempt_limit > 0:
             self._settings = self._settings._replace(attempt_limit=attempt_limit)
 
-    def newest(self) -> List[Rank]:
+    def newest_processes(self) -> List[Rank]:
         """Return the newest process of every rank that was ever started here."""
         return [self._newest[rank] for rank in sorted(self._newest)]
 
-    def running(self) -> List[Rank]:
+    def running_processes(self) -> List[Rank]:
         """Return the processes that have not ended."""
-        return [rank for rank in self.newest() if rank.running]
+        return [rank for rank in self.newest_processes() if rank.running]
 
-    def start(
+    def start_process(
         self, rank: int, name: ProcessName, what: program.Program, environment: Dict[str, str], target: Target
     ) -> str | None:
         """Start a process; return the reason of a refusal, None also when it is running already."""
@@ -145,64 +145,64 @@ class Ranks:
             return "no process could be made: {}".format(problem)
         started = Rank(rank, name, spawned, environment, spawned.token or token)
         self._newest[rank] = self._by_pid[started.pid] = started
-        log = self._log_file(rank, name, environment)
+        log = self._new_log_file(rank, name, environment)
         started.kept_in = log.path
-        started.add_line = lambda line: self._keep(started, line, target.stderr, log)
-        self._read(started, spawned.stdout, target.stdout, log)
-        self._read(started, spawned.stderr, target.stderr, log)
-        self._tell(started.record(), False)
+        started.add_line = lambda line: self._keep_line(started, line, target.stderr, log)
+        self._read_stream(started, spawned.stdout, target.stdout, log)
+        self._read_stream(started, spawned.stderr, target.stderr, log)
+        self._tell(started.message_to_agent(), False)
         return None
 
-    def _log_file(self, rank: int, name: ProcessName, environment: Dict[str, str]) -> output.LogFile:
+    def _new_log_file(self, rank: int, name: ProcessName, environment: Dict[str, str]) -> output.LogFile:
         attempt = environment.get("HAJOB_ATTEMPT", "0")
         directory, limit = self._settings.output_directory, self._settings.attempt_limit
         if attempt.isdigit():
-            self._files.call(lambda: kept.make_room(directory, rank, int(attempt), limit))
+            self._files.call_in_order(lambda: kept.delete_beyond_limits(directory, rank, int(attempt), limit))
         path = os.path.join(directory, attempt, kept.file_name(kept.KeptProcess(rank, name.incarnation, name.start)))
-        return output.LogFile(path, self._settings.file_bytes, self._terminal.say)
+        return output.LogFile(path, self._settings.file_bytes, self._terminal.print_message)
 
-    def _read(self, rank: Rank, descriptor: int, write: Callable[[bytes], None], log: output.LogFile) -> None:
+    def _read_stream(self, rank: Rank, descriptor: int, write: Callable[[bytes], None], log: output.LogFile) -> None:
         def ended() -> None:
             del rank.streams[descriptor]
             if not rank.streams:
-                self._files.call(log.close)
+                self._files.call_in_order(log.close_file)
 
         rank.streams[descriptor] = output.Pipe(
-            self._loop, descriptor, lambda line: self._line(rank, line, write, log), ended
+            self._loop, descriptor, lambda line: self._handle_line(rank, line, write, log), ended
         )
 
-    def _line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
+    def _handle_line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
         now = boottime_nanoseconds()
         self.lines += 1
-        found = progress.parse(line)
+        found = progress.parse_step_line(line)
         if found is not None:
             step, rank.last_step = found
             waits = bool(self._untold.steps)
-            self._untold.add(rank.rank, step, now, rank.step_time)
+            self._untold.add_step(rank.rank, step, now, rank.step_time)
             rank.step, rank.step_time = step, now
             if not waits:
                 self._tell_steps_later(now)
-        rank.last_lines.add(line)
-        if found is None and endings.note(rank.notices, line) in endings.TOLD_AT_ONCE and rank.running:
-            self._tell(rank.record(), False)  # of one that has ended it is told with its end
+        rank.last_lines.add_line(line)
+        if found is None and endings.note_telling_line(rank.notices, line) in endings.TOLD_AT_ONCE and rank.running:
+            self._tell(rank.message_to_agent(), False)  # of one that has ended it is told with its end
         if self.follow_lines:
             text = line.decode("utf-8", "replace")
             self._tell({"kind": "line", "rank": rank.rank, "text": text, "time": now}, True)
-        self._keep(rank, line, write, log)
+        self._keep_line(rank, line, write, log)
 
-    def _keep(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
-        self._files.put(log.write, line + b"\n")
-        self._terminal.put(write, b"[rank %d] %s\n" % (rank.rank, line))
+    def _keep_line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
+        self._files.queue_output(log.append_output, line + b"\n")
+        self._terminal.queue_output(write, b"[rank %d] %s\n" % (rank.rank, line))
 
     def take_stack(self, rank: int, name: ProcessName) -> None:
         """Take the stack of a process, into its output and to the agent. A process that has ended has none."""
         found = self._newest.get(rank)
         if found is not None and found.running and found.name == name:
             stacks.Taker(
-                self._loop, found.pid, found.environment, lambda lines: self._stack_taken(found, lines)
-            ).start()
+                self._loop, found.pid, found.environment, lambda lines: self._report_stack(found, lines)
+            ).request_stack()
 
-    def _stack_taken(self, rank: Rank, lines: List[str]) -> None:
+    def _report_stack(self, rank: Rank, lines: List[str]) -> None:
         if not rank.running:  # its output is closed
             return
         rank.add_line("hajob: where rank {}, process {}, stands:".format(rank.rank, rank.pid).encode())
@@ -216,17 +216,17 @@ class Ranks:
         """Send gathered steps when due: each carries its time; an exit is sent after them."""
         if not self._untold.steps:
             return
-        left = self._untold.due() - now
+        left = self._untold.next_send_time() - now
         if left > 0:
-            self._loop.later(left / progress.SECOND, lambda: self._tell_steps_later(boottime_nanoseconds()))
+            self._loop.call_after(left / progress.SECOND, lambda: self._tell_steps_later(boottime_nanoseconds()))
         else:
             self._tell_steps()
 
     def _tell_steps(self) -> None:
         if self._untold.steps:
-            self._tell({"kind": "steps", "steps": self._untold.take()}, True)
+            self._tell({"kind": "steps", "steps": self._untold.take_steps()}, True)
 
-    def ended(self, pid: int, code: int) -> bool:
+    def handle_ended_process(self, pid: int, code: int) -> bool:
         """Take in that a process was reaped; False: it is not one of the ranks."""
         rank = self._by_pid.pop(pid, None)
         if rank is None:
@@ -238,64 +238,66 @@ class Ranks:
             pipe.read_rest()
         if code == -signal.SIGKILL:
             words = memory.WORDS if self._memory.has_risen() else "" if rank.killed else memory.FOREIGN_KILL
-            rank.last_lines.add(words.encode())
+            rank.last_lines.add_line(words.encode())
         self._tell_steps()
-        self._tell(rank.record(), False)
+        self._tell(rank.message_to_agent(), False)
         return True
 
     def _end_helpers(self, rank: Rank) -> None:
         """End its processes in other sessions: all of them after a failure, else those that hold a chip."""
-        known = [each.pid for each in self.running()]
-        roots = [pid for pid in foreign_launchers.children(os.getpid()) if pid not in known]
-        ended = helpers.end(rank.token, roots, only_with_chip=rank.finished, chips=self._settings.chips)
+        known = [each.pid for each in self.running_processes()]
+        roots = [pid for pid in foreign_launchers.child_processes(os.getpid()) if pid not in known]
+        ended = helpers.end_helpers(rank.token, roots, only_with_chip=rank.is_finished, chips=self._settings.chips)
         if ended:
-            self._terminal.say("rank {} left processes {} behind, they are ended with it".format(rank.rank, ended))
+            self._terminal.print_message(
+                "rank {} left processes {} behind, they are ended with it".format(rank.rank, ended)
+            )
 
     def show_output_in(self, directory: str, rank: int) -> None:
         """Link `worker_<rank>.log`, where msrun would have written it, to the kept file."""
         path, kept_in = os.path.join(directory, "worker_{}.log".format(rank)), self._newest[rank].kept_in
-        self._files.call(lambda: kept.link(path, kept_in))
+        self._files.call_in_order(lambda: kept.link_to_file(path, kept_in))
 
-    def has_run(self, rank: int) -> bool:
+    def has_run_before(self, rank: int) -> bool:
         """Return whether a process of this rank was started here before."""
         return rank in self._newest
 
-    def end(self, rank: int, up_to: ProcessName, gently: bool) -> None:
+    def end_process(self, rank: int, up_to: ProcessName, gently: bool) -> None:
         """End a rank's process as the agent ordered, unless it is newer than `up_to`."""
         found = self._newest.get(rank)
         if found is not None and found.running and found.name <= up_to:
             found.ordered = True
-            self._end(found, gently)
+            self._end_rank(found, gently)
 
-    def end_all(self, gently: bool, ordered: bool) -> None:
+    def end_all_processes(self, gently: bool, ordered: bool) -> None:
         """End every process; `ordered` by the agent, else each is reported like any other exit."""
-        for rank in self.running():
+        for rank in self.running_processes():
             rank.ordered = rank.ordered or ordered
-            self._end(rank, gently)
+            self._end_rank(rank, gently)
 
-    def _end(self, rank: Rank, gently: bool) -> None:
+    def _end_rank(self, rank: Rank, gently: bool) -> None:
         """Send SIGKILL; gently: SIGTERM first, SIGKILL 2 s later."""
         if not gently:
-            self._kill(rank)
+            self._kill_group(rank)
         elif not rank.asked:
             rank.asked = True
             process.signal_group(rank.pid, signal.SIGTERM)
-            self._loop.later(GENTLE_SECONDS, lambda: self._kill_if_running(rank))
+            self._loop.call_after(GENTLE_SECONDS, lambda: self._kill_if_running(rank))
 
     def _kill_if_running(self, rank: Rank) -> None:
         if rank.running:
-            self._kill(rank)
+            self._kill_group(rank)
 
     @staticmethod
-    def _kill(rank: Rank) -> None:
+    def _kill_group(rank: Rank) -> None:
         rank.killed = True
         process.signal_group(rank.pid, signal.SIGKILL)
 
-    def forget(self) -> None:
+    def forget_processes(self) -> None:
         """Free the names: every process has ended and none belonged to the training."""
         self._newest.clear()
 
-    def flush(self, seconds: float) -> bool:
+    def wait_until_written(self, seconds: float) -> bool:
         """Give each target the time to write the last output; False: some is still queued."""
-        written = self._terminal.flush(seconds)
-        return self._files.flush(seconds) and written
+        written = self._terminal.wait_until_written(seconds)
+        return self._files.wait_until_written(seconds) and written

@@ -27,42 +27,42 @@ class StartScript:
     @property
     def last_lines(self) -> List[str]:
         """Return its last lines of output, oldest first."""
-        return self._lines.text()
+        return self._lines.as_texts()
 
-    def start(self, command: List[str], environment: Dict[str, str]) -> None:
+    def start_command(self, command: List[str], environment: Dict[str, str]) -> None:
         """Start the command. OSError: no process could be made."""
-        spawned = process.spawn(command, environment, os.getcwd())
+        spawned = process.spawn_process(command, environment, os.getcwd())
         self.pid = spawned.pid
-        self._read(spawned.stdout, output.Descriptor(1))
-        self._read(spawned.stderr, output.Descriptor(2))
+        self._read_stream(spawned.stdout, output.Descriptor(1))
+        self._read_stream(spawned.stderr, output.Descriptor(2))
 
-    def _read(self, descriptor: int, target: output.Descriptor) -> None:
+    def _read_stream(self, descriptor: int, target: output.Descriptor) -> None:
         self._pipes[descriptor] = output.Pipe(
             self._loop,
             descriptor,
-            self._line,
+            self._handle_line,
             lambda: self._pipes.pop(descriptor),
-            lambda data: self._terminal.put(target.write, data),
+            lambda data: self._terminal.queue_output(target.write_all, data),
         )
 
-    def _line(self, line: bytes) -> None:
-        self._lines.add(line)
-        if not self.lost_log and endings.is_lost_log(line):
+    def _handle_line(self, line: bytes) -> None:
+        self._lines.add_line(line)
+        if not self.lost_log and endings.is_lost_log_line(line):
             self.lost_log = line[:500].decode("utf-8", "replace")
-            self._terminal.say("{}: {}".format(self.lost_log, LOST_LOG))
+            self._terminal.print_message("{}: {}".format(self.lost_log, LOST_LOG))
             self._changed()
 
-    def prints_to(self, descriptor: int) -> bool:
+    def is_own_output(self, descriptor: int) -> bool:
         """Return whether bytes written to the descriptor appear in the command's own output."""
         return os.fstat(descriptor).st_ino in [os.fstat(pipe).st_ino for pipe in self._pipes]
 
-    def ended(self, code: int) -> None:
+    def handle_end(self, code: int) -> None:
         """Note that it was reaped; read the rest of its output."""
         for pipe in list(self._pipes.values()):
             pipe.read_rest()
         self.exit_code = code
 
-    def stop(self, seconds: float, then: Callable[[], None]) -> None:
+    def stop_command(self, seconds: float, then: Callable[[], None]) -> None:
         """Send SIGTERM; after `seconds` send SIGKILL and call `then`."""
 
         def insist() -> None:
@@ -71,10 +71,10 @@ class StartScript:
                 then()
 
         process.signal_group(self.pid, signal.SIGTERM)
-        self._loop.later(seconds, insist)
+        self._loop.call_after(seconds, insist)
 
-    def kill(self) -> None:
+    def kill_family(self) -> None:
         """Kill it at once, with every process below it, in whatever session."""
-        for each in reversed(foreign_launchers.family(self.pid)):
+        for each in reversed(foreign_launchers.process_family(self.pid)):
             with contextlib.suppress(OSError):
                 os.kill(each.pid, signal.SIGKILL)

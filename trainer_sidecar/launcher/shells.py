@@ -40,7 +40,7 @@ trap '{{ case $PATH in {shims}:*) ;; *) PATH={shims}:$PATH ;; esac; }} 2>/dev/nu
 _ABSOLUTE = '{path}() {{ {tool}={path} {shim} "$@"; }}\n'
 
 
-def environment(given: Dict[str, str], directory: str) -> Dict[str, str]:
+def environment_with_shims(given: Dict[str, str], directory: str) -> Dict[str, str]:
     """Return the environment of the user's command, with the shims first."""
     shims = os.path.join(directory, "bin")
     made = dict(given, PATH=shims + os.pathsep + (given.get("PATH") or os.defpath), HAJOB_DIR=directory)
@@ -48,14 +48,14 @@ def environment(given: Dict[str, str], directory: str) -> Dict[str, str]:
         made[USER_FILE] = given["BASH_ENV"]
     made["BASH_ENV"] = os.path.join(directory, BASH_FILE)
     for tool in TOOLS:
-        made[_function(tool)] = '() {{  {} "$@"; }}'.format(shlex.quote(os.path.join(shims, tool)))
+        made[_name_of_exported_function(tool)] = '() {{  {} "$@"; }}'.format(shlex.quote(os.path.join(shims, tool)))
     return made
 
 
-def without_shims(given: Dict[str, str], directory: str) -> Dict[str, str]:
+def environment_without_shims(given: Dict[str, str], directory: str) -> Dict[str, str]:
     """Return the environment as without Hajob: for a rank, and for a launcher that runs unchanged."""
     shims = os.path.realpath(os.path.join(directory, "bin"))
-    ours = [_function(tool) for tool in TOOLS] + ["BASH_ENV", USER_FILE, OWN_TOOL]
+    ours = [_name_of_exported_function(tool) for tool in TOOLS] + ["BASH_ENV", USER_FILE, OWN_TOOL]
     made = {name: value for name, value in given.items() if name not in ours}
     if given.get(USER_FILE):
         made["BASH_ENV"] = given[USER_FILE]
@@ -64,22 +64,22 @@ def without_shims(given: Dict[str, str], directory: str) -> Dict[str, str]:
     return made
 
 
-def _function(tool: str) -> str:
+def _name_of_exported_function(tool: str) -> str:
     """Return the name under which bash exports a function."""
     return "BASH_FUNC_{}%%".format(tool)
 
 
-def bash_file(directory: str, installed: List[str]) -> str:
+def content_of_bash_file(directory: str, installed: List[str]) -> str:
     """Return the file that every bash reads; `installed`: the image's own launchers, which may be called by path."""
     shims = os.path.join(directory, "bin")
     absolute = "".join(
         _ABSOLUTE.format(path=path, tool=OWN_TOOL, shim=shlex.quote(os.path.join(shims, os.path.basename(path))))
         for path in installed
     )
-    return _BASH.format(user=USER_FILE, absolute=absolute, shims=_in_trap(shims))
+    return _BASH.format(user=USER_FILE, absolute=absolute, shims=_quote_in_trap(shims))
 
 
-def _in_trap(path: str) -> str:
+def _quote_in_trap(path: str) -> str:
     """Quote for a word within single quotes."""
     return shlex.quote(path).replace("'", "'\\''")
 
@@ -99,19 +99,19 @@ def installed_launchers(path: str) -> List[str]:
 def wrap_interpreters(directory: str, path: str) -> None:
     """Put the wrapper of `python3` also before each `python3.N` that the image has on PATH."""
     for place in path.split(os.pathsep):
-        for name in _versions(place):
+        for name in _versioned_interpreters(place):
             with contextlib.suppress(OSError):  # it exists, or the directory is another user's
                 os.symlink("python3", os.path.join(directory, "bin", name))
 
 
-def _versions(directory: str) -> List[str]:
+def _versioned_interpreters(directory: str) -> List[str]:
     try:
         return [name for name in os.listdir(directory) if _VERSION.match(name)]
     except OSError:
         return []
 
 
-def lacking() -> str:
+def why_no_shell() -> str:
     """Return what the image lacks: bash says of the wrapper only that a file is not there."""
     return "" if os.access(SHELL, os.X_OK) else NO_SHELL.format(SHELL)
 
@@ -120,6 +120,6 @@ def write_bash_file(directory: str, path: str) -> None:
     """Write the file that BASH_ENV names. OSError: the directory can't be written to."""
     target = os.path.join(directory, BASH_FILE)
     with open(target + ".new", "w") as file:
-        file.write(bash_file(directory, installed_launchers(path)))
+        file.write(content_of_bash_file(directory, installed_launchers(path)))
     os.chmod(target + ".new", 0o644)
     os.replace(target + ".new", target)

@@ -35,12 +35,12 @@ def main() -> int:
     open_outputs()
     name = os.path.basename(sys.argv[0])
     if name != "shim.py":
-        return call(name, sys.argv[1:], tool_python(name), own_command(name))
+        return send_call(name, sys.argv[1:], tool_python(name), own_command(name))
     command = [sys.executable, *sys.argv[2:]]  # shim.py python -m torch.distributed.run ...
     tool, arguments = launched_module(sys.argv[2:])
     if not tool:
-        run(command, dict(os.environ))
-    return call(tool, arguments, sys.executable, command)
+        become_command(command, dict(os.environ))
+    return send_call(tool, arguments, sys.executable, command)
 
 
 def launched_module(arguments: List[str]) -> Tuple[str, List[str]]:
@@ -66,7 +66,7 @@ def launched_module(arguments: List[str]) -> Tuple[str, List[str]]:
 
 def tool_python(name: str) -> str:
     """Return the interpreter of the image's own tool, which is that of its ranks; else the first one on PATH."""
-    real = os.environ.get("HAJOB_TOOL") or find(name)
+    real = os.environ.get("HAJOB_TOOL") or find_image_tool(name)
     try:
         with open(real, "rb") as file:
             first, second = file.readline(256).decode(), file.readline(4096).decode()
@@ -80,7 +80,7 @@ def tool_python(name: str) -> str:
     return sys.executable or "python3"
 
 
-def find(name: str) -> str:
+def find_image_tool(name: str) -> str:
     """Return the first program of this name on PATH that is not Hajob's; "" when there is none."""
     ours = os.path.dirname(os.path.abspath(sys.argv[0]))
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
@@ -92,13 +92,13 @@ def find(name: str) -> str:
 
 def own_command(name: str) -> List[str]:
     """Return the command that would run without Hajob."""
-    return [os.environ.get("HAJOB_TOOL") or find(name) or name, *sys.argv[1:]]
+    return [os.environ.get("HAJOB_TOOL") or find_image_tool(name) or name, *sys.argv[1:]]
 
 
-def call(tool: str, arguments: List[str], python: str, command: List[str]) -> int:
+def send_call(tool: str, arguments: List[str], python: str, command: List[str]) -> int:
     """Send the call to the launcher and wait for the outcome; run `command` instead when the launcher says so."""
     if arguments[:1] and arguments[0] in ASKS:
-        run(command, dict(os.environ))
+        become_command(command, dict(os.environ))
     directory = own_directory()
     message = {
         "kind": "call",
@@ -108,10 +108,10 @@ def call(tool: str, arguments: List[str], python: str, command: List[str]) -> in
         "cwd": os.getcwd(),
         "environment": dict(os.environ),
         "python": python,
-        "limits": limits(),
+        "limits": inherited_limits(),
     }
     try:
-        launcher = connect(directory)
+        launcher = connect_to_launcher(directory)
     except OSError as problem:
         sys.stderr.write("hajob: {} found no launcher at {}/launcher.sock: {}\n".format(tool, directory, problem))
         return REFUSED
@@ -119,7 +119,7 @@ def call(tool: str, arguments: List[str], python: str, command: List[str]) -> in
     first = b'{"kind":"output"}\n'
     launcher.sendmsg([first], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, output)])
     launcher.sendall(json.dumps(message).encode("ascii") + b"\n")
-    return wait(launcher, tool, command)
+    return wait_for_outcome(launcher, tool, command)
 
 
 def own_directory() -> str:
@@ -137,7 +137,7 @@ def open_outputs() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
-def limits() -> Dict[str, Any]:
+def inherited_limits() -> Dict[str, Any]:
     """Return what a child of this process would inherit and a child of the launcher would not."""
     numbers = sorted({value for name, value in vars(resource).items() if name.startswith("RLIMIT_")})
     mask = os.umask(0)
@@ -149,7 +149,7 @@ def limits() -> Dict[str, Any]:
     }
 
 
-def connect(directory: str) -> socket.socket:
+def connect_to_launcher(directory: str) -> socket.socket:
     """Connect to the launcher's socket by its directory's descriptor: a unix path may have no more than 107 bytes."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -160,7 +160,7 @@ def connect(directory: str) -> socket.socket:
         os.close(descriptor)
 
 
-def wait(launcher: socket.socket, tool: str, command: List[str]) -> int:
+def wait_for_outcome(launcher: socket.socket, tool: str, command: List[str]) -> int:
     """Print the launcher's messages until it sends the outcome."""
     for line in launcher.makefile("r", encoding="utf-8"):
         message = json.loads(line)
@@ -168,14 +168,14 @@ def wait(launcher: socket.socket, tool: str, command: List[str]) -> int:
             sys.stderr.write("hajob: {}\n".format(message["text"]))
             sys.stderr.flush()
         elif message["kind"] == "run":
-            run(command, message["environment"])
+            become_command(command, message["environment"])
         elif message["kind"] == "outcome":
             return int(message["exit_code"])
     sys.stderr.write("hajob: the launcher has ended before the ranks of this {} did\n".format(tool))
     return 1
 
 
-def run(command: List[str], environment: Dict[str, str]) -> NoReturn:
+def become_command(command: List[str], environment: Dict[str, str]) -> NoReturn:
     """Become the command itself; 127 when it isn't there."""
     try:
         os.execvpe(command[0], command, environment)

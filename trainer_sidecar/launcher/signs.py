@@ -23,16 +23,16 @@ class Signs:
         self._seconds: Dict[int, float] = {}
         self._lines = 0
 
-    def look(self, pids: Iterable[int], lines: int, elapsed: float = LOOK_SECONDS) -> bool:
+    def has_new_sign(self, pids: Iterable[int], lines: int, elapsed: float = LOOK_SECONDS) -> bool:
         """Return whether a process has worked or printed in the `elapsed` seconds since the last look."""
-        seconds = {pid: used(pid) for pid in pids}
+        seconds = {pid: used_processor_seconds(pid) for pid in pids}
         worked = any(now - self._seconds.get(pid, 0.0) >= SHARE * elapsed for pid, now in seconds.items())
         printed = lines > self._lines
         self._seconds, self._lines = seconds, lines
         return worked or printed
 
 
-def used(pid: int) -> float:
+def used_processor_seconds(pid: int) -> float:
     """Return the processor seconds that a process and its ended children have used; 0 when it has ended."""
     try:
         with open("/proc/{}/stat".format(pid), "rb") as file:

@@ -21,16 +21,18 @@ SIGNAL = 60
 """A real-time signal: the C library needs 32 and 33, programs and schedulers take the ones with names."""
 
 DIRECTORY = "stacks"
+# Of a stack file, enough for a hundred threads of a few frames each; a rank has dozens.
 FILE_LINES = 400
 POLL_SECONDS = 0.1
 WRITTEN_SECONDS = 2.0
+# py-spy stops the process while it reads it; one that cannot be read in this time will not be read at all.
 PY_SPY_SECONDS = 5.0
 THREAD_KINDS = 16
 
 Done = Callable[[List[str]], None]
 
 
-def variables(directory: str, name: str) -> Dict[str, str]:
+def stack_variables(directory: str, name: str) -> Dict[str, str]:
     """Return what `entry.py` needs in a rank's environment; empty if no file can be made."""
     path = os.path.join(directory, DIRECTORY)
     try:
@@ -50,30 +52,30 @@ class Taker:
         self._done = done
         self._lines = kernel_lines(pid)
         self._file = environment.get("HAJOB_STACK_FILE", "")
-        self._before = _size(self._file)
+        self._before = _size_of_file(self._file)
         self._seen = -1
         self._polls = int(WRITTEN_SECONDS / POLL_SECONDS)
         self._tool: List[str] = []
         self._finished = False
 
-    def start(self) -> None:
+    def request_stack(self) -> None:
         """Send the signal if the process catches it, which it does once entry.py has armed it; else run py-spy."""
-        if self._file and catches(self._pid, SIGNAL):
+        if self._file and catches_signal(self._pid, SIGNAL):
             with contextlib.suppress(OSError):
                 os.kill(self._pid, SIGNAL)
-            self._loop.later(POLL_SECONDS, self._look)
+            self._loop.call_after(POLL_SECONDS, self._poll_stack_file)
         else:
             self._ask_tool()
 
-    def _look(self) -> None:
+    def _poll_stack_file(self) -> None:
         """Read the file until it has not changed for a moment."""
-        size = _size(self._file)
+        size = _size_of_file(self._file)
         self._polls -= 1
         if size > self._before and size == self._seen:
-            self._finish("by faulthandler", written_lines(self._file, self._before))
+            self._report_stack("by faulthandler", written_lines(self._file, self._before))
         elif self._polls > 0:
             self._seen = size
-            self._loop.later(POLL_SECONDS, self._look)
+            self._loop.call_after(POLL_SECONDS, self._poll_stack_file)
         else:
             self._lines.append("it did not answer a signal for {:.0f} s".format(WRITTEN_SECONDS))
             self._ask_tool()
@@ -81,17 +83,17 @@ class Taker:
     def _ask_tool(self) -> None:
         tool = shutil.which("py-spy", path=self._environment.get("PATH"))
         if tool is None:
-            self._finish("", [])
+            self._report_stack("", [])
             return
         try:
-            spawned = process.spawn([tool, "dump", "--pid", str(self._pid)], self._environment, "/")
+            spawned = process.spawn_process([tool, "dump", "--pid", str(self._pid)], self._environment, "/")
         except OSError as problem:
-            self._finish("", ["py-spy could not be started: {}".format(problem)])
+            self._report_stack("", ["py-spy could not be started: {}".format(problem)])
             return
         take = lambda line: self._tool.append(line.decode("utf-8", "replace"))  # noqa: E731
         output.Pipe(self._loop, spawned.stdout, take, lambda: None)
         output.Pipe(self._loop, spawned.stderr, take, self._tool_ended)
-        self._loop.later(PY_SPY_SECONDS, lambda: self._end_tool(spawned.pid))
+        self._loop.call_after(PY_SPY_SECONDS, lambda: self._end_tool(spawned.pid))
 
     def _end_tool(self, pid: int) -> None:
         if not self._finished:  # its number may be a rank's by now
@@ -99,9 +101,9 @@ class Taker:
 
     def _tool_ended(self) -> None:
         """Conclude: the end of the tool's stderr is its end."""
-        self._finish("by py-spy", innermost_last("\n".join(self._tool)))
+        self._report_stack("by py-spy", innermost_last("\n".join(self._tool)))
 
-    def _finish(self, how: str, lines: List[str]) -> None:
+    def _report_stack(self, how: str, lines: List[str]) -> None:
         self._finished = True
         if how:
             self._lines.append("its Python stack, {}:".format(how))
@@ -125,9 +127,9 @@ def innermost_last(text: str) -> List[str]:
     return [line for block in blocks for line in block][-FILE_LINES:]
 
 
-def catches(pid: int, number: int) -> bool:
+def catches_signal(pid: int, number: int) -> bool:
     """Return whether a process has a handler for a signal; without one the signal would kill it."""
-    for line in _text("/proc/{}/status".format(pid)).splitlines():
+    for line in _text_of_file("/proc/{}/status".format(pid)).splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
@@ -140,22 +142,26 @@ def kernel_lines(pid: int) -> List[str]:
         threads = os.listdir(task)
     except OSError:
         return ["process {} is gone".format(pid)]
-    kinds = collections.Counter(_thread(os.path.join(task, thread)) for thread in threads if thread != str(pid))
-    lines = ["main thread: {}".format(_thread(os.path.join(task, str(pid))))]
+    kinds = collections.Counter(
+        _describe_thread(os.path.join(task, thread)) for thread in threads if thread != str(pid)
+    )
+    lines = ["main thread: {}".format(_describe_thread(os.path.join(task, str(pid))))]
     lines += ["{} more: {}".format(count, kind) for kind, count in kinds.most_common(THREAD_KINDS)]
-    kernel = _text("/proc/{}/stack".format(pid)).splitlines()  # root only
+    kernel = _text_of_file("/proc/{}/stack".format(pid)).splitlines()  # root only
     return lines + ["kernel stack of the main thread:"] * bool(kernel) + kernel
 
 
-def _thread(directory: str) -> str:
+def _describe_thread(directory: str) -> str:
     """Return `python3, S (sleeping), in futex_wait_queue`."""
-    state = next((line for line in _text(directory + "/status").splitlines() if line.startswith("State:")), "State: ?")
-    name, place = _text(directory + "/comm").strip(), _text(directory + "/wchan").strip("\0\n ")
+    state = next(
+        (line for line in _text_of_file(directory + "/status").splitlines() if line.startswith("State:")), "State: ?"
+    )
+    name, place = _text_of_file(directory + "/comm").strip(), _text_of_file(directory + "/wchan").strip("\0\n ")
     where = ", in {}".format(place) if place not in ("", "0") else ""
     return "{}, {}{}".format(name, state.partition(":")[2].strip(), where)
 
 
-def _text(path: str) -> str:
+def _text_of_file(path: str) -> str:
     try:
         with open(path, "rb") as file:
             return file.read(1 << 20).decode("utf-8", "replace")
@@ -163,7 +169,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _size(path: str) -> int:
+def _size_of_file(path: str) -> int:
     try:
         return os.path.getsize(path) if path else 0
     except OSError:

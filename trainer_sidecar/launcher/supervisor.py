@@ -34,10 +34,13 @@ from . import (
 from .loop import Loop
 
 REFUSED = 64  # EX_USAGE of sysexits.h
+# For an agent that is being restarted: it has to hear how ranks and script ended, or the end has no reason.
 AGENT_WAIT_SECONDS = 3.0
 FILES_SECONDS = 1.0
+# A script may prepare data for minutes before it launches its ranks; a note after one minute disturbs nobody.
 NO_CALL_NOTE_SECONDS = 60.0
 NO_CALL_NOTE = "the command has run for {:.0f} s and launched no ranks yet (torchrun, msrun, torch.distributed.launch)"
+# Reading the script's process tree costs little; ranks that a foreign launcher has started must not train for long.
 FOREIGN_LAUNCHERS_SECONDS = 1.0
 UNFINISHED = 65
 
@@ -55,17 +58,19 @@ class LauncherSettings(NamedTuple):
 
 
 class Supervisor:
-    """Supervisor of the command until its end; `run` returns the container's exit code."""
+    """Supervisor of the command until its end; `run_command` returns the container's exit code."""
 
     def __init__(self, settings: LauncherSettings, command: List[str], environment: Dict[str, str]) -> None:
         self._settings = settings
         self._command = command
-        self._environment = shells.environment(environment, settings.directory)
+        self._environment = shells.environment_with_shims(environment, settings.directory)
         self._loop = Loop()
         terminal = self._terminal = output.Terminal()
         self._warm = warm.WarmProcesses(settings.directory, terminal)
-        self._ranks = ranks.Ranks(self._loop, settings.ranks, terminal, self._tell, self._warm.spawn)
-        self._clients = clients.Clients(self._loop, settings.directory, terminal, self._take, self._client_gone)
+        self._ranks = ranks.Ranks(self._loop, settings.ranks, terminal, self._tell_agent, self._warm.take_or_spawn)
+        self._clients = clients.Clients(
+            self._loop, settings.directory, terminal, self._apply_message, self._handle_lost_client
+        )
         path = environment.get("PATH") or os.defpath
         shells.write_bash_file(settings.directory, path)
         shells.wrap_interpreters(settings.directory, path)
@@ -77,12 +82,12 @@ class Supervisor:
             self._clients,
             settings.limits,
             changed=self._tell_script,
-            goes_on=self._script_goes_on,
+            goes_on=self._go_on_after_launch,
         )
         self._starts = starts.Starts(settings.directory, terminal)
         self._foreign = foreign_launchers.ForeignLauncherWatch(settings.directory)
         self._signs = signs.Signs()
-        self._files = user_files.UserFiles(self._loop, settings.checkpoint_directory, self._tell)
+        self._files = user_files.UserFiles(self._loop, settings.checkpoint_directory, self._tell_agent)
         self._problem = ""
         self._over = False
         self._script_over = False  # it has ended, and there is nothing left to wait for
@@ -91,23 +96,23 @@ class Supervisor:
 
     # ---- life
 
-    def run(self) -> int:
+    def run_command(self) -> int:
         """Run the command and its ranks until the command has ended and the agent has been told."""
         prctl.become_subreaper()
-        self._loop.catch([signal.SIGCHLD], lambda _: self._reap())
-        self._loop.catch([signal.SIGTERM, signal.SIGINT, signal.SIGHUP], self._stop)
-        signals.let_through()
-        self._clients.open()
-        self._script.start(self._command, self._environment)
-        self._loop.later(NO_CALL_NOTE_SECONDS, self._note_missing_call)
-        self._loop.later(FOREIGN_LAUNCHERS_SECONDS, self._look_for_foreign_launchers)
-        self._loop.later(signs.LOOK_SECONDS, self._look_for_signs)
-        self._loop.run()
-        for child in foreign_launchers.children(os.getpid()):
+        self._loop.catch_signals([signal.SIGCHLD], lambda _: self._reap_children())
+        self._loop.catch_signals([signal.SIGTERM, signal.SIGINT, signal.SIGHUP], self._stop_pod)
+        signals.unblock_signals()
+        self._clients.open_socket()
+        self._script.start_command(self._command, self._environment)
+        self._loop.call_after(NO_CALL_NOTE_SECONDS, self._note_missing_call)
+        self._loop.call_after(FOREIGN_LAUNCHERS_SECONDS, self._look_for_foreign_launchers)
+        self._loop.call_after(signs.LOOK_SECONDS, self._look_for_signs)
+        self._loop.run_until_stopped()
+        for child in foreign_launchers.child_processes(os.getpid()):
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
-        self._files.finish(FILES_SECONDS)
-        self._ranks.flush(2.0)
+        self._files.finish_orders(FILES_SECONDS)
+        self._ranks.wait_until_written(2.0)
         return self._exit_code()
 
     def _exit_code(self) -> int:
@@ -119,79 +124,81 @@ class Supervisor:
         code = code if code >= 0 else 128 - code
         if self._launches.was_last_in_order and not code:
             return 0
-        if self._launches.finished:
+        if self._launches.is_finished:
             if code:
-                self._last_word("the training has finished; the start script ended with {} after it".format(code))
+                self._report_end_reason(
+                    "the training has finished; the start script ended with {} after it".format(code)
+                )
             return 0
         if code:
             return code
         called = self._launches.number > 0
         why = "but no training of it has finished" if called else "without calling torchrun or msrun"
-        self._last_word("the start script ended with 0, {}".format(why))
+        self._report_end_reason("the start script ended with 0, {}".format(why))
         return UNFINISHED
 
-    def _last_word(self, text: str) -> None:
+    def _report_end_reason(self, text: str) -> None:
         """Write the reason of the end to the container's output and as its termination message."""
         lost_log = self._script.lost_log
         lines = [text, *([lost_log] if lost_log else []), *self._script.last_lines[-5:]]
-        self._terminal.say(text)
-        self._ranks.flush(1.0)
+        self._terminal.print_message(text)
+        self._ranks.wait_until_written(1.0)
         if os.path.isfile(self._settings.termination_log):
             with contextlib.suppress(OSError), open(self._settings.termination_log, "w") as file:
                 file.write("\n".join(lines)[:4000])
 
     def _note_missing_call(self) -> None:
         if not self._launches.number and self._script.exit_code is None:
-            self._terminal.say(NO_CALL_NOTE.format(NO_CALL_NOTE_SECONDS))
+            self._terminal.print_message(NO_CALL_NOTE.format(NO_CALL_NOTE_SECONDS))
 
     def _look_for_foreign_launchers(self) -> None:
         """End the script when it runs a launcher past Hajob's; after the training every launcher may run."""
         if self._script.exit_code is not None or self._stop_signal or self._launches.is_training:
             return
-        self._tell_problem(self._foreign.look(self._script.pid))
+        self._tell_problem(self._foreign.describe_foreign_launcher(self._script.pid))
         if self._problem:
-            self._script.kill()
+            self._script.kill_family()
         else:
-            self._loop.later(FOREIGN_LAUNCHERS_SECONDS, self._look_for_foreign_launchers)
+            self._loop.call_after(FOREIGN_LAUNCHERS_SECONDS, self._look_for_foreign_launchers)
 
     def _tell_problem(self, problem: str) -> None:
         """Report why no training of the script can begin; empty: no problem."""
         self._problem = problem
         if problem:
-            self._terminal.say(problem)
+            self._terminal.print_message(problem)
 
     def _look_for_signs(self) -> None:
         """Look for processes that work below this one: of interest until the ranks train."""
-        below = [each.pid for each in foreign_launchers.family(os.getpid()) if each.pid != os.getpid()]
-        if self._signs.look(below, self._ranks.lines):
-            self._clients.tell({"kind": "sign", "time": protocol.boottime_nanoseconds()})
-        self._loop.later(signs.LOOK_SECONDS, self._look_for_signs)
+        below = [each.pid for each in foreign_launchers.process_family(os.getpid()) if each.pid != os.getpid()]
+        if self._signs.has_new_sign(below, self._ranks.lines):
+            self._clients.tell_agent({"kind": "sign", "time": protocol.boottime_nanoseconds()})
+        self._loop.call_after(signs.LOOK_SECONDS, self._look_for_signs)
 
-    def _reap(self) -> None:
-        for pid, code in process.reap(spared=self._script.pid):
+    def _reap_children(self) -> None:
+        for pid, code in process.reap_children(spared=self._script.pid):
             if pid == self._script.pid:
-                self._script_ended(code)
-            elif self._ranks.ended(pid, code):
-                self._launches.rank_ended()
-                if self._stop_signal and not self._ranks.running():
+                self._handle_ended_script(code)
+            elif self._ranks.handle_ended_process(pid, code):
+                self._launches.handle_ended_rank()
+                if self._stop_signal and not self._ranks.running_processes():
                     self._stop_script()
                 self._stop_when_all_is_told()
 
     def _stop_when_all_is_told(self) -> None:
-        if self._end_seen and self._script_over and not self._ranks.running():
-            self._loop.stop()
+        if self._end_seen and self._script_over and not self._ranks.running_processes():
+            self._loop.stop_loop()
 
-    def _script_ended(self, code: int) -> None:
+    def _handle_ended_script(self, code: int) -> None:
         """Handle the script's end: a script that ended with 0 and left its ranks running is waited out."""
-        self._script.ended(code)
+        self._script.handle_end(code)
         if code and not (self._launches.number or self._stop_signal or self._problem):
-            self._tell_problem(shells.lacking())
+            self._tell_problem(shells.why_no_shell())
         if code == 0 and self._launches.goes_on_alone and not self._stop_signal:
-            self._terminal.say("the start script has ended with 0, its ranks go on")
+            self._terminal.print_message("the start script has ended with 0, its ranks go on")
         else:
             self._end_script_for_good()
 
-    def _script_goes_on(self) -> None:
+    def _go_on_after_launch(self) -> None:
         """Go on after a launch; if the script has ended before, stop waiting."""
         if self._script.exit_code is not None:
             self._end_script_for_good()
@@ -199,21 +206,22 @@ class Supervisor:
     def _end_script_for_good(self) -> None:
         if self._script_over:
             return
-        self._warm.drop()
+        self._warm.end_warm_processes()
         self._script_over = True
         self._tell_script()
-        self._ranks.end_all(gently=False, ordered=False)
-        self._loop.later(AGENT_WAIT_SECONDS, self._loop.stop)
+        self._ranks.end_all_processes(gently=False, ordered=False)
+        self._loop.call_after(AGENT_WAIT_SECONDS, self._loop.stop_loop)
 
-    def _stop(self, number: int) -> None:
+    def _stop_pod(self, number: int) -> None:
         """Stop, because the pod is being deleted: SIGTERM to all, then SIGKILL."""
         if self._stop_signal:
             return
         self._stop_signal = number
         self._over = True
+        # The agent has to know of the end before the exits of the ranks reach it, which it would take for faults.
         self._tell_script()  # first: processes that end from now on end with the pod
-        self._ranks.end_all(gently=True, ordered=False)
-        if not self._ranks.running():
+        self._ranks.end_all_processes(gently=True, ordered=False)
+        if not self._ranks.running_processes():
             self._stop_script()
 
     def _stop_script(self) -> None:
@@ -221,50 +229,50 @@ class Supervisor:
         if self._script.exit_code is not None:
             self._end_script_for_good()
         else:
-            self._script.stop(
-                self._settings.grace_seconds, lambda: self._loop.later(AGENT_WAIT_SECONDS, self._loop.stop)
+            self._script.stop_command(
+                self._settings.grace_seconds, lambda: self._loop.call_after(AGENT_WAIT_SECONDS, self._loop.stop_loop)
             )
 
     # ---- the agent
 
-    def _take(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
+    def _apply_message(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == "agent":
-            self._agent_arrived(connection, message)
+            self._welcome_agent(connection, message)
         elif kind == "output":
             pass  # carries the descriptors only
         elif kind == "call":
-            self._called(connection, message)
+            self._handle_shim_call(connection, message)
         elif connection is self._clients.agent:
-            self._order(message)
+            self._apply_order(message)
         else:
             raise protocol.ProtocolError("{!r} from somebody who is not the agent".format(kind))
 
-    def _agent_arrived(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
-        self._clients.agent_is(connection)
+    def _welcome_agent(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
+        self._clients.set_agent(connection)
         self._ranks.follow_lines = False
         self._ranks.keep_output(str(message.get("output_directory", "")), int(message.get("attempt_limit", 0)))
-        self._tell({"kind": "launcher", "version": protocol.VERSION, "pid": os.getpid()})
+        self._tell_agent({"kind": "launcher", "version": protocol.VERSION, "pid": os.getpid()})
         self._tell_script()
-        for rank in self._ranks.newest():
-            self._tell(rank.record())
-        self._tell({"kind": "complete"})
-        self._launches.ask_again()
+        for rank in self._ranks.newest_processes():
+            self._tell_agent(rank.message_to_agent())
+        self._tell_agent({"kind": "complete"})
+        self._launches.repeat_question()
 
-    def _tell(self, message: Dict[str, Any], droppable: bool = False) -> None:
-        self._clients.tell(message, droppable)
+    def _tell_agent(self, message: Dict[str, Any], droppable: bool = False) -> None:
+        self._clients.tell_agent(message, droppable)
 
     def _tell_script(self) -> None:
         """Send the agent the state of the command and its newest launch."""
         launch = self._launches.current
-        self._tell(
+        self._tell_agent(
             {
                 "kind": "script",
                 "ready": self._launches.is_open and not self._over,
                 "launch": self._launches.number,
                 "training": self._launches.is_training,
-                "finished": self._launches.finished,
-                "without_mindio": self._launches.without_mindio,
+                "finished": self._launches.is_finished,
+                "without_mindio": self._launches.is_without_mindio,
                 "entry": launch.program.script if launch is not None else "",
                 "arguments": launch.program.arguments if launch is not None else [],
                 "lost_log": self._script.lost_log,
@@ -277,22 +285,22 @@ class Supervisor:
             }
         )
 
-    def _order(self, message: Dict[str, Any]) -> None:
+    def _apply_order(self, message: Dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == "start":
-            self._start(message)
+            self._start_rank(message)
         elif kind == "end":
-            self._ranks.end(int(message["rank"]), _name(message), bool(message["gently"]))
+            self._ranks.end_process(int(message["rank"]), _read_process_name(message), bool(message["gently"]))
         elif kind == "stack":
-            self._ranks.take_stack(int(message["rank"]), _name(message))
+            self._ranks.take_stack(int(message["rank"]), _read_process_name(message))
         elif kind == "registered":
-            self._launches.registered(int(message["launch"]))
+            self._launches.mark_as_training(int(message["launch"]))
         elif kind == "verdict":
             training = bool(message.get("training", True))
-            self._launches.take_verdict(int(message["launch"]), str(message["problem"]), training=training)
+            self._launches.apply_verdict(int(message["launch"]), str(message["problem"]), training=training)
         elif kind == "over":
             self._over = True
-            self._ranks.end_all(gently=False, ordered=True)
+            self._ranks.end_all_processes(gently=False, ordered=True)
         elif kind == "follow":
             self._ranks.follow_lines = bool(message["lines"])
         elif kind == "files":
@@ -301,29 +309,31 @@ class Supervisor:
             self._end_seen = True
             self._stop_when_all_is_told()
         else:
-            self._terminal.say("the agent ordered {!r}, which this launcher does not know".format(kind))
+            self._terminal.print_message("the agent ordered {!r}, which this launcher does not know".format(kind))
 
     def _change_files(self, message: Dict[str, Any]) -> None:
         if self._stop_signal or self._script_over:
-            self._files.refuse(message, "this pod is ending")
+            self._files.refuse_order(message, "this pod is ending")
         else:
-            self._files.take(message)
+            self._files.begin_order(message)
 
-    def _start(self, message: Dict[str, Any]) -> None:
-        rank, name = int(message["rank"]), _name(message)
-        reason, launch = self._refusal(), self._launches.current
+    def _start_rank(self, message: Dict[str, Any]) -> None:
+        rank, name = int(message["rank"]), _read_process_name(message)
+        reason, launch = self._refusal_of_start(), self._launches.current
         if reason is None and launch is not None:
             ordered = {str(key): str(value) for key, value in message["environment"].items()}
             launch.without_mindio = arguments.WITHOUT_MINDIO in ordered
-            what, environment = self._starts.of_rank(launch, rank, name, ordered, self._ranks.has_run(rank))
-            reason = self._ranks.start(rank, name, what, environment, launch.target)
+            what, environment = self._starts.program_for_rank(
+                launch, rank, name, ordered, self._ranks.has_run_before(rank)
+            )
+            reason = self._ranks.start_process(rank, name, what, environment, launch.target)
             if reason is None and what.log_directory is not None:
                 self._ranks.show_output_in(what.log_directory, rank)
         if reason is not None:
             refused = {"kind": "refused", "rank": rank, "incarnation": name.incarnation, "start": name.start}
-            self._tell(dict(refused, reason=reason))
+            self._tell_agent(dict(refused, reason=reason))
 
-    def _refusal(self) -> str | None:
+    def _refusal_of_start(self) -> str | None:
         if self._over or self._stop_signal:
             return "this pod's incarnation is over"
         if self._script_over or (self._launches.current is not None and not self._launches.is_open):
@@ -334,44 +344,46 @@ class Supervisor:
 
     # ---- the shims
 
-    def _called(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
+    def _handle_shim_call(self, connection: protocol.Connection, message: Dict[str, Any]) -> None:
         call = program.ShimCall(
             str(message["tool"]),
             [str(argument) for argument in message["arguments"]],
             str(message["cwd"]),
             {str(key): str(value) for key, value in message["environment"].items()},
             str(message["python"]),
-            limits.read(message["limits"]),
+            limits.read_limits(message["limits"]),
         )
         try:
-            decision = launches.decide(call, self._settings.size, self._launches.current)
+            decision = launches.decide_on_call(call, self._settings.size, self._launches.current)
         except program.ProgramError as problem:
-            self._clients.send(connection, {"kind": "say", "text": str(problem)})
-            self._clients.send(connection, {"kind": "outcome", "exit_code": REFUSED})
+            self._clients.send_message(connection, {"kind": "say", "text": str(problem)})
+            self._clients.send_message(connection, {"kind": "outcome", "exit_code": REFUSED})
             return
         if decision.program is None:
-            self._let_go(connection, call, decision.note)
+            self._run_image_launcher(connection, call, decision.note)
         else:
-            self._launches.begin(call, decision.program, connection, self._script.prints_to)
-            self._warm_up()
+            self._launches.begin_launch(call, decision.program, connection, self._script.is_own_output)
+            self._prepare_warm_ranks()
 
-    def _warm_up(self) -> None:
+    def _prepare_warm_ranks(self) -> None:
         """In a spare, start the processes of its future ranks as far as possible."""
         launch, spare = self._launches.current, bool(self._environment.get("HAJOB_SPARE"))
-        if launch is not None and spare and not self._ranks.newest():
-            argv, environment = self._starts.before_rank(launch)
-            self._warm.prepare(launch.tool, launch.program, argv, environment, self._settings.size.ranks_per_node)
+        if launch is not None and spare and not self._ranks.newest_processes():
+            argv, environment = self._starts.program_before_rank(launch)
+            self._warm.start_warm_processes(
+                launch.tool, launch.program, argv, environment, self._settings.size.ranks_per_node
+            )
 
-    def _let_go(self, connection: protocol.Connection, call: program.ShimCall, note: str) -> None:
+    def _run_image_launcher(self, connection: protocol.Connection, call: program.ShimCall, note: str) -> None:
         """Have the shim become the image's own launcher."""
-        self._foreign.let_go(connection.peer_pid())
-        self._clients.send(connection, {"kind": "say", "text": note})
-        environment = shells.without_shims(call.environment, self._settings.directory)
-        self._clients.send(connection, {"kind": "run", "environment": environment})
+        self._foreign.allow_process(connection.process_of_peer())
+        self._clients.send_message(connection, {"kind": "say", "text": note})
+        environment = shells.environment_without_shims(call.environment, self._settings.directory)
+        self._clients.send_message(connection, {"kind": "run", "environment": environment})
 
-    def _client_gone(self, connection: protocol.Connection) -> None:
-        self._launches.shim_gone(connection, expected=self._script_over or bool(self._stop_signal))
+    def _handle_lost_client(self, connection: protocol.Connection) -> None:
+        self._launches.handle_closed_shim(connection, expected=self._script_over or bool(self._stop_signal))
 
 
-def _name(message: Dict[str, Any]) -> protocol.ProcessName:
+def _read_process_name(message: Dict[str, Any]) -> protocol.ProcessName:
     return protocol.ProcessName(int(message["incarnation"]), int(message["start"]))

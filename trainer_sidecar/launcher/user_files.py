@@ -24,37 +24,37 @@ REFUSED = ".refused"
 Message = Dict[str, Any]
 
 
-def carry_out(root: str, order: Message) -> None:
+def carry_out_order(root: str, order: Message) -> None:
     """Carry out an order: `copies`, then `writes`, then what is put `aside`. OSError names the file.
 
     The trackers are last but one: a crash before it leaves the job as it was, to be looked at again.
     """
     for source, target in order["copies"]:
-        os.makedirs(os.path.dirname(_below(root, target)), exist_ok=True)
-        fresh = _fresh(_below(root, target))
-        shutil.copyfile(_below(root, source), fresh)
-        _put(fresh, _below(root, target))
+        os.makedirs(os.path.dirname(_path_below_root(root, target)), exist_ok=True)
+        fresh = _temporary_name(_path_below_root(root, target))
+        shutil.copyfile(_path_below_root(root, source), fresh)
+        _rename_synced(fresh, _path_below_root(root, target))
     for path, text in order["writes"].items():
-        fresh = _fresh(_below(root, path))
+        fresh = _temporary_name(_path_below_root(root, path))
         with open(fresh, "w") as file:
             file.write(text)
-        _put(fresh, _below(root, path))
+        _rename_synced(fresh, _path_below_root(root, path))
     for path in order["aside"]:
-        os.replace(_below(root, path), _below(root, path) + REFUSED)
+        os.replace(_path_below_root(root, path), _path_below_root(root, path) + REFUSED)
 
 
-def _below(root: str, path: str) -> str:
+def _path_below_root(root: str, path: str) -> str:
     if os.path.isabs(path) or ".." in path.split("/"):
         raise OSError(errno.EINVAL, "leads out of the checkpoints", path)
     return os.path.join(root, path)
 
 
-def _fresh(target: str) -> str:
+def _temporary_name(target: str) -> str:
     """Return a name of its own: a launcher that fell silent may still be at the same work."""
     return "{}{}-{}".format(target, TEMPORARY, binascii.hexlify(os.urandom(4)).decode())
 
 
-def _put(fresh: str, target: str) -> None:
+def _rename_synced(fresh: str, target: str) -> None:
     """Rename a finished file to its name, synced to disk."""
     with open(fresh, "rb") as file:
         os.fsync(file.fileno())
@@ -75,28 +75,28 @@ class UserFiles:
         self._tell = tell
         self._at_work: Dict[int, threading.Thread] = {}
 
-    def take(self, order: Message) -> None:
+    def begin_order(self, order: Message) -> None:
         """Begin an order; the answer bears its number."""
         read_end, write_end = os.pipe()
-        self._loop.watch(read_end, lambda: self._answer(read_end))
-        self._at_work[read_end] = threading.Thread(target=self._run, args=(order, write_end), daemon=True)
+        self._loop.watch_descriptor(read_end, lambda: self._report_outcome(read_end))
+        self._at_work[read_end] = threading.Thread(target=self._run_order, args=(order, write_end), daemon=True)
         self._at_work[read_end].start()
 
-    def refuse(self, order: Message, problem: str) -> None:
+    def refuse_order(self, order: Message, problem: str) -> None:
         """Refuse an order without a change: another pod will carry it out."""
         self._tell({"kind": "files", "number": order["number"], "errno": errno.ESHUTDOWN, "problem": problem})
 
-    def finish(self, seconds: float) -> None:
+    def finish_orders(self, seconds: float) -> None:
         """Report finished orders before the launcher ends, so that the agent does not decide on them anew."""
         for read_end, thread in list(self._at_work.items()):
             thread.join(seconds)
             if not thread.is_alive():
-                self._answer(read_end)
+                self._report_outcome(read_end)
 
-    def _run(self, order: Message, write_end: int) -> None:
+    def _run_order(self, order: Message, write_end: int) -> None:
         answer = {"kind": "files", "number": order["number"], "errno": 0, "problem": ""}
         try:
-            carry_out(self._root, order)
+            carry_out_order(self._root, order)
         except OSError as problem:
             who = "user {} (group {})".format(os.geteuid(), os.getegid())
             text = "{} may not do it: {}" if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else "{}: {}"
@@ -106,8 +106,8 @@ class UserFiles:
         with os.fdopen(write_end, "wb") as pipe:
             pipe.write(json.dumps(answer).encode("ascii")[:4096])
 
-    def _answer(self, read_end: int) -> None:
-        self._loop.forget(read_end)
+    def _report_outcome(self, read_end: int) -> None:
+        self._loop.forget_descriptor(read_end)
         del self._at_work[read_end]
         with os.fdopen(read_end, "rb") as pipe:
             self._tell(json.loads(pipe.read().decode("ascii")))

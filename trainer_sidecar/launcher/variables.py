@@ -22,7 +22,7 @@ class Variables(NamedTuple):
     notes: List[str]
 
 
-def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool) -> Variables:
+def merge_variables(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool) -> Variables:
     """Merge the call's variables with those of the order, and add what follows from both.
 
     `is_restart`: the rank has run in this pod before. MindSpeed-LLM's restarted rank would otherwise wait in a barrier
@@ -41,10 +41,10 @@ def merged(call: Dict[str, str], order: Dict[str, str], *, is_restart: bool) -> 
 def _choose_interfaces(environment: Dict[str, str], call: Dict[str, str]) -> List[str]:
     """Set the interfaces: the call's, else the order's where the pod has it, else the one with its address."""
     address, notes = environment.get("POD_IP", ""), []
-    own = interfaces.with_address(address)
+    own = interfaces.interface_with_address(address)
     for name in CHOOSE_INTERFACE:
         wanted = environment.pop(name, "")
-        chosen = call.get(name) or interfaces.usable(name, wanted)
+        chosen = call.get(name) or interfaces.usable_interfaces(name, wanted)
         if wanted and not chosen:
             text = "this pod has no network interface {} (spec.network.interface) for {}: {}"
             notes.append(text.format(wanted, name, "{} is taken".format(own) if own else "it is left out"))

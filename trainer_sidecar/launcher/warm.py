@@ -42,38 +42,40 @@ class _Waiting(NamedTuple):
 
 
 class WarmProcesses:
-    """Warm processes of one pod; `spawn` takes one if it can, else starts a new process."""
+    """Warm processes of one pod; `take_or_spawn` takes one if it can, else starts a new process."""
 
     def __init__(self, directory: str, terminal: Terminal) -> None:
         self._entry = os.path.join(directory, program.ENTRY)
         self._terminal = terminal
         self._waiting: List[_Waiting] = []
 
-    def prepare(
+    def start_warm_processes(
         self, tool: str, what: program.Program, argv: List[str], environment: Dict[str, str], count: int
     ) -> None:
         """Start `count` processes that wait to be ranks of this program; `argv`: the command line of one."""
-        self.drop()
+        self.end_warm_processes()
         if self._entry not in argv[:3]:
-            self._terminal.say(COLD.format("{} is no Python program that is known here".format(argv[0])))
+            self._terminal.print_message(COLD.format("{} is no Python program that is known here".format(argv[0])))
             return
         imports = environment.get(IMPORTS) or DEFAULT_IMPORTS.get(tool, TORCH_IMPORTS)
         early = dict(environment, **{IMPORTS: imports})
         try:
             for number in range(count):
-                self._waiting.append(self._start(argv[:3], early, what.cwd, what.limits, number))
+                self._waiting.append(self._start_warm_process(argv[:3], early, what.cwd, what.limits, number))
         except OSError as problem:
-            self._terminal.say(COLD.format(problem))
-            self.drop()
+            self._terminal.print_message(COLD.format(problem))
+            self.end_warm_processes()
 
     @staticmethod
-    def _start(argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits, number: int) -> _Waiting:
+    def _start_warm_process(
+        argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits, number: int
+    ) -> _Waiting:
         reading, writing = os.pipe()
         try:
             os.set_inheritable(reading, True)
             token = "{}.{}/warm.{}".format(os.getpid(), boottime_nanoseconds(), number)
             own = dict(environment, **{TOKEN: token, "HAJOB_WARM_FD": str(reading)})
-            spawned = process.spawn(argv, own, cwd, stamp=True, inherits=limits)
+            spawned = process.spawn_process(argv, own, cwd, stamp=True, inherits=limits)
         except OSError:
             os.close(writing)
             raise
@@ -81,21 +83,27 @@ class WarmProcesses:
             os.close(reading)
         return _Waiting(spawned._replace(token=token), writing, argv, environment, cwd, limits)
 
-    def spawn(self, argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits) -> process.Spawned:
+    def take_or_spawn(
+        self, argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits
+    ) -> process.Spawned:
         """Return a process of this program: a warm one, else a new one. OSError: none could be made."""
         while self._waiting:
             taken = self._waiting.pop(0)
-            why = self._differs(taken, argv, environment, cwd, limits)
-            if not why and self._tell(taken, argv, environment):
+            why = self._why_unfit(taken, argv, environment, cwd, limits)
+            if not why and self._send_identity(taken, argv, environment):
                 return taken.spawned
             if why:
                 os.close(taken.pipe)
-            self._terminal.say("a rank of this spare is started cold: {}".format(why or "its process has ended"))
-            self._end(taken)
-        return process.spawn(argv, environment, cwd, stamp=True, inherits=limits)
+            self._terminal.print_message(
+                "a rank of this spare is started cold: {}".format(why or "its process has ended")
+            )
+            self._end_warm_process(taken)
+        return process.spawn_process(argv, environment, cwd, stamp=True, inherits=limits)
 
     @staticmethod
-    def _differs(taken: _Waiting, argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits) -> str:
+    def _why_unfit(
+        taken: _Waiting, argv: List[str], environment: Dict[str, str], cwd: str, limits: ProcessLimits
+    ) -> str:
         """Return why the warm process is unfit for this start; empty if it fits."""
         if argv[: len(taken.argv)] != taken.argv or cwd != taken.cwd:
             return "another program, or in another directory, than the script had launched"
@@ -106,7 +114,7 @@ class WarmProcesses:
         return "{} is another than when it was imported".format(", ".join(other)) if other else ""
 
     @staticmethod
-    def _tell(taken: _Waiting, argv: List[str], environment: Dict[str, str]) -> bool:
+    def _send_identity(taken: _Waiting, argv: List[str], environment: Dict[str, str]) -> bool:
         """Send the process its identity; return whether it reads it."""
         told = dict(environment, **{TOKEN: taken.spawned.token})  # what it was started with: the kernel shows that
         message = json.dumps({"argv": argv[len(taken.argv) :], "environment": told}).encode() + b"\n"
@@ -120,15 +128,15 @@ class WarmProcesses:
             os.close(taken.pipe)
         return True
 
-    def drop(self) -> None:
+    def end_warm_processes(self) -> None:
         """End the warm processes: no rank will need them."""
         for taken in self._waiting:
             os.close(taken.pipe)
-            self._end(taken)
+            self._end_warm_process(taken)
         self._waiting = []
 
     @staticmethod
-    def _end(taken: _Waiting) -> None:
+    def _end_warm_process(taken: _Waiting) -> None:
         process.signal_group(taken.spawned.pid, signal.SIGKILL)
         os.close(taken.spawned.stdout)
         os.close(taken.spawned.stderr)

@@ -24,7 +24,7 @@ from release.tree import without_links, write_below
 from tests.rigs.certificates import Authority
 from tests.rigs.operator import UNREACHABLE_KUBECONFIG
 from tests.rigs.rank_pod import ADDRESS, JOB, Pod
-from trainer_sidecar.install import install
+from trainer_sidecar.install import install_below
 
 QUICKSTART: Final = CHECKOUT / "examples" / "quickstart.yaml"
 ARM: Final = PLATFORMS["linux/arm64"]
@@ -127,7 +127,7 @@ def test_each_part_serves_and_ends_when_told(machine: Machine, part: str, tmp_pa
     if part == "coordinator":
         authority.write(tmp_path / "tls", f"coordinator.{JOB}")
         own |= {"HAJOB_COORDINATOR_PORT": str(port), "MINDIO_WAIT_MINDX_TIME": "120"}
-        install(tmp_path)
+        install_below(tmp_path)
     if part == "operator":
         (tmp_path / "config").write_text(UNREACHABLE_KUBECONFIG)
         own = {"HAJOB_KUBECONFIG": str(tmp_path / "config"), "HAJOB_POD_IP": ADDRESS, "HAJOB_METRICS_PORT": str(port)}

@@ -69,7 +69,7 @@ class KeyStore:
         try:
             while data := await reader.read(1 << 16):
                 await self.reads.wait()
-                for request in talk.ask(data):
+                for request in talk.cut_requests(data):
                     if talk.dials_again:
                         assert isinstance(request, bytes)
                         writer.write(request)

@@ -181,7 +181,7 @@ async def test_what_may_not_be_read_is_not_refused(rig: Rig, tmp_path: Path, mon
     def denied(path: Path) -> Look:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look", denied)
+    monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look_into_file", denied)
     rig.ask(1)
     found = await rig.until(lambda state: state.attempt == 1)
     assert "may not open" in found.problem
@@ -206,7 +206,7 @@ async def test_a_volume_that_is_too_slow_holds_no_start(
     def slow(_directory: object, _paths: object) -> Look:
         raise TimeoutError("reading 2 files took more than 300 s")
 
-    monkeypatch.setattr("trainer_sidecar.checkpoints.directory.RealDirectory.look_all", slow)
+    monkeypatch.setattr("trainer_sidecar.checkpoints.directory.RealDirectory.look_into_files", slow)
     rig.ask(1)
     found = await rig.until(lambda state: state.attempt == 1)
     assert "the volume is too slow" in found.problem
@@ -221,7 +221,7 @@ async def test_a_failing_disk_refuses_nothing_and_is_tried_again(
         raise OSError(5, "Input/output error", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainer_sidecar.checkpoints.formats.look", broken)
+        patch.setattr("trainer_sidecar.checkpoints.formats.look_into_file", broken)
         rig.ask(1)
         found = await rig.until(lambda state: bool(state.problem))
         assert (found.attempt, toy.newest(tmp_path)) == (0, 5)

@@ -25,7 +25,7 @@ class Scene:
 
 @asynccontextmanager
 async def connected(directory: Path) -> AsyncIterator[Scene]:
-    server = protocol.listen(str(directory))
+    server = protocol.listen_on_socket(str(directory))
     events: list[str] = []
     client = LauncherClient(
         directory, {}, lambda message: events.append(message["kind"]), lambda: events.append("lost")
@@ -36,7 +36,7 @@ async def connected(directory: Path) -> AsyncIterator[Scene]:
     (directory / protocol.SOCKET_NAME).unlink()
     launcher.setblocking(False)
     hello = await asyncio.get_running_loop().sock_recv(launcher, 1000)
-    assert protocol.decode(hello)["kind"] == "agent"
+    assert protocol.decode_message(hello)["kind"] == "agent"
     try:
         yield Scene(client, launcher, events)
     finally:
@@ -47,7 +47,7 @@ async def connected(directory: Path) -> AsyncIterator[Scene]:
 
 async def test_last_words_are_heard_although_an_order_fails(tmp_path: Path) -> None:
     async with connected(tmp_path) as scene:
-        scene.launcher.sendall(protocol.encode({"kind": "rank"}) + protocol.encode({"kind": "script"}))
+        scene.launcher.sendall(protocol.encode_message({"kind": "rank"}) + protocol.encode_message({"kind": "script"}))
         scene.launcher.close()
         scene.client.send_message({"kind": "end"})  # before the client had a turn to read
         await until(lambda: "lost" in scene.events, "the launcher's end")
@@ -57,7 +57,7 @@ async def test_last_words_are_heard_although_an_order_fails(tmp_path: Path) -> N
 async def test_an_order_never_read_drops_no_last_words(tmp_path: Path) -> None:
     async with connected(tmp_path) as scene:
         scene.client.send_message({"kind": "end"})
-        scene.launcher.sendall(protocol.encode({"kind": "rank"}))
+        scene.launcher.sendall(protocol.encode_message({"kind": "rank"}))
         scene.launcher.close()  # with something unread: its peer is reset
         await until(lambda: "lost" in scene.events, "the launcher's end")
         assert scene.events == ["rank", "lost"]
@@ -70,6 +70,6 @@ async def test_orders_wait_for_a_launcher_that_is_busy(tmp_path: Path) -> None:
             scene.client.send_message({"kind": "start", "number": number, "text": text})
         reader, writer = await asyncio.open_unix_connection(sock=scene.launcher, limit=protocol.MAXIMUM_LINE_BYTES)
         for number in range(20):
-            assert protocol.decode(await reader.readline()) == {"kind": "start", "number": number, "text": text}
+            assert protocol.decode_message(await reader.readline()) == {"kind": "start", "number": number, "text": text}
         writer.close()
         await until(lambda: scene.events == ["lost"], "the launcher's end")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.rigs.certificates import Authority
 from tests.rigs.rank_pod import JOB, Pod
-from trainer_sidecar.install import install
+from trainer_sidecar.install import install_below
 
 # SIGTERM in the middle of the imports, exactly there and every time
 SITECUSTOMIZE = """
@@ -38,7 +38,7 @@ sys.meta_path.insert(0, Deleted())
 def test_a_signal_among_the_imports_is_honoured(
     words: list[str], deleted_at: str, code: int, tmp_path: Path, authority: Authority
 ) -> None:
-    install(tmp_path)
+    install_below(tmp_path)
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SITECUSTOMIZE)
     authority.write(tmp_path / "tls", f"coordinator.{JOB}")

@@ -31,28 +31,28 @@ def test_a_newer_operation_is_cut(name: str) -> None:
     after = bytes([4]) + KEY + NUMBER  # add
     talk = StoreConversation()
     for sent, answer in ((MAGIC + request, reply), (after, NUMBER)):
-        asked = [one for byte in sent for one in talk.ask(bytes([byte]))]
+        asked = [one for byte in sent for one in talk.cut_requests(bytes([byte]))]
         for one in asked:
             assert isinstance(one, Request)
-            talk.sent(one, 0)
+            talk.note_sent_request(one, 0)
         assert [one.raw for one in asked if isinstance(one, Request)] == [sent.removeprefix(MAGIC)]
-        assert [raw for byte in answer for raw, _ in talk.hear(bytes([byte]))] == ([answer] if answer else [])
+        assert [raw for byte in answer for raw, _ in talk.cut_replies(bytes([byte]))] == ([answer] if answer else [])
     assert not talk.lost
 
 
 def test_a_canceled_barrier() -> None:
     talk = StoreConversation()
-    for request in talk.ask(MAGIC + NEWER["barrier"][0] + bytes([12])):
+    for request in talk.cut_requests(MAGIC + NEWER["barrier"][0] + bytes([12])):
         assert isinstance(request, Request)
-        talk.sent(request, 0)
-    ((raw, answers),) = talk.hear(b"\1")
+        talk.note_sent_request(request, 0)
+    ((raw, answers),) = talk.cut_replies(b"\1")
     assert (raw, [one.request.operation.name for one in answers]) == (b"\1", ["cancel_wait"])
-    assert not talk.again()
+    assert not talk.unanswered_requests()
 
 
 def test_what_is_in_a_queue_cannot_be_kept() -> None:
     journal, talk = StoreJournal(), StoreConversation()
-    (pushed,) = talk.ask(MAGIC + NEWER["queue_push"][0])
+    (pushed,) = talk.cut_requests(MAGIC + NEWER["queue_push"][0])
     assert isinstance(pushed, Request)
     journal.note_request(pushed, 0)
     assert "queue" in journal.problem
@@ -60,9 +60,9 @@ def test_what_is_in_a_queue_cannot_be_kept() -> None:
 
 def test_an_unknown_operation_ends_the_keeping() -> None:
     talk = StoreConversation()
-    assert talk.ask(MAGIC + bytes([20]) + KEY) == [bytes([20]) + KEY]
+    assert talk.cut_requests(MAGIC + bytes([20]) + KEY) == [bytes([20]) + KEY]
     assert talk.lost
-    assert talk.ask(b"more") == [b"more"]
+    assert talk.cut_requests(b"more") == [b"more"]
 
 
 def test_the_numbers_are_those_of_torchs_header() -> None:

@@ -26,7 +26,7 @@ def test_what_was_written_is_kept_until_another_store_is_filled() -> None:
 
     hear(pb.NodeOrder(revision=1, store="1/1"))
     talk = StoreConversation()
-    (written,) = talk.ask(EARLIER.set(b"root", b"info"))
+    (written,) = talk.cut_requests(EARLIER.set_request(b"root", b"info"))
     assert isinstance(written, Request)
     gate.journal.note_request(written, 0)
     assert hear(pb.NodeOrder(revision=2)) == [b"root"], "from a coordinator that does not know yet whether ranks run"

@@ -19,28 +19,28 @@ class FakeDirectory:
     looked: list[str] = field(default_factory=list)
     listed: list[str] = field(default_factory=list)
 
-    def files(self) -> Mapping[str, int]:
+    def sizes_of_files(self) -> Mapping[str, int]:
         return {path: self.sizes.get(path, 100) for path in (*self.looks, *self.texts, *self.contents)}
 
-    def names(self) -> Sequence[str]:
-        return tuple(dict.fromkeys(path.partition("/")[0] for path in self.files()))
+    def top_level_names(self) -> Sequence[str]:
+        return tuple(dict.fromkeys(path.partition("/")[0] for path in self.sizes_of_files()))
 
-    def below(self, name: str) -> Mapping[str, int]:
+    def sizes_below(self, name: str) -> Mapping[str, int]:
         self.listed.append(name)
-        return {path: size for path, size in self.files().items() if path.partition("/")[0] == name}
+        return {path: size for path, size in self.sizes_of_files().items() if path.partition("/")[0] == name}
 
-    def look_all(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
+    def look_into_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
         for path in paths:
-            yield path, self.look(path)
+            yield path, self.look_into_file(path)
 
-    def look(self, path: str) -> Look:
+    def look_into_file(self, path: str) -> Look:
         self.looked.append(path)
         return self.looks[path]
 
-    def text(self, path: str) -> str | None:
+    def text_of_file(self, path: str) -> str | None:
         return self.texts.get(path)
 
-    def content(self, path: str) -> bytes | None:
+    def content_of_file(self, path: str) -> bytes | None:
         return self.contents.get(path)
 
     def drop(self, *paths: str) -> None:

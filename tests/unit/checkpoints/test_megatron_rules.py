@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from hajob.domain.checkpoints import SENTENCE, CheckpointRefusal, RefusalReason, in_words
 from hajob.domain.layout import Layout, Sharding
 from tests.unit.checkpoints.fake_directory import FakeDirectory
-from trainer_sidecar.checkpoints.megatron import MODEL_FILE, OPTIMIZER_FILE, TRACKER, evaluate, shard_directories
+from trainer_sidecar.checkpoints.megatron import (
+    MODEL_FILE,
+    OPTIMIZER_FILE,
+    TRACKER,
+    evaluate_megatron,
+    shard_directories,
+)
 from trainer_sidecar.checkpoints.verdict import Look
 
 LAYOUT = Layout(num_nodes=4, chips_per_node=2, tensor=2, pipeline=2)
@@ -30,30 +36,30 @@ def saved(*steps: int, tracker: str | None = None, layout: Layout = LAYOUT) -> F
 
 
 def reasons(directory: FakeDirectory, layout: Layout = LAYOUT) -> list[tuple[str, str]]:
-    return [(one.name, one.reason) for one in evaluate(directory, layout).refused]
+    return [(one.name, one.reason) for one in evaluate_megatron(directory, layout).refused]
 
 
 def test_a_whole_tracked_checkpoint_is_taken_unchanged() -> None:
-    verdict = evaluate(saved(5, 10), LAYOUT)
-    assert (verdict.name, verdict.step, verdict.refused, verdict.tracked) == ("iter_0000010", 10, (), True)
+    verdict = evaluate_megatron(saved(5, 10), LAYOUT)
+    assert (verdict.name, verdict.step, verdict.refused, verdict.is_tracked) == ("iter_0000010", 10, (), True)
 
 
 def test_only_what_the_answer_depends_on_is_opened() -> None:
     directory = saved(5, 10)
-    evaluate(directory, LAYOUT)
+    evaluate_megatron(directory, LAYOUT)
     assert {path.partition("/")[0] for path in directory.looked} == {"iter_0000010"}
 
 
 def test_nothing_saved_yet_is_no_refusal() -> None:
-    verdict = evaluate(FakeDirectory(), LAYOUT)
-    assert (verdict.step, verdict.refused, verdict.tracked) == (-1, (), True)
+    verdict = evaluate_megatron(FakeDirectory(), LAYOUT)
+    assert (verdict.step, verdict.refused, verdict.is_tracked) == (-1, (), True)
 
 
 def test_a_checkpoint_that_could_not_be_loaded_is_passed_over() -> None:
-    verdict = evaluate(saved(5, 10, 15), LAYOUT, {15})
+    verdict = evaluate_megatron(saved(5, 10, 15), LAYOUT, {15})
     assert (verdict.name, verdict.writes) == ("iter_0000010", {TRACKER: "10"})
     assert [(one.name, one.reason) for one in verdict.refused] == [("iter_0000015", "LoadFailed")]
-    assert evaluate(saved(5, 10, 15), LAYOUT, {10}).step == 15, "only what would be loaded"
+    assert evaluate_megatron(saved(5, 10, 15), LAYOUT, {10}).step == 15, "only what would be loaded"
 
 
 def truncated(directory: FakeDirectory) -> None:
@@ -100,7 +106,7 @@ def of_another_step(directory: FakeDirectory) -> None:
 def test_a_damaged_newest_is_refused_and_the_older_is_tracked(damage: object, reason: RefusalReason) -> None:
     directory = saved(5, 10)
     damage(directory)  # type: ignore[operator]
-    verdict = evaluate(directory, LAYOUT)
+    verdict = evaluate_megatron(directory, LAYOUT)
     assert reasons(directory) == [("iter_0000010", reason)]
     assert (verdict.step, verdict.writes, verdict.aside) == (5, {TRACKER: "5"}, ())
 
@@ -108,42 +114,42 @@ def test_a_damaged_newest_is_refused_and_the_older_is_tracked(damage: object, re
 def test_no_optimizer_shard_is_asked_for_where_none_is_saved() -> None:
     directory = saved(5)
     directory.drop(*(path for path in list(directory.looks) if path.endswith(OPTIMIZER_FILE)))
-    assert evaluate(directory, LAYOUT).step == 5
+    assert evaluate_megatron(directory, LAYOUT).step == 5
     whole = Layout(num_nodes=4, chips_per_node=2, tensor=2, pipeline=2, sharding=Sharding.NONE)
     partly = saved(5)
     partly.drop("iter_0000005/mp_rank_00_001/distrib_optim.pt")
-    assert evaluate(partly, whole).step == 5
+    assert evaluate_megatron(partly, whole).step == 5
 
 
 def test_what_was_never_committed_is_refused() -> None:
     directory = saved(5, 10, tracker="5")
     directory.looks["iter_0000020_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=20)
-    verdict = evaluate(directory, LAYOUT)
+    verdict = evaluate_megatron(directory, LAYOUT)
     assert reasons(directory) == [
         ("iter_0000020_tmp", RefusalReason.TEMPORARY_LEFT_BEHIND),
         ("iter_0000010", RefusalReason.NOT_COMMITTED),
     ]
-    assert (verdict.step, verdict.tracked) == (5, True)
+    assert (verdict.step, verdict.is_tracked) == (5, True)
 
 
 def test_a_temporary_directory_of_an_older_step_is_ignored() -> None:
     directory = saved(5, 10)
     directory.looks["iter_0000010_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=10)
     directory.looks["iter_0000007_tmp/mp_rank_00_000/model_optim_rng.pt"] = Look(step=7)
-    assert evaluate(directory, LAYOUT).refused == ()
+    assert evaluate_megatron(directory, LAYOUT).refused == ()
 
 
 @pytest.mark.parametrize("tracker", ["", "ten", "-5", "5.0", "٥", "9" * 400])
 def test_an_empty_tracker_was_written_last_and_is_mended(tracker: str) -> None:
     directory = saved(5, 10, tracker=tracker)
-    verdict = evaluate(directory, LAYOUT)
+    verdict = evaluate_megatron(directory, LAYOUT)
     assert reasons(directory) == [(TRACKER, RefusalReason.WRONG_TRACKER)]
     assert (verdict.step, verdict.writes) == (10, {TRACKER: "10"})
 
 
 def test_a_tracker_that_names_what_is_not_there() -> None:
     directory = saved(5, 10, tracker="15")
-    verdict = evaluate(directory, LAYOUT)
+    verdict = evaluate_megatron(directory, LAYOUT)
     assert reasons(directory) == [(TRACKER, RefusalReason.WRONG_TRACKER)]
     assert (verdict.step, verdict.writes) == (10, {TRACKER: "10"})
     assert "step 15" in verdict.refused[0].detail
@@ -152,7 +158,7 @@ def test_a_tracker_that_names_what_is_not_there() -> None:
 def test_without_a_tracker_nothing_was_committed() -> None:
     directory = saved(5)
     del directory.texts[TRACKER]
-    verdict = evaluate(directory, LAYOUT)
+    verdict = evaluate_megatron(directory, LAYOUT)
     assert [one.reason for one in verdict.refused] == [RefusalReason.NOT_COMMITTED]
     assert (verdict.step, verdict.aside) == (-1, ())
 
@@ -161,21 +167,21 @@ def test_what_all_checkpoints_lack_is_our_misunderstanding() -> None:
     directory = saved(5, 10)
     for step in (5, 10):
         directory.drop(*(f"iter_{step:07d}/mp_rank_01_001/{file}" for file in FILES))
-    verdict = evaluate(directory, LAYOUT)
-    assert (verdict.refused, verdict.tracked, verdict.name) == ((), True, "")
+    verdict = evaluate_megatron(directory, LAYOUT)
+    assert (verdict.refused, verdict.is_tracked, verdict.name) == ((), True, "")
     assert "mp_rank_01_001" in verdict.doubt
 
 
 def test_an_older_checkpoint_is_listed_only_when_needed() -> None:
     directory = saved(5, 10)
-    evaluate(directory, LAYOUT)
+    evaluate_megatron(directory, LAYOUT)
     assert set(directory.listed) == {"iter_0000010"}
 
 
 def test_where_nothing_complete_is_left_the_tracker_goes_too() -> None:
     directory = saved(5)
     directory.looks["iter_0000005/mp_rank_00_001/model_optim_rng.pt"] = Look(whole=False)
-    verdict = evaluate(directory, LAYOUT)
+    verdict = evaluate_megatron(directory, LAYOUT)
     assert (verdict.name, verdict.step, verdict.aside) == ("", -1, (TRACKER,))
 
 
@@ -183,11 +189,14 @@ def test_initial_weights_and_unknown_formats_are_left_alone() -> None:
     release = FakeDirectory(texts={TRACKER: "release\n"})
     for shard in shard_directories(LAYOUT):
         release.looks[f"release/{shard}/{MODEL_FILE}"] = Look()
-    assert (evaluate(release, LAYOUT).step, evaluate(release, LAYOUT).tracked) == (0, True)
+    assert (evaluate_megatron(release, LAYOUT).step, evaluate_megatron(release, LAYOUT).is_tracked) == (0, True)
     release.drop(f"release/mp_rank_00_000/{MODEL_FILE}")
-    assert (reasons(release), evaluate(release, LAYOUT).aside) == ([("release", RefusalReason.MISSING_SHARD)], ())
+    assert (reasons(release), evaluate_megatron(release, LAYOUT).aside) == (
+        [("release", RefusalReason.MISSING_SHARD)],
+        (),
+    )
     other = FakeDirectory({"iter_0000005/__0_0.distcp": Look(), "iter_0000005/metadata.json": Look()}, {TRACKER: "5"})
-    assert (evaluate(other, LAYOUT).step, evaluate(other, LAYOUT).tracked) == (5, True)
+    assert (evaluate_megatron(other, LAYOUT).step, evaluate_megatron(other, LAYOUT).is_tracked) == (5, True)
 
 
 @pytest.mark.parametrize(
@@ -217,14 +226,14 @@ def test_whatever_is_lost_the_newest_whole_one_is_taken(steps: list[int], data: 
     for step in damaged:
         path = data.draw(st.sampled_from([path for path in directory.looks if path.startswith(f"iter_{step:07d}/")]))
         directory.looks[path] = data.draw(st.sampled_from([Look(whole=False), Look(step=step + 1)]))
-    verdict = evaluate(directory, LAYOUT)
+    verdict = evaluate_megatron(directory, LAYOUT)
     left = [step for step in steps if step not in damaged]
     assert verdict.step == (left[-1] if left else -1)
     newer = [step for step in reversed(steps) if step > verdict.step]
     assert [one.name for one in verdict.refused] == [f"iter_{step:07d}" for step in newer]
     if verdict.writes:
         directory.texts[TRACKER] = verdict.writes[TRACKER]
-    assert verdict.step == -1 or evaluate(directory, LAYOUT).tracked
+    assert verdict.step == -1 or evaluate_megatron(directory, LAYOUT).is_tracked
 
 
 def test_every_reason_and_refusal_reads_as_a_sentence() -> None:

@@ -16,8 +16,8 @@ from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.mindspore_files import ckpt, iteration, safetensors, saved_for_mindio
 from trainer_sidecar.agent.report.checkpoints import prepare_attempt
 from trainer_sidecar.checkpoints.directory import RealDirectory
-from trainer_sidecar.checkpoints.formats import look
-from trainer_sidecar.checkpoints.mindspore_forms import evaluate
+from trainer_sidecar.checkpoints.formats import look_into_file
+from trainer_sidecar.checkpoints.mindspore_forms import evaluate_all_forms
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
 
 LAYOUT = Layout(num_nodes=2, chips_per_node=2)  # ranks r and r + 2 hold the same shard
@@ -25,7 +25,7 @@ TRACKER = "latest_checkpointed_iteration.txt"
 
 
 def evaluated(root: Path) -> Verdict:
-    return evaluate(RealDirectory(root), LAYOUT)
+    return evaluate_all_forms(RealDirectory(root), LAYOUT)
 
 
 def reasons(verdict: Verdict) -> list[tuple[str, str]]:
@@ -48,7 +48,7 @@ def test_the_newest_iteration_is_taken(tmp_path: Path, form: dict[str, object], 
         iteration(tmp_path / inner, step, **form)  # type: ignore[arg-type]
     verdict = evaluated(tmp_path)
     name = f"{inner}/iteration_00000200".removeprefix("/")
-    assert (verdict.name, verdict.step, verdict.refused, verdict.tracked) == (name, 200, (), True)
+    assert (verdict.name, verdict.step, verdict.refused, verdict.is_tracked) == (name, 200, (), True)
 
 
 @pytest.mark.parametrize("form", ["iteration", "mindio", "legacy"])
@@ -60,8 +60,8 @@ def test_what_cannot_be_loaded_is_passed_over_in_every_form(tmp_path: Path, form
             saved_for_mindio(tmp_path, step, range(4))
         else:
             legacy(tmp_path, step, 1, step)
-    assert evaluate(RealDirectory(tmp_path), LAYOUT).step == 10
-    verdict = evaluate(RealDirectory(tmp_path), LAYOUT, {10})
+    assert evaluate_all_forms(RealDirectory(tmp_path), LAYOUT).step == 10
+    verdict = evaluate_all_forms(RealDirectory(tmp_path), LAYOUT, {10})
     assert verdict.step == 5
     assert "LoadFailed" in [one.reason for one in verdict.refused]
 
@@ -130,7 +130,7 @@ def test_a_damaged_iteration_makes_the_older_one_load(
     assert (verdict.step, reasons(verdict)) == (100, [("iteration_00000200", reason)])
     carry_out_verdict(tmp_path, verdict)
     assert (tmp_path / TRACKER).read_text() == "100"
-    assert evaluated(tmp_path).tracked
+    assert evaluated(tmp_path).is_tracked
 
 
 def test_an_iteration_that_was_not_committed_is_refused(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_file_saved_for_mindio_is_filled_from_its_partner(tmp_path: Path) -> N
     assert (verdict.name, verdict.step, verdict.refused) == ("ttp_saved_checkpoints-step_40", 40, ())
     carry_out_verdict(tmp_path, verdict)
     assert {path.name for path in directory.glob("*/*")} == {f"ttp_rank_{rank}-1_40.ckpt" for rank in range(4)}
-    assert evaluated(tmp_path).tracked
+    assert evaluated(tmp_path).is_tracked
 
 
 def test_a_save_for_mindio_that_did_not_end_is_refused(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_files_of_one_name_and_different_steps_are_refused(tmp_path: Path) -> No
 )
 def test_the_step_in_a_file(tmp_path: Path, name: str, content: bytes, step: int | None) -> None:
     (tmp_path / name).write_bytes(content)
-    assert look(tmp_path / name) == Look(step=step)
+    assert look_into_file(tmp_path / name) == Look(step=step)
 
 
 def test_an_agent_prepares_what_the_attempt_loads(tmp_path: Path) -> None:

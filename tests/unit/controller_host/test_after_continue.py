@@ -33,25 +33,25 @@ class Told:
 
 def test_other_calls_are_made_once_and_at_once() -> None:
     told = Told(0.0, 0.0)
-    told.after.called_back(continued=False)
-    assert told.after.call("stop_train", told.call) == 0
+    told.after.note_callback(continued=False)
+    assert told.after.call_at_rest("stop_train", told.call) == 0
     assert (told.slept, told.times, told.repeating()) == ([], 1, [])
 
 
 def test_a_call_after_a_continue_waits_until_mindio_is_at_rest() -> None:
     told = Told()
-    told.after.called_back(continued=True)
+    told.after.note_callback(continued=True)
     told.now += BACK_SECONDS / 5
-    told.after.call("dump", told.call)
+    told.after.call_at_rest("dump", told.call)
     assert [round(seconds, 6) for seconds in told.slept] == [BACK_SECONDS * 4 / 5]
-    told.after.call("dump", told.call)
+    told.after.call_at_rest("dump", told.call)
     assert (len(told.slept), told.times) == (1, 2)
 
 
 def test_one_that_nothing_follows_is_made_again_a_few_times() -> None:
     told = Told(0.0, 0.0, 0.0)
-    told.after.called_back(continued=True)
-    told.after.call("pause", told.call)
+    told.after.note_callback(continued=True)
+    told.after.call_at_rest("pause", told.call)
     for _ in range(4):
         assert told.came.acquire(timeout=60.0)
     assert len(AGAIN_SECONDS) == 3
@@ -60,24 +60,24 @@ def test_one_that_nothing_follows_is_made_again_a_few_times() -> None:
 def test_not_one_that_mindio_answers_or_that_another_follows() -> None:
     for end in ("callback", "call"):
         told = Told(60.0)
-        told.after.called_back(continued=True)
-        told.after.call("stop_train", told.call)
+        told.after.note_callback(continued=True)
+        told.after.call_at_rest("stop_train", told.call)
         (thread,) = told.repeating()
         if end == "callback":
-            told.after.called_back(continued=False)
+            told.after.note_callback(continued=False)
         else:
             told.now += EARLY_SECONDS
-            told.after.call("change_strategy", told.call)
-            told.after.called_back(continued=False)
+            told.after.call_at_rest("change_strategy", told.call)
+            told.after.note_callback(continued=False)
         thread.join(60.0)
         assert told.times == (1 if end == "callback" else 2)
 
 
 def test_not_a_late_one_a_save_or_one_that_is_refused() -> None:
     told = Told(0.0)
-    told.after.called_back(continued=True)
-    told.after.call("dump", told.call)
-    told.after.call("pause", lambda: 1)
+    told.after.note_callback(continued=True)
+    told.after.call_at_rest("dump", told.call)
+    told.after.call_at_rest("pause", lambda: 1)
     told.now += EARLY_SECONDS
-    told.after.call("pause", told.call)
+    told.after.call_at_rest("pause", told.call)
     assert told.repeating() == []

@@ -17,7 +17,7 @@ from e2e.cluster.loopback import own_address, own_port
 from tests.rigs.controller_host import PACKAGE, PATIENCE, HostClient, children_of_host
 from tests.unit.pythons import MINORS, interpreter
 from trainer_sidecar.controller_host.host import BACKLOG_BYTES
-from trainer_sidecar.controller_protocol import LineBuffer, encode
+from trainer_sidecar.controller_protocol import LineBuffer, encode_message
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -140,7 +140,7 @@ IMPATIENT = """
 import os
 from trainer_sidecar.controller_host import host
 host.PING_SECONDS = 0.05
-host.Host(os.environ["HAJOB_DIR"]).run()
+host.Host(os.environ["HAJOB_DIR"]).serve_until_end()
 """
 
 
@@ -161,7 +161,7 @@ def test_a_controller_that_stands_still_is_said_and_taken_back(host: Callable[..
 def test_a_controller_that_dies_is_lost_and_the_host_lives(host: Callable[..., HostClient]) -> None:
     client = host()
     serving(client)
-    client.socket.sendall(encode({"id": 1, "call": "dump"}))
+    client.socket.sendall(encode_message({"id": 1, "call": "dump"}))
     state = client.state(controller="lost")
     assert "ended with code 3" in state["problem"]
     client.start(own_port(), own_port())
@@ -177,7 +177,7 @@ def test_a_new_start_is_a_new_process_and_end_ends_it(host: Callable[..., HostCl
     client.state(controller="serving", store="listening")
     assert children_of_host(client)[0] == store, "the ranks of this attempt meet at it"
     assert children_of_host(client)[1] != controller
-    client.socket.sendall(encode({"id": 1, "call": "end", "host": True}))
+    client.socket.sendall(encode_message({"id": 1, "call": "end", "host": True}))
     assert client.process.wait(PATIENCE) == 0
 
 
@@ -190,7 +190,7 @@ def test_the_store_outlives_its_controller_and_the_coordinator(host: Callable[..
         assert client.state(controller="lost")["store"] == "listening"
         client.connect()
         assert client.event("hello")["state"]["store"] == "listening"
-        client.socket.sendall(encode({"id": 1, "call": "end"}))
+        client.socket.sendall(encode_message({"id": 1, "call": "end"}))
         assert client.state()["store"] == "listening"
         assert children_of_host(client) == [store]
         assert rank.getsockname()
@@ -222,7 +222,7 @@ def test_what_took_another_ones_place_is_so_until_it_knows_all(host: Callable[..
     client.connect()
     hello = client.event("hello")["state"]
     assert (hello["takes_over"], hello["unfilled"]) == (True, True)
-    client.socket.sendall(encode({"id": 0, "call": "known"}))
+    client.socket.sendall(encode_message({"id": 0, "call": "known"}))
     state = client.state(controller="serving")
     assert (state["takes_over"], state["unfilled"]) == (False, False)
 
@@ -268,7 +268,7 @@ class Holding(selectors.DefaultSelector):
             found = super().select(0)
         return sorted(found, key=lambda entry: KINDS.index(type(entry[0].data).__name__))
 selectors.DefaultSelector = Holding
-host.Host(os.environ["HAJOB_DIR"]).run()
+host.Host(os.environ["HAJOB_DIR"]).serve_until_end()
 """
 """A host that, while there is a file `hold`, waits with what it is told; then it finds all of it in one look."""
 
@@ -279,7 +279,7 @@ def test_a_controller_dying_while_ended_ends_nothing_else(host: Callable[..., Ho
     _, child = children_of_host(client)
     hold = client.directory / "hold"
     hold.touch()
-    client.socket.sendall(encode({"id": 1, "call": "end"}))
+    client.socket.sendall(encode_message({"id": 1, "call": "end"}))
     os.kill(int(child), signal.SIGKILL)
     wait_gone(Path("/proc", child))
     hold.unlink()
@@ -302,7 +302,7 @@ def test_a_superseded_coordinator_orders_nothing_any_more(host: Callable[..., Ho
     hold, former = client.directory / "hold", client.socket
     hold.touch()
     client.connect()
-    former.sendall(encode({"id": 1, "call": "end", "host": True}))
+    former.sendall(encode_message({"id": 1, "call": "end", "host": True}))
     hold.unlink()
     assert client.event("hello")["state"]["controller"] == "serving"
     assert client.call("prepare_action")["code"] == -1
@@ -343,7 +343,7 @@ def test_a_taken_port_and_a_foreign_address_are_said(host: Callable[..., HostCli
     assert f"port {port} at {own_address()}" in state["problem"]
     request = {"id": 0, "call": "start", "attempt": 2, "world_size": 4, "arf": True, "zit": False}
     place = {"address": "192.0.2.1", "port": port, "store_port": own_port(), "environment": {}}
-    client.socket.sendall(encode({**request, **place}))
+    client.socket.sendall(encode_message({**request, **place}))
     state = client.state(controller="failed", kind="address")
     assert "192.0.2.1" in state["problem"]
 
@@ -444,15 +444,15 @@ def test_an_image_without_mindspore_is_said(host: Callable[..., HostClient]) -> 
 
 
 def test_a_line_is_put_together_from_any_pieces() -> None:
-    buffer, line = LineBuffer(), encode({"a": "x" * 100})
-    found = [message for at in range(0, 3 * len(line), 7) for message in buffer.feed((3 * line)[at : at + 7])]
+    buffer, line = LineBuffer(), encode_message({"a": "x" * 100})
+    found = [message for at in range(0, 3 * len(line), 7) for message in buffer.cut_messages((3 * line)[at : at + 7])]
     assert found == [{"a": "x" * 100}] * 3
 
 
 def test_garbage_is_logged_and_the_rest_is_read(caplog: pytest.LogCaptureFixture) -> None:
     buffer = LineBuffer()
-    assert buffer.feed(b'{"a":1}\nnonsense\n[1]\n{"b"') == [{"a": 1}]
-    assert buffer.feed(b":2}\n") == [{"b": 2}]
+    assert buffer.cut_messages(b'{"a":1}\nnonsense\n[1]\n{"b"') == [{"a": 1}]
+    assert buffer.cut_messages(b":2}\n") == [{"b": 2}]
     assert [record.args for record in caplog.records] == [(b"nonsense",), (b"[1]",)]
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from trainer_sidecar import controller_protocol
-from trainer_sidecar.access import refused
+from trainer_sidecar.access import describe_refusal
 from trainer_sidecar.controller_protocol import SOCKET_NAME
 from trainer_sidecar.coordinator.shell.controller import ControllerLink
-from trainer_sidecar.install import install
+from trainer_sidecar.install import install_below
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE_USER, SIDECAR_USER = 1000, 65532
@@ -33,7 +33,7 @@ print(s.recv(5))
 def test_the_hosts_socket_is_open_to_all_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        listener = controller_protocol.listen(str(tmp_path), SOCKET_NAME)
+        listener = controller_protocol.listen_on_socket(str(tmp_path), SOCKET_NAME)
     finally:
         os.umask(before)
     assert (tmp_path / SOCKET_NAME).stat().st_mode & 0o777 == 0o666
@@ -54,7 +54,7 @@ def shared(tmp_path: Path) -> Path:
 
 @as_root
 def test_the_sidecars_user_reaches_the_host_of_the_images_user(shared: Path) -> None:
-    install(shared)
+    install_below(shared)
     host = subprocess.Popen(
         ["/usr/bin/env", "python3", str(shared / "controller_host.pyz")],
         env={"HAJOB_DIR": str(shared), "PATH": "/usr/bin:/bin"},
@@ -119,7 +119,7 @@ async def listen_for_refusals(directory: Path) -> list[str]:
 
 @as_root
 def test_a_refused_socket_is_told_with_path_and_user(shared: Path) -> None:
-    listener = controller_protocol.listen(str(shared), SOCKET_NAME)
+    listener = controller_protocol.listen_on_socket(str(shared), SOCKET_NAME)
     os.chown(shared / SOCKET_NAME, IMAGE_USER, IMAGE_USER)
     (shared / SOCKET_NAME).chmod(0o755)
     said = subprocess.run(
@@ -133,12 +133,12 @@ def test_a_refused_socket_is_told_with_path_and_user(shared: Path) -> None:
 
 READ = """
 import os, sys
-from trainer_sidecar.access import refused
+from trainer_sidecar.access import describe_refusal
 os.setgid(65532); os.setuid(65532)
 try:
     open(sys.argv[1])
 except OSError as error:
-    print(refused("somewhere else", error))
+    print(describe_refusal("somewhere else", error))
 """
 
 
@@ -154,6 +154,6 @@ def test_a_file_by_root_with_umask_027_is_named_with_both_users(shared: Path) ->
 
 def test_of_a_path_that_is_not_there_the_nearest_above_is_named(tmp_path: Path) -> None:
     error = PermissionError(13, "Permission denied", "/proc/self/fd/7/controller.sock")
-    text = refused(tmp_path / "gone" / "controller.sock", error)
+    text = describe_refusal(tmp_path / "gone" / "controller.sock", error)
     assert f"may not open {tmp_path / 'gone' / 'controller.sock'}" in text
     assert f"{tmp_path} belongs to user {os.geteuid()}" in text

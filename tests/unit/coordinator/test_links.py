@@ -73,12 +73,12 @@ class Host:
     """The controller host's end, by hand."""
 
     def __init__(self, directory: Path) -> None:
-        self._listener = controller_protocol.listen(str(directory), SOCKET_NAME)
+        self._listener = controller_protocol.listen_on_socket(str(directory), SOCKET_NAME)
 
     async def accept(self, *messages: controller_protocol.Message) -> socket.socket:
         async with asyncio.timeout(PATIENCE):
             connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
-        connection.sendall(b"".join(controller_protocol.encode(message) for message in messages))
+        connection.sendall(b"".join(controller_protocol.encode_message(message) for message in messages))
         return connection
 
     def close(self) -> None:

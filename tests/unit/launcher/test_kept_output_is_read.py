@@ -43,12 +43,14 @@ class Show:
 
     def __call__(self, *words: str, wait: Callable[[], bool] = lambda: False) -> str:
         self.text, self.said = "", []
-        arguments = logs.parser().parse_args(["--rank", "3", *words])
+        arguments = logs.build_parser().parse_args(["--rank", "3", *words])
 
         def write(data: bytes) -> None:
             self.text += data.decode()
 
-        logs.run(arguments, self.directory, logs.Printer(self.directory, arguments.rank, write, self.said.append), wait)
+        logs.print_requested(
+            arguments, self.directory, logs.Printer(self.directory, arguments.rank, write, self.said.append), wait
+        )
         return self.text
 
 
@@ -123,7 +125,7 @@ def test_the_last_lines_before_a_file_was_full_are_shown(
     show: Show, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = directory / "2/rank-3.4.1.log"
-    look = logs.Printer.turned_over
+    look = logs.Printer.rotated_file
     looks: list[Path] = []
 
     def printed_at_the_last_moment(path: Path, opened: BinaryIO) -> BinaryIO | None:
@@ -135,7 +137,7 @@ def test_the_last_lines_before_a_file_was_full_are_shown(
             file.write_text("h\n")
         return look(path, opened)
 
-    monkeypatch.setattr(logs.Printer, "turned_over", staticmethod(printed_at_the_last_moment))
+    monkeypatch.setattr(logs.Printer, "rotated_file", staticmethod(printed_at_the_last_moment))
     assert show("--follow", wait=lambda: len(looks) < 3) == "e\nf\ng\nh\n"
 
 
@@ -159,7 +161,7 @@ def test_the_last_lines_are_those_of_the_text(
     path = tmp_path_factory.mktemp("tail") / "file"
     text = "\n".join(lines) + ("\n" if whole and lines else "")
     path.write_text(text)
-    offset, count = logs.last_lines(path, tail)
+    offset, count = logs.offset_of_last_lines(path, tail)
     wanted = text.splitlines(keepends=True)[-tail:] if tail else []
     assert (text[offset:], count) == ("".join(wanted), len(wanted))
 

@@ -26,11 +26,13 @@ def test_an_end_is_told_with_all_that_was_printed(tmp_path: Path) -> None:
             told.append(list(message["last_lines"]))
 
     ranks = Ranks(
-        Loop(), OutputSettings(str(tmp_path), 1 << 20, 1), Terminal(), tell, WarmProcesses("", Terminal()).spawn
+        Loop(), OutputSettings(str(tmp_path), 1 << 20, 1), Terminal(), tell, WarmProcesses("", Terminal()).take_or_spawn
     )
     program = Program([sys.executable, "-c", DIES], str(tmp_path), {}, [], True)
     silent = Target(lambda _: None, lambda _: None)
-    assert ranks.start(0, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
-    pid, status = os.waitpid(ranks.newest()[0].pid, 0)  # the loop does not run: nothing is read before the end
-    assert ranks.ended(pid, os.waitstatus_to_exitcode(status))
+    assert ranks.start_process(0, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
+    pid, status = os.waitpid(
+        ranks.newest_processes()[0].pid, 0
+    )  # the loop does not run: nothing is read before the end
+    assert ranks.handle_ended_process(pid, os.waitstatus_to_exitcode(status))
     assert told == [["Traceback:", "AssertionError: it is unsupported", "and half a line"]]

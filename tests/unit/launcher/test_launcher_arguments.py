@@ -16,7 +16,7 @@ EXAMPLE = [
 
 
 def test_an_example_is_mended_so_that_it_resumes() -> None:
-    mended = arguments.resumed(EXAMPLE)
+    mended = arguments.resumed_arguments(EXAMPLE)
     assert mended.arguments == [
         "--use-distributed-optimizer", "--save", "/out", "--save-interval", "10", "--load", "/out",
     ]  # fmt: skip
@@ -26,15 +26,15 @@ def test_an_example_is_mended_so_that_it_resumes() -> None:
         "without --no_load_rng",
         "with --load /out",
     ]
-    assert arguments.means_to_resume(arguments.options(mended.arguments))
+    assert arguments.means_to_resume(arguments.parse_options(mended.arguments))
 
 
 def test_arguments_that_resume_are_left_as_they_are() -> None:
-    assert arguments.resumed(["--load", "/out", "--save", "/out"]).changes == []
+    assert arguments.resumed_arguments(["--load", "/out", "--save", "/out"]).changes == []
 
 
 def test_what_saves_nothing_is_left_alone() -> None:
-    assert arguments.resumed(["--load", "/x", "--finetune"]).arguments == ["--load", "/x", "--finetune"]
+    assert arguments.resumed_arguments(["--load", "/x", "--finetune"]).arguments == ["--load", "/x", "--finetune"]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_saves_nothing_is_left_alone() -> None:
     ],
 )
 def test_whether_a_start_means_to_resume(given: list[str], means: bool) -> None:
-    assert arguments.means_to_resume(arguments.options(given)) is means
+    assert arguments.means_to_resume(arguments.parse_options(given)) is means
 
 
 def test_the_second_start_of_an_unchanged_script_resumes(tmp_path: Path) -> None:
@@ -81,5 +81,5 @@ def test_a_script_is_left_as_it_is_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "step"), [("40", 40), ("release", None), ("", None)])
 def test_a_tracker_is_read_as_the_training_reads_it(tmp_path: Path, text: str, step: int | None) -> None:
     (tmp_path / arguments.TRACKER).write_text(text)
-    assert arguments.tracked_step(str(tmp_path)) == step
-    assert arguments.tracked_step(str(tmp_path / "nowhere")) is None
+    assert arguments.read_tracked_step(str(tmp_path)) == step
+    assert arguments.read_tracked_step(str(tmp_path / "nowhere")) is None

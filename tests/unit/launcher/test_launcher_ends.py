@@ -123,7 +123,7 @@ def test_notices_travel_with_the_end(tmp_path: Path) -> None:
     ],
 )
 def test_lines_that_tell(line: bytes, kind: str) -> None:
-    assert endings.kind_of(line) == kind
+    assert endings.kind_of_line(line) == kind
 
 
 @pytest.mark.parametrize(
@@ -146,16 +146,16 @@ def test_lines_that_tell(line: bytes, kind: str) -> None:
 )
 def test_lines_of_a_fault_are_kept_the_newest_counts(line: bytes, is_fault: bool) -> None:
     notices = {endings.FAULT: "an older one"}
-    assert (endings.note(notices, line) == endings.FAULT) is is_fault
+    assert (endings.note_telling_line(notices, line) == endings.FAULT) is is_fault
     assert notices == {endings.FAULT: line.decode() if is_fault else "an older one"}
 
 
 def test_a_refused_layout_is_not_taken_for_a_fault() -> None:
     notices: dict[str, str] = {}
-    endings.note(notices, b"ValueError: High availability do not support the size of dp_cp_ranks")
+    endings.note_telling_line(notices, b"ValueError: High availability do not support the size of dp_cp_ranks")
     assert list(notices) == [endings.LAYOUT]
 
 
 def test_steps_within_an_epoch_are_steps_of_the_training() -> None:
     line = b"2026 - INFO - { Epoch:[  2/  3], step:[    5/   10], loss: 1.0, per_step_time: 20ms }"
-    assert progress.parse(line) == (15, 30)
+    assert progress.parse_step_line(line) == (15, 30)

@@ -19,7 +19,7 @@ OLDEST = (3, 7)
 
 
 def test_everything_is_there_whole_and_executable(tmp_path: Path) -> None:
-    written = install.install(tmp_path)
+    written = install.install_below(tmp_path)
     names = {path.relative_to(tmp_path).as_posix() for path in written}
     shims = {f"bin/{name}" for name in ("torchrun", "msrun", "torch_npu_run", "python", "python3")}
     assert names == {"launcher.pyz", "controller_host.pyz", "entry.py", "shim.py"} | shims
@@ -28,8 +28,8 @@ def test_everything_is_there_whole_and_executable(tmp_path: Path) -> None:
 
 
 def test_installing_again_gives_the_same_bytes(tmp_path: Path) -> None:
-    before = {path: path.read_bytes() for path in install.install(tmp_path)}
-    assert {path: path.read_bytes() for path in install.install(tmp_path)} == before
+    before = {path: path.read_bytes() for path in install.install_below(tmp_path)}
+    assert {path: path.read_bytes() for path in install.install_below(tmp_path)} == before
 
 
 def test_a_directory_that_cannot_be_filled_is_named(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_directory_that_cannot_be_filled_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["launcher.pyz", "controller_host.pyz"])
 def test_archives_are_standard_library_only(tmp_path: Path, name: str) -> None:
-    install.install(tmp_path)
+    install.install_below(tmp_path)
     allowed = set(sys.stdlib_module_names) | {"trainer_sidecar"}
     optional = {"mindio_ttp", "torch", "mindspore"}  # of the training image, looked for by the controller host
     with zipfile.ZipFile(tmp_path / name) as archive:
@@ -67,7 +67,7 @@ def test_the_launcher_is_written_in_the_oldest_python(source: Path) -> None:
 
 
 def test_a_wrong_call_says_how(tmp_path: Path) -> None:
-    install.install(tmp_path)
+    install.install_below(tmp_path)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "launcher.pyz"), "bash"], capture_output=True, text=True, check=False
     )
@@ -76,7 +76,7 @@ def test_a_wrong_call_says_how(tmp_path: Path) -> None:
 
 
 def test_missing_settings_are_named(tmp_path: Path) -> None:
-    install.install(tmp_path)
+    install.install_below(tmp_path)
     python = shutil.which("python3") or sys.executable
     done = subprocess.run(
         [python, str(tmp_path / "launcher.pyz"), "--", "true"],

@@ -11,12 +11,12 @@ from trainer_sidecar.launcher import kept
 
 @pytest.mark.parametrize("process", [kept.KeptProcess(3, 17, 0), kept.KeptProcess(10, 1, 2)])
 def test_a_name_tells_its_process(process: kept.KeptProcess) -> None:
-    assert kept.parse(kept.file_name(process)) == process
+    assert kept.parse_file_name(kept.file_name(process)) == process
 
 
 @pytest.mark.parametrize("name", ["rank-3.17.log.1", "rank-.1.log", "rank-3.log", "rank-3.1.2.3.log", "notes", ""])
 def test_other_names_are_nobodys(name: str) -> None:
-    assert kept.parse(name) is None
+    assert kept.parse_file_name(name) is None
 
 
 def make(directory: Path, *names: str) -> None:
@@ -29,21 +29,21 @@ def test_old_attempts_of_a_rank_go_others_stay(tmp_path: Path) -> None:
     for attempt in range(1, 11):
         make(tmp_path / str(attempt), "rank-1.1.log", "rank-1.1.log.1", "rank-10.1.log")
     make(tmp_path / "notes", "rank-1.1.log")
-    kept.make_room(str(tmp_path), rank=1, attempt=10, attempt_limit=3)
+    kept.delete_beyond_limits(str(tmp_path), rank=1, attempt=10, attempt_limit=3)
     left = {path.parent.name for path in tmp_path.glob("*/rank-1.*")}
     assert left == {"1", "8", "9", "10", "notes"}, "the first attempt shows what the others repeat"
     assert len(list(tmp_path.glob("*/rank-10.*"))) == 10
-    kept.make_room(str(tmp_path), rank=10, attempt=10, attempt_limit=3)
+    kept.delete_beyond_limits(str(tmp_path), rank=10, attempt=10, attempt_limit=3)
     assert {path.name for path in tmp_path.iterdir()} == {"1", "8", "9", "10", "notes"}
 
 
 def test_of_one_attempt_the_newest_processes_are_kept(tmp_path: Path) -> None:
     make(tmp_path / "1", *(f"rank-1.{number}.log" for number in range(1, 40)), "rank-1.2.log.1", "rank-2.1.log")
-    kept.make_room(str(tmp_path), rank=1, attempt=1, attempt_limit=5)
-    assert [process.incarnation for process in kept.processes(str(tmp_path / "1"), 1)] == list(range(21, 40))
+    kept.delete_beyond_limits(str(tmp_path), rank=1, attempt=1, attempt_limit=5)
+    assert [process.incarnation for process in kept.kept_processes(str(tmp_path / "1"), 1)] == list(range(21, 40))
     assert not (tmp_path / "1" / "rank-1.2.log.1").exists()
     assert (tmp_path / "1" / "rank-2.1.log").exists()
 
 
 def test_a_directory_that_is_not_there_is_no_error(tmp_path: Path) -> None:
-    kept.make_room(str(tmp_path / "none"), rank=0, attempt=1, attempt_limit=5)
+    kept.delete_beyond_limits(str(tmp_path / "none"), rank=0, attempt=1, attempt_limit=5)

@@ -32,14 +32,14 @@ def killed(tmp_path: Path, count: Path, then: str) -> list[str]:
             count.write_text(then)
             os.kill(message["pid"], signal.SIGKILL)
 
-    ranks = Ranks(loop, settings, Terminal(), tell, WarmProcesses("", Terminal()).spawn)
+    ranks = Ranks(loop, settings, Terminal(), tell, WarmProcesses("", Terminal()).take_or_spawn)
     program = Program([sys.executable, "-c", "import time; time.sleep(60)"], str(tmp_path), {}, [], True)
     silent = Target(lambda _: None, lambda _: None)
-    assert ranks.start(0, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
-    rank = ranks.newest()[0]
+    assert ranks.start_process(0, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
+    rank = ranks.newest_processes()[0]
     pid, status = os.waitpid(rank.pid, 0)
-    assert ranks.ended(pid, os.waitstatus_to_exitcode(status))
-    return list(rank.record()["last_lines"])
+    assert ranks.handle_ended_process(pid, os.waitstatus_to_exitcode(status))
+    return list(rank.message_to_agent()["last_lines"])
 
 
 @pytest.mark.parametrize("text", [VERSION_2, VERSION_1])

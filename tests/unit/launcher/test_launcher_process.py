@@ -32,7 +32,7 @@ def test_a_start_that_fails_leaves_no_descriptor_open(call: str, monkeypatch: py
 
     monkeypatch.setattr(os, call, fail)
     with pytest.raises(BlockingIOError):
-        process.spawn(["true"], {}, "/")
+        process.spawn_process(["true"], {}, "/")
     assert descriptors() == before
 
 
@@ -55,14 +55,14 @@ def test_a_signal_to_a_child_just_forked_is_the_childs(loop: Loop, monkeypatch: 
         if pid == 0:  # in the child, whose handlers are still the launcher's
             os.kill(os.getpid(), signal.SIGTERM)
 
-    loop.catch([signal.SIGTERM], heard.append)
+    loop.catch_signals([signal.SIGTERM], heard.append)
     monkeypatch.setattr(os, "setpgid", ended_at_once)
-    spawned = process.spawn(["sleep", "1000"], dict(os.environ), "/")
-    assert process.exit_code(os.waitpid(spawned.pid, 0)[1]) == -signal.SIGTERM
+    spawned = process.spawn_process(["sleep", "1000"], dict(os.environ), "/")
+    assert process.exit_code_of_status(os.waitpid(spawned.pid, 0)[1]) == -signal.SIGTERM
     os.close(spawned.stdout)
     os.close(spawned.stderr)
-    loop.later(0, loop.stop)
-    loop.run()
+    loop.call_after(0, loop.stop_loop)
+    loop.run_until_stopped()
     assert heard == []
 
 
@@ -88,9 +88,9 @@ import os, select, signal, sys
 from trainer_sidecar import prctl
 from trainer_sidecar.launcher import process
 prctl.become_subreaper()
-script = process.spawn([sys.executable, "-c", sys.argv[1]], dict(os.environ), "/")
+script = process.spawn_process([sys.executable, "-c", sys.argv[1]], dict(os.environ), "/")
 while not select.select([script.stdout], [], [], 0.01)[0]:
-    process.reap()
+    process.reap_children()
 print(os.read(script.stdout, 100).decode().strip())
 os.killpg = print
 process.signal_group(script.pid, signal.SIGTERM)  # its number may be anybody's by now

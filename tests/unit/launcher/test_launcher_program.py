@@ -9,8 +9,8 @@ from trainer_sidecar.launcher.program import (
     ShimCall,
     Size,
     mindspore_environment,
-    of_rank,
-    parse,
+    parse_call,
+    program_of_rank,
 )
 
 SIZE = Size(node_rank=1, ranks_per_node=8, world_size=32)
@@ -35,14 +35,14 @@ def call(tool: str, *arguments: str, **environment: str) -> ShimCall:
     ],
 )
 def test_torchrun(arguments: list[str], argv: list[str]) -> None:
-    program = parse(call("torchrun", *arguments), SIZE)
+    program = parse_call(call("torchrun", *arguments), SIZE)
     assert program.argv == argv
     assert program.notes == []
     assert program.cwd == "/work"
 
 
 def test_options_of_the_script_are_the_scripts() -> None:
-    program = parse(call("torchrun", "train.py", "--nproc-per-node", "3", "--", "-m"), SIZE)
+    program = parse_call(call("torchrun", "train.py", "--nproc-per-node", "3", "--", "-m"), SIZE)
     assert program.argv[2:] == ["train.py", "--nproc-per-node", "3", "--", "-m"]
     assert program.notes == []
 
@@ -58,38 +58,40 @@ def test_options_of_the_script_are_the_scripts() -> None:
     ],
 )
 def test_what_contradicts_the_job_is_said(arguments: list[str], words: str) -> None:
-    (note,) = parse(call("torchrun", *arguments, "train.py"), SIZE).notes
+    (note,) = parse_call(call("torchrun", *arguments, "train.py"), SIZE).notes
     assert words in note
     assert "node 1 of 4" in note
 
 
 @pytest.mark.parametrize("size", ["8", "auto", "gpu"])
 def test_what_agrees_is_not(size: str) -> None:
-    assert parse(call("torchrun", "--nproc-per-node", size, "--nnodes", "1:4", "train.py"), SIZE).notes == []
+    assert parse_call(call("torchrun", "--nproc-per-node", size, "--nnodes", "1:4", "train.py"), SIZE).notes == []
 
 
 def test_the_log_directory_of_msrun_has_an_effect() -> None:
-    assert not any("log" in note for note in parse(call("msrun", "--log_dir=logs", "t.py"), SIZE).notes)
+    assert not any("log" in note for note in parse_call(call("msrun", "--log_dir=logs", "t.py"), SIZE).notes)
 
 
 def test_threads_are_limited_unless_the_user_says_otherwise() -> None:
-    assert parse(call("torchrun", "t.py"), SIZE).environment["OMP_NUM_THREADS"] == "1"
-    assert parse(call("torchrun", "t.py", OMP_NUM_THREADS="4"), SIZE).environment["OMP_NUM_THREADS"] == "4"
+    assert parse_call(call("torchrun", "t.py"), SIZE).environment["OMP_NUM_THREADS"] == "1"
+    assert parse_call(call("torchrun", "t.py", OMP_NUM_THREADS="4"), SIZE).environment["OMP_NUM_THREADS"] == "4"
 
 
 def test_msrun() -> None:
-    program = parse(call("msrun", "--worker_num=16", "--local_worker_num", "8", "--join=True", "t.py", "-c", "x"), SIZE)
+    program = parse_call(
+        call("msrun", "--worker_num=16", "--local_worker_num", "8", "--join=True", "t.py", "-c", "x"), SIZE
+    )
     assert program.argv == ["/usr/bin/python3", "-u", "t.py", "-c", "x"]
     assert len(program.notes) == 1
-    assert parse(call("msrun", "./run", "a"), SIZE).argv == ["/usr/bin/python3", "-u", "./run", "a"]
-    assert parse(call("msrun", "pytest", "a"), SIZE).argv == ["pytest", "a"]
-    assert parse(call("msrun", "--bind_numa=True", "t.py"), SIZE).environment == {"MS_TOPO_TIMEOUT": "600"}
-    waits = parse(call("msrun", "--cluster_time_out", "300", "t.py"), SIZE)
+    assert parse_call(call("msrun", "./run", "a"), SIZE).argv == ["/usr/bin/python3", "-u", "./run", "a"]
+    assert parse_call(call("msrun", "pytest", "a"), SIZE).argv == ["pytest", "a"]
+    assert parse_call(call("msrun", "--bind_numa=True", "t.py"), SIZE).environment == {"MS_TOPO_TIMEOUT": "600"}
+    waits = parse_call(call("msrun", "--cluster_time_out", "300", "t.py"), SIZE)
     assert waits.environment == {"MS_TOPO_TIMEOUT": "300"}
     assert waits.detached
-    assert not parse(call("msrun", "--join=True", "t.py"), SIZE).detached
-    assert parse(call("msrun", "--join", "False", "t.py"), SIZE).detached
-    assert parse(call("msrun", "--log_dir=logs", "t.py"), SIZE).log_directory == "/work/logs"
+    assert not parse_call(call("msrun", "--join=True", "t.py"), SIZE).detached
+    assert parse_call(call("msrun", "--join", "False", "t.py"), SIZE).detached
+    assert parse_call(call("msrun", "--log_dir=logs", "t.py"), SIZE).log_directory == "/work/logs"
 
 
 @pytest.mark.parametrize(
@@ -103,14 +105,14 @@ def test_msrun() -> None:
     ],
 )
 def test_each_launcher_starts_a_rank_in_its_own_way(tool: str, arguments: list[str], first: list[str]) -> None:
-    assert of_rank(parse(call(tool, *arguments), SIZE), "3").argv[2:] == first
+    assert program_of_rank(parse_call(call(tool, *arguments), SIZE), "3").argv[2:] == first
 
 
 def test_options_may_come_as_variables_as_with_torchrun() -> None:
-    program = parse(call("torchrun", "pkg.t", PET_MODULE="1", PET_NPROC_PER_NODE="4"), SIZE)
+    program = parse_call(call("torchrun", "pkg.t", PET_MODULE="1", PET_NPROC_PER_NODE="4"), SIZE)
     assert program.argv[2:] == ["-m", "pkg.t"]
     assert "--nproc-per-node 4 is overridden" in program.notes[0]
-    assert parse(call("torchrun", "--nproc_per_node=8", "t.py", PET_NPROC_PER_NODE="4"), SIZE).notes == []
+    assert parse_call(call("torchrun", "--nproc_per_node=8", "t.py", PET_NPROC_PER_NODE="4"), SIZE).notes == []
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_options_may_come_as_variables_as_with_torchrun() -> None:
     ],
 )
 def test_what_has_no_effect_is_said(tool: str, option: str, name: str) -> None:
-    assert f"{name} has no effect under Hajob" in parse(call(tool, option, "t.py"), SIZE).notes
+    assert f"{name} has no effect under Hajob" in parse_call(call(tool, option, "t.py"), SIZE).notes
 
 
 @pytest.mark.parametrize(
@@ -141,18 +143,18 @@ def test_what_has_no_effect_is_said(tool: str, option: str, name: str) -> None:
 )
 def test_an_option_that_cannot_be_followed_is_named(tool: str, option: str) -> None:
     with pytest.raises(ProgramError, match=option.partition("=")[0]):
-        parse(call(tool, option, "t.py"), SIZE)
+        parse_call(call(tool, option, "t.py"), SIZE)
 
 
 @pytest.mark.parametrize("arguments", [["--no-such", "t.py"], [], ["--nnodes"]])
 def test_what_the_tool_would_refuse_is_refused(arguments: list[str]) -> None:
     with pytest.raises(ProgramError, match="torchrun: "):
-        parse(call("torchrun", *arguments), SIZE)
+        parse_call(call("torchrun", *arguments), SIZE)
 
 
 def test_an_unknown_tool_is_named() -> None:
     with pytest.raises(ProgramError, match="mpirun"):
-        parse(call("mpirun", "x"), SIZE)
+        parse_call(call("mpirun", "x"), SIZE)
 
 
 def test_what_tells_workers_apart_wins_over_the_script() -> None:

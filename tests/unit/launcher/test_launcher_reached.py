@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.trainer_container import fake_tool, python_in, running
-from trainer_sidecar.launcher.limits import ProcessLimits, read
+from trainer_sidecar.launcher.limits import ProcessLimits, read_limits
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_ranks_inherit_what_the_script_has_limited(tmp_path: Path) -> None:
 
 def test_processors_that_nobody_chose_are_not_fixed() -> None:
     told = {"resources": [], "umask": 0o22, "processors": sorted(os.sched_getaffinity(0))}
-    assert read(told).processors == ()
-    assert read({**told, "processors": [100_000]}).processors == (100_000,)
+    assert read_limits(told).processors == ()
+    assert read_limits({**told, "processors": [100_000]}).processors == (100_000,)
 
 
 def test_a_limit_that_cannot_be_had_is_said_and_the_rank_runs() -> None:
     limits = ProcessLimits(((resource.RLIMIT_NOFILE, 100, 50),), None, (100_000,))
-    refused = limits.adopt()
+    refused = limits.adopt_limits()
     assert [text.partition(" of ")[0] for text in refused] == [f"limit {resource.RLIMIT_NOFILE}", "processors"]
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from trainer_sidecar.launcher.signs import SHARE, Signs, used
+from trainer_sidecar.launcher.signs import SHARE, Signs, used_processor_seconds
 
 BUSY = "while True: pass"
 IDLE = "import time; print('', flush=True); time.sleep(60)"
@@ -15,11 +15,11 @@ IDLE = "import time; print('', flush=True); time.sleep(60)"
 def test_a_process_that_computes_is_a_sign() -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY]) as busy:
         signs = Signs()
-        signs.look([busy.pid], 0)
-        enough, deadline = used(busy.pid) + SHARE, time.monotonic() + 60
-        while used(busy.pid) < enough and time.monotonic() < deadline:
+        signs.has_new_sign([busy.pid], 0)
+        enough, deadline = used_processor_seconds(busy.pid) + SHARE, time.monotonic() + 60
+        while used_processor_seconds(busy.pid) < enough and time.monotonic() < deadline:
             time.sleep(0.05)
-        seen = signs.look([busy.pid], 0, 1.0)
+        seen = signs.has_new_sign([busy.pid], 0, 1.0)
         busy.kill()
     assert seen
 
@@ -30,8 +30,8 @@ def test_a_process_that_waits_is_none() -> None:
         idle.stdout.readline()
         time.sleep(0.5)
         signs = Signs()
-        signs.look([idle.pid], 3)
-        assert not signs.look([idle.pid], 3)
-        assert signs.look([idle.pid], 4), "a line was printed"
+        signs.has_new_sign([idle.pid], 3)
+        assert not signs.has_new_sign([idle.pid], 3)
+        assert signs.has_new_sign([idle.pid], 4), "a line was printed"
         idle.kill()
-    assert used(idle.pid) == 0.0
+    assert used_processor_seconds(idle.pid) == 0.0

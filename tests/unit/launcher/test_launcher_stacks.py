@@ -16,7 +16,7 @@ import pytest
 
 from trainer_sidecar.launcher import process, stacks
 from trainer_sidecar.launcher.loop import Loop
-from trainer_sidecar.launcher.program import Program, armed
+from trainer_sidecar.launcher.program import Program, armed_arguments
 
 ENTRY = Path(stacks.__file__).with_name("entry.py")
 TELL = """
@@ -81,9 +81,9 @@ def test_it_ends_as_the_program_does(tmp_path: Path, ending: str, code: int) -> 
 def test_what_is_started_by_entry(argv: list[str], *, by_entry: bool) -> None:
     program = Program(argv, "/", {}, [], is_python=True)
     wanted = ["python3", "-u", "/hajob/entry.py", *argv[2:]] if by_entry else argv
-    assert armed(program, "/hajob") == wanted
-    assert armed(Program(argv, "/", {"HAJOB_STACKS": "off"}, [], is_python=True), "/hajob") == argv
-    assert armed(Program(argv, "/", {}, [], is_python=False), "/hajob") == argv
+    assert armed_arguments(program, "/hajob") == wanted
+    assert armed_arguments(Program(argv, "/", {"HAJOB_STACKS": "off"}, [], is_python=True), "/hajob") == argv
+    assert armed_arguments(Program(argv, "/", {}, [], is_python=False), "/hajob") == argv
 
 
 HANGS = """
@@ -119,16 +119,16 @@ def take(pid: int, environment: dict[str, str]) -> str:
 
     def done(lines: list[str]) -> None:
         found.extend(lines)
-        loop.stop()
+        loop.stop_loop()
 
-    stacks.Taker(loop, pid, environment, done).start()
-    loop.run()
+    stacks.Taker(loop, pid, environment, done).request_stack()
+    loop.run_until_stopped()
     return "\n".join(found)
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "PATH": os.defpath, **stacks.variables(str(tmp_path), "rank-0.1.0")}
+    return {**os.environ, "PATH": os.defpath, **stacks.stack_variables(str(tmp_path), "rank-0.1.0")}
 
 
 @pytest.mark.parametrize("stands", ["time.sleep(600)", "threading.Event().wait()", BLOCKED_IN_C])
@@ -142,7 +142,7 @@ def test_a_python_program_shows_where_it_stands(tmp_path: Path, environment: dic
             assert text.count("in wait_for_ever") == 1
             inner = [line for line in text.splitlines() if "hangs.py" in line][-2:]
             assert ["in <module>" in inner[0], "in wait_for_ever" in inner[1]] == [True, True]
-        assert stacks.catches(pid, stacks.SIGNAL)
+        assert stacks.catches_signal(pid, stacks.SIGNAL)
 
 
 def test_without_entry_nobody_is_hit_by_a_signal(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -195,7 +195,7 @@ def test_py_spy_is_not_ended_when_it_has_answered(with_py_spy: dict[str, str], m
     signalled: list[int] = []
     timers: list[Callable[[], None]] = []
     monkeypatch.setattr(process, "signal_group", lambda leader, _: signalled.append(leader))
-    monkeypatch.setattr(Loop, "later", lambda _loop, _seconds, callback: timers.append(callback))
+    monkeypatch.setattr(Loop, "call_after", lambda _loop, _seconds, callback: timers.append(callback))
     take(os.getpid(), with_py_spy)
     assert len(timers) == 1
     timers[0]()

@@ -26,48 +26,48 @@ def test_a_step_that_is_done_again_is_told_again(tmp_path: Path) -> None:
     def tell(message: dict[str, Any], _may_wait: bool) -> None:
         told.extend(step[:2] for step in message.get("steps", ()))
         if [7, 6] in told:
-            loop.stop()
+            loop.stop_loop()
 
     ranks = Ranks(
-        loop, OutputSettings(str(tmp_path), 1 << 20, 1), Terminal(), tell, WarmProcesses("", Terminal()).spawn
+        loop, OutputSettings(str(tmp_path), 1 << 20, 1), Terminal(), tell, WarmProcesses("", Terminal()).take_or_spawn
     )
     program = Program([sys.executable, "-c", STOOD_AT_FIVE_AND_LOADED_FOUR], str(tmp_path), {}, [], True)
-    loop.later(30.0, loop.stop)
+    loop.call_after(30.0, loop.stop_loop)
     silent = Target(lambda _: None, lambda _: None)
-    assert ranks.start(7, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
-    loop.run()
-    os.waitpid(ranks.newest()[0].pid, 0)
+    assert ranks.start_process(7, ProcessName(1, 1), program, {"HAJOB_ATTEMPT": "1"}, silent) is None
+    loop.run_until_stopped()
+    os.waitpid(ranks.newest_processes()[0].pid, 0)
     assert told == [[7, 4], [7, 5], [7, 5], [7, 6]]
 
 
 def test_a_usual_step_waits_only_for_the_ranks_of_its_pod() -> None:
     untold = progress.Untold()
-    untold.add(0, 7, 10 * progress.SECOND, 9 * progress.SECOND)
-    untold.add(1, 7, 10 * progress.SECOND + 1000, 9 * progress.SECOND)
-    assert untold.due() == 10 * progress.SECOND + 1000 + progress.TOGETHER
-    assert [step[:2] for step in untold.take()] == [[0, 7], [1, 7]]
+    untold.add_step(0, 7, 10 * progress.SECOND, 9 * progress.SECOND)
+    untold.add_step(1, 7, 10 * progress.SECOND + 1000, 9 * progress.SECOND)
+    assert untold.next_send_time() == 10 * progress.SECOND + 1000 + progress.TOGETHER
+    assert [step[:2] for step in untold.take_steps()] == [[0, 7], [1, 7]]
     assert untold.steps == []
 
 
 def test_quick_steps_are_gathered_for_a_while() -> None:
     untold, step, times = progress.Untold(), progress.SECOND // 20, []
     for number in range(1, 20):
-        untold.add(0, number, number * step, (number - 1) * step)
-        times.append(untold.due() - number * step)
+        untold.add_step(0, number, number * step, (number - 1) * step)
+        times.append(untold.next_send_time() - number * step)
     assert times[0] == progress.STILL
-    assert untold.due() == step + progress.GATHER
+    assert untold.next_send_time() == step + progress.GATHER
 
 
 def test_quick_steps_that_end_are_told_soon() -> None:
     untold, step = progress.Untold(), progress.SECOND // 20
-    untold.add(0, 1, step, 0)
-    untold.add(0, 2, 2 * step, step)
-    assert untold.due() == 2 * step + progress.STILL
+    untold.add_step(0, 1, step, 0)
+    untold.add_step(0, 2, 2 * step, step)
+    assert untold.next_send_time() == 2 * step + progress.STILL
 
 
 def test_the_first_step_after_a_pause_is_told_at_once() -> None:
     untold = progress.Untold()
-    untold.add(0, 1, progress.SECOND, 0)
-    untold.take()
-    untold.add(0, 2, progress.SECOND + progress.QUICK, progress.SECOND)
-    assert untold.due() == progress.SECOND + progress.QUICK + progress.TOGETHER
+    untold.add_step(0, 1, progress.SECOND, 0)
+    untold.take_steps()
+    untold.add_step(0, 2, progress.SECOND + progress.QUICK, progress.SECOND)
+    assert untold.next_send_time() == progress.SECOND + progress.QUICK + progress.TOGETHER

@@ -71,10 +71,10 @@ os.setgroups([])
 os.setgid(1000)
 os.setuid(1000)
 loop = Loop()
-files = UserFiles(loop, ".", lambda answer: (print(json.dumps(answer)), loop.stop()))
-files.take({"number": 1, "copies": [], "writes": {"tracker": "5"}, "aside": []})
-loop.later(30.0, loop.stop)
-loop.run()
+files = UserFiles(loop, ".", lambda answer: (print(json.dumps(answer)), loop.stop_loop()))
+files.begin_order({"number": 1, "copies": [], "writes": {"tracker": "5"}, "aside": []})
+loop.call_after(30.0, loop.stop_loop)
+loop.run_until_stopped()
 """
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.rigs.trainer_container import Container, running
 from trainer_sidecar.launcher.interfaces import INET6
-from trainer_sidecar.launcher.variables import merged
+from trainer_sidecar.launcher.variables import merge_variables
 
 SHOW = """
 import os
@@ -55,7 +55,7 @@ ORDER = {"HCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "POD_IP": "10.0
     ],
 )
 def test_the_network_is_the_users_where_chosen(call: dict[str, str], expected: dict[str, str | None]) -> None:
-    made = merged(call, ORDER, is_restart=False)
+    made = merge_variables(call, ORDER, is_restart=False)
     assert {name: made.environment.get(name) for name in expected} == expected
     assert made.notes == []
 
@@ -65,7 +65,7 @@ def test_the_network_is_the_users_where_chosen(call: dict[str, str], expected: d
     [("127.0.0.1", "lo"), ("10.0.0.7", None), pytest.param("::1", "lo", marks=without_inet6), ("no address", None)],
 )
 def test_unchosen_it_is_the_interface_of_the_pods_address(address: str, found: str | None) -> None:
-    made = merged({"HCCL_IF_IP": address}, {"POD_IP": address}, is_restart=False)
+    made = merge_variables({"HCCL_IF_IP": address}, {"POD_IP": address}, is_restart=False)
     assert {made.environment.get(f"{library}_SOCKET_IFNAME") for library in ("HCCL", "GLOO")} == {found}
     assert made.environment["HCCL_IF_IP"] == address
     assert made.notes == []
@@ -73,7 +73,7 @@ def test_unchosen_it_is_the_interface_of_the_pods_address(address: str, found: s
 
 @pytest.mark.parametrize(("address", "taken"), [("127.0.0.1", "lo"), ("10.0.0.7", None)])
 def test_a_missing_interface_counts_as_none_and_is_told(address: str, taken: str | None) -> None:
-    made = merged({}, {"GLOO_SOCKET_IFNAME": "eth77", "POD_IP": address}, is_restart=False)
+    made = merge_variables({}, {"GLOO_SOCKET_IFNAME": "eth77", "POD_IP": address}, is_restart=False)
     assert made.environment.get("GLOO_SOCKET_IFNAME") == taken
     (note,) = made.notes
     assert "no network interface eth77 (spec.network.interface) for GLOO_SOCKET_IFNAME" in note
@@ -92,7 +92,7 @@ def test_a_missing_interface_counts_as_none_and_is_told(address: str, taken: str
 )
 def test_a_choice_is_read_as_hccl_and_gloo_read_it(choice: str, hccl: str | None, gloo: str | None) -> None:
     order = {"HCCL_SOCKET_IFNAME": choice, "GLOO_SOCKET_IFNAME": choice, "POD_IP": "10.0.0.7"}
-    made = merged({}, order, is_restart=False).environment
+    made = merge_variables({}, order, is_restart=False).environment
     assert (made.get("HCCL_SOCKET_IFNAME"), made.get("GLOO_SOCKET_IFNAME")) == (hccl, gloo)
 
 

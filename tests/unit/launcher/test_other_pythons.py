@@ -9,7 +9,7 @@ import pytest
 
 from tests.rigs.trainer_container import running
 from tests.unit.pythons import MINORS, interpreter
-from trainer_sidecar.install import install
+from trainer_sidecar.install import install_below
 
 IMPORT_ALL = """
 import pkgutil, sys
@@ -46,7 +46,7 @@ def test_launcher_and_shims_run_a_script(python: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["launcher", "controller_host"])
 def test_every_module_is_imported(python: str, tmp_path: Path, part: str) -> None:
-    install(tmp_path)
+    install_below(tmp_path)
     archive = str(tmp_path / f"{part}.pyz")
     done = subprocess.run(
         [python, "-c", IMPORT_ALL.format(part), archive], capture_output=True, text=True, check=False, timeout=60

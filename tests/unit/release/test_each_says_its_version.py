@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hajob.version import VERSION
-from trainer_sidecar.install import install
+from trainer_sidecar.install import install_below
 
 MODULES = {
     "hajob.app.operator": "operator",
@@ -31,5 +31,5 @@ def test_a_process_of_the_image_says_its_version(module: str) -> None:
 
 @pytest.mark.parametrize("name", ["launcher", "controller_host"])
 def test_what_runs_in_the_training_image_says_its_version(name: str, tmp_path: Path) -> None:
-    install(tmp_path)
+    install_below(tmp_path)
     assert said(str(tmp_path / f"{name}.pyz")) == f"hajob {VERSION} ({name})\n"

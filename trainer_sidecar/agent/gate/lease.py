@@ -10,6 +10,8 @@ from collections import OrderedDict
 
 from trainer_sidecar.agent.clock import MILLISECOND
 
+# An answer to an older heartbeat could only grant a lease that has run out: at ten heartbeats a second 256 of them are
+# 25 s, a lease lasts 3 s.
 REMEMBERED_HEARTBEATS = 256
 
 

@@ -168,6 +168,7 @@ class GateLink:
     async def _answer_for_the_dead(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
         """Reply for a process that is known to have ended: MindIO would wait for what the rank owes it."""
         self._set_phase(LinkPhase.NONE)
+        # What the rank wrote before it died is still in the socket, and may answer what the controller waits for.
         await asyncio.wait({reading}, timeout=UNREAD_SECONDS)
         self._writer.close()
         replies, may_answer = self._replies, self._gate.rules.may_answer_for_dead

@@ -23,6 +23,8 @@ from collections import deque
 from typing import Protocol
 
 CHUNK = 65536
+# After a change of controller all processes of the pod connect in one moment; the kernel drops connections beyond the
+# backlog, and a client that was dropped waits a second before it tries again.
 BACKLOG = 512
 LISTENER_DESCRIPTOR = 4000
 BIND_RETRY_SECONDS = 1.0

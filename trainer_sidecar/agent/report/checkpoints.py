@@ -84,7 +84,7 @@ class Checkpoints:
             self._seen = None
             state = pb.CheckpointState()
             state.CopyFrom(self._state)
-            why = access.refused(directory, error) if isinstance(error, PermissionError) else str(error)
+            why = access.describe_refusal(directory, error) if isinstance(error, PermissionError) else str(error)
             state.problem = f"the checkpoints at {directory} cannot be verified: {why}"
             if state.problem != self._state.problem:
                 log.exception("%s; trying again", state.problem)
@@ -133,7 +133,7 @@ def prepare_attempt(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.Chec
         verdict = evaluate_directory(directory, order.rules)
     except (PermissionError, TimeoutError) as error:
         why = (
-            access.refused(directory, error)
+            access.describe_refusal(directory, error)
             if isinstance(error, PermissionError)
             else f"the volume is too slow: {error}"
         )
@@ -167,7 +167,7 @@ def look_at_checkpoints(directory: Path, order: pb.CheckpointOrder, before: pb.C
     verdict = evaluate_directory(directory, order.rules)
     state = pb.CheckpointState()
     state.CopyFrom(before)
-    state.name, state.step, state.tracked = verdict.name, verdict.step, verdict.tracked
+    state.name, state.step, state.tracked = verdict.name, verdict.step, verdict.is_tracked
     state.problem = _describe_doubt(verdict) if verdict.doubt else ""
     return state
 
@@ -194,7 +194,7 @@ def evaluate_directory(directory: Path, rules: pb.CheckpointRules) -> Verdict:
         copies=rules.copies,
         expert_tensor=rules.expert_tensor,
     )
-    rule = mindspore_forms.evaluate if rules.framework == MINDSPORE else megatron.evaluate
+    rule = mindspore_forms.evaluate_all_forms if rules.framework == MINDSPORE else megatron.evaluate_megatron
     found = RealDirectory(directory)
     verdict = rule(found, layout, frozenset(rules.passed_over))
     if verdict.step < 0 and rules.passed_over:  # nothing else is left, and starting over in silence would be worse

@@ -20,7 +20,7 @@ from trainer_sidecar.agent.supervise.launcher_messages import Script
 from trainer_sidecar.agent.supervise.ranks import RankProcess, Wanted
 from trainer_sidecar.agent.supervise.unexplained_exits import UnexplainedExits
 from trainer_sidecar.launcher import endings
-from trainer_sidecar.launcher.arguments import ARGUMENTS, LOAD_STEP, RESUME_POLICY, means_to_resume, options
+from trainer_sidecar.launcher.arguments import ARGUMENTS, LOAD_STEP, RESUME_POLICY, means_to_resume, parse_options
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Finish:
     def set_launch_arguments(self, arguments: Sequence[str]) -> None:
         """Set the arguments of the newest launch."""
         self._arguments = arguments
-        self._endings.training = Training.from_options(options(arguments))
+        self._endings.training = Training.from_options(parse_options(arguments))
 
     @property
     def is_end_known(self) -> bool:
@@ -73,13 +73,13 @@ class Finish:
         """The step of the checkpoint that this start is to load, None: none, or the script does not mean to resume."""
         text = wanted.environment.get(LOAD_STEP, "") if wanted is not None else ""
         mends = wanted is not None and wanted.environment.get(RESUME_POLICY) == ARGUMENTS
-        return int(text) if text.isdecimal() and (mends or means_to_resume(options(self._arguments))) else None
+        return int(text) if text.isdecimal() and (mends or means_to_resume(parse_options(self._arguments))) else None
 
     def has_failed_to_load(self, process: RankProcess, wanted: Wanted | None) -> bool:
         """Return whether a process ended before its first step and says that it could not load its checkpoint."""
         if self._step_to_load(wanted) is None or self._endings.has_stepped(process.rank, process.name):
             return False
-        return endings.NOT_LOADED in process.notices or any(map(endings.tells_of_loading, process.last_lines))
+        return endings.NOT_LOADED in process.notices or any(map(endings.names_loading_function, process.last_lines))
 
     def _report_not_reloaded(self, process: RankProcess, step: int | None, text: str) -> None:
         tracker = process.notices.get(endings.NO_TRACKER)

@@ -16,7 +16,10 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.known_ids import KnownIds
 
+# Longer than any acknowledgement takes that is still to come: repeating earlier would only load a coordinator that is
+# late for having much to do.
 REPEAT_AFTER = 2 * SECOND
+# Only the newest steps matter to an account of an outage; older ones may be dropped while no coordinator is there.
 KEPT_STEPS = 512
 RIDES_EVERY = SECOND
 GATHERED = SECOND // 50
@@ -49,7 +52,7 @@ class Outbox:
 
     def add_fact(self, fact: pb.Fact, time: int, now: int) -> bool:
         """Report a fact at once; False: this observation was reported before."""
-        if not self._known.is_new(fact.id):
+        if not self._known.is_new_id(fact.id):
             return False
         self._facts.append(_Kept(fact, time))
         self.report_state_at_once(now)

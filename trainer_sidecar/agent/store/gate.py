@@ -87,7 +87,7 @@ class StoreLink:
 
     async def _forward_both_ways(self, store: asyncio.StreamReader) -> bool:
         """Forward in both directions until one of them ends; return whether the client has disconnected."""
-        client = asyncio.ensure_future(self._forward_to_store(self._talk.again()))
+        client = asyncio.ensure_future(self._forward_to_store(self._talk.unanswered_requests()))
         pumps = [client, asyncio.ensure_future(self._forward_to_client(store))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -107,7 +107,7 @@ class StoreLink:
             await self._write_to_store(raw)
         await self._send_requests()
         while data := await self._reader.read(CHUNK):
-            self._outward.extend(self._talk.ask(data))
+            self._outward.extend(self._talk.cut_requests(data))
             self._gate.note_conversation(self._talk)
             await self._send_requests()
 
@@ -117,7 +117,7 @@ class StoreLink:
             piece = self._outward.popleft()
             if isinstance(piece, Request):
                 at = self._gate.clock.now()
-                self._talk.sent(piece, at)
+                self._talk.note_sent_request(piece, at)
                 self._gate.journal.note_request(piece, at)
                 piece = piece.raw
             await self._write_to_store(piece)
@@ -136,7 +136,7 @@ class StoreLink:
     async def _forward_to_client(self, store: asyncio.StreamReader) -> None:
         await self._deliver_replies()
         while (data := await store.read(CHUNK)) and not self._is_given_up:
-            for raw, answers in self._talk.hear(data):
+            for raw, answers in self._talk.cut_replies(data):
                 self._inward.append(raw)
                 for answer in answers:
                     self._gate.journal.note_answer(answer)

@@ -16,6 +16,7 @@ from trainer_sidecar.launcher import endings
 STEPS_VALID = 1
 """A step that had ended when the line was printed may be told after it; two steps later the rank has trained on."""
 TRACEBACK = "Traceback (most recent call last)"
+# A traceback that is longer than this is shown from its middle: the frames next to the error say most.
 NUM_LINES = 20
 MESSAGE_CHARACTERS = 1000
 """As much as an incident keeps of its cause: the text is part of each report until the rank has trained on."""

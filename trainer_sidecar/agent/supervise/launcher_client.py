@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer_sidecar.access import refused
+from trainer_sidecar.access import describe_refusal
 from trainer_sidecar.launcher import protocol
 
 RETRY_SECONDS = 0.1
+# Two agents that take the launcher from each other would do so for ever; a pause lets the one that is meant to stay
+# win.
 REPLACED_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
@@ -46,19 +48,19 @@ class LauncherClient:
         """Send when connected, and say so; after a connect everything is decided anew, so nothing is queued."""
         if self._orders is None:
             return False
-        self._orders.send(message)
+        self._orders.send_message(message)
         self._watch_for_room(self._orders)
         return True
 
     def _watch_for_room(self, orders: protocol.Connection) -> None:
         loop, descriptor = asyncio.get_running_loop(), orders.socket.fileno()
-        if orders.unsent:
+        if orders.unsent_bytes:
             loop.add_writer(descriptor, self._flush_orders, orders)
         else:
             loop.remove_writer(descriptor)
 
     def _flush_orders(self, orders: protocol.Connection) -> None:
-        orders.flush()
+        orders.flush_unsent()
         self._watch_for_room(orders)
 
     async def connect_for_ever(self) -> None:
@@ -88,7 +90,7 @@ class LauncherClient:
         """Log a refusal: a launcher that has not started yet is expected; a permission error stays."""
         if not isinstance(problem, PermissionError):
             return
-        text = refused(self._directory / protocol.SOCKET_NAME, problem)
+        text = describe_refusal(self._directory / protocol.SOCKET_NAME, problem)
         if text != self._refusal:
             log.error("the launcher cannot be reached: %s", text)
         self._refusal = text
@@ -109,7 +111,7 @@ class LauncherClient:
                 line = await reader.readline()
                 if not line:
                     return False
-                message = protocol.decode(line)
+                message = protocol.decode_message(line)
                 if message["kind"] == "replaced":
                     return True
                 self._take(message)

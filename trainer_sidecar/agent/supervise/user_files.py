@@ -31,7 +31,7 @@ class FileOrders:
 
     async def carry_out_verdict(self, verdict: Verdict) -> None:
         """Carry out a verdict's changes. OSError: they failed, or the launcher is not there (yet)."""
-        if verdict.tracked:
+        if verdict.is_tracked:
             return
         self._number += 1
         answer = self._answer = asyncio.get_running_loop().create_future()

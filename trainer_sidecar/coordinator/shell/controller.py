@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainer_sidecar import controller_protocol
-from trainer_sidecar.access import refused
+from trainer_sidecar.access import describe_refusal
 from trainer_sidecar.controller_protocol import SOCKET_NAME, LineBuffer, Message
 from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.units import NANOSECONDS
@@ -73,7 +73,9 @@ class ControllerLink:
         top = dict(arguments) if call in HOST_CALLS else {"arguments": dict(arguments)}
         message: Message = {"id": f"{self._name}-{self._number}", "call": call, "order": order, **top}
         try:
-            connection.sendall(controller_protocol.encode(message))  # a short line into an empty buffer: never waits
+            connection.sendall(
+                controller_protocol.encode_message(message)
+            )  # a short line into an empty buffer: never waits
         except OSError as error:
             log.warning("the controller host did not take %s: %s", call, error)
 
@@ -109,10 +111,10 @@ class ControllerLink:
     async def _converse(self) -> bool:
         """Serve one connection to its end; return whether the host said hello on it."""
         try:
-            connection = controller_protocol.connect(str(self._directory), SOCKET_NAME)
+            connection = controller_protocol.connect_to_socket(str(self._directory), SOCKET_NAME)
         except OSError as error:
             path = self._directory / SOCKET_NAME
-            self._say_refused(refused(path, error) if isinstance(error, PermissionError) else "")
+            self._say_refused(describe_refusal(path, error) if isinstance(error, PermissionError) else "")
             return False
         self._say_refused("")
         self._greeted = False
@@ -139,7 +141,7 @@ class ControllerLink:
                 return
             if not data:
                 return
-            for message in buffer.feed(data):
+            for message in buffer.cut_messages(data):
                 self._take(message)
 
     def _take(self, message: Message) -> None:

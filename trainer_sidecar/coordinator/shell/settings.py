@@ -10,7 +10,7 @@ from pathlib import Path
 from hajob.domain.patience import ANSWER_MARGIN_SECONDS
 from hajob.domain.savers import DEFAULT_SAVERS, savers
 from trainer_sidecar.coordinator.state.job import Endpoint, Limits
-from trainer_sidecar.environment import SettingsError, number, text
+from trainer_sidecar.environment import SettingsError, required_number, required_text
 
 
 @dataclass(frozen=True)
@@ -33,27 +33,27 @@ class CoordinatorSettings:
 def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
     """Read the settings from `environment`; `SettingsError` names the variable that is wrong."""
     endpoint = Endpoint(
-        text(environment, "POD_IP"),
-        number(environment, "HAJOB_MINDIO_PORT", 8000, least=1),
-        number(environment, "HAJOB_RENDEZVOUS_PORT", 29500, least=1),
+        required_text(environment, "POD_IP"),
+        required_number(environment, "HAJOB_MINDIO_PORT", 8000, least=1),
+        required_number(environment, "HAJOB_RENDEZVOUS_PORT", 29500, least=1),
     )
-    wait = number(environment, "MINDIO_WAIT_MINDX_TIME", least=1)
+    wait = required_number(environment, "MINDIO_WAIT_MINDX_TIME", least=1)
     token = environment.get("HAJOB_TOKEN_FILE", "")
     return CoordinatorSettings(
-        job_uid=text(environment, "HAJOB_JOB_UID"),
-        pod_name=text(environment, "POD_NAME"),
-        pod_uid=text(environment, "POD_UID"),
-        directory=Path(text(environment, "HAJOB_DIR")),
-        tls_directory=Path(text(environment, "HAJOB_TLS_DIR")),
+        job_uid=required_text(environment, "HAJOB_JOB_UID"),
+        pod_name=required_text(environment, "POD_NAME"),
+        pod_uid=required_text(environment, "POD_UID"),
+        directory=Path(required_text(environment, "HAJOB_DIR")),
+        tls_directory=Path(required_text(environment, "HAJOB_TLS_DIR")),
         token_file=Path(token) if token else None,
         endpoint=endpoint,
-        port=number(environment, "HAJOB_COORDINATOR_PORT", 7070, least=1),
-        agent_port=number(environment, "HAJOB_AGENT_PORT", 7071, least=1),
+        port=required_number(environment, "HAJOB_COORDINATOR_PORT", 7070, least=1),
+        agent_port=required_number(environment, "HAJOB_AGENT_PORT", 7071, least=1),
         limits=Limits(
             answer_seconds=max(wait - ANSWER_MARGIN_SECONDS, wait / 2),
             savers=_savers(environment),
         ),
-        incarnation=number(environment, "HAJOB_INCARNATION", 0),
+        incarnation=required_number(environment, "HAJOB_INCARNATION", 0),
     )
 
 

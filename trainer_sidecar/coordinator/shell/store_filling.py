@@ -22,12 +22,12 @@ async def fill_store(address: str, fill: Fill) -> str:
             try:
                 writer.write(fill.dialect.greeting)
                 for key, value in fill.entries:
-                    writer.write(fill.dialect.set(key, value))
+                    writer.write(fill.dialect.set_request(key, value))
                     await writer.drain()
                 if not fill.entries:
                     return ""
                 key, expected = fill.entries[-1]
-                writer.write(fill.dialect.get(key))
+                writer.write(fill.dialect.get_request(key))
                 (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
                 return "" if await reader.readexactly(length) == expected else f"it answers something else for {key!r}"
             finally:

@@ -36,7 +36,7 @@ class ReportOutbox:
 
     def add_fact(self, fact: pb.Fact, at: float) -> bool:
         """Queue a fact; False when it is known already."""
-        if not self._known.is_new(fact.id):
+        if not self._known.is_new_id(fact.id):
             return False
         self._append(_Item(fact, at))
         return True

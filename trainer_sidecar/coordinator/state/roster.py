@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.launcher.arguments import HIGH_AVAILABILITY, options
+from trainer_sidecar.launcher.arguments import HIGH_AVAILABILITY, parse_options
 
 ALIVE = frozenset({pb.STARTING, pb.AT_GATE, pb.LINKED})
 ARRIVED = frozenset({pb.LINKED, pb.FINISHED})
@@ -272,7 +272,7 @@ class Roster:
         pod.environment = report.environment
         if pod.launched and pod.launched != self.launched:  # all launch the same, and only node rank 0 tells of it
             self.launched = pod.launched
-            self.switches_mindio_on = HIGH_AVAILABILITY in options(pod.launched)
+            self.switches_mindio_on = HIGH_AVAILABILITY in parse_options(pod.launched)
         (self.seeing.add if report.sees_checkpoints else self.seeing.discard)(pod.uid)
         return first, changed
 
