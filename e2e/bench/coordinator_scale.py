@@ -68,7 +68,7 @@ class Scale:
         for node in range(self.nodes):
             uid = self.uid(node)
             assignment.pods.add(node_rank=node, pod_uid=uid, pod_name=uid, address=f"10.1.{node // 256}.{node % 256}")
-        self.turn("assignment", "assign", assignment)
+        self.turn("assignment", "apply_assignment", assignment)
 
     def report(self, node: int, phase: pb.RankPhase | None, **more: object) -> pb.AgentReport:
         """What an agent says of its ranks."""
@@ -78,49 +78,49 @@ class Scale:
 
     def start(self) -> None:
         """From nothing to every rank linked."""
-        self.core.controller_hello({"attempt": 0, "controller": "none", "store": "none"}, [], self.now)
+        self.core.apply_controller_hello({"attempt": 0, "controller": "none", "store": "none"}, [], self.now)
         self.assign()
-        self.turn("order", "order", pb.Order(action=pb.START, incarnation=1))
-        self.turn("controller", "controller_state", SERVING)
+        self.turn("order", "apply_order", pb.Order(action=pb.START, incarnation=1))
+        self.turn("controller", "apply_controller_state", SERVING)
         for node in range(self.nodes):
-            self.turn("hello", "connected", self.uid(node))
-            self.turn("first report", "agent_report", self.uid(node), self.report(node, None))
+            self.turn("hello", "note_connected_agent", self.uid(node))
+            self.turn("first report", "apply_agent_report", self.uid(node), self.report(node, None))
         assert len(self.started) == self.nodes, "every agent was told to start its ranks"
         for phase in (pb.STARTING, pb.AT_GATE, pb.LINKED):
             for node in reversed(range(self.nodes)):
-                self.turn("report of ranks", "agent_report", self.uid(node), self.report(node, phase))
+                self.turn("report of ranks", "apply_agent_report", self.uid(node), self.report(node, phase))
         assert self.core.job.attempt.linked
-        self.turn("report to the operator", "report")
+        self.turn("report to the operator", "next_report")
 
     def take_over(self) -> None:
         """Another process in the place of one whose job trains."""
-        self.core.controller_hello(SERVING, [], self.now)
+        self.core.apply_controller_hello(SERVING, [], self.now)
         self.assign()
-        self.turn("order", "order", pb.Order(action=pb.RETRY, incarnation=5))
+        self.turn("order", "apply_order", pb.Order(action=pb.RETRY, incarnation=5))
         for node in range(self.nodes):
-            self.turn("hello", "connected", self.uid(node))
-            self.turn("report in a take-over", "agent_report", self.uid(node), self.report(node, pb.LINKED))
+            self.turn("hello", "note_connected_agent", self.uid(node))
+            self.turn("report in a take-over", "apply_agent_report", self.uid(node), self.report(node, pb.LINKED))
         assert str(self.core.job.conversation.state) == "Serving"
 
     def serve_with_gates(self) -> None:
         """Agents say what their gates know."""
-        self.turn("controller", "controller_state", {**SERVING, "instance": "first"})
+        self.turn("controller", "apply_controller_state", {**SERVING, "instance": "first"})
         for node in range(self.nodes):
-            self.turn("report of a gate", "agent_report", self.uid(node), self.gate(node, "first", known=True))
+            self.turn("report of a gate", "apply_agent_report", self.uid(node), self.gate(node, "first", known=True))
 
     def lose_the_controller(self) -> float:
         """Another one serves at once, and every gate makes its ranks known to it; seconds in the coordinator."""
         before = self._seconds()
         lost = {**SERVING, "instance": "first", "controller": "lost", "problem": "signal 9"}
-        self.turn("lost controller", "controller_state", lost)
+        self.turn("lost controller", "apply_controller_state", lost)
         for node in range(self.nodes):
-            self.turn("gate that lets go", "agent_report", self.uid(node), self.gate(node, "", known=False))
-        self.turn("another controller", "controller_state", {**SERVING, "instance": "second"})
+            self.turn("gate that lets go", "apply_agent_report", self.uid(node), self.gate(node, "", known=False))
+        self.turn("another controller", "apply_controller_state", {**SERVING, "instance": "second"})
         for node in range(self.nodes):
             report = self.gate(node, "second", known=True)
-            self.turn("gate that makes ranks known", "agent_report", self.uid(node), report)
+            self.turn("gate that makes ranks known", "apply_agent_report", self.uid(node), report)
         change = self.core.job.change
-        assert not change.is_under_way, change.problem
+        assert not change.is_under_way, change.change_problem
         return self._seconds() - before
 
     def _seconds(self) -> float:
@@ -136,20 +136,22 @@ class Scale:
     def heartbeats(self, nodes: Iterator[int] | range) -> None:
         """One of each."""
         for node in nodes:
-            self.turn("heartbeat", "heartbeat", self.uid(node), 1)
+            self.turn("heartbeat", "answer_heartbeat", self.uid(node), 1)
 
     def step(self, step: int) -> None:
         """Every rank finishes one."""
         for node in range(self.nodes):
             steps = [pb.StepFinished(rank=rank, step=step) for rank in range(node * CHIPS, (node + 1) * CHIPS)]
-            self.turn("report of steps", "agent_report", self.uid(node), self.report(node, pb.LINKED, steps=steps))
+            self.turn(
+                "report of steps", "apply_agent_report", self.uid(node), self.report(node, pb.LINKED, steps=steps)
+            )
 
     def tick(self, seconds: float = 0.1) -> None:
         """The clock goes on."""
         self.now += seconds
-        self.core.job.look_at(self.now)
+        self.core.job.set_time(self.now)
         began = time.thread_time()
-        self.core.tick(self.now, 0.0)
+        self.core.check_time_limits(self.now, 0.0)
         self._flush()
         self.turns["tick"].append(time.thread_time() - began)
 
@@ -162,9 +164,9 @@ class Scale:
             report = self.report(node, pb.LINKED)
             for rank in range(node * CHIPS, (node + 1) * CHIPS):
                 report.facts.add(id=f"stack-{rank}", kind=pb.STACK, ranks=[rank], message=STACK)
-            self.turn("report of stacks", "agent_report", self.uid(node), report)
+            self.turn("report of stacks", "apply_agent_report", self.uid(node), report)
         self.tick()
-        found = [fact.kind for fact in self.core.report(self.now).facts]
+        found = [fact.kind for fact in self.core.next_report(self.now).facts]
         assert found == [pb.HANG], found
 
     def lose_a_node(self) -> float:
@@ -172,11 +174,11 @@ class Scale:
         for _ in range(8):
             self.tick(0.5)
             self.heartbeats(node for node in range(self.nodes) if node != LOST)
-        self.turn("report to the operator", "report")
+        self.turn("report to the operator", "next_report")
         ranks = range(LOST * CHIPS, (LOST + 1) * CHIPS)
         lost = pb.Order(action=pb.REPLACE, incarnation=2, revision=1, lost_ranks=ranks, replaced_nodes=[LOST])
         began = time.thread_time()
-        self.core.order(lost, self.now)
+        self.core.apply_order(lost, self.now)
         stopped = [request.call for request in self.core.job.effects.take_requests()]
         seconds = time.thread_time() - began
         assert stopped == ["stop_train"], stopped
@@ -190,7 +192,7 @@ class Scale:
         report = self.report(LOST + 1, pb.LINKED, facts=[fact])
         report.ranks[0].phase = pb.DEAD
         began = time.thread_time()
-        self.core.agent_report(self.uid(LOST + 1), report, self.now)
+        self.core.apply_agent_report(self.uid(LOST + 1), report, self.now)
         assert [request.call for request in self.core.job.effects.take_requests()] == ["stop_train"]
         return time.thread_time() - began
 

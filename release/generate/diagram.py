@@ -20,7 +20,7 @@ from hajob.plan.state import JOB_PHASE_SENTENCE, JobPhase
 from hajob.plan.table import TABLE
 from release.generate.files import write_or_check
 from trainer_sidecar.coordinator.state.controller_change import ChangePhase
-from trainer_sidecar.coordinator.takeover.guards import always
+from trainer_sidecar.coordinator.takeover.guards import always_applies
 from trainer_sidecar.coordinator.takeover.table import EVERYWHERE, TakeoverEvent, TakeoverRow
 from trainer_sidecar.coordinator.takeover.table import TABLE as TAKEOVER_TABLE
 
@@ -222,7 +222,7 @@ def _takeover_rows() -> Iterator[str]:
 
 
 def _condition(row: TakeoverRow) -> str:
-    if row.guard is always:
+    if row.guard is always_applies:
         return "always" if TAKEOVER_TABLE[row.phase, row.event][0] is row else "in every other case"
     return _first_paragraph(row.guard).removeprefix("Return whether ").rstrip(".")
 

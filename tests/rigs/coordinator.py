@@ -49,7 +49,7 @@ class World:
         self.mindio.ask = "nothing"
         self.pending.clear()
         self.controller = {**self.controller, "controller": "lost", "problem": problem}
-        self.core.controller_state(self.controller, self.now)
+        self.core.apply_controller_state(self.controller, self.now)
         self.pump()
 
     def agent(self, node_rank: int) -> Agent:
@@ -68,7 +68,7 @@ class World:
     def answered(self, name: str, code: int) -> None:
         """Give the controller host's answer to a call."""
         self.note({"answer": len(self.mindio.calls), "call": name, "code": code})
-        self.core.answered(name, code, "", self.now, self.now)
+        self.core.note_answered_call(name, code, "", self.now, self.now)
 
     def note(self, entry: dict[str, object]) -> None:
         """Add to the host's log: everything since MindIO last was at rest."""
@@ -95,7 +95,7 @@ class World:
             while self.pending:
                 name, arguments = self.pending.pop(0)
                 self.note({"event": name, "arguments": arguments})
-                self.core.callback(name, arguments, self.now, self.now)
+                self.core.apply_callback(name, arguments, self.now, self.now)
                 busy = True
             busy = self._agents_report() or self._fill_store() or busy
             if not busy:
@@ -109,7 +109,7 @@ class World:
             return False
         self.filled = dict(fill.entries)
         if self.fills:
-            self.core.store_filled("", self.now)
+            self.core.note_filled_store("", self.now)
         return True
 
     def _agents_report(self) -> bool:
@@ -122,7 +122,7 @@ class World:
             report = agent.report()
             if report != agent.told:
                 agent.told = report
-                self.core.agent_report(agent.uid, report, self.now)
+                self.core.apply_agent_report(agent.uid, report, self.now)
                 busy = True
         return busy
 
@@ -131,22 +131,22 @@ class World:
         if pod is None:
             return False
         if not pod.connected:
-            self.core.connected(agent.uid, self.now)
-            self.core.agent_report(agent.uid, agent.report(), self.now)
+            self.core.note_connected_agent(agent.uid, self.now)
+            self.core.apply_agent_report(agent.uid, agent.report(), self.now)
         return True
 
     def collect(self) -> None:
         """Take what the coordinator reports, as the operator does, and acknowledge it."""
-        report = self.core.report(self.now)
+        report = self.core.next_report(self.now)
         self.state = report.state
         self.facts.extend(report.facts)
         self.milestones.extend(report.milestones)
-        self.core.job.effects.outbox.acknowledge(report.sequence)
+        self.core.job.effects.outbox.acknowledge_reports(report.sequence)
 
     def keep_alive(self) -> None:
         """Have every agent be heard now."""
         for agent in self.agents.values():
-            self.core.heartbeat(agent.uid, self.heartbeat, self.now)
+            self.core.answer_heartbeat(agent.uid, self.heartbeat, self.now)
 
     def advance(self, seconds: float) -> None:
         """Let time pass in ticks of a tenth of a second."""
@@ -156,9 +156,9 @@ class World:
             for agent in self.agents.values():
                 if agent.answers and self.heartbeat % 5 == 0 and self._connected(agent):
                     sent = self.now
-                    if self.core.heartbeat(agent.uid, self.heartbeat, self.now) is not None:
+                    if self.core.answer_heartbeat(agent.uid, self.heartbeat, self.now) is not None:
                         agent.lease_until = sent + 3.0
-            self.core.tick(self.now, 0.0)
+            self.core.check_time_limits(self.now, 0.0)
             self.pump()
 
     def assign(self) -> None:
@@ -184,19 +184,19 @@ class World:
                 address=f"10.0.1.{agent.node_rank}",
                 incarnation=agent.incarnation,
             )
-        self.core.assign(assignment, self.now)
+        self.core.apply_assignment(assignment, self.now)
         self.pump()
 
     def order(self, action: pb.Action, **fields: object) -> None:
         """Give an order of the operator; its incarnation is the one reported, unless given."""
         incarnation = fields.pop("incarnation", self.state.incarnation)
         order = pb.Order(action=action, incarnation=incarnation, **fields)  # type: ignore[arg-type]
-        self.core.order(order, self.now)
+        self.core.apply_order(order, self.now)
         self.pump()
 
     def start(self) -> None:
         """Go from nothing to every rank linked and training."""
-        self.core.controller_hello(self.controller, [], self.now)
+        self.core.apply_controller_hello(self.controller, [], self.now)
         self.assign()
         self.order(pb.START, incarnation=1)
         self.advance(0.6)
@@ -213,7 +213,7 @@ class World:
             for rank in live:
                 agent.processes[rank].step = step
             if steps:
-                self.core.agent_report(agent.uid, agent.report(steps=steps), self.now)
+                self.core.apply_agent_report(agent.uid, agent.report(steps=steps), self.now)
         self.pump()
 
     def train(self, steps: int, seconds: float = 0.0) -> None:
@@ -236,7 +236,7 @@ class World:
             start=process.start,
             exit_code=code,
         )
-        self.core.agent_report(agent.uid, agent.report([fact]), self.now)
+        self.core.apply_agent_report(agent.uid, agent.report([fact]), self.now)
         if pump:
             self.pump()
 
@@ -244,7 +244,7 @@ class World:
         """End the rank's process with 0."""
         agent = self.agent(rank // self.per_node)
         agent.processes[rank].phase = pb.FINISHED
-        self.core.agent_report(agent.uid, agent.report(), self.now)
+        self.core.apply_agent_report(agent.uid, agent.report(), self.now)
         self.pump()
 
     def new_pod(self, node_rank: int, incarnation: int, **fields: object) -> Agent:

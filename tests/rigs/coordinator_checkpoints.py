@@ -18,7 +18,7 @@ def world_with_checkpoints(nodes: int = 2) -> World:
 
 def ask_for_a_start(world: World) -> None:
     """Order the first start, and let a moment pass."""
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.assign()
     world.order(pb.START, incarnation=1)
     world.advance(0.6)

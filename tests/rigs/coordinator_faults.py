@@ -79,7 +79,7 @@ class SimpleOperator:
         if action == pb.CHECKPOINT:
             del order.restart_ranks[:], order.replaced_nodes[:]
         self.order = order
-        world.core.order(order, world.now)
+        world.core.apply_order(order, world.now)
         world.pump()
         for node in nodes if action == pb.REPLACE else []:
             old = world.agent(node).uid
@@ -90,7 +90,9 @@ class SimpleOperator:
 def train(world: World, step: int) -> int:
     """Have everybody finish a step when nothing holds the training."""
     if world.state.conversation in ("Serving", "Confirming") or world.mindio.ask == "result":
-        everybody = all(world.core.job.roster.phase(rank) == pb.LINKED for rank in range(world.nodes * world.per_node))
+        everybody = all(
+            world.core.job.roster.phase_of_rank(rank) == pb.LINKED for rank in range(world.nodes * world.per_node)
+        )
         if everybody:
             world.step(step)
             return step + 1

@@ -192,7 +192,7 @@ class Agent:
             return False
         said = pb.StoreContent(wanted=wanted, dialect="earlier", problem=self.unreadable, entries=self.written)
         said.last = True
-        self.world.core.store_content(self.uid, said, self.world.now)
+        self.world.core.apply_store_content(self.uid, said, self.world.now)
         return True
 
 
@@ -230,7 +230,7 @@ class Mindio:
             assert self.world.controller["controller"] in ("none", "lost"), "a controller has one already"
             opened = {"controller": "none", "store": "listening", "unfilled": True}
             self.world.controller = {"attempt": self.world.attempt, **opened}
-            self.world.core.controller_state(self.world.controller, self.world.now)
+            self.world.core.apply_controller_state(self.world.controller, self.world.now)
             return
         if name == "known":
             self.world.controller = {**self.world.controller, "takes_over": False, "unfilled": False}
@@ -282,7 +282,7 @@ class Mindio:
             is_empty = self.world.controller["store"] != "listening" and bool(self.wound)
             empty = {"unfilled": is_empty or bool(self.world.controller.get("unfilled"))}
             self.world.controller = {"attempt": self.world.attempt, **serving, "takes_over": bool(self.wound), **empty}
-        self.world.core.controller_state(self.world.controller, self.world.now)
+        self.world.core.apply_controller_state(self.world.controller, self.world.now)
 
     def _stop_train(self, ranks: dict[int, int], _: object) -> None:
         if self.ask == "nothing":

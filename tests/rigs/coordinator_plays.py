@@ -35,7 +35,7 @@ class AwayWorld(World):
         self.away = True
         self.advance(AWAY_SECONDS)
         self.away = False
-        self.core.job.effects.outbox.rewind()
+        self.core.job.effects.outbox.resend_unacknowledged()
         self.advance(0.1)
 
     def end(self, step: int) -> None:
@@ -100,7 +100,7 @@ def new_pod(world: AwayWorld, incarnation: int, seconds: float, *, step: int) ->
 def replace(world: AwayWorld) -> Iterator[None]:
     """Play a node that is lost and its pod replaced."""
     world.agent(1).powered = False
-    world.core.disconnected(world.agent(1).uid, world.now, refused=False)
+    world.core.note_disconnected_agent(world.agent(1).uid, world.now, refused=False)
     world.advance(4.0)
     yield
     world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
@@ -111,7 +111,7 @@ def replace(world: AwayWorld) -> Iterator[None]:
 def shrink(world: AwayWorld) -> Iterator[None]:
     """Play a node that is lost and left out."""
     world.agent(1).powered = False
-    world.core.disconnected(world.agent(1).uid, world.now, refused=False)
+    world.core.note_disconnected_agent(world.agent(1).uid, world.now, refused=False)
     world.advance(4.0)
     yield from leave_out_node_1(world)
 

@@ -68,7 +68,7 @@ def exit_to_stop_train() -> Walk:
         walk.next_stack()
         facts = agent.report().facts
         walk.next_stack()
-        coordinator.core.agent_report(peer.uid, peer.report(list(facts)), coordinator.now)
+        coordinator.core.apply_agent_report(peer.uid, peer.report(list(facts)), coordinator.now)
         walk.next_stack()
         requests = coordinator.core.job.effects.take_requests()
     assert [request.call for request in requests] == ["stop_train"]

@@ -19,14 +19,14 @@ from trainer_sidecar.coordinator.shell.settings import read_settings
 from trainer_sidecar.environment import SettingsError
 
 
-async def serve(hub: Hub) -> None:
+async def serve_until_signal(hub: Hub) -> None:
     """Serve until SIGTERM or SIGINT."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in signals.ENDING:
         loop.add_signal_handler(number, ending.set)
     signals.unblock_signals()
-    await hub.run(ending)
+    await hub.serve_until(ending)
 
 
 def main() -> int:
@@ -45,9 +45,9 @@ def main() -> int:
         print(f"hajob coordinator: {error}", file=sys.stderr)
         return 2
     descriptors.raise_limit()
-    garbage.set_aside()
+    garbage.freeze_survivors()
     try:
-        asyncio.run(serve(Hub(settings)))
+        asyncio.run(serve_until_signal(Hub(settings)))
     except (RuntimeError, OSError) as error:
         where = f"{settings.endpoint.address}:{settings.port} (spec.network.coordinatorPort)"
         print(f"hajob coordinator: cannot serve on {where}: {error}", file=sys.stderr)

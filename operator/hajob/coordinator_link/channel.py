@@ -30,6 +30,7 @@ from hajob.wire.halves import until_first_ends
 
 log = logging.getLogger(__name__)
 
+# A coordinator reports twice a second at least; five missing reports are no accident of the network.
 SILENCE_SECONDS = 2.5
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, *[1.0] * 25, 2.0, 4.0, 8.0, 16.0)
 """Between dials in vain: each second for as long as a fault lasts that passes, rarely where nobody has been for long.

@@ -74,6 +74,7 @@ class ApiCredentials:
         self._refused = False
         if self._kubeconfig:
             try:
+                # A plugin that answers with no token has failed in its own way; the old token may still be good.
                 self._token = (await from_kubeconfig(self._kubeconfig))._token or self._token
             except CredentialsError as error:
                 log.warning("%s", error)

@@ -21,7 +21,9 @@ from hajob.kube.client import ApiError, Kube
 
 log = logging.getLogger(__name__)
 
+# What a leader that takes over a large cluster may post at once; beyond it Events are dropped, as they are best effort.
 _QUEUE_LENGTH: Final = 1000
+# A few seconds with their pauses: an Event that is older tells nobody anything that the status does not say by then.
 _TRIES: Final = 4
 _NOTE_BYTES: Final = 1024  # the API's own limit
 _CUT: Final = "…"
@@ -36,6 +38,7 @@ class EventType(StrEnum):
 
 def event(job: Metadata, now_milliseconds: int, reason: str, note: str, *, type_: EventType, instance: str) -> Json:
     """Build an Event about a job; the same words in the same millisecond make the same name."""
+    # The time is part of the name, so that the same words later make another Event, and a repeated request does not.
     key = f"{job.uid}/{now_milliseconds}/{reason}/{note}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return {
@@ -72,6 +75,7 @@ class Announcer:
     def __init__(self, kube: Kube, clock: Clock, instance: str) -> None:
         self._kube = kube
         self._clock = clock
+        # The API takes no more characters of `reportingInstance`.
         self._instance = instance[:128]
         self._queue: asyncio.Queue[Json] = asyncio.Queue(_QUEUE_LENGTH)
 
@@ -106,6 +110,7 @@ class Announcer:
             try:
                 await self._kube.create("events", made["metadata"]["namespace"], made)
             except ApiError as error:
+                # The name is made of the content, so it is this Event, posted by a try whose answer was lost.
                 if error.status == 409:
                     return
                 problem: ApiError = error

@@ -28,6 +28,7 @@ from hajob.kube.client import (
 from hajob.kube.credentials import ApiCredentials
 from hajob.version import VERSION
 
+# Shorter than a request may take: a server that does not even accept a connection is away, and waiting gains nothing.
 CONNECT_SECONDS: Final = 3.0
 CONNECTIONS: Final = 64
 """Of the pool. Who waits for one does so within the time of its request."""
@@ -70,6 +71,8 @@ class HttpTransport:
 
     def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
         headers = {"User-Agent": f"hajob-operator/{VERSION}", "Accept": "application/json"}
+        # Lines of a watch hold whole objects: with the default buffer of 64 KiB a large pod would be read in many
+        # turns.
         # Proxies of the environment are not for the cluster's own API server: trust_env stays off.
         return aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**20)
 
@@ -91,6 +94,7 @@ class HttpTransport:
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
         async with self._response(method, path, query, body, content_type, timeout=timeout) as response:
             try:
+                # The status was good, but the body may still break off; that is no answer either.
                 answer: Json = orjson.loads(await response.read())
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 raise _broken(method, path, error) from error

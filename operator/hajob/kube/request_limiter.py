@@ -17,6 +17,7 @@ from hajob.clock import Clock
 
 SLOW_SECONDS: Final = 0.8
 """An answer that took longer is a reason to ask for less at a time: well below what is left of a Lease at any time."""
+# Quick to give way and slow to take again, as TCP does: one slow answer takes back what dozens of quick ones have won.
 SHRINK: Final = 0.9
 GROW: Final = 0.2
 

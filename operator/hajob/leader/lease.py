@@ -54,6 +54,8 @@ class LeaseSettings:
 
     namespace: str
     name: str = "hajob-operator"
+    # A standby leads some five seconds after a leader has died: below MindIO's own waits, and four renewals long, so
+    # that a slow API server costs no leadership.
     lease_seconds: float = 4.0
     renew_seconds: float = 3.0
     retry_seconds: float = 1.0
@@ -160,6 +162,7 @@ class LeaseHolder(Leadership):
         if not self.is_leader:
             return
         fence = self.fence
+        # First, so that nothing is written any more while the Lease is on its way back.
         self._lose("the operator is shutting down")
         try:
             lease = await self._kube.find("leases", self._settings.namespace, self._settings.name)
@@ -284,6 +287,7 @@ class LeaseHolder(Leadership):
         fence = int(lease["spec"]["leaseTransitions"])
         before, self.fence, self._renewed = self.fence, fence, asked
         self._writable.set()
+        # A renewal keeps the fence; everything below is for a leadership that begins.
         if before == fence:
             return
         log.info("lease %s: leading with fence %d", self._settings.name, fence)

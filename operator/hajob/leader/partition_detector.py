@@ -16,6 +16,7 @@ from hajob.leader.reachability import Reach, Suspicion
 
 log = logging.getLogger(__name__)
 
+# A coordinator counts as silent after 2.5 s (coordinator_link/channel.py); a few looks fit in between.
 LOOK_SECONDS: Final = 0.5
 
 

@@ -14,6 +14,7 @@ from hajob.clock import Clock, timeout
 from hajob.leader.reachability import ExpectedCoordinator
 from hajob.sources.pod import PodView
 
+# Several round trips in any cluster network; a pod that needs longer would not do as a coordinator either.
 ANSWER_SECONDS: Final = 1.0
 SAMPLE: Final = 100
 """So many coordinators tell enough."""

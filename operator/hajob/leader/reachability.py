@@ -17,6 +17,7 @@ OFFER_SECONDS: Final = 5.0
 """An operator that is the suspect for so long says so and offers its Lease: shorter silences are those of slow answers,
 of coordinators that start, and of a leader that has just begun to dial.
 """
+# With one coordinator nobody can tell its loss from a cut: it counts as lost, as it would among many.
 _MINIMUM: Final = 2
 
 

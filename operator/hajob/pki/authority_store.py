@@ -76,6 +76,7 @@ class AuthorityStore:
         except ValueError as error:
             message = f"Secret {self._namespace}/{SECRET_NAME} cannot be read: {error}; delete it to have a new one"
             raise ApiError(0, "Unreadable", message) from error
+        # An unchanged Secret is not written: every leader looks at it every ten minutes.
         return known if set(desired) == set(known) else await self._replace(secret, known, desired)
 
     async def _replace(

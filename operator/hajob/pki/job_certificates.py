@@ -26,7 +26,9 @@ from hajob.pods.naming import tls_secret_name
 
 log = logging.getLogger(__name__)
 
+# A replacement is due long before a certificate ends, and each of its steps waits a day: an hour is soon enough.
 CHECK_SECONDS: Final = 3600.0
+# Pods cannot be made without the Secret, so a failed check is repeated soon.
 RETRY_SECONDS: Final = 30.0
 RECENT_SECONDS: Final = 1.0
 TRUST_CHANGED: Final = f"{GROUP}/trust-changed"
@@ -107,6 +109,7 @@ class JobCertificates:
         secret = await self._kube.find("secrets", job.metadata.namespace, tls_secret_name(job))
         if secret is None:
             return await self._create(job)
+        # The API server refuses a change of its content, and would of a replacement under the same name.
         if secret.get("immutable"):
             return secret  # of 0.1, for ten years; kubelets would not bring a change of it into pods
         try:

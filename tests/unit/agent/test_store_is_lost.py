@@ -77,16 +77,16 @@ class Job:
         if dies:
             await self.store.die()
         keeping = StoreKeeping()
-        keeping.begin("word", 100.0)
+        keeping.begin_gathering("word", 100.0)
         for number, pod in enumerate(self.pods):
             self.rules(number).open = False
             pod.follow_changed_order()
         self.watch.stop()
         for number, pod in enumerate(self.pods):
             for part in pod.take_content("word"):
-                keeping.told(str(number), part, 100.0)
+                keeping.add_content(str(number), part, 100.0)
         self.watch.go_on()
-        keeping.follow([str(number) for number in range(len(self.pods))], 100.0)
+        keeping.finish_gathering([str(number) for number in range(len(self.pods))], 100.0)
         self.number += 1
         self.store = KeyStore(self.dialect)
         return keeping
@@ -94,8 +94,8 @@ class Job:
     async def fill(self, keeping: StoreKeeping) -> None:
         """Another one holds it, and is in service."""
         assert not keeping.problem
-        if keeping.holds:
-            keeping.listens()
+        if keeping.is_store_held:
+            keeping.begin_filling()
             self.store.fill(keeping.take_fill())
         await self.store.listen()
         for number, pod in enumerate(self.pods):
@@ -354,7 +354,7 @@ async def test_workers_of_mindspore_dial_anew(job: Job) -> None:
         await asyncio.sleep(0.01)
     assert await reader.readexactly(len(said)) == said
     keeping = await job.lose()
-    assert keeping.is_kept
+    assert keeping.is_store_kept
     assert await reader.read() == b""
     writer.close()
     reader, writer = await asyncio.open_connection(ADDRESS, job.pods[0].port)

@@ -80,12 +80,12 @@ async def test_another_store_goes_on_where_the_lost_one_was(
             pod.rules.open = False
             pod.gate.follow_changed_order()
         keeping = StoreKeeping()
-        keeping.begin("word", 100.0)
+        keeping.begin_gathering("word", 100.0)
         for number, pod in enumerate(pods):
             for part in pod.gate.take_content("word"):
-                keeping.told(str(number), part, 100.0)
-        keeping.follow(["0", "1"], 100.0)
-        keeping.listens()
+                keeping.add_content(str(number), part, 100.0)
+        keeping.finish_gathering(["0", "1"], 100.0)
+        keeping.begin_filling()
         fill = keeping.take_fill()
         assert fill is not None
         assert await fill_store(address, fill) == ""

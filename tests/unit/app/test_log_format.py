@@ -21,7 +21,7 @@ PROGRAM = """
 import asyncio, importlib, logging, sys
 from unittest.mock import Mock
 entry = importlib.import_module(sys.argv[1])
-for name in {"read_settings", "Hub", "serve", "_run_agent"} & vars(entry).keys():
+for name in {"read_settings", "Hub", "serve_until_signal", "_run_agent"} & vars(entry).keys():
     setattr(entry, name, Mock())
 def work(_):
     logging.getLogger("hajob.somewhere").warning("node %s\\nis sick: ü", "node-1", extra={"settings": object()})

@@ -193,7 +193,7 @@ def test_a_rank_that_never_dials_again_is_started_anew(modern: World) -> None:
 
 
 def test_a_hung_controller_is_replaced(modern: World) -> None:
-    modern.core.controller_state({**modern.controller, "kind": "hung", "problem": "silent for 10 s"}, modern.now)
+    modern.core.apply_controller_state({**modern.controller, "kind": "hung", "problem": "silent for 10 s"}, modern.now)
     modern.pump()
     assert modern.controllers == 2
     assert modern.state.controller_ready
@@ -218,7 +218,7 @@ def test_what_it_says_early_is_heard_when_all_are_known(modern: World) -> None:
     modern.mindio.no_process = False
     modern.advance(1.2)
     assert modern.controllers == 2
-    modern.core.callback("report_fault_ranks", [[[0, 0]], []], modern.now, modern.now)
+    modern.core.apply_callback("report_fault_ranks", [[[0, 0]], []], modern.now, modern.now)
     assert modern.called("stop_train") == []
     modern.agent(1).frozen = False
     modern.advance(1.0)
@@ -229,12 +229,12 @@ def test_a_hung_controller_that_wakes_up_is_not_heard(modern: World) -> None:
     """It finds all links gone, and would say so while its successor is not there yet."""
     in_a_repair(modern, [LOCKED, STOPPED, CLEANED])
     modern.agent(0).busy = {1}
-    modern.core.controller_state({**modern.controller, "kind": "hung", "problem": "silent for 10 s"}, modern.now)
+    modern.core.apply_controller_state({**modern.controller, "kind": "hung", "problem": "silent for 10 s"}, modern.now)
     modern.pump()
     modern.advance(11.0)
     assert modern.controllers == 1
     failed = [406, "do last repair failed!", [[rank, 1] for rank in range(4)], "recover"]
-    modern.core.callback("report_result", failed, modern.now, modern.now)
+    modern.core.apply_callback("report_result", failed, modern.now, modern.now)
     modern.agent(0).busy = set()
     modern.advance(1.0)
     assert modern.called("on_global_rank")
@@ -340,7 +340,7 @@ def test_a_repair_that_has_lost_its_successor_is_saved(modern: World, in_another
 def test_a_store_that_ends_alone_asks_for_another_pod(modern: World) -> None:
     """No repair could end without it; another pod's is filled with what it held."""
     ended = {"store": "lost", "problem": "the store process was ended by signal 9", "kind": "lost"}
-    modern.core.controller_state({**modern.controller, **ended}, modern.now)
+    modern.core.apply_controller_state({**modern.controller, **ended}, modern.now)
     modern.advance(1.0)
     (lost,) = modern.facts
     assert (lost.kind, lost.code) == (pb.CONTROLLER_LOST, "ContainerEnded")

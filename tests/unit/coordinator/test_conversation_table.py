@@ -80,7 +80,7 @@ def drive(
     memory.named = {1: 1}
     if lost:
         memory.lost = {1: 1}
-    return conversation.feed(event, 5.0), conversation
+    return conversation.feed_event(event, 5.0), conversation
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -127,7 +127,7 @@ def test_new_controller_is_served_from_every_state(state: State) -> None:
     conversation.memory.lost = {1: 1}
     conversation.memory.late = {2: 1}
     conversation.memory.desired = Desired("recover", {1: 1})
-    assert not [c for c in conversation.feed(MindIOEvent(EventKind.SERVES), 1.0) if isinstance(c, HostCall)]
+    assert not [c for c in conversation.feed_event(MindIOEvent(EventKind.SERVES), 1.0) if isinstance(c, HostCall)]
     assert conversation.state is State.SERVING
     assert not conversation.memory.lost
 
@@ -136,7 +136,7 @@ def test_new_controller_is_served_from_every_state(state: State) -> None:
 def test_a_controller_that_goes_is_lost_unless_it_had_left(state: State) -> None:
     conversation = new_conversation(100.0)
     conversation.state = state
-    conversation.feed(MindIOEvent(EventKind.GONE), 1.0)
+    conversation.feed_event(MindIOEvent(EventKind.GONE), 1.0)
     stays = state in (State.CLOSED, State.FINISHING, State.OFFLINE)
     assert conversation.state is (state if stays else State.LOST)
 
@@ -191,7 +191,7 @@ def test_what_no_row_expects_elsewhere_is_counted_and_said() -> None:
     conversation = new_conversation(100.0)
     conversation.state = State.NAMING
     event = MindIOEvent(EventKind.STOP_OK)
-    assert conversation.feed(event, 1.0) == [Unexpected(event, State.NAMING, 1)]
+    assert conversation.feed_event(event, 1.0) == [Unexpected(event, State.NAMING, 1)]
     assert conversation.state is State.NAMING
 
 
@@ -199,80 +199,80 @@ def test_what_no_row_expects_elsewhere_is_counted_and_said() -> None:
 def test_a_pause_that_failed_is_the_end_of_the_controller(*, dead: bool) -> None:
     """MindIO leaves; a stop_train that meets it there would make it forget the ranks."""
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.pursue(Desired("pause", seconds=60), 1.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue_decision(Desired("pause", seconds=60), 1.0)
     if dead:
-        assert conversation.lose({1: 1}, 2.0) == []
-    commands = conversation.feed(MindIOEvent(EventKind.STOP_FAILED, code=499, text="no pause points"), 30.0)
+        assert conversation.lose_ranks({1: 1}, 2.0) == []
+    commands = conversation.feed_event(MindIOEvent(EventKind.STOP_FAILED, code=499, text="no pause points"), 30.0)
     assert conversation.state is State.CLOSED
     assert not [command for command in commands if isinstance(command, HostCall)]
     assert [(mark.kind, mark.event.code) for mark in commands if isinstance(mark, TellMilestone)] == [(pb.RESULT, 499)]
     assert "no pause points" in conversation.memory.problem
-    assert conversation.lose({2: 1}, 31.0) == []
+    assert conversation.lose_ranks({2: 1}, 31.0) == []
 
 
 @pytest.mark.parametrize(("accepted", "state"), [(True, State.SERVING), (False, State.CLOSED)])
 def test_a_continue_that_meets_the_end_of_its_pause(accepted: bool, state: State) -> None:
     """Taken before MindIO said so, it was dropped; taken afterwards it lies there and is the wrong answer."""
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.pursue(Desired("pause", seconds=60), 1.0)
-    conversation.feed(MindIOEvent(EventKind.STOP_OK), 1.1)
-    conversation.pursue(Desired("continue"), 61.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue_decision(Desired("pause", seconds=60), 1.0)
+    conversation.feed_event(MindIOEvent(EventKind.STOP_OK), 1.1)
+    conversation.pursue_decision(Desired("continue"), 61.0)
     if accepted:
-        conversation.feed(MindIOEvent(EventKind.ACCEPTED, call="change_strategy"), 61.0)
-    conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 61.0)
+        conversation.feed_event(MindIOEvent(EventKind.ACCEPTED, call="change_strategy"), 61.0)
+    conversation.feed_event(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 61.0)
     assert conversation.state is state
 
 
 @pytest.mark.parametrize(("accepted", "calls"), [(True, ["stop_train"]), (False, [])])
 def test_a_stop_that_meets_the_end_of_a_pause_is_heard_once(accepted: bool, calls: list[str]) -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.pursue(Desired("pause", seconds=60), 1.0)
-    conversation.feed(MindIOEvent(EventKind.STOP_OK), 1.1)
-    conversation.lose({1: 1}, 61.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue_decision(Desired("pause", seconds=60), 1.0)
+    conversation.feed_event(MindIOEvent(EventKind.STOP_OK), 1.1)
+    conversation.lose_ranks({1: 1}, 61.0)
     if accepted:
-        conversation.feed(MindIOEvent(EventKind.ACCEPTED, call="stop_train"), 61.0)
-    commands = conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 61.0)
+        conversation.feed_event(MindIOEvent(EventKind.ACCEPTED, call="stop_train"), 61.0)
+    commands = conversation.feed_event(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 61.0)
     assert [command.name for command in commands if isinstance(command, HostCall)] == calls
-    assert not conversation.feed(MindIOEvent(EventKind.FAULT, {1: 1}), 61.1)
-    conversation.feed(MindIOEvent(EventKind.STOP_OK, {1: 1}), 61.2)
+    assert not conversation.feed_event(MindIOEvent(EventKind.FAULT, {1: 1}), 61.1)
+    conversation.feed_event(MindIOEvent(EventKind.STOP_OK, {1: 1}), 61.2)
     assert conversation.state is State.STOPPED
 
 
 def test_a_refused_hot_switch_is_asked_for_again() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
     call = HostCall("prepare_action", {"action": "hot switch", "ranks": [[2, 0]]})
-    assert conversation.pursue(Desired("migration", {2: 0}), 1.0) == [call]
-    assert conversation.feed(MindIOEvent(EventKind.REFUSED, code=1, call="prepare_action"), 1.0) == []
-    assert conversation.feed(MindIOEvent(EventKind.LOOK), 1.05) == []
-    assert conversation.feed(MindIOEvent(EventKind.LOOK), 1.2) == [call]
+    assert conversation.pursue_decision(Desired("migration", {2: 0}), 1.0) == [call]
+    assert conversation.feed_event(MindIOEvent(EventKind.REFUSED, code=1, call="prepare_action"), 1.0) == []
+    assert conversation.feed_event(MindIOEvent(EventKind.LOOK), 1.05) == []
+    assert conversation.feed_event(MindIOEvent(EventKind.LOOK), 1.2) == [call]
 
 
 def test_stop_crossing_the_offer_of_a_switch_closes() -> None:
     """MindIO takes it for its answer and leaves; what would be said then would make it forget the ranks."""
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.pursue(Desired("migration", {2: 0}), 1.0)
-    conversation.feed(MindIOEvent(EventKind.ACCEPTED, call="prepare_action"), 1.0)
-    (call,) = conversation.pursue(Desired("continue"), 2.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue_decision(Desired("migration", {2: 0}), 1.0)
+    conversation.feed_event(MindIOEvent(EventKind.ACCEPTED, call="prepare_action"), 1.0)
+    (call,) = conversation.pursue_decision(Desired("continue"), 2.0)
     assert isinstance(call, HostCall)
     assert call.arguments["action"] == "stop switch"
-    commands = conversation.feed(MindIOEvent(EventKind.OFFER, strategies=("migration",)), 2.0)
+    commands = conversation.feed_event(MindIOEvent(EventKind.OFFER, strategies=("migration",)), 2.0)
     assert conversation.state is State.CLOSED
     assert [type(command) for command in commands] == [Left]
-    assert conversation.lose({1: 1}, 3.0) == []
+    assert conversation.lose_ranks({1: 1}, 3.0) == []
 
 
 def test_move_given_up_after_its_offer_closes() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.pursue(Desired("migration", {2: 0}), 1.0)
-    conversation.pursue(Desired("migration", {2: 0}, ready=False), 1.5)
-    conversation.feed(MindIOEvent(EventKind.OFFER, strategies=("migration",)), 2.0)
-    commands = conversation.pursue(Desired("continue"), 3.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue_decision(Desired("migration", {2: 0}), 1.0)
+    conversation.pursue_decision(Desired("migration", {2: 0}, ready=False), 1.5)
+    conversation.feed_event(MindIOEvent(EventKind.OFFER, strategies=("migration",)), 2.0)
+    commands = conversation.pursue_decision(Desired("continue"), 3.0)
     assert conversation.state is State.CLOSED
     assert [mark.event.code for mark in commands if isinstance(mark, TellMilestone)] == [499]
     assert [command for command in commands if isinstance(command, Left)]
@@ -281,9 +281,9 @@ def test_move_given_up_after_its_offer_closes() -> None:
 def test_a_growth_that_fails_can_still_be_saved() -> None:
     conversation = new_conversation(100.0)
     conversation.state = State.SHRUNK
-    conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, True, "{}"), 1.0)
-    conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, {3: 1}, code=406, strategy="upgrade"), 5.0)
-    commands = conversation.pursue(Desired("dump"), 6.0)
+    conversation.pursue_decision(Desired("upgrade", {2: 1, 3: 1}, True, "{}"), 1.0)
+    conversation.feed_event(MindIOEvent(EventKind.OPEN_FAILURE, {3: 1}, code=406, strategy="upgrade"), 5.0)
+    commands = conversation.pursue_decision(Desired("dump"), 6.0)
     assert [command.arguments["strategy"] for command in commands if isinstance(command, HostCall)] == ["dump"]
 
 
@@ -291,38 +291,38 @@ def test_a_growth_told_under_the_name_of_a_save_is_no_save() -> None:
     """MindIO drops a save that comes while the growth's handlers run, and lends its name to the growth's success."""
     conversation = new_conversation(100.0)
     conversation.state = State.SERVING
-    conversation.pursue(Desired("dump"), 1.0)
+    conversation.pursue_decision(Desired("dump"), 1.0)
     claimed = MindIOEvent(EventKind.SUCCESS, text="Mindio do repair operation ok", strategy="dump")
-    assert conversation.feed(claimed, 2.0) == [HostCall("dump", {})]
+    assert conversation.feed_event(claimed, 2.0) == [HostCall("dump", {})]
     true = MindIOEvent(EventKind.SUCCESS, text="do dump success", strategy="dump")
-    assert EndRanks(None) in conversation.feed(true, 3.0)
+    assert EndRanks(None) in conversation.feed_event(true, 3.0)
 
 
 def test_an_answer_that_is_refused_is_still_due() -> None:
     conversation = new_conversation(100.0)
     conversation.state = State.STOPPED
     conversation.memory.due = 100.0
-    conversation.pursue(Desired("recover", {1: 1}), 1.0)
-    conversation.feed(MindIOEvent(EventKind.REFUSED, code=1, call="on_global_rank"), 1.0)
+    conversation.pursue_decision(Desired("recover", {1: 1}), 1.0)
+    conversation.feed_event(MindIOEvent(EventKind.REFUSED, code=1, call="on_global_rank"), 1.0)
     assert str(conversation.state) == "Stopped"
     conversation.memory.desired = None
-    conversation.feed(MindIOEvent(EventKind.LOOK), 100.0)
+    conversation.feed_event(MindIOEvent(EventKind.LOOK), 100.0)
     assert conversation.state is State.CLOSED
 
 
 def test_a_type_1_fault_is_never_lowered() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.lose({1: 1}, 0.0)
-    conversation.lose({1: 0}, 0.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.lose_ranks({1: 1}, 0.0)
+    conversation.lose_ranks({1: 0}, 0.0)
     assert conversation.memory.lost == {1: 1}
 
 
 def test_stop_failed_means_that_the_controller_leaves() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.lose({1: 1}, 0.0)
-    commands = conversation.feed(MindIOEvent(EventKind.STOP_FAILED, code=404, text="no replica info"), 1.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.lose_ranks({1: 1}, 0.0)
+    commands = conversation.feed_event(MindIOEvent(EventKind.STOP_FAILED, code=404, text="no replica info"), 1.0)
     assert conversation.state is State.CLOSED
     assert [(c.kind, c.event.code) for c in commands if isinstance(c, TellMilestone)] == [(pb.RESULT, 404)]
     assert "404" in conversation.memory.problem
@@ -333,46 +333,48 @@ def test_isolated_ranks_are_ended_whether_they_were_named_or_not() -> None:
     conversation = new_conversation(100.0)
     conversation.state = State.SHRINKING
     conversation.memory.named = {2: 1}
-    commands = conversation.feed(MindIOEvent(EventKind.ISOLATED, {2: 1, 3: 1}, code=201), 1.0)
+    commands = conversation.feed_event(MindIOEvent(EventKind.ISOLATED, {2: 1, 3: 1}, code=201), 1.0)
     assert EndRanks(frozenset({2, 3})) in commands
 
 
 def test_shrink_then_expand() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.lose({3: 1}, 0.0)
-    conversation.feed(MindIOEvent(EventKind.STOP_OK, {3: 1}), 0.1)
-    conversation.pursue(Desired("downgrade", {3: 1}, True, "{}"), 0.2)
-    commands = conversation.feed(MindIOEvent(EventKind.OFFER, strategies=LIST), 0.3)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.lose_ranks({3: 1}, 0.0)
+    conversation.feed_event(MindIOEvent(EventKind.STOP_OK, {3: 1}), 0.1)
+    conversation.pursue_decision(Desired("downgrade", {3: 1}, True, "{}"), 0.2)
+    commands = conversation.feed_event(MindIOEvent(EventKind.OFFER, strategies=LIST), 0.3)
     (call,) = [one for one in commands if isinstance(one, HostCall)]
     assert call.arguments == {"strategy": "downgrade", "parameters": "{}"}
-    conversation.feed(MindIOEvent(EventKind.ISOLATED, {2: 1, 3: 1}, code=201), 0.4)
-    conversation.feed(MindIOEvent(EventKind.SUCCESS, {2: 1, 3: 1}, strategy="downgrade"), 2.4)
+    conversation.feed_event(MindIOEvent(EventKind.ISOLATED, {2: 1, 3: 1}, code=201), 0.4)
+    conversation.feed_event(MindIOEvent(EventKind.SUCCESS, {2: 1, 3: 1}, strategy="downgrade"), 2.4)
     assert conversation.state is State.SHRUNK
     assert not [
-        c for c in conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, False, "{}"), 3.0) if isinstance(c, HostCall)
+        c
+        for c in conversation.pursue_decision(Desired("upgrade", {2: 1, 3: 1}, False, "{}"), 3.0)
+        if isinstance(c, HostCall)
     ]
-    commands = conversation.pursue(Desired("upgrade", {2: 1, 3: 1}, True, "{}"), 4.0)
+    commands = conversation.pursue_decision(Desired("upgrade", {2: 1, 3: 1}, True, "{}"), 4.0)
     assert [c.name for c in commands if isinstance(c, HostCall)] == ["change_strategy"]
-    conversation.feed(MindIOEvent(EventKind.SUCCESS, strategy="upgrade"), 6.0)
+    conversation.feed_event(MindIOEvent(EventKind.SUCCESS, strategy="upgrade"), 6.0)
     assert str(conversation.state) == "Serving"
 
 
 def test_pause_and_continue_and_a_death_in_between() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    assert conversation.pursue(Desired("pause", seconds=60), 1.0) == [HostCall("pause", {"timeout": 60})]
-    conversation.feed(MindIOEvent(EventKind.STOP_OK), 1.1)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    assert conversation.pursue_decision(Desired("pause", seconds=60), 1.0) == [HostCall("pause", {"timeout": 60})]
+    conversation.feed_event(MindIOEvent(EventKind.STOP_OK), 1.1)
     assert conversation.state is State.PAUSED
-    commands = conversation.lose({1: 1}, 2.0)
+    commands = conversation.lose_ranks({1: 1}, 2.0)
     assert commands == [HostCall("stop_train", {"ranks": [[1, 1]]})]
 
 
 def test_a_pause_that_fails_is_not_asked_for_again() -> None:
     conversation = new_conversation(100.0)
-    conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
-    conversation.pursue(Desired("pause", seconds=60), 1.0)
-    commands = conversation.feed(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 60.0)
+    conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
+    conversation.pursue_decision(Desired("pause", seconds=60), 1.0)
+    commands = conversation.feed_event(MindIOEvent(EventKind.OPEN_FAILURE, code=406), 60.0)
     assert not [command for command in commands if isinstance(command, HostCall)]
     assert conversation.state is State.SERVING
 
@@ -393,7 +395,7 @@ STEPS = st.lists(
 def test_whatever_happens_stop_train_and_naming_alternate(steps: list[tuple[str, object]]) -> None:
     """No second stop_train before a naming or a refusal or a success, and no second naming before 405 or a success."""
     conversation = new_conversation(100.0)
-    commands = conversation.feed(MindIOEvent(EventKind.SERVES), 0.0)
+    commands = conversation.feed_event(MindIOEvent(EventKind.SERVES), 0.0)
     now, stopped, named = 0.0, False, False
     for kind, value in steps:
         if kind == "event":
@@ -406,17 +408,17 @@ def test_whatever_happens_stop_train_and_naming_alternate(steps: list[tuple[str,
                 EventKind.OPEN_FAILURE,
             )
             stopped, named = stopped and not fresh, named and not fresh
-            commands = conversation.feed(value, now)
+            commands = conversation.feed_event(value, now)
         elif kind == "want":
             assert value is None or isinstance(value, Desired)
-            commands = conversation.pursue(value, now)
+            commands = conversation.pursue_decision(value, now)
         elif kind == "lose":
             assert isinstance(value, int)
-            commands = conversation.lose({value: 1}, now)
+            commands = conversation.lose_ranks({value: 1}, now)
         else:
             assert isinstance(value, float)
             now += value
-            commands = conversation.feed(MindIOEvent(EventKind.LOOK), now)
+            commands = conversation.feed_event(MindIOEvent(EventKind.LOOK), now)
         for call in (command for command in commands if isinstance(command, HostCall)):
             if call.name == "stop_train":
                 assert not stopped

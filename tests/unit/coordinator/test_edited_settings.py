@@ -118,7 +118,7 @@ def test_a_controller_is_asked_for_with_what_its_ranks_get() -> None:
     world.launched = []
     for agent in world.agents.values():
         agent.frozen = True
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.assign()
     world.order(pb.START, incarnation=1)
     world.environment = {"HIGH_AVAILABILITY": "dump"}

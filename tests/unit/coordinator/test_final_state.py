@@ -40,7 +40,7 @@ class Running:
             "MINDIO_WAIT_MINDX_TIME": "120",
         }
         self.hub, self.ending = Hub(read_settings(settings)), asyncio.Event()
-        self.task = asyncio.create_task(self.hub.run(self.ending))
+        self.task = asyncio.create_task(self.hub.serve_until(self.ending))
         tls = grpc.ssl_channel_credentials(
             *read_certificates(authority.write(directory / "operator", f"operator.{JOB}"))
         )
@@ -62,8 +62,8 @@ class Running:
     def stop_the_attempt(self) -> None:
         """Its last step is told 0.2 s from now."""
         job, steps = self.hub.core.job, Steps()
-        steps.finished(0, 41, now(), 1)
-        job.ending.end(steps, now(), 1, job.attempt)
+        steps.note_printed_step(0, 41, now(), 1)
+        job.ending.gather_before_end(steps, now(), 1, job.attempt)
 
 
 @pytest.fixture

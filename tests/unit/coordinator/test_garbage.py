@@ -21,8 +21,8 @@ def collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("collector")
 def test_what_outlived_a_whole_collection_is_set_aside() -> None:
-    garbage.set_aside()
-    garbage.set_aside()
+    garbage.freeze_survivors()
+    garbage.freeze_survivors()
     callbacks = [each for each in gc.callbacks if getattr(each, "__module__", "") == garbage.__name__]
     assert len(callbacks) == 1
     kept = [[number] for number in range(1000)]
@@ -38,7 +38,7 @@ class Link:
 
 @pytest.mark.usefixtures("collector")
 def test_a_cycle_that_was_set_aside_is_collected_in_the_end() -> None:
-    garbage.set_aside()
+    garbage.freeze_survivors()
     link = Link()
     link.itself = link  # type: ignore[attr-defined]
     gone = weakref.ref(link)

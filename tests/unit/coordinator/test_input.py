@@ -31,7 +31,7 @@ def world() -> World:
 )
 def test_an_assignment_that_cannot_be_followed(world: World, assignment: pb.Assignment) -> None:
     before = world.core.job.assignment
-    world.core.assign(assignment, world.now)
+    world.core.apply_assignment(assignment, world.now)
     assert world.core.job.assignment is before
     assert world.core.job.effects.refused_inputs == 1
 
@@ -45,7 +45,7 @@ def test_an_assignment_that_cannot_be_followed(world: World, assignment: pb.Assi
     ],
 )
 def test_an_order_about_nothing_tells_mindio_nothing(world: World, order: pb.Order) -> None:
-    world.core.order(order, world.now)
+    world.core.apply_order(order, world.now)
     world.advance(1.0)
     assert not world.mindio.calls
     world.die(3)
@@ -65,22 +65,22 @@ def test_an_order_about_nothing_tells_mindio_nothing(world: World, order: pb.Ord
 )
 def test_a_callback_of_another_shape(world: World, name: str, arguments: list[object]) -> None:
     assert parse_callback(name, arguments) is None
-    world.core.callback(name, arguments, world.now, world.now)
+    world.core.apply_callback(name, arguments, world.now, world.now)
     assert world.core.job.effects.refused_inputs == 1
     assert world.core.job.conversation.state == "Serving"
 
 
 def test_what_agents_say_that_nobody_knows_is_dropped(world: World) -> None:
-    world.core.agent_report("stranger", pb.AgentReport(), world.now)
-    assert world.core.heartbeat("stranger", 1, world.now) is None
-    world.core.connected("stranger", world.now)
-    world.core.disconnected("stranger", world.now, refused=True)
+    world.core.apply_agent_report("stranger", pb.AgentReport(), world.now)
+    assert world.core.answer_heartbeat("stranger", 1, world.now) is None
+    world.core.note_connected_agent("stranger", world.now)
+    world.core.note_disconnected_agent("stranger", world.now, refused=True)
 
 
 def test_an_exit_of_a_former_process_is_no_loss(world: World) -> None:
     agent = world.agent(1)
     fact = pb.Fact(id="old", kind=pb.PROCESS_EXITED, ranks=[3], incarnation=0, exit_code=-9)
-    world.core.agent_report(agent.uid, agent.report([fact]), world.now)
+    world.core.apply_agent_report(agent.uid, agent.report([fact]), world.now)
     world.pump()
     assert not world.facts
     assert not world.mindio.calls
@@ -91,7 +91,7 @@ def test_a_late_end_is_told_only_where_it_tells_why(world: World, unexplained: b
     agent = world.agent(1)
     world.order(pb.STOP, incarnation=2, revision=1)
     fact = pb.Fact(id="late", kind=pb.PROCESS_EXITED, ranks=[3], incarnation=1, unexplained=unexplained)
-    world.core.agent_report(agent.uid, agent.report([fact]), world.now)
+    world.core.apply_agent_report(agent.uid, agent.report([fact]), world.now)
     world.pump()
     assert [each.id for each in world.facts] == told
 
@@ -100,22 +100,22 @@ def test_the_outbox_repeats_until_acknowledged_and_is_bounded() -> None:
     outbox = ReportOutbox()
     assert outbox.add_fact(pb.Fact(id="a"), 1.0)
     assert not outbox.add_fact(pb.Fact(id="a"), 2.0), "the same observation"
-    first = outbox.report(pb.CoordinatorState(), 3.0)
+    first = outbox.next_report(pb.CoordinatorState(), 3.0)
     assert (first.facts[0].age_nanoseconds, first.sequence) == (2_000_000_000, 1)
-    assert not outbox.report(pb.CoordinatorState(), 3.0).facts
-    outbox.rewind()
-    again = outbox.report(pb.CoordinatorState(), 4.0)
+    assert not outbox.next_report(pb.CoordinatorState(), 3.0).facts
+    outbox.resend_unacknowledged()
+    again = outbox.next_report(pb.CoordinatorState(), 4.0)
     assert (again.facts[0].id, again.facts[0].age_nanoseconds) == ("a", 3_000_000_000)
-    outbox.acknowledge(again.sequence - 1)
-    outbox.rewind()
-    last = outbox.report(pb.CoordinatorState(), 4.0)
+    outbox.acknowledge_reports(again.sequence - 1)
+    outbox.resend_unacknowledged()
+    last = outbox.next_report(pb.CoordinatorState(), 4.0)
     assert last.facts, "an old acknowledgement takes nothing newer"
-    outbox.acknowledge(last.sequence)
-    outbox.rewind()
-    assert not outbox.report(pb.CoordinatorState(), 4.0).facts
+    outbox.acknowledge_reports(last.sequence)
+    outbox.resend_unacknowledged()
+    assert not outbox.next_report(pb.CoordinatorState(), 4.0).facts
     for number in range(KEPT_ITEMS + 5):
         outbox.add_milestone(pb.Milestone(step=number), 5.0)
-    assert len(outbox.report(pb.CoordinatorState(), 6.0).milestones) == KEPT_ITEMS
+    assert len(outbox.next_report(pb.CoordinatorState(), 6.0).milestones) == KEPT_ITEMS
 
 
 GOOD = {
@@ -131,7 +131,7 @@ GOOD = {
 
 def test_settings_have_defaults_and_name_what_is_wrong() -> None:
     settings = read_settings(GOOD)
-    assert (settings.port, settings.agent_port, settings.endpoint.controller) == (7070, 7071, "10.0.0.1:8000")
+    assert (settings.port, settings.agent_port, settings.endpoint.controller_address) == (7070, 7071, "10.0.0.1:8000")
     assert settings.limits.answer_seconds == 118.0
     for name in GOOD:
         with pytest.raises(SettingsError, match=name):

@@ -20,7 +20,7 @@ def tell_late(world: World, step: int) -> None:
     """Every rank had finished the step, and its agent had not told of it yet."""
     for agent in world.agents.values():
         steps = [pb.StepFinished(rank=rank, step=step) for rank in agent.processes]
-        world.core.agent_report(agent.uid, agent.report(steps=steps), world.now)
+        world.core.apply_agent_report(agent.uid, agent.report(steps=steps), world.now)
 
 
 def test_what_launchers_keep_back_is_waited_for() -> None:
@@ -46,12 +46,12 @@ def test_a_coordinator_owes_the_last_step_until_it_has_told_it() -> None:
     world.order(pb.STOP, incarnation=2, revision=1)
     tell_late(world, 4)
     world.now += GATHER_SECONDS - 0.05
-    world.core.tick(world.now, 0.0)
+    world.core.check_time_limits(world.now, 0.0)
     assert world.core.has_news
     world.now += 0.1
-    world.core.tick(world.now, 0.0)
+    world.core.check_time_limits(world.now, 0.0)
     assert world.core.has_news
-    report = world.core.report(world.now)
+    report = world.core.next_report(world.now)
     assert [mark.step for mark in report.milestones if mark.kind == pb.STEP_BEFORE] == [4]
     assert not world.core.has_news
 

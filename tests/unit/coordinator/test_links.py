@@ -38,34 +38,34 @@ class Listener:
         if what in self.broken:
             raise KeyError(what)
 
-    def controller_hello(self, _state: Mapping[str, Any], _log: list[Mapping[str, Any]]) -> None:
+    def handle_controller_hello(self, _state: Mapping[str, Any], _log: list[Mapping[str, Any]]) -> None:
         self._hear("hello")
 
-    def controller_state(self, _state: Mapping[str, Any]) -> None:
+    def handle_controller_state(self, _state: Mapping[str, Any]) -> None:
         self._hear("state")
 
-    def controller_callback(self, name: str, _arguments: list[Any], _at: float) -> None:
+    def handle_controller_callback(self, name: str, _arguments: list[Any], _at: float) -> None:
         self._hear(name)
 
-    def controller_answered(self, call: str, _code: int, _exception: str, _at: float) -> None:
+    def handle_controller_answer(self, call: str, _code: int, _exception: str, _at: float) -> None:
         self._hear(call)
 
-    def controller_unreachable(self) -> None:
+    def handle_controller_loss(self) -> None:
         self._hear("unreachable")
 
-    def controller_refused(self, _text: str) -> None:
+    def handle_controller_refusal(self, _text: str) -> None:
         self._hear("refused")
 
-    def greeting(self) -> pb.Hello:
+    def own_hello(self) -> pb.Hello:
         return pb.Hello()
 
-    def agent_connected(self, _uid: str) -> None:
+    def handle_agent_connected(self, _uid: str) -> None:
         self._hear("connected")
 
-    def agent_said(self, _uid: str, _message: pb.AgentToCoordinator) -> None:
+    def handle_agent_message(self, _uid: str, _message: pb.AgentToCoordinator) -> None:
         self._hear("said")
 
-    def agent_disconnected(self, _uid: str, *, refused: bool) -> None:
+    def handle_agent_disconnected(self, _uid: str, *, refused: bool) -> None:
         self._hear(f"disconnected {refused}")
 
 
@@ -161,10 +161,10 @@ async def test_a_link_to_an_agent_outlives_an_exception(
     async def converse(link: AgentLink) -> bool:
         nonlocal conversations
         conversations += 1
-        listener.agent_said(link.uid, pb.AgentToCoordinator())
+        listener.handle_agent_message(link.uid, pb.AgentToCoordinator())
         return True
 
-    monkeypatch.setattr(AgentLink, "_converse", converse)
+    monkeypatch.setattr(AgentLink, "_run_stream", converse)
     listener.broken = {"said", "disconnected False"}
     link = AgentLink("uid-1", "127.0.0.1:1", "job", tmp_path, listener, dials=Dials())
     await until(lambda: conversations >= 3, "the third conversation")
@@ -186,7 +186,7 @@ async def test_a_bounded_number_of_agents_is_dialled_at_once(
         dialling, done = dialling - 1, done + 1
         raise TimeoutError
 
-    monkeypatch.setattr(AgentLink, "_greet", greet)
+    monkeypatch.setattr(AgentLink, "_exchange_hellos", greet)
     monkeypatch.setattr(tls, "read", lambda _: (b"", b"", b""))
     monkeypatch.setattr(tls, "secure_channel", lambda *_: contextlib.nullcontext())
     dials = Dials(first=3, again=2)
@@ -207,7 +207,7 @@ async def test_agents_that_do_not_answer_hold_up_no_new_one(
             await asyncio.Event().wait()
         raise TimeoutError
 
-    monkeypatch.setattr(AgentLink, "_greet", greet)
+    monkeypatch.setattr(AgentLink, "_exchange_hellos", greet)
     monkeypatch.setattr(tls, "read", lambda _: (b"", b"", b""))
     monkeypatch.setattr(tls, "secure_channel", lambda *_: contextlib.nullcontext())
     dials = Dials(first=1, again=1)
@@ -223,4 +223,4 @@ async def test_agents_that_do_not_answer_hold_up_no_new_one(
 )
 def test_an_ipv6_address_is_dialled_in_brackets(address: str, written: str) -> None:
     assert host_port(address, 7071) == written
-    assert Endpoint(address, 7071, 7071).store == Endpoint(address, 7071, 7071).controller == written
+    assert Endpoint(address, 7071, 7071).store_address == Endpoint(address, 7071, 7071).controller_address == written

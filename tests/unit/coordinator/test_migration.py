@@ -57,13 +57,13 @@ def test_a_late_word_of_a_first_process_is_no_first_step(world: World, *, heartb
     world.advance(0.5)
     assert world.state.conversation == "Migrating"
     late = [pb.StepFinished(rank=rank, step=2, heartbeat=heartbeat) for rank in old.processes]
-    world.core.agent_report(old.uid, old.report(steps=late), world.now)
+    world.core.apply_agent_report(old.uid, old.report(steps=late), world.now)
     world.advance(0.2)
     assert world.state.conversation == "Migrating"
     assert old.processes[2].phase == pb.LINKED, "it may still give its data"
     assert pb.RESUMED not in [mark.kind for mark in world.milestones if mark.incarnation == 2]
     first = [pb.StepFinished(rank=rank, step=3, heartbeat=heartbeat) for rank in new.processes]
-    world.core.agent_report(new.uid, new.report(steps=first), world.now)
+    world.core.apply_agent_report(new.uid, new.report(steps=first), world.now)
     world.advance(0.2)
     assert old.processes[2].phase == pb.DEAD
     assert [mark.step for mark in world.milestones if mark.kind == pb.RESUMED and mark.incarnation == 2] == [3]

@@ -12,43 +12,43 @@ FAILED = {"attempt": 1, "controller": "failed", "store": "listening", "problem":
 
 def codes(world: World) -> list[str]:
     world.pump()
-    return [problem.code for problem in world.core.report(world.now).state.problems]
+    return [problem.code for problem in world.core.next_report(world.now).state.problems]
 
 
 def test_unusable_image_is_believed_the_second_time() -> None:
     world = World()
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.assign()
-    world.core.order(pb.Order(action=pb.START, incarnation=1), world.now)
+    world.core.apply_order(pb.Order(action=pb.START, incarnation=1), world.now)
     for certain, pause in ((False, 1.0), (True, 5.0), (True, 5.0)):
         assert [request.call for request in world.core.job.effects.take_requests()] == ["start"]
-        world.core.controller_state(FAILED, world.now)
-        state = world.core.report(world.now).state
+        world.core.apply_controller_state(FAILED, world.now)
+        state = world.core.next_report(world.now).state
         assert state.controller_problem == "no mindio_ttp"
         assert [problem.code for problem in state.problems] == ["ImageUnusable"] * certain
         world.now += pause - 0.1
         world.keep_alive()
-        world.core.tick(world.now, 0.0)
+        world.core.check_time_limits(world.now, 0.0)
         assert world.core.job.effects.take_requests() == []
         world.now += 0.1
-        world.core.tick(world.now, 0.0)
+        world.core.check_time_limits(world.now, 0.0)
 
 
 def test_a_start_that_has_not_answered_is_not_repeated_soon() -> None:
     world = World()
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.assign()
-    world.core.order(pb.Order(action=pb.START, incarnation=1), world.now)
+    world.core.apply_order(pb.Order(action=pb.START, incarnation=1), world.now)
     assert [request.call for request in world.core.job.effects.take_requests()] == ["start"]
     world.now += 4.9
-    world.core.tick(world.now, 0.0)
+    world.core.check_time_limits(world.now, 0.0)
     assert world.core.job.effects.take_requests() == []
 
 
 def test_a_port_that_is_taken_says_nothing_about_the_image() -> None:
     world = World()
     world.start()
-    world.core.controller_state({**FAILED, "kind": "port"}, world.now)
+    world.core.apply_controller_state({**FAILED, "kind": "port"}, world.now)
     assert codes(world) == []
 
 
@@ -68,8 +68,8 @@ def test_hung_controller_protects_nobody_until_it_answers() -> None:
     world.start()
     serving = dict(world.controller)
     for kind, problem in ((HUNG, "no answer for 10 s"), ("", ""), (HUNG, "no answer for 10 s")):
-        world.core.controller_state({**serving, "kind": kind, "problem": problem}, world.now)
-        state = world.core.report(world.now).state
+        world.core.apply_controller_state({**serving, "kind": kind, "problem": problem}, world.now)
+        state = world.core.next_report(world.now).state
         assert (state.controller_ready, state.controller_problem) == (not problem, problem)
 
 
@@ -79,14 +79,14 @@ def test_agents_problems_are_told_once_of_current_pods() -> None:
     for agent in world.agents.values():
         report = agent.report()
         report.problems.add(code="CopiesNotRegistered", message=f"node {agent.node_rank}")
-        world.core.agent_report(agent.uid, report, world.now)
-    (problem,) = world.core.report(world.now).state.problems
+        world.core.apply_agent_report(agent.uid, report, world.now)
+    (problem,) = world.core.next_report(world.now).state.problems
     assert problem.message == "node 0"
     world.listed = [world.agent(1).uid]
     world.assign()
-    (problem,) = world.core.report(world.now).state.problems
+    (problem,) = world.core.next_report(world.now).state.problems
     assert problem.message == "node 1"
-    world.core.agent_report(world.agent(1).uid, world.agent(1).report(), world.now)
+    world.core.apply_agent_report(world.agent(1).uid, world.agent(1).report(), world.now)
     assert codes(world) == []
 
 
@@ -97,7 +97,7 @@ def test_connections_from_outside_are_added_up_for_good() -> None:
         agent = world.agent(node_rank)
         report = agent.report()
         report.strangers = strangers
-        world.core.agent_report(agent.uid, report, world.now)
+        world.core.apply_agent_report(agent.uid, report, world.now)
     world.listed = [world.agent(1).uid]
     world.assign()
-    assert world.core.report(world.now).state.strangers == 7
+    assert world.core.next_report(world.now).state.strangers == 7

@@ -134,7 +134,7 @@ def test_what_was_launched_may_tell_it_late() -> None:
     world.launched = ["train_fsdp2.py", "--train-iters", "100"]
     for agent in world.agents.values():
         agent.start_delay = 1e6
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.assign()
     world.order(pb.START, incarnation=1)
     world.advance(0.6)
@@ -196,6 +196,6 @@ def test_a_store_that_nobody_can_fill_is_opened_empty() -> None:
 def test_a_container_that_ends_is_told() -> None:
     """The operator makes another pod; nothing else comes of it."""
     world = trained()
-    world.core.controller_unreachable(world.now)
+    world.core.note_lost_controller_host(world.now)
     world.pump()
     assert [fact.kind for fact in world.facts] == [pb.CONTROLLER_LOST]

@@ -75,7 +75,7 @@ def test_an_order_in_force_is_no_news(world: World) -> None:
     world.agent(1).start_delay = 1.0
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.advance(0.2)
-    world.core.tick(world.now + 0.1, 0.0)
+    world.core.check_time_limits(world.now + 0.1, 0.0)
     assert (world.core.job.effects.changed, world.core.job.effects.urgent) == (False, False)
 
 
@@ -278,7 +278,7 @@ def test_a_retry_that_a_death_has_overtaken_names_nobody(world: World) -> None:
 def test_a_retry_covers_what_no_process_was_lost_by(world: World) -> None:
     """A second rank with a memory fault is repaired by the same retry."""
     memory_fault(world, "retry")
-    world.core.job.conversation.lose({2: 0}, world.now)
+    world.core.job.conversation.lose_ranks({2: 0}, world.now)
     world.order(pb.RETRY, revision=1, lost_ranks=[1])
     assert world.called("on_global_rank") == [{"ranks": [[1, 0], [2, 0]], "time": 1}]
     assert [call["strategy"] for call in world.called("change_strategy")] == ["retry"]
@@ -419,7 +419,7 @@ def test_a_fault_that_mindio_reports_names_the_ranks_line(world: World, kind: in
     agent = world.agent(0)
     told = agent.report()
     told.ranks[1].error_line = line
-    world.core.agent_report(agent.uid, told, world.now)
+    world.core.apply_agent_report(agent.uid, told, world.now)
     world.callback("report_fault_ranks", [[[1, kind]], []])
     world.pump()
     assert (world.facts[-1].message, world.facts[-1].unexplained) == (f"found by MindIO: {line}", False)

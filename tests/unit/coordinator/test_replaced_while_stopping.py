@@ -28,7 +28,7 @@ def is_over(agent: Agent) -> bool:
 
 
 def has_lease(world: World, agent: Agent) -> bool:
-    return world.core.heartbeat(agent.uid, 0, world.now) is not None
+    return world.core.answer_heartbeat(agent.uid, 0, world.now) is not None
 
 
 def test_a_replaced_pod_lives_until_mindio_has_stopped() -> None:

@@ -55,12 +55,12 @@ def test_a_start_costs_in_proportion_to_the_agents() -> None:
 def test_a_report_makes_anew_only_the_nodes_that_changed() -> None:
     scale = started(16)
     pods = list(scale.core.job.roster.pods.values())
-    before = [pod.state(connected=True) for pod in pods]
+    before = [pod.node_state(connected=True) for pod in pods]
     told = scale.report(5, pb.LINKED)
     for rank in told.ranks:
         rank.step = 1
     scale.turn("", "agent_report", "pod-5", told)
     scale.turn("", "agent_report", "pod-6", scale.report(6, pb.LINKED))
-    after = [pod.state(connected=True) for pod in pods]
+    after = [pod.node_state(connected=True) for pod in pods]
     assert [node for node in range(16) if before[node] is not after[node]] == [5]
-    assert {rank.step for rank in scale.core.report(scale.now).state.nodes[5].ranks} == {1}
+    assert {rank.step for rank in scale.core.next_report(scale.now).state.nodes[5].ranks} == {1}

@@ -47,7 +47,7 @@ def test_nodes_that_go_silent_together_are_named_together(world: World) -> None:
 
 def test_the_coordinators_own_standstill_is_nobodys_silence(world: World) -> None:
     world.now += 10.0
-    world.core.tick(world.now, 9.9)
+    world.core.check_time_limits(world.now, 9.9)
     world.pump()
     assert not world.facts
 
@@ -55,7 +55,7 @@ def test_the_coordinators_own_standstill_is_nobodys_silence(world: World) -> Non
 def test_an_agent_that_has_never_spoken_is_starting_not_silent() -> None:
     world = World()
     world.agent(1).powered = False
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.assign()
     world.order(pb.START, incarnation=1)
     world.advance(20)
@@ -64,32 +64,32 @@ def test_an_agent_that_has_never_spoken_is_starting_not_silent() -> None:
 
 def test_refused_connections_are_silence_sooner() -> None:
     silence = Contacts(0.0)
-    silence.heard("a", 10.0)
-    silence.refused("a", 10.2)
-    silence.refused("a", 10.6)
-    assert not silence.newly_silent(11.6, lambda _: True)
-    assert set(silence.newly_silent(11.8, lambda _: True)) == {"a"}
-    assert not silence.newly_silent(12.0, lambda _: True), "told once"
-    assert silence.heard("a", 13.0), "it had been given up"
-    assert not silence.newly_silent(15.9, lambda _: True)
+    silence.note_sign_of_life("a", 10.0)
+    silence.note_refused_connection("a", 10.2)
+    silence.note_refused_connection("a", 10.6)
+    assert not silence.take_newly_silent(11.6, lambda _: True)
+    assert set(silence.take_newly_silent(11.8, lambda _: True)) == {"a"}
+    assert not silence.take_newly_silent(12.0, lambda _: True), "told once"
+    assert silence.note_sign_of_life("a", 13.0), "it had been given up"
+    assert not silence.take_newly_silent(15.9, lambda _: True)
 
 
 def test_an_agent_that_is_started_again_in_time_is_no_fault() -> None:
     silence = Contacts(0.0)
-    silence.heard("a", 10.0)
-    silence.refused("a", 10.2)
-    silence.heard("a", 11.3)
-    assert not silence.newly_silent(12.5, lambda _: True)
+    silence.note_sign_of_life("a", 10.0)
+    silence.note_refused_connection("a", 10.2)
+    silence.note_sign_of_life("a", 11.3)
+    assert not silence.take_newly_silent(12.5, lambda _: True)
 
 
 def test_a_lease_that_a_former_coordinator_granted_is_waited_for() -> None:
     leases = Contacts(100.0)
-    assert not leases.expired("a", 102.9)
-    assert leases.expired("a", 103.0)
-    leases.heard("a", 104.0)
-    assert leases.expired("a", 104.0)
-    leases.grant("a", 104.0)
-    assert not leases.expired("a", 106.9)
+    assert not leases.is_lease_expired("a", 102.9)
+    assert leases.is_lease_expired("a", 103.0)
+    leases.note_sign_of_life("a", 104.0)
+    assert leases.is_lease_expired("a", 104.0)
+    leases.note_grant("a", 104.0)
+    assert not leases.is_lease_expired("a", 106.9)
 
 
 def test_replace_names_when_the_new_pod_is_ready(world: World) -> None:
@@ -144,8 +144,8 @@ def test_pod_that_is_over_gets_no_lease_and_ends_its_ranks(world: World) -> None
     world.mindio.result()
     lease = old.lease_until
     old.frozen = False
-    world.core.connected(old.uid, world.now)
-    world.core.agent_report(old.uid, old.report(), world.now)
+    world.core.note_connected_agent(old.uid, world.now)
+    world.core.apply_agent_report(old.uid, old.report(), world.now)
     world.advance(2.0)
     assert old.lease_until == lease
     assert all(process.phase == pb.DEAD for process in old.processes.values())
@@ -197,7 +197,7 @@ def test_replaced_node_that_stays_away_is_forgotten() -> None:
     world.step(1)
     lost = world.agent(1)
     lost.powered = False
-    world.core.disconnected(lost.uid, world.now, refused=False)
+    world.core.note_disconnected_agent(lost.uid, world.now, refused=False)
     world.advance(4)
     world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     world.new_pod(1, 2)
@@ -282,7 +282,7 @@ def test_refused_by_the_machines_of_many_pods_they_are_named(world: World) -> No
     """Their kernels answer: it is not this coordinator that is cut off."""
     cut_off(world, [0, 1, 2])
     for node in range(3):
-        world.core.disconnected(world.agent(node).uid, world.now, refused=True)
+        world.core.note_disconnected_agent(world.agent(node).uid, world.now, refused=True)
     world.advance(2.2)
     assert ([fact.node_rank for fact in world.facts], problems(world)) == ([0, 1, 2], [])
 
@@ -300,24 +300,24 @@ def large(silent: dict[str, float]) -> Contacts:
     """Of a job with so many agents that each speaks once a second; those in `silent` have spoken last then."""
     silence = Contacts(0.0)
     for number in range(600):
-        silence.heard(f"pod-{number}", 12.9)
+        silence.note_sign_of_life(f"pod-{number}", 12.9)
     for uid, at in silent.items():
-        silence.watch(uid, at)
+        silence.watch_agent(uid, at)
     return silence
 
 
 def test_agents_that_speak_seldom_are_named_together() -> None:
     silence = large({"a": 10.0, "b": 10.9})
-    assert not silence.newly_silent(13.0, lambda _: True), "b may have fallen silent with it"
-    assert set(silence.newly_silent(13.5, lambda _: True)) == {"a", "b"}
+    assert not silence.take_newly_silent(13.0, lambda _: True), "b may have fallen silent with it"
+    assert set(silence.take_newly_silent(13.5, lambda _: True)) == {"a", "b"}
 
 
 def test_one_that_speaks_again_meanwhile_is_not_named() -> None:
     silence = large({"a": 10.0, "b": 10.9})
-    assert not silence.newly_silent(13.0, lambda _: True)
-    silence.heard("b", 13.1)
-    assert set(silence.newly_silent(13.2, lambda _: True)) == {"a"}
+    assert not silence.take_newly_silent(13.0, lambda _: True)
+    silence.note_sign_of_life("b", 13.1)
+    assert set(silence.take_newly_silent(13.2, lambda _: True)) == {"a"}
 
 
 def test_one_that_nobody_misses_delays_nobodys_name() -> None:
-    assert set(large({"a": 10.0, "b": 10.9}).newly_silent(13.0, lambda uid: uid != "b")) == {"a"}
+    assert set(large({"a": 10.0, "b": 10.9}).take_newly_silent(13.0, lambda uid: uid != "b")) == {"a"}

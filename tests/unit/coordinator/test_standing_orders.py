@@ -66,7 +66,7 @@ def test_a_lost_pod_is_waited_for_and_saved_before_mindio_leaves() -> None:
     world = started(allow_in_place=True, allow_checkpoint=True)
     world.die(3)
     world.agent(1).powered = False
-    world.core.disconnected(world.agent(1).uid, world.now, refused=False)
+    world.core.note_disconnected_agent(world.agent(1).uid, world.now, refused=False)
     world.advance(80)
     assert not world.called("on_global_rank")
     world.advance(15)

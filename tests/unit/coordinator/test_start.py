@@ -25,7 +25,7 @@ def test_signs_of_a_start_are_told_until_all_ranks_have_stepped() -> None:
     agent = world.agent(1)
     said = agent.report()
     said.sign_age_nanoseconds = 3 * 10**9
-    world.core.agent_report(agent.uid, said, world.now)
+    world.core.apply_agent_report(agent.uid, said, world.now)
     world.advance(7)
     assert 9e9 < world.state.sign_age_nanoseconds < 11e9, "no older one counts"
     world.step(1)

@@ -16,7 +16,7 @@ def beat(world: World, steps: dict[int, int]) -> None:
     for agent in world.agents.values():
         told = [pb.StepFinished(rank=r, step=s, heartbeat=True) for r, s in steps.items() if r in agent.processes]
         if told and agent.answers:
-            world.core.agent_report(agent.uid, agent.report(steps=told), world.now)
+            world.core.apply_agent_report(agent.uid, agent.report(steps=told), world.now)
     world.pump()
 
 
@@ -57,24 +57,24 @@ def test_one_line_alone_says_nothing_of_the_others() -> None:
 
 def test_the_printed_time_is_the_steps_time() -> None:
     steps = Steps()
-    steps.finished(PRINTING, 1, 10.0, 4)
+    steps.note_printed_step(PRINTING, 1, 10.0, 4)
     for rank, at in ((0, 10.7), (1, 11.3), (2, 11.9)):
-        steps.heartbeat(rank, 1, at, 4)
-    assert steps.common == (1, 10.0)
+        steps.note_heartbeat_step(rank, 1, at, 4)
+    assert steps.common_step == (1, 10.0)
     for rank in range(4):
-        steps.heartbeat(rank, 2, 12.5 + rank / 10, 4)
-    steps.finished(PRINTING, 2, 12.3, 4)
-    assert steps.common == (2, 12.3), "a line that comes behind the heartbeats"
+        steps.note_heartbeat_step(rank, 2, 12.5 + rank / 10, 4)
+    steps.note_printed_step(PRINTING, 2, 12.3, 4)
+    assert steps.common_step == (2, 12.3), "a line that comes behind the heartbeats"
 
 
 def printed_and_beaten(last: int) -> Steps:
     """Steps of 0.1 s until `last`, with a line each and heartbeats every two seconds."""
     steps = Steps()
     for step in range(1, last + 1):
-        steps.finished(PRINTING, step, step / 10, 4)
+        steps.note_printed_step(PRINTING, step, step / 10, 4)
         if step % 20 == 0:
             for rank in range(4):
-                steps.heartbeat(rank, step, step / 10 + 0.01, 4)
+                steps.note_heartbeat_step(rank, step, step / 10 + 0.01, 4)
     return steps
 
 
@@ -82,21 +82,21 @@ def test_a_step_without_a_line_ended_when_steps_end() -> None:
     """Rank 2 fails in its update; the others have ended theirs and wait for its parameters before they print."""
     steps = printed_and_beaten(41)
     for rank in (0, 1, PRINTING):
-        steps.heartbeat(rank, 42, 6.01, 4)
-    assert steps.last_common() == pytest.approx((42, 4.2))
-    steps.heartbeat(2, 42, 6.5, 4)
-    assert steps.common == pytest.approx((42, 4.2))
+        steps.note_heartbeat_step(rank, 42, 6.01, 4)
+    assert steps.last_common_step() == pytest.approx((42, 4.2))
+    steps.note_heartbeat_step(2, 42, 6.5, 4)
+    assert steps.common_step == pytest.approx((42, 4.2))
 
 
 def test_a_heartbeat_of_the_step_before_keeps_it_open() -> None:
     """It has a memory fault in its update and lives: nobody has to guess."""
     steps = printed_and_beaten(41)
     for rank in (0, 1, PRINTING):
-        steps.heartbeat(rank, 42, 6.01, 4)
-    steps.heartbeat(2, 41, 4.25, 4)
-    assert steps.last_common() == pytest.approx((42, 4.2)), "it may have been on its way"
-    steps.heartbeat(2, 41, 6.01, 4)
-    assert steps.last_common() == pytest.approx((41, 4.1))
+        steps.note_heartbeat_step(rank, 42, 6.01, 4)
+    steps.note_heartbeat_step(2, 41, 4.25, 4)
+    assert steps.last_common_step() == pytest.approx((42, 4.2)), "it may have been on its way"
+    steps.note_heartbeat_step(2, 41, 6.01, 4)
+    assert steps.last_common_step() == pytest.approx((41, 4.1))
 
 
 def test_a_step_without_a_line_ended_after_older_heartbeats() -> None:
@@ -104,10 +104,10 @@ def test_a_step_without_a_line_ended_after_older_heartbeats() -> None:
     steps = printed_and_beaten(41)
     for at in (6.01, 8.01):
         for rank in range(4):
-            steps.heartbeat(rank, 41, at, 4)
+            steps.note_heartbeat_step(rank, 41, at, 4)
     for rank in (0, 1, PRINTING):
-        steps.heartbeat(rank, 42, 10.01, 4)
-    assert steps.last_common() == (42, 8.01)
+        steps.note_heartbeat_step(rank, 42, 10.01, 4)
+    assert steps.last_common_step() == (42, 8.01)
 
 
 def test_a_hang_of_all_names_nobody_in_particular() -> None:
@@ -133,7 +133,7 @@ def test_a_rank_that_has_told_nothing_is_not_behind() -> None:
     world.hang_rule = pb.HangRule(step_time_multiple=5, minimum_seconds=5)
     world.start()
     beat(world, {0: 1, 1: 1, PRINTING: 1})
-    assert world.core.job.steps.behind(range(4)) == set()
+    assert world.core.job.steps.ranks_behind(range(4)) == set()
 
 
 def fault(world: World, rank: int) -> None:
@@ -188,10 +188,10 @@ def test_steps_go_on_when_no_rank_prints_and_the_times_are_known() -> None:
     steps = Steps()
     for at in range(2, 42, 2):
         for rank in range(4):
-            steps.heartbeat(rank, 4 * at + rank, at + rank / 10, 4)
+            steps.note_heartbeat_step(rank, 4 * at + rank, at + rank / 10, 4)
     assert steps.newest == 163
-    assert steps.common is not None
-    assert steps.common[0] == 160
+    assert steps.common_step is not None
+    assert steps.common_step[0] == 160
     assert steps.median_seconds == pytest.approx(0.25, abs=0.1)
 
 

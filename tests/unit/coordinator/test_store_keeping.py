@@ -100,7 +100,7 @@ def test_nobody_reaches_the_store_before_it_is_filled(keeping: World) -> None:
     assert not keeping.state.controller_ready
     orders = [agent.order for agent in keeping.agents.values()]
     assert all(order is not None and order.store_held for order in orders)
-    keeping.core.store_filled("", keeping.now)
+    keeping.core.note_filled_store("", keeping.now)
     keeping.pump()
     assert keeping.state.controller_ready
     orders = [agent.order for agent in keeping.agents.values()]
@@ -134,7 +134,7 @@ def test_a_store_that_is_not_known_costs_no_takeover(keeping: World, why: str) -
         keeping.fills = False
     lose_the_pod(keeping)
     if why == "refused":
-        keeping.core.store_filled("connection refused", keeping.now)
+        keeping.core.note_filled_store("connection refused", keeping.now)
         keeping.pump()
     assert keeping.state.controller_ready
     assert not kept(keeping)

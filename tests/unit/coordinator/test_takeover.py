@@ -128,7 +128,7 @@ def test_lost_controller_is_told_and_no_blind_one_started(world: World, recovere
 
 
 def test_a_controller_that_dies_is_told_at_once(world: World) -> None:
-    world.core.controller_state({**world.controller, "controller": "lost", "problem": "signal 9"}, world.now)
+    world.core.apply_controller_state({**world.controller, "controller": "lost", "problem": "signal 9"}, world.now)
     world.pump()
     assert world.state.conversation == "Lost"
     assert [(fact.kind, fact.message[:8]) for fact in world.facts] == [(pb.CONTROLLER_LOST, "signal 9")]
@@ -139,9 +139,9 @@ def test_a_coordinator_alone_does_not_end_what_it_does_not_know(world: World) ->
     """Before the operator has spoken, agents get leases but no orders."""
     assignment = world.core.job.assignment
     world.core = CoordinatorCore(Setup(ENDPOINT, Limits()), world.now)
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     assert assignment is not None
-    world.core.assign(assignment, world.now)
+    world.core.apply_assignment(assignment, world.now)
     for agent in world.agents.values():
         agent.told, agent.order = None, None
     world.advance(2.0)
@@ -155,15 +155,15 @@ def test_death_told_before_takeover_is_kept(world: World) -> None:
     assert assignment is not None
     assert order is not None
     world.core = CoordinatorCore(Setup(ENDPOINT, Limits()), world.now)
-    world.core.controller_hello(world.controller, [], world.now)
-    world.core.assign(assignment, world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
+    world.core.apply_assignment(assignment, world.now)
     world.facts = []
     for agent in world.agents.values():
         agent.told = None
-        world.core.connected(agent.uid, world.now)
+        world.core.note_connected_agent(agent.uid, world.now)
     world.die(3)
     assert not world.mindio.calls
-    world.core.order(order, world.now)
+    world.core.apply_order(order, world.now)
     world.advance(0.3)
     assert [fact.kind for fact in world.facts] == [pb.PROCESS_EXITED]
     assert len(world.called("stop_train")) == 1
@@ -244,7 +244,7 @@ def test_a_start_that_is_a_successors_only_ends_what_runs() -> None:
     assert (world.state.attempt, world.state.controller_ready) == (1, False)
     assert not world.facts
     world.core = CoordinatorCore(Setup(ENDPOINT, Limits(), 2), world.now)
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.assign()
     world.order(pb.START, incarnation=2)
     world.advance(5.0)
@@ -260,13 +260,13 @@ def test_steps_of_the_attempt_before_do_not_count() -> None:
         first = agent.node_rank * world.per_node
         agent.processes = {rank: Process(1, 0, pb.DEAD) for rank in (first, first + 1)}
     world.core = CoordinatorCore(Setup(ENDPOINT, Limits(), 2), world.now)
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.attempt = 2
     new = [world.new_pod(node_rank, 2) for node_rank in (0, 1)]
     world.order(pb.START, incarnation=2)
     for agent in before.values():
         steps = [pb.StepFinished(rank=rank, step=step) for rank in agent.processes for step in (8, 9)]
-        world.core.agent_report(agent.uid, agent.report(steps=steps), world.now)
+        world.core.apply_agent_report(agent.uid, agent.report(steps=steps), world.now)
     world.listed = [agent.uid for agent in new]
     world.assign()
     world.advance(2.0)
@@ -291,7 +291,7 @@ def test_a_word_that_is_read_late_is_answered_in_its_time(world: World) -> None:
     world.die(3)
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.advance(0.3)
-    world.core.callback("report_result", [406, "no", [[3, 1]], "recover"], world.now - 30.0, world.now)
+    world.core.apply_callback("report_result", [406, "no", [[3, 1]], "recover"], world.now - 30.0, world.now)
     memory = world.core.job.conversation.memory
     assert memory.due == pytest.approx(world.now - 30.0 + memory.answer_seconds)
 
@@ -335,7 +335,7 @@ def test_unheard_ranks_do_not_disturb_the_end(world: World) -> None:
 def test_ranks_not_yet_linked_by_a_start_are_not_named() -> None:
     world = World()
     world.agents["pod-1-1"].start_delay = 30.0
-    world.core.controller_hello(world.controller, [], world.now)
+    world.core.apply_controller_hello(world.controller, [], world.now)
     world.assign()
     world.order(pb.START, incarnation=1)
     world.advance(0.6)

@@ -25,9 +25,9 @@ def moved(phase: ChangePhase) -> World:
     world.train(3)
     change = world.core.job.change
     if phase is not P.NONE:
-        world.core.job.look_at(world.now)
-        table.handle(world.core.job, E.LOST, "signal 9")
-    change.goes_to(phase)
+        world.core.job.set_time(world.now)
+        table.handle_event(world.core.job, E.LOST, "signal 9")
+    change.enter_phase(phase)
     return world
 
 
@@ -41,9 +41,11 @@ def test_every_phase_under_way_has_its_way_out(phase: ChangePhase, event: Takeov
     ends = [row for row in rows if row.following is P.NONE]
     assert ends
     if event is E.LOOK:
-        assert [row.guard for row in rows[:2]] == [guards.steps_are_over, guards.is_overdue], "before anything else"
+        assert [row.guard for row in rows[:2]] == [guards.steps_are_over, guards.is_takeover_overdue], (
+            "before anything else"
+        )
     else:
-        assert rows[-1].guard is guards.always, "no such event is lost"
+        assert rows[-1].guard is guards.always_applies, "no such event is lost"
 
 
 @pytest.mark.parametrize("phase", UNDER_WAY)
@@ -58,14 +60,14 @@ def test_every_cell(phase: ChangePhase, event: TakeoverEvent, when: str, *, poss
         for pod in job.roster.pods.values():
             assert pod.gate is not None
             pod.gate.unreadable = True
-    job.look_at(change.since + TAKEOVER_SECONDS if when == "overdue" else world.now)
+    job.set_time(change.since + TAKEOVER_SECONDS if when == "overdue" else world.now)
     if when == "after the last step":
-        job.attempt.steps_are_over(job.now)
+        job.attempt.note_last_step_over(job.now)
     if event is E.LOOK:
-        table.advance(job)
+        table.advance_table(job)
     else:
-        table.handle(job, event, "signal 9")
-    report = world.core.report(job.now)
+        table.handle_event(job, event, "signal 9")
+    report = world.core.next_report(job.now)
     facts = [fact.message for fact in report.facts if fact.kind == pb.CONTROLLER_LOST]
     in_service = pb.TAKEN_OVER in [milestone.kind for milestone in report.milestones]
     assert change.phase is not P.DECIDING, "decided at once"
@@ -85,16 +87,16 @@ def test_every_cell_at_rest(event: TakeoverEvent) -> None:
     world = moved(P.NONE)
     job = world.core.job
     if event is E.LOOK:
-        table.advance(job)
+        table.advance_table(job)
     else:
-        table.handle(job, event, "signal 9")
+        table.handle_event(job, event, "signal 9")
     assert job.change.is_under_way is (event in (E.LOST, E.ADOPTED, E.MOVE_GIVEN_UP))
 
 
 def test_a_row_that_can_be_taken_is_not_hidden() -> None:
     for rows in TABLE.values():
         stays = [row.following is row.phase for row in rows]
-        plain = [number for number, row in enumerate(rows) if row.guard is guards.always and not stays[number]]
+        plain = [number for number, row in enumerate(rows) if row.guard is guards.always_applies and not stays[number]]
         assert plain in ([], [len(rows) - 1]), "nothing stands below a row that always leaves"
 
 

@@ -157,7 +157,7 @@ class CoordinatorWorld(World):
         self.agents, self.listed = {}, []
         self.link: RigLink | None = None
         self.step_done, self.hangs = 0, False
-        self.core.controller_hello(self.controller, [], self.now)
+        self.core.apply_controller_hello(self.controller, [], self.now)
 
     def agent(self, node_rank: int) -> Agent:
         found = [agent for agent in self.agents.values() if agent.node_rank == node_rank]
@@ -166,7 +166,7 @@ class CoordinatorWorld(World):
     def collect(self) -> None:
         if self.link is None or not self.link.is_open:
             return
-        report = self.core.report(self.now)
+        report = self.core.next_report(self.now)
         self.state = report.state
         self.facts.extend(report.facts)
         self.milestones.extend(report.milestones)
@@ -180,19 +180,19 @@ class CoordinatorWorld(World):
         self.attempt = assignment.attempt if assignment is not None else 0
         for agent in self.agents.values():
             heard = agent.answers and self._connected(agent)
-            if heard and self.core.heartbeat(agent.uid, self.heartbeat, self.now) is not None:
+            if heard and self.core.answer_heartbeat(agent.uid, self.heartbeat, self.now) is not None:
                 agent.lease_until = self.now + 3.0
-        self.core.tick(self.now, 0.0)
+        self.core.check_time_limits(self.now, 0.0)
         self.pump()
         self.patient.pass_time()
         self.pump()
         self._train()
 
     def _train(self) -> None:
-        if self.hangs or self.heartbeat % STEP_TICKS or not self.patient.trains or not self.core.job.runs:
+        if self.hangs or self.heartbeat % STEP_TICKS or not self.patient.trains or not self.core.job.is_running:
             return
         roster = self.core.job.roster
-        absent = {rank for rank in range(self.nodes * self.per_node) if roster.phase(rank) != pb.LINKED}
+        absent = {rank for rank in range(self.nodes * self.per_node) if roster.phase_of_rank(rank) != pb.LINKED}
         if not absent - roster.dropped:
             self.step_done += 1
             self.step(self.step_done)
@@ -224,7 +224,7 @@ class RigLink:
         if world is None or self.is_open or self.rig.away or self.rig.is_cut:
             return
         self.world, world.link = world, self
-        world.core.operator_came(world.now)
+        world.core.note_operator(world.now)
         self.listener.connected_changed(True, "")
         for message in self.waiting:
             self._say(message)
@@ -234,7 +234,7 @@ class RigLink:
         world, self.world = self.world if self.is_open else None, None
         if world is not None:
             world.link = None
-            world.core.job.operator.leaves(world.now)
+            world.core.job.operator.note_operator_left(world.now)
         return world is not None
 
     async def close(self) -> None:
@@ -258,13 +258,13 @@ class RigLink:
             return
         core, now = self.world.core, self.world.now
         if isinstance(message, pb.Assignment):
-            core.assign(message, now)
+            core.apply_assignment(message, now)
         else:
-            core.order(message, now)
+            core.apply_order(message, now)
 
     def acknowledge(self, sequence: int) -> None:
         if self.is_open and self.world is not None:
-            self.world.core.job.effects.outbox.acknowledge(sequence)
+            self.world.core.job.effects.outbox.acknowledge_reports(sequence)
 
 
 class Rig(ControllerTown):
@@ -368,7 +368,7 @@ class Rig(ControllerTown):
             if isinstance(agent, PodAgent) and agent.pod.node_name == name:
                 agent.powered = False
                 for world in self.coordinators.values():
-                    world.core.disconnected(agent.uid, world.now, refused=False)
+                    world.core.note_disconnected_agent(agent.uid, world.now, refused=False)
 
     def return_node(self, name: str) -> None:
         """The machine is there again, restarted."""

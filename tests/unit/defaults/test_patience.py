@@ -130,14 +130,14 @@ def lost_node(save_after: int, *, there: bool) -> World:
         save_after_milliseconds=1000 * save_after,
         allow_checkpoint=True,
     )
-    world.core.operator_came(world.now)
+    world.core.note_operator(world.now)
     world.start()
     world.step(1)
     world.die(3)
     world.agent(1).powered = False
     world.order(pb.REPLACE, incarnation=2, revision=1, lost_ranks=[2, 3], replaced_nodes=[1])
     if not there:
-        world.core.job.operator.leaves(world.now)
+        world.core.job.operator.note_operator_left(world.now)
     return world
 
 
@@ -148,7 +148,7 @@ def wait(world: World, seconds: float) -> None:
         passed = min(10.0, end - world.now)
         world.now += passed
         world.keep_alive()
-        world.core.tick(world.now, passed)
+        world.core.check_time_limits(world.now, passed)
         world.pump()
 
 
@@ -173,9 +173,9 @@ def test_the_coordinator_waits_for_an_operator_that_is_there() -> None:
 def test_an_operator_that_was_away_for_a_moment_decides() -> None:
     world = lost_node(standing_seconds(1), there=True)
     wait(world, 100)
-    world.core.job.operator.leaves(world.now)
+    world.core.job.operator.note_operator_left(world.now)
     wait(world, DECISION_SECONDS - 1)
-    world.core.operator_came(world.now)
+    world.core.note_operator(world.now)
     wait(world, 100)
     assert world.state.conversation == "Stopped"
 
@@ -184,13 +184,13 @@ def test_an_undecided_death_is_the_operators_while_it_is_there() -> None:
     """It may be thinking: an API server that does not answer, a breaker, a person."""
     world = World(limits=Limits(answer_seconds=MINDIO_WAIT_SECONDS - ANSWER_MARGIN_SECONDS))
     world.standing = pb.StandingOrders(decision_timeout_milliseconds=1000 * DECISION_SECONDS, allow_in_place=True)
-    world.core.operator_came(world.now)
+    world.core.note_operator(world.now)
     world.start()
     world.step(1)
     world.die(3)
     wait(world, 300)
     assert world.state.conversation == "Stopped"
-    world.core.job.operator.leaves(world.now)
+    world.core.job.operator.note_operator_left(world.now)
     wait(world, DECISION_SECONDS + 1)
     assert world.state.standing_action == pb.IN_PLACE
 

@@ -14,7 +14,13 @@ STEPS = re.split(r"\n\d+\. ", LIFE.partition("\n## ")[0])[1:]
 FUNCTION = re.compile(r"\[`((?:\w+\.)*[a-z_]\w*)`\]\(\.\./([^)]+)\)")
 """A link to a function or a method; classes and constants are not called."""
 
-BESIDE_THE_WALKS = {"_calm", "Hub.agent_said", "CoordinatorCore.answered", "placements", "CoordinatorCore.order"}
+BESIDE_THE_WALKS = {
+    "_rows_at_rest",
+    "Hub.handle_agent_message",
+    "CoordinatorCore.note_answered_call",
+    "placements",
+    "CoordinatorCore.apply_order",
+}
 """Built once, on the other side of a socket, or asked when pods are made."""
 
 

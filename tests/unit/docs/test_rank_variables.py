@@ -52,7 +52,7 @@ def test_the_coordinator_sets_what_is_told() -> None:
     checkpoint = SimpleNamespace(attempt=3, loaded_step=40)
     setup, found = Setup(Endpoint("10.0.0.1", 8000, 29500)), SimpleNamespace(found=checkpoint)
     known = SimpleNamespace(attempt=attempt, checkpoints=found, setup=setup)
-    assert set(rank_variables.of_attempt(cast("Any", known))) == told("coordinator") | told(BOTH)
+    assert set(rank_variables.attempt_environment(cast("Any", known))) == told("coordinator") | told(BOTH)
 
 
 def test_the_agent_sets_what_is_told() -> None:

@@ -129,13 +129,13 @@ class Heard:
         self.connected = 0
         self.link: AgentLink | None = None
 
-    def greeting(self) -> pb.Hello:
+    def own_hello(self) -> pb.Hello:
         return pb.Hello(version=1, highest_version=7, job_uid=JOB, fence=1)
 
-    def operator_left(self) -> None:
+    def handle_operator_left(self) -> None:
         pass
 
-    def agent_connected(self, _uid: str) -> None:
+    def handle_agent_connected(self, _uid: str) -> None:
         self.connected += 1
         for rank in ((3, 1, True), (3, 2, False), (3, 2, True)):
             number, incarnation, admitted = rank
@@ -144,19 +144,19 @@ class Heard:
                 pb.RankOrder(rank=number, incarnation=incarnation, run=True, admitted=admitted),
             ]
             assert self.link is not None
-            self.link.send(pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=1, ranks=ranks)))
+            self.link.send_message(pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=1, ranks=ranks)))
 
-    def agent_said(self, _uid: str, message: pb.AgentToCoordinator) -> None:
+    def handle_agent_message(self, _uid: str, message: pb.AgentToCoordinator) -> None:
         self.messages.append(message)
 
-    def agent_disconnected(self, _uid: str, *, refused: bool) -> None:
+    def handle_agent_disconnected(self, _uid: str, *, refused: bool) -> None:
         assert not refused
 
-    def operator_connected(self, hello: pb.Hello) -> int:
+    def handle_operator_connected(self, hello: pb.Hello) -> int:
         self.messages.append(hello)
         return 0
 
-    def operator_said(self, message: pb.OperatorMessage) -> None:
+    def handle_operator_message(self, message: pb.OperatorMessage) -> None:
         self.messages.append(message)
 
     def next_report(self) -> pb.Report:
@@ -211,7 +211,7 @@ async def test_a_kept_operator_leads_coordinators_of_today(version: str, tmp_pat
         }
     )
     server = OperatorServer(settings, heard)
-    await server.start()
+    await server.start_listening()
     tls = grpc.ssl_channel_credentials(*read_certificates(authority.write(tmp_path / "operator", f"operator.{JOB}")))
     address = f"{settings.endpoint.address}:{settings.port}"
     try:
@@ -221,7 +221,7 @@ async def test_a_kept_operator_leads_coordinators_of_today(version: str, tmp_pat
             said = sum(line.sender == "operator" for line in lines)
             await until(lambda: len(heard.messages) == said, "every word of the operator")
     finally:
-        await server.stop()
+        await server.stop_listening()
     actions = [message.order.action for message in heard.messages[1:] if message.WhichOneof("body") == "order"]
     assert actions == [pb.START, pb.IN_PLACE]
 

@@ -11,7 +11,7 @@ from trainer_sidecar.coordinator.state.controller_change import LAST_SERIAL
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import RankPod
 from trainer_sidecar.coordinator.watch import checkpoints, training_end
-from trainer_sidecar.coordinator.watch.problems import problems
+from trainer_sidecar.coordinator.watch.problems import protection_problems
 from trainer_sidecar.units import NANOSECONDS
 
 WORN_SERIAL = 12_500
@@ -31,14 +31,14 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
     """
     if job.assignment is None or not pod.reported or pod.uid in job.roster.answering:
         return None
-    mine = list(job.roster.told(pod))
-    looks = checkpoints.order(job, pod)
+    mine = list(job.roster.targets_told_to(pod))
+    looks = checkpoints.checkpoint_order(job, pod)
     if not mine and not pod.over and looks is None:
         return None
     order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules, checkpoint=looks)
-    serves = job.controller.serves(job.attempt.number) and not job.without_mindio
-    if job.runs and serves and job.change.may_connect:
-        order.controller_address = job.setup.endpoint.controller
+    serves = job.controller.is_serving(job.attempt.number) and not job.without_mindio
+    if job.is_running and serves and job.change.may_connect:
+        order.controller_address = job.setup.endpoint.controller_address
         order.controller = job.controller.instance
         order.stand_ins.extend(job.change.stand_ins_at(pod.uid))
         order.repaired = job.change.repaired
@@ -46,10 +46,10 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         order.word = job.change.word
         order.word_for.extend(sorted(told))
     order.steps_ahead = job.steps_ahead
-    order.store_address = job.setup.endpoint.store
-    order.store = job.store if job.runs else ""  # empty: whether ranks run is not known yet
-    order.store_held, order.store_kept = job.keeping.holds, job.keeping.is_kept_of(pod.uid)
-    order.store_wanted = job.keeping.wanted
+    order.store_address = job.setup.endpoint.store_address
+    order.store = job.store_name if job.is_running else ""  # empty: whether ranks run is not known yet
+    order.store_held, order.store_kept = job.keeping.is_store_held, job.keeping.is_store_kept_for(pod.uid)
+    order.store_wanted = job.keeping.wanted_word
     environment = rank_environment(job)
     for rank, target in mine:
         run = target.run and not pod.over
@@ -70,22 +70,24 @@ def coordinator_state(job: Job) -> pb.CoordinatorState:
         order_revision=revision,
         conversation=str(job.conversation.state),
         controller_ready=controller_protects(job),
-        taking_over=takes_over(job),
+        taking_over=is_taking_over(job),
         controller_problem=controller_problem(job),
         step=job.steps.newest if job.attempt.stepped else None,
         attempt=max(attempt.number, 0),
         checkpoint=job.checkpoints.found,
-        problems=problems(job),
+        problems=protection_problems(job),
         refused_inputs=job.effects.refused_inputs,
         strangers=job.roster.strangers,
-        end=training_end.of(job),
-        launched=next((pod.launched for pod in job.roster.pods_of(0) if pod.counts and pod.launched), ()),
+        end=training_end.training_end_of(job),
+        launched=next((pod.launched for pod in job.roster.pods_of_node(0) if pod.is_current and pod.launched), ()),
     )
     if attempt.sign and not attempt.stepped and attempt.phase is not AttemptPhase.IDLE:
         state.sign_age_nanoseconds = max(0, int((job.now - attempt.sign) * NANOSECONDS))
     if job.incidents.current is not None:
         state.standing_action = job.incidents.current.standing
-    state.nodes.extend(pod.state(connected=job.hears(pod)) for pod in job.roster.pods.values() if pod.counts)
+    state.nodes.extend(
+        pod.node_state(connected=job.is_agent_heard(pod)) for pod in job.roster.pods.values() if pod.is_current
+    )
     return state
 
 
@@ -96,25 +98,25 @@ def controller_protects(job: Job) -> bool:
     """
     attempt = job.attempt
     if job.without_mindio:
-        return attempt.phase is not AttemptPhase.IDLE and job.is_open and not job.keeping.holds
+        return attempt.phase is not AttemptPhase.IDLE and job.is_everything_up and not job.keeping.is_store_held
     if job.controller.kind == HUNG:
         return False
     if attempt.phase is AttemptPhase.OPENING:
-        blind = any(pod.any_alive() for pod in job.roster.pods.values())
-        return job.controller.ready(attempt.number) and not blind
+        blind = any(pod.has_live_process() for pod in job.roster.pods.values())
+        return job.controller.is_ready(attempt.number) and not blind
     sees = not job.conversation.is_blind and not job.change.is_under_way
-    return job.runs and sees and job.controller.serves(attempt.number)
+    return job.is_running and sees and job.controller.is_serving(attempt.number)
 
 
-def takes_over(job: Job) -> bool:
+def is_taking_over(job: Job) -> bool:
     """Return whether no controller protects the ranks and one is about to: what is ordered meanwhile is done then.
 
     Another one comes for a lost one, or this coordinator was restarted and is about to take up ranks that run.
     """
     order = job.order
-    if job.runs or (order is not None and order.action == pb.STOP):
+    if job.is_running or (order is not None and order.action == pb.STOP):
         return job.change.is_under_way
-    return start.has_begun(job, job.roster.there())
+    return start.has_attempt_begun(job, job.roster.reported_pods())
 
 
 def controller_problem(job: Job) -> str:
@@ -124,5 +126,9 @@ def controller_problem(job: Job) -> str:
         return controller.refusal or "the controller container does not answer yet"
     worn = WORN_TEXT if job.change.serial >= WORN_SERIAL else ""
     return (
-        job.change.problem or controller.problem or checkpoints.problem(job) or job.conversation.memory.problem or worn
+        job.change.change_problem
+        or controller.problem
+        or checkpoints.checkpoint_problem(job)
+        or job.conversation.memory.problem
+        or worn
     )

@@ -18,12 +18,12 @@ RESULT_KINDS = {
 def parse_callback(name: str, arguments: Sequence[Any]) -> MindIOEvent | None:
     """Parse a callback's arguments (dictionaries as lists of pairs); return None when MindIO does not send such."""
     try:
-        return _parse(name, arguments)
+        return _parse_known_callback(name, arguments)
     except (IndexError, TypeError, ValueError):
         return None
 
 
-def _parse(name: str, arguments: Sequence[Any]) -> MindIOEvent | None:
+def _parse_known_callback(name: str, arguments: Sequence[Any]) -> MindIOEvent | None:
     if name == "report_fault_ranks":
         codes = dict(arguments[1]) if len(arguments) > 1 else {}
         return MindIOEvent(EventKind.FAULT, dict(arguments[0]), codes)

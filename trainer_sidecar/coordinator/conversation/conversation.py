@@ -191,73 +191,73 @@ class Conversation:
         """Whether the controller misses the next fault for another reason than that all was saved and ended."""
         return self.state in BLIND and not (self.state is State.CLOSED and self.memory.saved)
 
-    def feed(self, event: MindIOEvent, now: float) -> list[Command]:
+    def feed_event(self, event: MindIOEvent, now: float) -> list[Command]:
         """Take in one event, decide on the state then known, and return the commands in order."""
-        commands = self.hear(event, now)
-        while event.kind is not EventKind.ACCEPTED and (decided := self.look()) is not None:
+        commands = self.hear_event(event, now)
+        while event.kind is not EventKind.ACCEPTED and (decided := self.make_decision()) is not None:
             commands += decided
         return commands
 
-    def hear(self, event: MindIOEvent, now: float) -> list[Command]:
+    def hear_event(self, event: MindIOEvent, now: float) -> list[Command]:
         """Take in one event without deciding; return the commands in order."""
         memory = self.memory
         memory.now = now
         memory.accepted = memory.accepted or event.kind is EventKind.ACCEPTED
-        row = self._match(event)
+        row = self._matching_row(event)
         if row is not None:
-            return self._take(row, event)
+            return self._apply_row(row, event)
         if event.kind in QUIET:
             return []
         memory.unexpected += 1
         return [Unexpected(event, self.state, memory.unexpected)]
 
-    def look(self) -> list[Command] | None:
+    def make_decision(self) -> list[Command] | None:
         """Make one decision on the known state; return None when there is none to make."""
-        row = self._match(LOOK)
-        return self._take(row, LOOK) if row is not None else None
+        row = self._matching_row(LOOK)
+        return self._apply_row(row, LOOK) if row is not None else None
 
-    def answers(self, event: MindIOEvent) -> bool:
+    def would_answer(self, event: MindIOEvent) -> bool:
         """Return whether this event of the controller would be answered with a call at once."""
-        row = self._match(event)
+        row = self._matching_row(event)
         commands = row.effect(copy.deepcopy(self.memory), event) if row is not None else ()
         return any(isinstance(one, HostCall) for one in commands)
 
-    def lose(self, ranks: Mapping[int, int], now: float) -> list[Command]:
+    def lose_ranks(self, ranks: Mapping[int, int], now: float) -> list[Command]:
         """Take in dead or given-up registered ranks: stop the training, or add them to the lost ones."""
-        self.miss(ranks)
-        return self.feed(LOOK, now)
+        self.miss_ranks(ranks)
+        return self.feed_event(LOOK, now)
 
-    def miss(self, ranks: Mapping[int, int]) -> None:
+    def miss_ranks(self, ranks: Mapping[int, int]) -> None:
         """Remember these ranks as lost. The fault type of a process that died is never lowered."""
         into = self.memory.lost if self.state in GATHERS else self.memory.late
         for rank, kind in ranks.items():
             into[rank] = max(kind, into.get(rank, kind)) if into.get(rank) != PROCESS_FAULT else PROCESS_FAULT
 
-    def pursue(self, desired: Desired | None, now: float) -> list[Command]:
+    def pursue_decision(self, desired: Desired | None, now: float) -> list[Command]:
         """Follow a changed decision, or a changed readiness of its ranks."""
         self.memory.desired = desired
-        return self.feed(LOOK, now)
+        return self.feed_event(LOOK, now)
 
-    def suppose(self, desired: Desired | None) -> None:
+    def suppose_decision(self, desired: Desired | None) -> None:
         """Set an earlier coordinator's decision, which the replay follows one call at a time."""
         self.memory.desired = desired
 
-    def wait_for(self, ranks: Iterable[int]) -> None:
+    def wait_for_successors(self, ranks: Iterable[int]) -> None:
         """Expect another process for these of the named ranks, to be admitted."""
         self.memory.renewed.update(ranks)
 
-    def unname(self, ranks: Iterable[int]) -> None:
+    def unname_ranks(self, ranks: Iterable[int]) -> None:
         """Remove ranks that were named for a move and have lost nothing."""
         for rank in ranks:
             self.memory.named.pop(rank, None)
 
-    def _match(self, event: MindIOEvent) -> ConversationRow | None:
+    def _matching_row(self, event: MindIOEvent) -> ConversationRow | None:
         for row in self._rows.get((self.state, event.kind), ()):
             if row.guard(self.memory, event):
                 return row
         return None
 
-    def _take(self, row: ConversationRow, event: MindIOEvent) -> list[Command]:
+    def _apply_row(self, row: ConversationRow, event: MindIOEvent) -> list[Command]:
         commands = row.effect(self.memory, event)
         calls = any(isinstance(command, HostCall) for command in commands)
         came_from, self.state = self.state, row.following or self.memory.came_from

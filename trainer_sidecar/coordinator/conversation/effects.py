@@ -35,12 +35,12 @@ MARKED_CALLS = {
 }
 
 
-def nothing(_memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+def do_nothing(_memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Change the state only."""
     return []
 
 
-def serve(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+def clear_memory(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Clear the memory: a new controller process knows nothing of earlier events."""
     memory.lost.clear()
     memory.late.clear()
@@ -58,18 +58,18 @@ def begin_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]
     """
     unnamed = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
     through = event.strategy not in ("", "pause")
-    lost, desired = (unnamed if through else missing(memory)), memory.desired
-    serve(memory, event)
+    lost, desired = (unnamed if through else unrepaired_ranks(memory)), memory.desired
+    clear_memory(memory, event)
     memory.lost, memory.desired = lost, desired
     return []
 
 
-def missing(memory: ConversationMemory) -> dict[int, int]:
+def unrepaired_ranks(memory: ConversationMemory) -> dict[int, int]:
     """Return the ranks that are not known to be repaired."""
     return {**memory.named, **memory.late, **memory.lost}
 
 
-def take_up(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def adopt_strategy(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Adopt a controller to which an earlier coordinator gave this strategy."""
     memory.strategy = event.strategy
     return []
@@ -81,25 +81,29 @@ def lose_controller(memory: ConversationMemory, event: MindIOEvent) -> list[Comm
     return []
 
 
-def stop(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+def stop_training(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Call `stop_train` with every registered rank that is known dead."""
-    return [HostCall("stop_train", {"ranks": _pairs(memory.lost)})]
+    return [HostCall("stop_train", {"ranks": _pairs_of_rank_and_kind(memory.lost)})]
 
 
 def stop_to_save(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Lock the step before a save, naming the missing ranks: while ranks are missing MindIO ignores a plain save."""
     desired = memory.desired
-    return [HostCall("stop_train", {"ranks": _pairs({**memory.lost, **(desired.names if desired else {})})})]
+    return [
+        HostCall(
+            "stop_train", {"ranks": _pairs_of_rank_and_kind({**memory.lost, **(desired.names if desired else {})})}
+        )
+    ]
 
 
-def found(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def report_found_faults(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Report the faults that MindIO found first."""
     new = {rank: kind for rank, kind in event.ranks.items() if rank not in memory.lost}
     memory.lost.update(new)
     return [Found(new, event.codes)] if new else []
 
 
-def found_and_stop(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def report_found_and_stop(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Answer MindIO's fault report at once with `stop_train`, naming every rank known dead.
 
     When no rank is faulty, stop without a name and name rank 0 afterwards.
@@ -107,47 +111,52 @@ def found_and_stop(memory: ConversationMemory, event: MindIOEvent) -> list[Comma
     memory.lost.update(memory.late)
     memory.late = {}
     if event.ranks or memory.lost:
-        return [*found(memory, event), *stop(memory, event)]
-    commands = stop(memory, event)
+        return [*report_found_faults(memory, event), *stop_training(memory, event)]
+    commands = stop_training(memory, event)
     memory.lost = dict(NAMED_FOR_NOBODY)
     text = "MindIO has stopped the training and named no rank: nobody ended a pause in time"
     return [Found(dict(NAMED_FOR_NOBODY), {}, text), *commands]
 
 
-def stopped(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def report_stopped(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Report that the step is locked, and start the wait for an answer."""
     memory.refusals = 0
     _expect_answer(memory)
-    return [*found(memory, event), TellMilestone(pb.STOPPED, event)]
+    return [*report_found_faults(memory, event), TellMilestone(pb.STOPPED, event)]
 
 
-def paused(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def report_paused(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Report that every rank waits at the end of a step."""
     return [TellMilestone(pb.STOPPED, event)]
 
 
-def name(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+def name_lost_ranks(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Send the one naming, with every rank that has died so far."""
     desired = memory.desired
     assert desired is not None
     memory.named = {**memory.lost, **desired.names}
-    return [HostCall("on_global_rank", {"ranks": _pairs(memory.named), "time": min(max(desired.seconds, 1), 3600)})]
+    return [
+        HostCall(
+            "on_global_rank",
+            {"ranks": _pairs_of_rank_and_kind(memory.named), "time": min(max(desired.seconds, 1), 3600)},
+        )
+    ]
 
 
-def admit(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+def admit_successors(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Let the successors pass their gates."""
     return [Admit(frozenset(memory.named))]
 
 
-def offered(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def report_offer(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Report the offered strategies, and start the wait for an answer."""
     memory.offered = event.strategies
     memory.refusals = 0
     _expect_answer(memory)
-    return [*admit(memory, event), TellMilestone(pb.STRATEGIES, event)]
+    return [*admit_successors(memory, event), TellMilestone(pb.STRATEGIES, event)]
 
 
-def choose(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+def choose_strategy(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Send the desired strategy, and admit successors that were ordered after the naming of their ranks."""
     desired = memory.desired
     assert desired is not None
@@ -156,7 +165,7 @@ def choose(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     return [call, Admit(frozenset(memory.named))] if desired.strategy == "recover" else [call]
 
 
-def expand(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def admit_dropped_ranks(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Admit the dropped ranks, which the controller knows already, so that they need no naming.
 
     MindIO is asked once and waits for all of them, whichever process they come with.
@@ -167,7 +176,7 @@ def expand(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in memory.named}  # all stand again
     memory.offered = ("upgrade", "dump")  # a growth that fails can still be saved
     admitted = Admit(frozenset(memory.named))
-    return [admitted, TellMilestone(pb.STRATEGY_SENT)] if asked else [admitted, *choose(memory, event)]
+    return [admitted, TellMilestone(pb.STRATEGY_SENT)] if asked else [admitted, *choose_strategy(memory, event)]
 
 
 def stay_small(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
@@ -178,19 +187,19 @@ def stay_small(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]
     return []
 
 
-def save_now(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+def save_without_fault(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Save and exit without a fault."""
     memory.strategy = "dump"
     return [HostCall("dump", {})]
 
 
-def pause(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
+def pause_training(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
     """Hold every rank at the end of its step."""
     assert memory.desired is not None
     return [HostCall("pause", {"timeout": max(memory.desired.seconds, 1)})]
 
 
-def hold_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def pause_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Pause again: the former controller held every rank, and only a controller that paused them can release them."""
     begin_again(memory, event)
     seconds = memory.desired.seconds if memory.desired is not None else 0
@@ -222,7 +231,7 @@ def mark_accepted(_memory: ConversationMemory, event: MindIOEvent) -> list[Comma
     return [] if kind is None else [TellMilestone(kind, event)]
 
 
-def try_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def postpone_refused_call(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Repeat the refused call later: a refusal changes nothing; most often a rank had not registered."""
     memory.refusals += 1
     if event.call == "change_strategy":
@@ -233,18 +242,18 @@ def try_again(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     return []
 
 
-def result(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def report_result(_memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Report MindIO's result."""
     return [TellMilestone(pb.RESULT, event)]
 
 
-def pause_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def report_failed_pause(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Report the failed pause; a new one needs a new decision. A fault that broke it is reported next."""
     memory.desired = None
-    return result(memory, event)
+    return report_result(memory, event)
 
 
-def success(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def return_to_rest(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Return to rest. Ranks that died after the naming, or without one, are lost to the next incident."""
     unnamed = {rank: kind for rank, kind in memory.lost.items() if rank not in memory.named}
     memory.lost = {**unnamed, **memory.late}
@@ -252,40 +261,40 @@ def success(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     memory.named, memory.renewed = {}, set()
     memory.offered, memory.strategy, memory.desired, memory.problem = (), "", None, ""
     memory.due, memory.refusals, memory.hold_until = None, 0, 0.0
-    return result(memory, event)
+    return report_result(memory, event)
 
 
-def saved(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def end_saved_ranks(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """End every rank, because they would leave by themselves only after MindIO's long wait."""
     memory.saved = True
     return [TellMilestone(pb.RESULT, event), EndRanks(None)]
 
 
-def isolated(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def end_isolated_ranks(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """End the dropped ranks: they stay blocked for ever, and only the coordinator ends them."""
     memory.late = {rank: kind for rank, kind in memory.late.items() if rank not in event.ranks}
     return [TellMilestone(pb.RESULT, event), EndRanks(frozenset(event.ranks))]
 
 
-def retry_refused(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def lose_unretried_ranks(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Count these ranks as lost processes, and drop the decision, so that all are named anew."""
     memory.lost.update(dict.fromkeys(event.ranks, PROCESS_FAULT) | memory.late)
     memory.late, memory.named = {}, {}
     memory.desired = None
     _expect_answer(memory)
-    return result(memory, event)
+    return report_result(memory, event)
 
 
-def open_failure(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def await_save_decision(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Report the failure, after which a checkpoint may be chosen, and start the wait for an answer."""
     _expect_answer(memory)
-    return result(memory, event)
+    return report_result(memory, event)
 
 
-def close(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
+def close_conversation(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Report MindIO's last result; its controller has left."""
     memory.due = None
-    return result(memory, event)
+    return report_result(memory, event)
 
 
 def close_overdue(memory: ConversationMemory, _event: MindIOEvent) -> list[Command]:
@@ -297,13 +306,13 @@ def close_overdue(memory: ConversationMemory, _event: MindIOEvent) -> list[Comma
 
 def close_pause_failed(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Close: MindIO ends the ranks after its wait, or forgets them at the next call."""
-    text = f"the training could not be paused, and MindIO's controller leaves: {_said(event)}"
+    text = f"the training could not be paused, and MindIO's controller leaves: {_describe_event(event)}"
     return _lose_track(memory, text, event)
 
 
 def close_unexpected(memory: ConversationMemory, event: MindIOEvent) -> list[Command]:
     """Close without a call: MindIO's state is unknown, and a wrong call would make it forget the ranks."""
-    text = f"MindIO's controller said what it was not asked for, so it is told nothing more: {_said(event)}"
+    text = f"MindIO's controller said what it was not asked for, so it is told nothing more: {_describe_event(event)}"
     return _lose_track(memory, text, event)
 
 
@@ -332,7 +341,7 @@ def _lose_track(memory: ConversationMemory, text: str, event: MindIOEvent) -> li
     return [*([TellMilestone(pb.RESULT, event)] if event.kind in results else []), Left(text)]
 
 
-def _said(event: MindIOEvent) -> str:
+def _describe_event(event: MindIOEvent) -> str:
     what = event.strategy or ", ".join(event.strategies)
     return " ".join(part for part in (event.kind.value, str(event.code or ""), what, event.text) if part)
 
@@ -341,5 +350,5 @@ def _expect_answer(memory: ConversationMemory) -> None:
     memory.due = memory.now + memory.answer_seconds
 
 
-def _pairs(ranks: dict[int, int]) -> list[list[int]]:
+def _pairs_of_rank_and_kind(ranks: dict[int, int]) -> list[list[int]]:
     return [[rank, kind] for rank, kind in sorted(ranks.items())]

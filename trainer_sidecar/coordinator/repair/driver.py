@@ -58,8 +58,8 @@ def open_incident(job: Job, incarnation: int = 0, *, planned: bool = False) -> O
     first = order.incident if order is not None and order.incarnation == (incarnation or ordered) else 0
     before = job.incidents.current
     was = (before.joined, before.planned) if before is not None else None
-    incident = job.incidents.open(incarnation, job.now, planned=planned, ordered=ordered, first=first)
-    job.effects.note(changed=incident is not before or (incident.joined, incident.planned) != was)
+    incident = job.incidents.open_incident(incarnation, job.now, planned=planned, ordered=ordered, first=first)
+    job.effects.note_change(changed=incident is not before or (incident.joined, incident.planned) != was)
     return incident
 
 
@@ -70,7 +70,7 @@ def _ordered_number(job: Job) -> int:
     return order.incarnation if waits and order is not None else 0
 
 
-def lose(job: Job, ranks: Iterable[int]) -> None:
+def report_lost_ranks(job: Job, ranks: Iterable[int]) -> None:
     """Tell MindIO of ranks that are dead or given up.
 
     MindIO is told of registered ranks only, because it refuses a call that names a rank it does not know. A rank that
@@ -79,53 +79,53 @@ def lose(job: Job, ranks: Iterable[int]) -> None:
     missed = job.roster.registered - (job.roster.dropped if job.conversation.state is State.SHRUNK else set())
     lost = {rank: 1 for rank in ranks if rank in missed}
     if job.contacts.doubts:
-        job.conversation.miss(lost)  # those who are not heard would not be stopped
+        job.conversation.miss_ranks(lost)  # those who are not heard would not be stopped
     elif lost:
-        carry_out(job, job.conversation.lose(lost, job.now), job.now)
+        carry_out_commands(job, job.conversation.lose_ranks(lost, job.now), job.now)
 
 
-def feed(job: Job, event: MindIOEvent, at: float) -> None:
+def feed_conversation(job: Job, event: MindIOEvent, at: float) -> None:
     """Take in an event of the conversation that happened at `at`: MindIO's waits count from then."""
-    carry_out(job, job.conversation.feed(event, at), at)
+    carry_out_commands(job, job.conversation.feed_event(event, at), at)
 
 
-def rank_finished(job: Job, rank: int) -> None:
+def note_finished_rank(job: Job, rank: int) -> None:
     """Note that a rank has ended in order: none will train another step."""
-    job.attempt.finish(rank, job.now)
-    follow_the_end(job)
+    job.attempt.note_finished_rank(rank, job.now)
+    follow_training_end(job)
 
 
-def follow_the_end(job: Job) -> None:
+def follow_training_end(job: Job) -> None:
     """Note that the last step has ended on every rank; the conversation is over then, once it has come to rest."""
     attempt = job.attempt
-    if not job.runs:
+    if not job.is_running:
         return
     if attempt.over_since is None and training_end.are_at_the_last_step(job):
-        attempt.steps_are_over(job.now)
-        job.effects.note(urgent=True)
+        attempt.note_last_step_over(job.now)
+        job.effects.note_change(urgent=True)
     if attempt.over_since is not None and job.conversation.state in MAY_END:
-        feed(job, MindIOEvent(EventKind.FINISH), job.now)
+        feed_conversation(job, MindIOEvent(EventKind.FINISH), job.now)
 
 
-def carry_out(job: Job, commands: list[Command], at: float) -> None:
+def carry_out_commands(job: Job, commands: list[Command], at: float) -> None:
     """Execute the conversation's commands, in order."""
     for command in commands:
-        _do(command, job, at)
-    job.effects.note(changed=bool(commands))
+        _carry_out_command(command, job, at)
+    job.effects.note_change(changed=bool(commands))
 
 
 @singledispatch
-def _do(command: object, _job: Job, _at: float) -> None:
+def _carry_out_command(command: object, _job: Job, _at: float) -> None:
     raise TypeError(f"no way to carry out {command!r}")
 
 
-@_do.register
-def _call(command: HostCall, job: Job, _at: float) -> None:
+@_carry_out_command.register
+def _call_controller_host(command: HostCall, job: Job, _at: float) -> None:
     arguments = dict(command.arguments)
     if command.name in OPENING_CALLS:  # the number is for the host's log only
         arguments["incarnation"] = _opened_by(job, command).incarnation
     incident = job.incidents.current
-    job.effects.request(command.name, arguments, incident.highest if incident is not None else 0)
+    job.effects.request_call(command.name, arguments, incident.highest_number if incident is not None else 0)
 
 
 def _opened_by(job: Job, command: HostCall) -> OpenIncident:
@@ -135,60 +135,60 @@ def _opened_by(job: Job, command: HostCall) -> OpenIncident:
     return open_incident(job, planned=command.name in PLANNED_CALLS)
 
 
-@_do.register
-def _admit(command: Admit, job: Job, _at: float) -> None:
+@_carry_out_command.register
+def _admit_ranks(command: Admit, job: Job, _at: float) -> None:
     roster = job.roster
     for rank in command.ranks:
-        if resize.comes_back(job, rank):
+        if resize.is_awaited_by_growth(job, rank):
             continue  # its predecessor was named; it is let in when growing is asked for
         for target in (roster.targets.get(rank), roster.spares.get(rank)):
-            if target is not None and target.admit():
-                job.effects.touch(target.pod_uid)
+            if target is not None and target.admit_process():
+                job.effects.touch_pods(target.pod_uid)
 
 
-@_do.register
-def _found(command: Found, job: Job, at: float) -> None:
+@_carry_out_command.register
+def _report_found_ranks(command: Found, job: Job, at: float) -> None:
     incident = open_incident(job)
     for rank, kind in command.ranks.items():
-        line = job.roster.error_line(rank)
+        line = job.roster.error_line_of(rank)
         text = f"{command.text}: {line}" if line else command.text
         fact = job.new_fact(FOUND_KINDS.get(kind, pb.PROCESS_FAULT), f"{rank}", text)
-        fact.node_rank = job.roster.node_of(rank)
+        fact.node_rank = job.roster.node_rank_of(rank)
         fact.ranks.append(rank)
         fact.incarnation = incident.incarnation
         fact.code = command.codes.get(rank, "")
         fact.unexplained = fact.kind == pb.PROCESS_FAULT and not line
-        job.effects.tell(fact, at)
+        job.effects.queue_fact(fact, at)
 
 
-@_do.register
-def _end(command: EndRanks, job: Job, _at: float) -> None:
+@_carry_out_command.register
+def _end_ranks(command: EndRanks, job: Job, _at: float) -> None:
     ranks = job.roster.targets.keys() if command.ranks is None else command.ranks
     for rank in ranks:
         target = job.roster.targets.get(rank)
-        if target is not None and not resize.comes_back(job, rank) and target.end():
-            job.touch(rank)
+        if target is not None and not resize.is_awaited_by_growth(job, rank) and target.end_process():
+            job.touch_pod_of(rank)
 
 
-@_do.register
-def _left(command: Left, job: Job, at: float) -> None:
+@_carry_out_command.register
+def _report_lost_protection(command: Left, job: Job, at: float) -> None:
     """The ranks are without protection from here on; a planned action that it ends is over."""
     log.error("%s", command.text)
     job.tell_controller_lost(command.text, at)
     if job.incidents.current is not None and job.incidents.current.planned:
-        conclude(job)
+        conclude_incident(job)
 
 
-@_do.register
-def _unexpected(command: Unexpected, _job: Job, _at: float) -> None:
+@_carry_out_command.register
+def _log_unexpected_event(command: Unexpected, _job: Job, _at: float) -> None:
     log.warning("nobody expects this of MindIO in %s (number %d): %s", command.state, command.number, command.event)
 
 
-@_do.register
-def _mark(command: TellMilestone, job: Job, at: float) -> None:
+@_carry_out_command.register
+def _mark_milestone(command: TellMilestone, job: Job, at: float) -> None:
     event = command.event
     if command.kind == pb.RESULT and event.kind in FAILED:
-        _go_over_to_the_next(job)
+        _open_next_incident(job)
     milestone = pb.Milestone(
         step=job.steps.newest,
         strategies=event.strategies,
@@ -199,67 +199,67 @@ def _mark(command: TellMilestone, job: Job, at: float) -> None:
     )
     if resize.is_own_affair(job) and event.kind not in FAILED:
         if command.kind == pb.RESULT:
-            _result(job, event)
+            _apply_result(job, event)
         return
     if command.kind == pb.STRATEGY_SENT:
         milestone.strategy = job.conversation.memory.strategy
-        _strategy_sent(job, at)
+        _note_sent_strategy(job, at)
     if command.kind == pb.RESULT and event.kind is EventKind.SUCCESS and event.strategy == "dump":
-        saving.reported(job, milestone, at)
+        saving.look_for_reported_save(job, milestone, at)
     else:
-        job.mark(command.kind, at, milestone)
+        job.mark_milestone(command.kind, at, milestone)
     if command.kind == pb.RESULT:
-        _result(job, event)
+        _apply_result(job, event)
 
 
-def _go_over_to_the_next(job: Job) -> None:
+def _open_next_incident(job: Job) -> None:
     """A success that does not come ends the incident: the operator has ordered something under the next number."""
     incident, order = job.incidents.current, job.order
     if incident is None or order is None or order.action not in FAULT_ACTIONS:
         return
-    if order.incarnation > incident.highest:
-        conclude(job)
+    if order.incarnation > incident.highest_number:
+        conclude_incident(job)
         open_incident(job, order.incarnation)
 
 
-def _strategy_sent(job: Job, at: float) -> None:
+def _note_sent_strategy(job: Job, at: float) -> None:
     """Every step finished before the outage has been told of by now, unless a save follows the fault at once."""
     incident = job.incidents.current
     if incident is None or incident.strategy_sent is not None:
         return
-    incident.strategy_was_sent(at)
+    incident.note_sent_strategy(at)
     if job.conversation.memory.strategy == "dump":
-        job.checkpoints.begin_save()
-        job.ending.save(job.steps, job.now, job.roster.num_training, incident)
+        job.checkpoints.note_step_before_save()
+        job.ending.gather_before_save(job.steps, job.now, job.roster.number_in_training, incident)
         return
-    if (common := job.steps.roll_back()) is not None:
-        job.mark(pb.STEP_BEFORE, common[1], pb.Milestone(step=common[0]))
+    if (common := job.steps.roll_back_to_common()) is not None:
+        job.mark_milestone(pb.STEP_BEFORE, common[1], pb.Milestone(step=common[0]))
 
 
-def _result(job: Job, event: MindIOEvent) -> None:
+def _apply_result(job: Job, event: MindIOEvent) -> None:
     if event.kind is EventKind.ISOLATED or (event.strategy == "downgrade" and event.ranks):
-        job.roster.leave_out(event.ranks)
-        job.steps.leave_out(event.ranks)
+        job.roster.leave_out_ranks(event.ranks)
+        job.steps.leave_out_ranks(event.ranks)
     if event.kind is EventKind.SUCCESS:
         if event.strategy == "upgrade":
-            job.roster.leave_out(())
-        migration.take_over(job)
+            job.roster.leave_out_ranks(())
+        migration.promote_second_processes(job)
         grows_on = resize.is_own_affair(job)
-        job.change.has_left_out()
+        job.change.note_left_out()
         if grows_on:
             return
-        conclude(job, unresumed=event.strategy in REPAIRS)
+        conclude_incident(job, unresumed=event.strategy in REPAIRS)
     elif event.kind is not EventKind.ISOLATED and job.conversation.state is State.SERVING:  # a pause that failed
-        conclude(job)
+        conclude_incident(job)
 
 
-def conclude(job: Job, *, unresumed: bool = False) -> None:
+def conclude_incident(job: Job, *, unresumed: bool = False) -> None:
     """Close the incident; orders that belong to it count as carried out."""
-    job.incidents.conclude(unresumed=unresumed)
-    job.effects.note()
+    job.incidents.conclude_incident(unresumed=unresumed)
+    job.effects.note_change()
 
 
-def step_finished(job: Job, rank: int, step: int, at: float, *, relieved: bool = False) -> None:
+def count_printed_step(job: Job, rank: int, step: int, at: float, *, relieved: bool = False) -> None:
     """Count a step that a rank has printed; the first one after the strategy ends the outage.
 
     Args:
@@ -270,19 +270,19 @@ def step_finished(job: Job, rank: int, step: int, at: float, *, relieved: bool =
         relieved: a second process is to take the place of the one that has printed it: a line of its last step, read
             late, is no step of the second one.
     """
-    if job.ending.finished(rank, step, at):
+    if job.ending.note_printed_step(rank, step, at):
         return
     if _is_being_repaired(job, at) and step <= job.steps.newest:
-        if job.steps.is_repeated(step):
+        if job.steps.is_repeated_step(step):
             return
-        job.steps.go_back(step - 1)  # every rank has loaded a checkpoint
-    job.steps.finished(rank, step, at, job.num_telling)
-    first_step.follow(job)
+        job.steps.reset_to_checkpoint(step - 1)  # every rank has loaded a checkpoint
+    job.steps.note_printed_step(rank, step, at, job.num_telling)
+    first_step.follow_first_step(job)
     if not relieved:
         _end_outage(job, rank, step, at)
 
 
-def heartbeat_told(job: Job, rank: int, step: int, at: float, *, relieved: bool = False) -> None:
+def count_heartbeat_step(job: Job, rank: int, step: int, at: float, *, relieved: bool = False) -> None:
     """Count a step that a rank's heartbeat tells; only one that nobody has reached before ends an outage.
 
     Args:
@@ -290,21 +290,21 @@ def heartbeat_told(job: Job, rank: int, step: int, at: float, *, relieved: bool 
         rank: whose heartbeat it is.
         step: that it tells.
         at: when, in seconds of the coordinator's clock.
-        relieved: as of `step_finished`.
+        relieved: as of `count_printed_step`.
     """
-    if job.ending.heartbeat(rank, step, at):
+    if job.ending.note_heartbeat_step(rank, step, at):
         return
     before = job.steps.told_by_heartbeat(rank)
     if _is_being_repaired(job, at) and before is not None and step < before:
-        job.steps.go_back(step)  # every rank has loaded a checkpoint
-    is_new = step > job.steps.reached or (_is_awaited(job, rank) and before is not None and step > before)
-    job.steps.heartbeat(rank, step, at, job.num_telling)
-    first_step.follow(job)
+        job.steps.reset_to_checkpoint(step)  # every rank has loaded a checkpoint
+    is_new = step > job.steps.reached or (_is_rank_awaited(job, rank) and before is not None and step > before)
+    job.steps.note_heartbeat_step(rank, step, at, job.num_telling)
+    first_step.follow_first_step(job)
     if is_new and not relieved:
         _end_outage(job, rank, step, at)
 
 
-def _is_awaited(job: Job, rank: int) -> bool:
+def _is_rank_awaited(job: Job, rank: int) -> bool:
     """Whether the others train already and the outage is this rank's."""
     conversation = job.conversation
     return conversation.state in LETTING_IN and rank in conversation.memory.named
@@ -312,20 +312,20 @@ def _is_awaited(job: Job, rank: int) -> bool:
 
 def _is_being_repaired(job: Job, at: float) -> bool:
     repaired = job.incidents.current or job.incidents.unresumed
-    return repaired is not None and not repaired.resumed and repaired.is_after(at)
+    return repaired is not None and not repaired.resumed and repaired.is_after_strategy(at)
 
 
 def _end_outage(job: Job, rank: int, step: int, at: float) -> None:
     incident, unresumed, state = job.incidents.current, job.incidents.unresumed, job.conversation.state
-    if incident is None and unresumed is not None and unresumed.is_after(at):
-        job.incidents.late_resumed()
-        job.mark_in(unresumed, pb.RESUMED, at, pb.Milestone(step=step))
-    if incident is None or incident.resumed or not incident.is_after(at) or state is State.SAVING:
+    if incident is None and unresumed is not None and unresumed.is_after_strategy(at):
+        job.incidents.note_late_resumption()
+        job.mark_milestone_of(unresumed, pb.RESUMED, at, pb.Milestone(step=step))
+    if incident is None or incident.resumed or not incident.is_after_strategy(at) or state is State.SAVING:
         return
-    if state in LETTING_IN and not _is_awaited(job, rank):
+    if state in LETTING_IN and not _is_rank_awaited(job, rank):
         return
-    incident.has_resumed()
+    incident.note_resumed()
     if state is State.MIGRATING:
-        migration.take_over(job)
-    job.mark(pb.RESUMED, at, pb.Milestone(step=step))
-    feed(job, MindIOEvent(EventKind.STEP), at)
+        migration.promote_second_processes(job)
+    job.mark_milestone(pb.RESUMED, at, pb.Milestone(step=step))
+    feed_conversation(job, MindIOEvent(EventKind.STEP), at)

@@ -30,33 +30,33 @@ def moved_ranks(job: Job, order: pb.Order) -> set[int]:
     return job.roster.ranks_of_nodes(order.replaced_nodes)
 
 
-def prepare(job: Job, order: pb.Order) -> None:
+def prepare_spares(job: Job, order: pb.Order) -> None:
     """Have the second processes started where their pods are there; those of a move that was given up are over."""
     roster = job.roster
     if any(spare.incarnation < order.incarnation for spare in roster.spares.values()):
-        give_up(job)
+        give_up_spares(job)
     for node_rank in order.replaced_nodes:
-        pod = roster.newest(node_rank, order.incarnation)
+        pod = roster.newest_pod(node_rank, order.incarnation)
         if pod is None:
             continue
-        for rank in roster.ranks_of(node_rank):
+        for rank in roster.ranks_of_node(node_rank):
             if rank not in roster.spares and roster.targets[rank].pod_uid != pod.uid:
-                roster.aim_spare(rank, RankTarget(order.incarnation, 0, pod.uid))
-                job.effects.touch(pod.uid)
+                roster.set_spare(rank, RankTarget(order.incarnation, 0, pod.uid))
+                job.effects.touch_pods(pod.uid)
 
 
-def stands(job: Job, rank: int) -> bool:
+def stands_at_gate(job: Job, rank: int) -> bool:
     """Return whether the second process waits at its gate, or has taken over already."""
     taken_over = job.order is not None and job.roster.targets[rank].incarnation >= job.order.incarnation
-    return taken_over or job.roster.spare_phase(rank) in (pb.AT_GATE, pb.LINKED)
+    return taken_over or job.roster.phase_of_spare(rank) in (pb.AT_GATE, pb.LINKED)
 
 
-def take_over(job: Job) -> None:
+def promote_second_processes(job: Job) -> None:
     """Make the second processes the ranks; the pods of the first ones are over."""
-    job.effects.touch(*job.roster.promote_spares())
+    job.effects.touch_pods(*job.roster.promote_spares())
 
 
-def found(job: Job) -> dict[str, RankPod]:
+def relieving_pods(job: Job) -> dict[str, RankPod]:
     """Return, by UID, the pods of second processes that run at a take-over, each with the pod that it relieves."""
     order = job.order
     if order is None or order.action not in (pb.MIGRATE, pb.CONTINUE):
@@ -66,7 +66,9 @@ def found(job: Job) -> dict[str, RankPod]:
         moved = order.action == pb.CONTINUE or pod.node_rank in order.replaced_nodes
         if not moved or pod.over or pod.incarnation < order.incarnation:
             continue
-        older = (one for one in job.roster.pods_of(pod.node_rank) if one.incarnation < pod.incarnation and not one.over)
+        older = (
+            one for one in job.roster.pods_of_node(pod.node_rank) if one.incarnation < pod.incarnation and not one.over
+        )
         first = next(older, None)
         if first is not None:
             second[pod.uid] = first
@@ -79,21 +81,21 @@ def has_relieved(job: Job, second: RankPod, first: RankPod, *, moved: bool) -> b
     if moved:
         return bool(phases) and not phases & {pb.STARTING, pb.AT_GATE, pb.ABSENT}
     migrating = job.conversation.state in (State.MIGRATING, State.CONFIRMING)
-    return migrating and first.reported and not first.any_alive()
+    return migrating and first.reported and not first.has_live_process()
 
 
-def begin_anew(job: Job, registered: Iterable[int]) -> None:
+def restart_second_processes(job: Job, registered: Iterable[int]) -> None:
     """Start second processes once more, because the controller is lost with which they had registered."""
     for rank in registered:
         spare = job.roster.spares.get(rank)
         if spare is not None:
-            job.roster.aim_spare(rank, RankTarget(spare.incarnation, spare.start + 1, spare.pod_uid))
-            job.effects.touch(spare.pod_uid)
+            job.roster.set_spare(rank, RankTarget(spare.incarnation, spare.start + 1, spare.pod_uid))
+            job.effects.touch_pods(spare.pod_uid)
     for spare in job.roster.spares.values():
-        spare.hold()
+        spare.hold_process()
 
 
-def steps_ahead(job: Job) -> int:
+def steps_ahead_of_ranks(job: Job) -> int:
     """Return how many steps more than the ranks have made MindIO is told, so that it stops them in time for a move."""
     if job.conversation.state is not State.SWITCHING:
         return 0
@@ -101,20 +103,20 @@ def steps_ahead(job: Job) -> int:
     return 1 if not seconds else min(math.ceil(IN_TIME_SECONDS / seconds), MOST_STEPS_AHEAD)
 
 
-def follow(job: Job) -> None:
+def follow_move(job: Job) -> None:
     """Tell all gates when a move begins, and when it is over one way or the other."""
-    ahead = steps_ahead(job) if job.runs else 0
+    ahead = steps_ahead_of_ranks(job) if job.is_running else 0
     if bool(ahead) is not bool(job.steps_ahead):
-        job.say_ahead(ahead)
-        job.touch_all()
+        job.set_steps_ahead(ahead)
+        job.touch_all_pods()
 
 
-def is_given_up(job: Job) -> bool:
+def is_move_given_up(job: Job) -> bool:
     """Return whether MindIO has been told of second processes that do not come."""
     order = job.order
     return job.conversation.state is State.SWITCHING and order is not None and order.action == pb.CONTINUE
 
 
-def give_up(job: Job) -> None:
+def give_up_spares(job: Job) -> None:
     """Give up the second processes: nobody waits for them."""
-    job.effects.touch(*job.roster.retire_spares())
+    job.effects.touch_pods(*job.roster.retire_spares())

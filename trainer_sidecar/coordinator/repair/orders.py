@@ -12,7 +12,13 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.conversation import FAILED_FOR_GOOD, PROCESS_FAULT, Desired
 from trainer_sidecar.coordinator.conversation.states import TRAINING, State
 from trainer_sidecar.coordinator.repair import migration, resize
-from trainer_sidecar.coordinator.repair.driver import FAULT_ACTIONS, carry_out, conclude, lose, open_incident
+from trainer_sidecar.coordinator.repair.driver import (
+    FAULT_ACTIONS,
+    carry_out_commands,
+    conclude_incident,
+    open_incident,
+    report_lost_ranks,
+)
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import ALIVE, RankPod, RankTarget
 
@@ -39,7 +45,7 @@ DEFAULT_SECONDS = 1
 PAUSE_SECONDS = 600
 
 
-def is_newer(job: Job, order: pb.Order) -> bool:
+def is_newer_order(job: Job, order: pb.Order) -> bool:
     """Return whether `order` replaces the one in hand.
 
     Another order may come under the same number and revision: the next leader decides anew if the one before was killed
@@ -52,7 +58,7 @@ def is_newer(job: Job, order: pb.Order) -> bool:
     return theirs > mine or (theirs == mine and order != current)
 
 
-def is_open(job: Job) -> bool:
+def is_order_open(job: Job) -> bool:
     """Return whether the order in hand is about something that is not over."""
     order = job.order
     if order is None or order.action not in STRATEGIES:
@@ -62,63 +68,63 @@ def is_open(job: Job) -> bool:
     return job.incidents.current is None or order.incarnation >= job.incidents.current.incarnation
 
 
-def apply(job: Job) -> None:
+def apply_order(job: Job) -> None:
     """Bring targets in line with a recovery order, and tell MindIO of every rank it gives up."""
     order = job.order
-    if order is None or not is_open(job) or _give_up_growing(job, order):
+    if order is None or not is_order_open(job) or _give_up_growth(job, order):
         return
     if order.action == pb.MIGRATE:
         open_incident(job, order.incarnation, planned=True)
-        migration.prepare(job, order)
+        migration.prepare_spares(job, order)
         return
     if job.roster.spares:
-        migration.give_up(job)
-    job.incidents.know(order.incarnation)
+        migration.give_up_spares(job)
+    job.incidents.note_taken_number(order.incarnation)
     if job.conversation.state is State.FINISHING and order.action in FAULT_ACTIONS:
         _refuse_after_the_end(job, order)
         return
-    if _is_for_the_next(job, order):
+    if _is_for_next_incident(job, order):
         for rank in order.restart_ranks:
-            _restart(job, rank, order.incarnation, order.incarnation)
+            _restart_rank(job, rank, order.incarnation, order.incarnation)
         return
-    _recover(job, order)
+    _recover_ranks(job, order)
 
 
-def _recover(job: Job, order: pb.Order) -> None:
+def _recover_ranks(job: Job, order: pb.Order) -> None:
     again = order.action == pb.SHRINK and job.change.smaller
     incident = open_incident(job, order.incarnation, planned=again or order.action not in FAULT_ACTIONS)
     for node_rank in order.replaced_nodes:
-        _replace(job, node_rank, incident.incarnation)
+        _replace_node_rank(job, node_rank, incident.incarnation)
     for rank in order.restart_ranks:
-        _restart(job, rank, order.incarnation, incident.incarnation)
+        _restart_rank(job, rank, order.incarnation, incident.incarnation)
     memory = job.conversation.memory
     known = memory.lost.keys() | memory.late.keys()
     if job.conversation.state not in TRAINING:  # there MindIO was told of a move, and of no loss
         known |= memory.named.keys()
     given_up = set(order.lost_ranks) - known - job.roster.dropped
     if given_up and order.action not in (pb.EXPAND, pb.PAUSE, pb.CONTINUE):
-        lose(job, given_up)
+        report_lost_ranks(job, given_up)
 
 
 def _refuse_after_the_end(job: Job, order: pb.Order) -> None:
     """Ranks have left MindIO in order, to save, upload or convert: it recovers nothing any more, and never says so."""
     incident = open_incident(job, order.incarnation)
-    if incident.is_new(pb.RESULT, frozenset(order.lost_ranks)):
+    if incident.is_new_milestone(pb.RESULT, frozenset(order.lost_ranks)):
         text = "ranks have left MindIO at the end of their training: it recovers nothing any more"
         failed = pb.Milestone(result_code=FAILED_FOR_GOOD, text=text, strategy=STRATEGIES[order.action])
-        job.mark(pb.RESULT, job.now, failed)
+        job.mark_milestone(pb.RESULT, job.now, failed)
 
 
-def _is_for_the_next(job: Job, order: pb.Order) -> bool:
+def _is_for_next_incident(job: Job, order: pb.Order) -> bool:
     """A decision about a death that MindIO is told of only after it has reported the success before."""
     incident = job.incidents.current
-    if incident is None or order.incarnation <= incident.highest:
+    if incident is None or order.incarnation <= incident.highest_number:
         return False
     state = job.conversation.state
     return state is State.CONFIRMING or (state is State.SHRINKING and incident.resumed)
 
 
-def _give_up_growing(job: Job, order: pb.Order) -> bool:
+def _give_up_growth(job: Job, order: pb.Order) -> bool:
     """A SHRINK order of a job that is shrunk already: the ranks that were to come back are ended again."""
     shrunk = job.conversation.state in (State.SHRUNK, State.EXPANDING) and set(order.lost_ranks) <= job.roster.dropped
     if order.action != pb.SHRINK or not shrunk:
@@ -127,14 +133,14 @@ def _give_up_growing(job: Job, order: pb.Order) -> bool:
     for rank in order.lost_ranks:
         target = job.roster.targets.get(rank)
         if target is not None:
-            target.end()
-            job.touch(rank)
-    conclude(job)
-    carry_out(job, job.conversation.pursue(desired, job.now), job.now)
+            target.end_process()
+            job.touch_pod_of(rank)
+    conclude_incident(job)
+    carry_out_commands(job, job.conversation.pursue_decision(desired, job.now), job.now)
     return True
 
 
-def _restart(job: Job, rank: int, incarnation: int, first_incarnation: int) -> None:
+def _restart_rank(job: Job, rank: int, incarnation: int, first_incarnation: int) -> None:
     """A new process in the same pod, unless one of this incident lives already."""
     target = job.roster.targets.get(rank)
     if target is None or not target.pod_uid:
@@ -142,82 +148,82 @@ def _restart(job: Job, rank: int, incarnation: int, first_incarnation: int) -> N
     if target.incarnation < first_incarnation or not target.run:
         number, unknown = max(incarnation, target.incarnation + 1), rank not in job.roster.registered
         renewed = RankTarget(number, 0, target.pod_uid, admitted=unknown)
-    elif job.roster.phase(rank) == pb.DEAD and _again(job, rank):
+    elif job.roster.phase_of_rank(rank) == pb.DEAD and _can_start_again(job, rank):
         renewed = RankTarget(target.incarnation, target.start + 1, target.pod_uid)
     else:
         return
-    _renew(job, rank, renewed)
+    _renew_target(job, rank, renewed)
 
 
-def _renew(job: Job, rank: int, target: RankTarget) -> None:
+def _renew_target(job: Job, rank: int, target: RankTarget) -> None:
     """Another process is the rank now; one that MindIO waits for is to be let in when it stands at its gate."""
-    job.roster.aim(rank, target)
+    job.roster.set_target(rank, target)
     if job.conversation.state is State.EXPANDING and rank in job.conversation.memory.named:
-        job.conversation.wait_for((rank,))
-    job.touch(rank)
+        job.conversation.wait_for_successors((rank,))
+    job.touch_pod_of(rank)
 
 
-def _again(job: Job, rank: int) -> bool:
+def _can_start_again(job: Job, rank: int) -> bool:
     """A successor that died may be started again only while MindIO has not been told to let it in."""
     named = job.conversation.memory.named
     return rank not in named or job.conversation.state is State.CONFIRMING
 
 
-def _replace(job: Job, node_rank: int, first: int) -> None:
+def _replace_node_rank(job: Job, node_rank: int, first: int) -> None:
     """The node rank's ranks belong into the newest pod made for this incident, whose first number is `first`.
 
     An order may come under a higher number because one replacement has died as well. So a replacement is known by being
     of this incident, not by the order's number, and gives way to a newer one only when that is there.
     """
     roster = job.roster
-    successor = roster.newest(node_rank, first)
+    successor = roster.newest_pod(node_rank, first)
     newest = successor.incarnation if successor is not None else first
-    for pod in roster.pods_of(node_rank):
+    for pod in roster.pods_of_node(node_rank):
         if pod.incarnation < newest and not pod.over:
-            _retire(job, pod)
-    for rank in roster.ranks_of(node_rank):
+            _retire_pod(job, pod)
+    for rank in roster.ranks_of_node(node_rank):
         target = roster.targets.get(rank)
         if successor is not None and (target is None or target.pod_uid != successor.uid):
             view = successor.views.get(rank)  # another coordinator may have started it there, and again
             start = view.start if view is not None and view.incarnation == successor.incarnation else 0
-            _renew(job, rank, RankTarget(successor.incarnation, start, successor.uid))
+            _renew_target(job, rank, RankTarget(successor.incarnation, start, successor.uid))
         elif target is None or target.incarnation < first:
-            _renew(job, rank, RankTarget(first))
+            _renew_target(job, rank, RankTarget(first))
 
 
-def _retire(job: Job, pod: RankPod) -> None:
+def _retire_pod(job: Job, pod: RankPod) -> None:
     """The pod is over. While MindIO locks the step it waits for all ranks that it has not heard to be dead.
 
     Those that live answer it themselves, its gate answers for those that die now (decision 0028): the pod hears later.
     """
-    answers = job.conversation.state is State.STOPPING and job.hears(pod)
-    job.roster.retire(pod, answers=answers)
+    answers = job.conversation.state is State.STOPPING and job.is_agent_heard(pod)
+    job.roster.retire_pod(pod, answers=answers)
     if not answers:
-        job.effects.touch(pod.uid)
+        job.effects.touch_pods(pod.uid)
 
 
-def tell_retired(job: Job) -> None:
+def tell_retired_pods(job: Job) -> None:
     """Tell pods that are over that they are: MindIO has stopped the training, or will not."""
-    is_stopping = job.runs and job.conversation.state is State.STOPPING
+    is_stopping = job.is_running and job.conversation.state is State.STOPPING
     if job.roster.answering and not is_stopping:
-        job.effects.touch(*job.roster.end_answering())
+        job.effects.touch_pods(*job.roster.take_answering())
 
 
-def fenced(job: Job, rank: int) -> bool:
+def is_rank_fenced(job: Job, rank: int) -> bool:
     """Return whether no older process of this rank can reach MindIO.
 
     That is so when its agent says that it is dead, or when its gate's lease is over.
     """
-    for pod in job.roster.predecessors(rank):
+    for pod in job.roster.predecessor_pods(rank):
         view = pod.views.get(rank)
-        told = pod.over and pod.reported and job.hears(pod)
-        confirmed = told and (view is None or not view.alive)
-        if not confirmed and not job.contacts.expired(pod.uid, job.now):
+        told = pod.over and pod.reported and job.is_agent_heard(pod)
+        confirmed = told and (view is None or not view.is_alive)
+        if not confirmed and not job.contacts.is_lease_expired(pod.uid, job.now):
             return False
     return True
 
 
-def awaited(job: Job) -> set[int]:
+def awaited_ranks(job: Job) -> set[int]:
     """Return the ranks that have to come back before MindIO may be told their names."""
     order = job.order
     if order is None:
@@ -225,35 +231,35 @@ def awaited(job: Job) -> set[int]:
     return job.roster.ranks_of_nodes(order.replaced_nodes).union(order.restart_ranks)
 
 
-def stands(job: Job, rank: int) -> bool:
+def is_successor_ready(job: Job, rank: int) -> bool:
     """Return whether the successor waits at its gate, as far as is known now, and its predecessor is out of reach."""
     if job.order is not None and job.order.action == pb.MIGRATE:
-        return migration.stands(job, rank)
-    pod = job.roster.pod_of(rank)
-    if pod is None or not job.hears(pod):
+        return migration.stands_at_gate(job, rank)
+    pod = job.roster.pod_of_rank(rank)
+    if pod is None or not job.is_agent_heard(pod):
         return False
-    return job.roster.phase(rank) in (pb.AT_GATE, pb.LINKED) and fenced(job, rank)
+    return job.roster.phase_of_rank(rank) in (pb.AT_GATE, pb.LINKED) and is_rank_fenced(job, rank)
 
 
-def desired(job: Job) -> Desired | None:
+def desired_decision(job: Job) -> Desired | None:
     """Return what is desired of MindIO now; None when nothing is, or nothing may be yet."""
     order = job.order
-    if order is None or not is_open(job) or job.without_mindio:
+    if order is None or not is_order_open(job) or job.without_mindio:
         return None
-    if (again := resize.left_out_again(job)) is not None:
+    if (again := resize.decision_to_leave_out(job)) is not None:
         return again
     memory = job.conversation.memory
     if order.action == pb.MIGRATE:
         moved = migration.moved_ranks(job, order)
-        return Desired("migration", dict.fromkeys(moved, 0), all(migration.stands(job, rank) for rank in moved))
-    waiting = awaited(job) & job.roster.registered
+        return Desired("migration", dict.fromkeys(moved, 0), all(migration.stands_at_gate(job, rank) for rank in moved))
+    waiting = awaited_ranks(job) & job.roster.registered
     names = {rank: memory.lost.get(rank, 1) for rank in set(order.lost_ranks) & job.roster.registered}
     names.update(dict.fromkeys(waiting, 1))
     if order.action == pb.CHECKPOINT and not names:
         names = dict.fromkeys(job.roster.dropped, PROCESS_FAULT)
     if order.action in TAKES_ALL:
         names = {**names, **memory.lost}
-    ready = order.action in WITHOUT_WAITING or all(stands(job, rank) for rank in waiting)
+    ready = order.action in WITHOUT_WAITING or all(is_successor_ready(job, rank) for rank in waiting)
     if (order.incarnation, order.revision) == job.change.undone and order.action in REPAIRS:
         ready = False
     seconds = order.timeout_seconds or (PAUSE_SECONDS if order.action == pb.PAUSE else DEFAULT_SECONDS)
@@ -261,24 +267,24 @@ def desired(job: Job) -> Desired | None:
     return Desired(STRATEGIES[order.action], names, ready, parameters, seconds)
 
 
-def track(job: Job) -> None:
+def track_replacements(job: Job) -> None:
     """Note milestones of the replacements, and the end of a recovery that MindIO needs not know of."""
     incident = job.incidents.current
-    if incident is None or not is_open(job):
+    if incident is None or not is_order_open(job):
         return
-    ranks = frozenset(awaited(job))
+    ranks = frozenset(awaited_ranks(job))
     moving = job.order is not None and job.order.action == pb.MIGRATE
-    phase = job.roster.spare_phase if moving else job.roster.phase
+    phase = job.roster.phase_of_spare if moving else job.roster.phase_of_rank
     reached: dict[pb.MilestoneKind, Callable[[int], bool]] = {
         pb.REPLACEMENTS_STARTED: lambda rank: phase(rank) in ALIVE,
-        pb.REPLACEMENTS_READY: lambda rank: stands(job, rank),
+        pb.REPLACEMENTS_READY: lambda rank: is_successor_ready(job, rank),
     }
     for kind, has_reached in reached.items():
-        if ranks and all(map(has_reached, ranks)) and incident.is_new(kind, ranks):
-            job.mark(kind, job.now, pb.Milestone(ranks=sorted(ranks)))
+        if ranks and all(map(has_reached, ranks)) and incident.is_new_milestone(kind, ranks):
+            job.mark_milestone(kind, job.now, pb.Milestone(ranks=sorted(ranks)))
     if job.order is not None and job.order.action == pb.CONTINUE and job.conversation.state is State.SERVING:
-        conclude(job)  # nothing is held any more
+        conclude_incident(job)  # nothing is held any more
         return
     unknown = ranks and not (ranks & job.roster.registered)
-    if unknown and job.conversation.state is State.SERVING and job.roster.linked(ranks):
-        conclude(job)
+    if unknown and job.conversation.state is State.SERVING and job.roster.are_linked(ranks):
+        conclude_incident(job)

@@ -19,14 +19,14 @@ SIZES = frozenset({pb.SHRINK, pb.EXPAND})
 SCALE_IN = '{"scale-in-strategy":"DP"}'
 
 
-def hold(job: Job) -> None:
+def hold_growth_open(job: Job) -> None:
     """Keep the growth open, because its controller is lost: no step ends it."""
     incident = job.incidents.current
-    if incident is not None and _grows(job) and not incident.resumed:
-        incident.begins_again()
+    if incident is not None and _is_growth_ordered(job) and not incident.resumed:
+        incident.forget_strategy()
 
 
-def find(job: Job) -> None:
+def find_left_out_ranks(job: Job) -> None:
     """Find who was left out: whoever does not live, because this coordinator knows only the operator's order.
 
     An order to save may be about ranks that were lost just now. Of the others, those without a pod were left out.
@@ -34,28 +34,28 @@ def find(job: Job) -> None:
     order, roster = job.order, job.roster
     if order is not None and order.action == pb.CHECKPOINT:
         with_pods = roster.ranks_of_nodes({pod.node_rank for pod in roster.pods.values() if pod.listed})
-        _leave_out(job, set(range(roster.world_size)) - with_pods - set(order.lost_ranks))
+        _leave_out_ranks(job, set(range(roster.world_size)) - with_pods - set(order.lost_ranks))
         return
     if order is None or order.action not in SIZES:
         return
-    gone = {rank for rank in range(roster.world_size) if roster.phase(rank) not in (*ALIVE, pb.FINISHED)}
-    _leave_out(job, gone.union(order.lost_ranks))
+    gone = {rank for rank in range(roster.world_size) if roster.phase_of_rank(rank) not in (*ALIVE, pb.FINISHED)}
+    _leave_out_ranks(job, gone.union(order.lost_ranks))
 
 
-def settle(job: Job, told: Mapping[int, pb.RankActions]) -> None:
+def settle_who_takes_part(job: Job, told: Mapping[int, pb.RankActions]) -> None:
     """Decide who takes part, and who is to be left out again, once the ranks stand still or train."""
     left = job.roster.dropped & job.roster.registered
-    if _is_grown(job, left, told):
-        _leave_out(job, ())
+    if _is_growth_complete(job, left, told):
+        _leave_out_ranks(job, ())
     elif left:
-        job.conversation.miss(dict.fromkeys(left, PROCESS_FAULT))
-        job.change.leaves_out()
+        job.conversation.miss_ranks(dict.fromkeys(left, PROCESS_FAULT))
+        job.change.note_leaving_out()
         for rank in left:
-            if rank in told and told[rank].answered and _grows(job):
-                _start_once_more(job, rank)
+            if rank in told and told[rank].answered and _is_growth_ordered(job):
+                _restart_rank(job, rank)
 
 
-def left_out_again(job: Job) -> Desired | None:
+def decision_to_leave_out(job: Job) -> Desired | None:
     """Return what another controller is asked for first: to leave ranks out again. None: it knows who takes part."""
     order = job.order
     if order is None or not job.change.smaller or order.action not in SIZES:
@@ -67,32 +67,32 @@ def left_out_again(job: Job) -> Desired | None:
 
 def is_own_affair(job: Job) -> bool:
     """Return whether ranks are being left out again while the operator waits for them to come back."""
-    return job.change.smaller and _grows(job)
+    return job.change.smaller and _is_growth_ordered(job)
 
 
-def comes_back(job: Job, rank: int) -> bool:
+def is_awaited_by_growth(job: Job, rank: int) -> bool:
     """Return whether the rank's current process is the one that growing waits for."""
     order, target = job.order, job.roster.targets.get(rank)
     return is_own_affair(job) and order is not None and target is not None and target.incarnation >= order.incarnation
 
 
-def _grows(job: Job) -> bool:
+def _is_growth_ordered(job: Job) -> bool:
     return job.order is not None and job.order.action == pb.EXPAND
 
 
-def _is_grown(job: Job, left: Collection[int], told: Mapping[int, pb.RankActions]) -> bool:
+def _is_growth_complete(job: Job, left: Collection[int], told: Mapping[int, pb.RankActions]) -> bool:
     """Whether every rank that was left out has been taken back and trains."""
     trains = (rank in told and told[rank].repaired and not told[rank].answered for rank in left)
-    return _grows(job) and all(trains)
+    return _is_growth_ordered(job) and all(trains)
 
 
-def _leave_out(job: Job, ranks: Collection[int]) -> None:
-    job.roster.leave_out(ranks)
-    job.steps.leave_out(ranks)
+def _leave_out_ranks(job: Job, ranks: Collection[int]) -> None:
+    job.roster.leave_out_ranks(ranks)
+    job.steps.leave_out_ranks(ranks)
 
 
-def _start_once_more(job: Job, rank: int) -> None:
+def _restart_rank(job: Job, rank: int) -> None:
     target = job.roster.targets.get(rank)
     if target is not None and target.run:
-        job.roster.aim(rank, RankTarget(target.incarnation, target.start + 1, target.pod_uid))
-        job.touch(rank)
+        job.roster.set_target(rank, RankTarget(target.incarnation, target.start + 1, target.pod_uid))
+        job.touch_pod_of(rank)

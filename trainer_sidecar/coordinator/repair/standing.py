@@ -20,7 +20,7 @@ from trainer_sidecar.coordinator.state.incidents import OpenIncident
 from trainer_sidecar.coordinator.state.job import Job
 
 
-def order(job: Job) -> pb.Order | None:
+def standing_order(job: Job) -> pb.Order | None:
     """Return the order that the coordinator gives itself now.
 
     None while the operator has time, or while what it wants can still come.
@@ -29,15 +29,15 @@ def order(job: Job) -> pb.Order | None:
     if incident is None or assignment is None or job.conversation.state not in UNDECIDED:
         return None
     current, allowed = job.order, assignment.standing_orders
-    if not _is_decided(job, incident) and _patience_is_over(job, incident, allowed):
-        action = _action(job, incident, allowed)
+    if not _is_incident_decided(job, incident) and _is_patience_over(job, incident, allowed):
+        action = _action_to_take(job, incident, allowed)
     else:
-        action = pb.CHECKPOINT if _must_save(job, incident, allowed) else pb.ACTION_UNSPECIFIED
+        action = pb.CHECKPOINT if _must_save_training(job, incident, allowed) else pb.ACTION_UNSPECIFIED
     if action == pb.ACTION_UNSPECIFIED:
         return None
     if current is not None and incident.standing == action and not _is_overtaken(job, incident, current):
         return None
-    incident.stands_by(action)
+    incident.note_standing_action(action)
     lost = sorted(job.conversation.memory.lost)
     restart = lost if action == pb.IN_PLACE else []
     revision = current.revision if current is not None and current.incarnation == incident.incarnation else 0
@@ -45,7 +45,7 @@ def order(job: Job) -> pb.Order | None:
     return pb.Order(incarnation=number, revision=revision, action=action, lost_ranks=lost, restart_ranks=restart)
 
 
-def _is_decided(job: Job, incident: OpenIncident) -> bool:
+def _is_incident_decided(job: Job, incident: OpenIncident) -> bool:
     """Whether the order in hand is about this incident, and MindIO may still be told what it wants."""
     current, conversation = job.order, job.conversation
     if current is None or current.incarnation < incident.incarnation:
@@ -72,12 +72,14 @@ def _is_overtaken(job: Job, incident: OpenIncident, current: pb.Order) -> bool:
     return planned and not lost.keys() <= set(current.lost_ranks)
 
 
-def _patience_is_over(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> bool:
+def _is_patience_over(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> bool:
     patience = allowed.decision_timeout_milliseconds / 1000
-    return bool(patience) and min(_asked_seconds(job, incident), job.operator.away_seconds(job.now)) >= patience
+    return (
+        bool(patience) and min(_seconds_since_question(job, incident), job.operator.away_seconds(job.now)) >= patience
+    )
 
 
-def _asked_seconds(job: Job, incident: OpenIncident) -> float:
+def _seconds_since_question(job: Job, incident: OpenIncident) -> float:
     """Return how long ago MindIO asked, 0 when it has not."""
     memory = job.conversation.memory
     if memory.due is None:
@@ -85,35 +87,35 @@ def _asked_seconds(job: Job, incident: OpenIncident) -> float:
     return job.now - max(memory.due - memory.answer_seconds, incident.opened)  # after a takeover `due` is guessed
 
 
-def _action(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> pb.Action:
+def _action_to_take(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> pb.Action:
     conversation = job.conversation
     if conversation.state not in NAMEABLE:
-        return pb.CHECKPOINT if _can_save(job, allowed) else pb.ACTION_UNSPECIFIED
+        return pb.CHECKPOINT if _can_save_training(job, allowed) else pb.ACTION_UNSPECIFIED
     lost = conversation.memory.lost
     if allowed.allow_retry and PROCESS_FAULT not in lost.values():
         return pb.RETRY
-    if allowed.allow_in_place and all(_pod_lives(job, rank) for rank in lost):
+    if allowed.allow_in_place and all(_is_pod_alive(job, rank) for rank in lost):
         return pb.IN_PLACE
-    return pb.CHECKPOINT if _must_save(job, incident, allowed) else pb.ACTION_UNSPECIFIED
+    return pb.CHECKPOINT if _must_save_training(job, incident, allowed) else pb.ACTION_UNSPECIFIED
 
 
-def _can_save(job: Job, allowed: pb.StandingOrders) -> bool:
+def _can_save_training(job: Job, allowed: pb.StandingOrders) -> bool:
     conversation = job.conversation
     return allowed.allow_checkpoint and (conversation.state in NAMEABLE or "dump" in conversation.memory.offered)
 
 
-def _must_save(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> bool:
+def _must_save_training(job: Job, incident: OpenIncident, allowed: pb.StandingOrders) -> bool:
     """Return whether what is not here now is given up: the operator is away and would not wait longer, or MindIO."""
     memory = job.conversation.memory
-    if memory.due is None or not _can_save(job, allowed):
+    if memory.due is None or not _can_save_training(job, allowed):
         return False
     margin = min(SAVE_BEFORE_SECONDS, memory.answer_seconds / 4)
     waits_no_longer = bool(allowed.save_after_milliseconds) and (
-        _asked_seconds(job, incident) >= allowed.save_after_milliseconds / 1000
+        _seconds_since_question(job, incident) >= allowed.save_after_milliseconds / 1000
     )
-    return job.now >= memory.due - margin or (waits_no_longer and _patience_is_over(job, incident, allowed))
+    return job.now >= memory.due - margin or (waits_no_longer and _is_patience_over(job, incident, allowed))
 
 
-def _pod_lives(job: Job, rank: int) -> bool:
-    pod = job.roster.pod_of(rank)
-    return pod is not None and pod.launcher_ready and job.hears(pod)
+def _is_pod_alive(job: Job, rank: int) -> bool:
+    pod = job.roster.pod_of_rank(rank)
+    return pod is not None and pod.launcher_ready and job.is_agent_heard(pod)

@@ -37,16 +37,16 @@ Stream = grpc.aio.StreamStreamCall[pb.CoordinatorToAgent, pb.AgentToCoordinator]
 class AgentListener(Protocol):
     """Receiver of the agents' messages and connection changes."""
 
-    def greeting(self) -> pb.Hello:
+    def own_hello(self) -> pb.Hello:
         """Return the coordinator's first message, made from its current state."""
 
-    def agent_connected(self, uid: str) -> None:
+    def handle_agent_connected(self, uid: str) -> None:
         """Handle the first answer of this pod's agent."""
 
-    def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
+    def handle_agent_message(self, uid: str, message: pb.AgentToCoordinator) -> None:
         """Handle a message of the agent."""
 
-    def agent_disconnected(self, uid: str, *, refused: bool) -> None:
+    def handle_agent_disconnected(self, uid: str, *, refused: bool) -> None:
         """Handle the end of the stream, or a failed dial."""
 
 
@@ -59,7 +59,7 @@ class Dials:
     def __init__(self, first: int = 64, again: int = 128) -> None:
         self._first, self._again = asyncio.Semaphore(first), asyncio.Semaphore(again)
 
-    def turn(self, failures: int) -> asyncio.Semaphore:
+    def semaphore_for_dial(self, failures: int) -> asyncio.Semaphore:
         """Return the semaphore to hold until the agent has answered; `failures`: failed dials in a row."""
         return self._again if failures else self._first
 
@@ -78,9 +78,9 @@ class AgentLink:
         self._tls_directory = tls_directory
         self._listener = listener
         self._outgoing: asyncio.Queue[pb.CoordinatorToAgent] = asyncio.Queue()
-        self._task = asyncio.create_task(self._run(), name=f"agent-{address}")
+        self._task = asyncio.create_task(self._redial_for_ever(), name=f"agent-{address}")
 
-    def send(self, message: pb.CoordinatorToAgent) -> None:
+    def send_message(self, message: pb.CoordinatorToAgent) -> None:
         """Queue a message; the end of the stream drops queued messages, because the next stream repeats everything."""
         self._outgoing.put_nowait(message)
 
@@ -90,12 +90,12 @@ class AgentLink:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
-    async def _run(self) -> None:
+    async def _redial_for_ever(self) -> None:
         said = ""
         while True:
             reason, refused = "it hung up", False
             try:
-                if await self._converse():
+                if await self._run_stream():
                     self._failures, said = 0, ""
             except grpc.aio.AioRpcError as error:
                 refused = "refused" in (error.details() or "")
@@ -114,33 +114,33 @@ class AgentLink:
 
     def _tell_disconnected(self, *, refused: bool) -> None:
         try:
-            self._listener.agent_disconnected(self.uid, refused=refused)
+            self._listener.handle_agent_disconnected(self.uid, refused=refused)
         except Exception:
             log.exception("agent %s: that it is gone could not be taken in", self.address)
 
-    async def _converse(self) -> bool:
+    async def _run_stream(self) -> bool:
         """Run one stream from hello to its end; return whether the agent answered."""
         async with contextlib.AsyncExitStack() as stack:
-            async with self._dials.turn(self._failures):
+            async with self._dials.semaphore_for_dial(self._failures):
                 files = tls.read(self._tls_directory)
                 channel = tls.secure_channel(self.address, f"agent.{self._job_uid}", files, CHANNEL_OPTIONS)
-                stream = await self._greet(await stack.enter_async_context(channel))
+                stream = await self._exchange_hellos(await stack.enter_async_context(channel))
             if stream is None:
                 return False
-            self._listener.agent_connected(self.uid)
-            await until_first_ends(self._listen(stream), self._write(stream))
+            self._listener.handle_agent_connected(self.uid)
+            await until_first_ends(self._read_messages(stream), self._write_messages(stream))
             return True
 
-    async def _greet(self, channel: grpc.aio.Channel) -> Stream | None:
+    async def _exchange_hellos(self, channel: grpc.aio.Channel) -> Stream | None:
         """Open a stream and wait for the agent's hello; return None when another pod answers."""
         self._outgoing = asyncio.Queue()
         stub = sidecar_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]
         stream: Stream = stub.Converse()
         async with asyncio.timeout(HELLO_SECONDS):  # `wait_for` would lose a cancellation that meets a message
-            await stream.write(pb.CoordinatorToAgent(hello=self._listener.greeting()))
+            await stream.write(pb.CoordinatorToAgent(hello=self._listener.own_hello()))
             first = await stream.read()
         if not isinstance(first, pb.AgentToCoordinator):
-            raise await _status(stream)
+            raise await _error_of_stream(stream)
         return stream if self._is_of_this_pod(first) else None
 
     def _is_of_this_pod(self, first: pb.AgentToCoordinator) -> bool:
@@ -157,20 +157,20 @@ class AgentLink:
             return False
         return True
 
-    async def _listen(self, stream: Stream) -> None:
+    async def _read_messages(self, stream: Stream) -> None:
         while True:
             async with asyncio.timeout(SILENT_SECONDS + 0.5):
                 message = await stream.read()
             if not isinstance(message, pb.AgentToCoordinator):
-                raise await _status(stream)
-            self._listener.agent_said(self.uid, message)
+                raise await _error_of_stream(stream)
+            self._listener.handle_agent_message(self.uid, message)
 
-    async def _write(self, stream: Stream) -> None:
+    async def _write_messages(self, stream: Stream) -> None:
         while True:
             await stream.write(await self._outgoing.get())
 
 
-async def _status(stream: Stream) -> Exception:
+async def _error_of_stream(stream: Stream) -> Exception:
     """Return the error with which a stream has ended."""
     code = await stream.code()
     if code is grpc.StatusCode.OK:

@@ -31,22 +31,22 @@ AFTER_ERROR_SECONDS = 1.0
 class ControllerListener(Protocol):
     """Receiver of the controller host's messages."""
 
-    def controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
+    def handle_controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
         """Handle a new connection; `log_entries`: the host's log."""
 
-    def controller_state(self, state: Mapping[str, Any]) -> None:
+    def handle_controller_state(self, state: Mapping[str, Any]) -> None:
         """Handle a change of the controller or the store."""
 
-    def controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
+    def handle_controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
         """Handle a callback of MindIO."""
 
-    def controller_answered(self, call: str, code: int, exception: str, at: float) -> None:
+    def handle_controller_answer(self, call: str, code: int, exception: str, at: float) -> None:
         """Handle the answer to a call: accepted or refused."""
 
-    def controller_unreachable(self) -> None:
+    def handle_controller_loss(self) -> None:
         """Handle the loss of the host."""
 
-    def controller_refused(self, text: str) -> None:
+    def handle_controller_refusal(self, text: str) -> None:
         """Handle a host socket that exists but may not be opened; empty `text`: the refusal is over."""
 
 
@@ -61,9 +61,9 @@ class ControllerLink:
         self._socket: socket.socket | None = None
         self._greeted = False
         self._refusal = ""
-        self._task = asyncio.create_task(self._run(), name="controller")
+        self._task = asyncio.create_task(self._redial_for_ever(), name="controller")
 
-    def send(self, call: str, arguments: Mapping[str, Any], order: int = 0) -> None:
+    def request_call(self, call: str, arguments: Mapping[str, Any], order: int = 0) -> None:
         """Request a call; `order` is for the log. Dropped without a connection: the host's hello tells the state."""
         connection = self._socket
         if connection is None:
@@ -85,52 +85,52 @@ class ControllerLink:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
-    async def _run(self) -> None:
+    async def _redial_for_ever(self) -> None:
         away_since: float | None = now()
         while True:
             pause = REDIAL_SECONDS
             try:
-                if await self._converse():
+                if await self._serve_connection():
                     away_since = now()
                 elif away_since is not None and now() - away_since >= LOST_SECONDS:
                     away_since = None
-                    self._listener.controller_unreachable()
+                    self._listener.handle_controller_loss()
             except Exception:  # raised by the listener: ending this task would end all redialling
                 log.exception("what the controller host said could not be taken in; the controller counts as lost")
                 away_since, pause = None, AFTER_ERROR_SECONDS
-                self._tell_lost()
+                self._report_lost()
             await asyncio.sleep(pause)
 
-    def _tell_lost(self) -> None:
+    def _report_lost(self) -> None:
         """Report the controller lost: messages after the failed one are dropped, so its state is unknown."""
         try:
-            self._listener.controller_unreachable()
+            self._listener.handle_controller_loss()
         except Exception:
             log.exception("that the controller is lost could not be taken in")
 
-    async def _converse(self) -> bool:
+    async def _serve_connection(self) -> bool:
         """Serve one connection to its end; return whether the host said hello on it."""
         try:
             connection = controller_protocol.connect_to_socket(str(self._directory), SOCKET_NAME)
         except OSError as error:
             path = self._directory / SOCKET_NAME
-            self._say_refused(describe_refusal(path, error) if isinstance(error, PermissionError) else "")
+            self._report_refusal(describe_refusal(path, error) if isinstance(error, PermissionError) else "")
             return False
-        self._say_refused("")
+        self._report_refusal("")
         self._greeted = False
         try:
-            await self._listen(connection)
+            await self._read_messages(connection)
         finally:
             self._socket = None
             connection.close()
         return self._greeted
 
-    def _say_refused(self, text: str) -> None:
+    def _report_refusal(self, text: str) -> None:
         if text != self._refusal:
             self._refusal = text
-            self._listener.controller_refused(text)
+            self._listener.handle_controller_refusal(text)
 
-    async def _listen(self, connection: socket.socket) -> None:
+    async def _read_messages(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self._socket = connection
         loop, buffer = asyncio.get_running_loop(), LineBuffer()
@@ -142,17 +142,17 @@ class ControllerLink:
             if not data:
                 return
             for message in buffer.cut_messages(data):
-                self._take(message)
+                self._dispatch_message(message)
 
-    def _take(self, message: Message) -> None:
+    def _dispatch_message(self, message: Message) -> None:
         event = message.get("event")
         at = message.get("t", controller_protocol.now_nanoseconds()) / NANOSECONDS
         if event == "hello":
             self._greeted = True
-            self._listener.controller_hello(message["state"], message["log"])
+            self._listener.handle_controller_hello(message["state"], message["log"])
         elif event == "state":
-            self._listener.controller_state(message["state"])
+            self._listener.handle_controller_state(message["state"])
         elif event is not None:
-            self._listener.controller_callback(event, message["arguments"], at)
+            self._listener.handle_controller_callback(event, message["arguments"], at)
         elif message.get("call"):
-            self._listener.controller_answered(message["call"], message["code"], message.get("exception", ""), at)
+            self._listener.handle_controller_answer(message["call"], message["code"], message.get("exception", ""), at)

@@ -17,13 +17,13 @@ EVERYTHING_EACH = 64
 _collections = 0
 
 
-def set_aside() -> None:
+def freeze_survivors() -> None:
     """Have each whole collection set aside what outlives it, from now on; a second call changes nothing."""
-    if _collected not in gc.callbacks:
-        gc.callbacks.append(_collected)
+    if _handle_collection not in gc.callbacks:
+        gc.callbacks.append(_handle_collection)
 
 
-def _collected(phase: str, found: Mapping[str, int]) -> None:
+def _handle_collection(phase: str, found: Mapping[str, int]) -> None:
     global _collections  # noqa: PLW0603  # the collector itself is the process's, too
     if found["generation"] != OLDEST:
         return

@@ -55,17 +55,17 @@ class Hub:
         # By the wall clock, so that agents take the word of a later coordinator for the later one.
         self._revision = time.time_ns() // 1000
 
-    async def run(self, ending: asyncio.Event) -> None:
+    async def serve_until(self, ending: asyncio.Event) -> None:
         """Serve until `ending` is set, and the operator has heard how the attempt ended."""
         self._controller = ControllerLink(self._settings.directory, self)
-        await self._server.start()
+        await self._server.start_listening()
         log.info("serving on %s:%d", self._settings.endpoint.address, self._settings.port)
         try:
             await self._tick_while(lambda: not ending.is_set())
             end = now() + LAST_WORD_SECONDS
-            await self._tick_while(lambda: self.core.has_news and self._server.is_heard and now() < end)
+            await self._tick_while(lambda: self.core.has_news and self._server.is_leader_connected and now() < end)
         finally:
-            await self._server.stop()
+            await self._server.stop_listening()
             await self._controller.close()
             for link in self._agents.values():
                 await link.close()
@@ -77,134 +77,136 @@ class Hub:
             # Let what waits in the sockets be read before silence is measured.
             await asyncio.sleep(0)
             at = now()
-            self.core.tick(at, at - before - TICK_SECONDS)
+            self.core.check_time_limits(at, at - before - TICK_SECONDS)
             before = at
-            self._flush()
+            self._send_effects()
 
     # -- the operator ---------------------------------------------------------------------------------------------
 
-    def operator_connected(self, hello: pb.Hello) -> int:
+    def handle_operator_connected(self, hello: pb.Hello) -> int:
         """Take in a new leader: its stream gets everything unacknowledged."""
         self._fence = max(self._fence, hello.fence)
-        self.core.operator_came(now())
+        self.core.note_operator(now())
         return self.core.job.incidents.incarnation
 
-    def operator_left(self) -> None:
+    def handle_operator_left(self) -> None:
         """Take in that the leader's stream is over."""
-        self.core.job.operator.leaves(now())
+        self.core.job.operator.note_operator_left(now())
 
-    def operator_said(self, message: pb.OperatorMessage) -> None:
+    def handle_operator_message(self, message: pb.OperatorMessage) -> None:
         """Take in an assignment, order or acknowledgement."""
         body = message.WhichOneof("body")
         if body == "assignment":
-            self.core.assign(message.assignment, now())
+            self.core.apply_assignment(message.assignment, now())
         elif body == "order":
-            self.core.order(message.order, now())
+            self.core.apply_order(message.order, now())
         elif body == "acknowledge":
-            self.core.job.effects.outbox.acknowledge(message.acknowledge.sequence)
-        self._flush()
+            self.core.job.effects.outbox.acknowledge_reports(message.acknowledge.sequence)
+        self._send_effects()
 
     def next_report(self) -> pb.Report:
         """Return the report that is due."""
-        return self.core.report(now())
+        return self.core.next_report(now())
 
     # -- agents ---------------------------------------------------------------------------------------------------
 
-    def greeting(self) -> pb.Hello:
+    def own_hello(self) -> pb.Hello:
         """Build the coordinator's hello to an agent."""
         own, fence = self._settings, self._fence
         return versions.hello(
             own.job_uid, fence=fence, incarnation=own.incarnation, pod_name=own.pod_name, pod_uid=own.pod_uid
         )
 
-    def agent_connected(self, uid: str) -> None:
+    def handle_agent_connected(self, uid: str) -> None:
         """Tell the core that an agent is there."""
-        self.core.connected(uid, now())
-        self._flush()
+        self.core.note_connected_agent(uid, now())
+        self._send_effects()
 
-    def agent_said(self, uid: str, message: pb.AgentToCoordinator) -> None:
+    def handle_agent_message(self, uid: str, message: pb.AgentToCoordinator) -> None:
         """Handle a heartbeat, or a report, which may be a heartbeat as well."""
         body = message.WhichOneof("body")
         if body == "heartbeat":
-            self._answer(uid, message.heartbeat.number)
+            self._answer_heartbeat(uid, message.heartbeat.number)
         elif body == "report":
             report = message.report
-            self.core.agent_report(uid, report, now())
-            if not (report.heartbeat and self._answer(uid, report.heartbeat, report.sequence)):
-                self._send(uid, pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=report.sequence)))
-            self._flush()
+            self.core.apply_agent_report(uid, report, now())
+            if not (report.heartbeat and self._answer_heartbeat(uid, report.heartbeat, report.sequence)):
+                self._send_to_agent(uid, pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=report.sequence)))
+            self._send_effects()
         elif body == "store":
-            self.core.store_content(uid, message.store, now())
-            self._flush()
+            self.core.apply_store_content(uid, message.store, now())
+            self._send_effects()
 
-    def _answer(self, uid: str, heartbeat: int, acknowledged: int = 0) -> bool:
+    def _answer_heartbeat(self, uid: str, heartbeat: int, acknowledged: int = 0) -> bool:
         """Grant a lease, and with it acknowledge the report that the heartbeat came with; False: no lease for it."""
-        grant = self.core.heartbeat(uid, heartbeat, now())
+        grant = self.core.answer_heartbeat(uid, heartbeat, now())
         if grant is None:
             return False
         grant.acknowledged = acknowledged
-        self._send(uid, pb.CoordinatorToAgent(lease_grant=grant))
+        self._send_to_agent(uid, pb.CoordinatorToAgent(lease_grant=grant))
         return True
 
-    def agent_disconnected(self, uid: str, *, refused: bool) -> None:
+    def handle_agent_disconnected(self, uid: str, *, refused: bool) -> None:
         """Tell the core that an agent's stream is gone."""
-        self.core.disconnected(uid, now(), refused=refused)
-        self._flush()
+        self.core.note_disconnected_agent(uid, now(), refused=refused)
+        self._send_effects()
 
     # -- the controller host --------------------------------------------------------------------------------------
 
-    def controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
+    def handle_controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
         """Tell the core that the controller host is there."""
-        self.core.controller_hello(state, log_entries, now())
-        self._flush()
+        self.core.apply_controller_hello(state, log_entries, now())
+        self._send_effects()
 
-    def controller_state(self, state: Mapping[str, Any]) -> None:
+    def handle_controller_state(self, state: Mapping[str, Any]) -> None:
         """Tell the core that controller or store have changed."""
-        self.core.controller_state(state, now())
-        self._flush()
+        self.core.apply_controller_state(state, now())
+        self._send_effects()
 
-    def controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
+    def handle_controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
         """Tell the core that MindIO called back."""
         log.info("MindIO: %s %s", name, arguments)
-        self.core.callback(name, arguments, at, now())
-        self._flush()
+        self.core.apply_callback(name, arguments, at, now())
+        self._send_effects()
 
-    def controller_answered(self, call: str, code: int, exception: str, at: float) -> None:
+    def handle_controller_answer(self, call: str, code: int, exception: str, at: float) -> None:
         """Tell the core that MindIO has taken or refused a call."""
         log.info("MindIO took %s: %s", call, exception or code)
-        self.core.answered(call, code, exception, at, now())
-        self._flush()
+        self.core.note_answered_call(call, code, exception, at, now())
+        self._send_effects()
 
-    def controller_unreachable(self) -> None:
+    def handle_controller_loss(self) -> None:
         """Tell the core that the controller host is gone."""
-        self.core.controller_unreachable(now())
-        self._flush()
+        self.core.note_lost_controller_host(now())
+        self._send_effects()
 
-    def controller_refused(self, text: str) -> None:
+    def handle_controller_refusal(self, text: str) -> None:
         """Tell the core that the host's socket may not be opened, or (empty) that it may again."""
-        self.core.controller_refused(text)
-        self._flush()
+        self.core.note_refused_controller_host(text)
+        self._send_effects()
 
     # -- what the core wants --------------------------------------------------------------------------------------
 
-    def _flush(self) -> None:
+    def _send_effects(self) -> None:
         for request in self.core.job.effects.take_requests():
             log.info("to MindIO: %s %s", request.call, "" if request.call in HOST_CALLS else request.arguments)
             if self._controller is not None:
-                self._controller.send(request.call, request.arguments, request.order)
+                self._controller.request_call(request.call, request.arguments, request.order)
         self._send_orders()
         job = self.core.job
         if (fill := job.keeping.take_fill()) is not None:
-            self._filling = asyncio.create_task(self._fill(job.setup.endpoint.store, fill), name="fill-store")
+            self._filling = asyncio.create_task(
+                self._fill_store(job.setup.endpoint.store_address, fill), name="fill-store"
+            )
         if job.roster.version != self._dialled:
             self._dialled = job.roster.version
-            self._dial()
+            self._dial_agents()
         if job.effects.urgent or job.effects.changed:
-            self._server.wake(urgent=job.effects.urgent)
+            self._server.wake_stream(urgent=job.effects.urgent)
 
-    async def _fill(self, address: str, fill: Fill) -> None:
-        self.core.store_filled(await fill_store(address, fill), now())
-        self._flush()
+    async def _fill_store(self, address: str, fill: Fill) -> None:
+        self.core.note_filled_store(await fill_store(address, fill), now())
+        self._send_effects()
 
     def _send_orders(self) -> None:
         """The first ones now, the others when the loop has looked at what else has come."""
@@ -213,7 +215,7 @@ class Hub:
             order_now = pb.NodeOrder()
             order_now.CopyFrom(order)
             order_now.revision = self._revision
-            self._send(uid, pb.CoordinatorToAgent(node_order=order_now))
+            self._send_to_agent(uid, pb.CoordinatorToAgent(node_order=order_now))
         if self.core.job.effects.dirty and not self._orders_wait:
             self._orders_wait = True
             asyncio.get_running_loop().call_soon(self._send_waiting_orders)
@@ -222,12 +224,12 @@ class Hub:
         self._orders_wait = False
         self._send_orders()
 
-    def _send(self, uid: str, message: pb.CoordinatorToAgent) -> None:
+    def _send_to_agent(self, uid: str, message: pb.CoordinatorToAgent) -> None:
         link = self._agents.get(uid)
         if link is not None:
-            link.send(message)
+            link.send_message(message)
 
-    def _dial(self) -> None:
+    def _dial_agents(self) -> None:
         """A link to every pod that has an address, none to a pod that is forgotten."""
         pods = self.core.job.roster.pods
         for uid in [uid for uid in self._agents if uid not in pods]:

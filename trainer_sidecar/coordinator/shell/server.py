@@ -43,13 +43,13 @@ Context = grpc.aio.ServicerContext[pb.OperatorMessage, pb.CoordinatorMessage]
 class OperatorListener(Protocol):
     """Receiver of the operator's messages."""
 
-    def operator_connected(self, hello: pb.Hello) -> int:
+    def handle_operator_connected(self, hello: pb.Hello) -> int:
         """Handle the hello of a leader; return the highest incarnation known here."""
 
-    def operator_left(self) -> None:
+    def handle_operator_left(self) -> None:
         """Handle the end of the leader's stream, with no other one in its place."""
 
-    def operator_said(self, message: pb.OperatorMessage) -> None:
+    def handle_operator_message(self, message: pb.OperatorMessage) -> None:
         """Handle a message of the leader."""
 
     def next_report(self) -> pb.Report:
@@ -69,7 +69,7 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         self._server: grpc.aio.Server | None = None
         self._coalesce = COALESCE_SECONDS
 
-    async def start(self) -> None:
+    async def start_listening(self) -> None:
         """Listen; `RuntimeError` when address and port cannot be had."""
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         sidecar_pb2_grpc.add_CoordinatorServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
@@ -78,19 +78,19 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         await self._server.start()
 
     @property
-    def is_heard(self) -> bool:
+    def is_leader_connected(self) -> bool:
         """Whether a leader is connected."""
         return self._current is not None and not self._current.is_set()
 
-    async def stop(self) -> None:
+    async def stop_listening(self) -> None:
         """Stop, once what was said is on its way."""
         if self._current is not None:
             self._current.set()
-            self.wake(urgent=True)
+            self.wake_stream(urgent=True)
         if self._server is not None:
             await self._server.stop(FLUSH_SECONDS)
 
-    def wake(self, *, urgent: bool) -> None:
+    def wake_stream(self, *, urgent: bool) -> None:
         """Wake the stream: something is to be reported."""
         (self._urgent if urgent else self._news).set()
         self._news.set()
@@ -99,18 +99,18 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         self, request_iterator: AsyncIterator[pb.OperatorMessage], context: Context
     ) -> AsyncIterator[pb.CoordinatorMessage]:
         """Serve one leader's stream."""
-        hello = await self._accept(request_iterator, context)
+        hello = await self._accept_leader(request_iterator, context)
         over = asyncio.Event()
         if self._current is not None:
             self._current.set()
         self._current, self._fence = over, hello.fence
-        incarnation = self._listener.operator_connected(hello)
-        yield pb.CoordinatorMessage(hello=self._hello(incarnation))
-        reader = asyncio.create_task(self._read(request_iterator, over))
+        incarnation = self._listener.handle_operator_connected(hello)
+        yield pb.CoordinatorMessage(hello=self._own_hello(incarnation))
+        reader = asyncio.create_task(self._read_messages(request_iterator, over))
         try:
-            self.wake(urgent=True)
-            while await self._report_due(over):
-                yield pb.CoordinatorMessage(report=self._next_report())
+            self.wake_stream(urgent=True)
+            while await self._wait_for_report(over):
+                yield pb.CoordinatorMessage(report=self._timed_report())
         finally:
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -118,13 +118,13 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         if hello.fence < self._fence:
             await context.abort(grpc.StatusCode.ABORTED, f"a leader with fence {self._fence} has come")
 
-    def _next_report(self) -> pb.Report:
+    def _timed_report(self) -> pb.Report:
         began = now()
         report = self._listener.next_report()
         self._coalesce = min(max(COALESCE_SECONDS, (now() - began) / REPORTS_SHARE), REST_SECONDS)
         return report
 
-    async def _accept(self, requests: AsyncIterator[pb.OperatorMessage], context: Context) -> pb.Hello:
+    async def _accept_leader(self, requests: AsyncIterator[pb.OperatorMessage], context: Context) -> pb.Hello:
         uid = self._settings.job_uid
         if f"operator.{uid}" not in tls.names_of_peer(context.auth_context()):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the operator may speak to a coordinator")
@@ -138,7 +138,7 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
             await context.abort(grpc.StatusCode.ABORTED, text)
         return hello
 
-    def _hello(self, incarnation: int) -> pb.Hello:
+    def _own_hello(self, incarnation: int) -> pb.Hello:
         settings = self._settings
         token = settings.token_file.read_text().strip() if settings.token_file is not None else ""
         pod_name, pod_uid = settings.pod_name, settings.pod_uid
@@ -146,20 +146,20 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
             settings.job_uid, incarnation=incarnation, pod_name=pod_name, pod_uid=pod_uid, token=token
         )
 
-    async def _read(self, requests: AsyncIterator[pb.OperatorMessage], over: asyncio.Event) -> None:
+    async def _read_messages(self, requests: AsyncIterator[pb.OperatorMessage], over: asyncio.Event) -> None:
         try:
             async for message in requests:
                 if over.is_set():
                     return
-                self._listener.operator_said(message)
+                self._listener.handle_operator_message(message)
         finally:
-            if self.is_heard and self._current is over:
-                self._listener.operator_left()
+            if self.is_leader_connected and self._current is over:
+                self._listener.handle_operator_left()
             over.set()
             self._urgent.set()
             self._news.set()
 
-    async def _report_due(self, over: asyncio.Event) -> bool:
+    async def _wait_for_report(self, over: asyncio.Event) -> bool:
         """Wait until a report should go out; False when this stream is over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REST_SECONDS):

@@ -51,13 +51,13 @@ def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
         agent_port=required_number(environment, "HAJOB_AGENT_PORT", 7071, least=1),
         limits=Limits(
             answer_seconds=max(wait - ANSWER_MARGIN_SECONDS, wait / 2),
-            savers=_savers(environment),
+            savers=_saving_functions(environment),
         ),
         incarnation=required_number(environment, "HAJOB_INCARNATION", 0),
     )
 
 
-def _savers(environment: Mapping[str, str]) -> re.Pattern[str]:
+def _saving_functions(environment: Mapping[str, str]) -> re.Pattern[str]:
     try:
         return savers(environment.get("HAJOB_SAVING_FUNCTIONS", DEFAULT_SAVERS))
     except ValueError as error:

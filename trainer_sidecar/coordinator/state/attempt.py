@@ -34,55 +34,55 @@ class Attempt:
     over_since: float | None = None  # when the last step had ended on every rank, or the first rank had ended in order
     sign: float = 0.0  # time of the last sign of progress of the start
 
-    def goes_on(self, at: float) -> None:
+    def note_progress(self, at: float) -> None:
         """Note progress of the start: a new phase of a rank, a finished computation or output."""
         self.sign = max(self.sign, at)
 
-    def wait_since(self, now: float) -> float:
+    def first_check_time(self, now: float) -> float:
         """Return the time of the first check for ranks that run already."""
         self.since = self.since or now
         return self.since
 
-    def run(self, now: float) -> None:
+    def note_running(self, now: float) -> None:
         """Note that its ranks were ordered."""
         self.phase, self.since = AttemptPhase.RUNNING, now
 
-    def take_up(self, now: float) -> None:
+    def adopt_running(self, now: float) -> None:
         """Adopt ranks that an earlier coordinator started."""
-        self.run(now)
+        self.note_running(now)
         self.linked = self.stepped = True
 
-    def end(self) -> None:
+    def note_end(self) -> None:
         """Note that every rank was ordered to end."""
         self.phase = AttemptPhase.IDLE
 
-    def is_alone(self) -> bool:
+    def mark_alone(self) -> bool:
         """Note that no older process is left; return whether that is new."""
         new, self.alone = not self.alone, True
         return new
 
-    def has_linked(self) -> None:
+    def note_all_linked(self) -> None:
         """Note that every rank is linked to MindIO."""
         self.linked = True
 
-    def has_stepped(self) -> None:
+    def note_first_step(self) -> None:
         """Note that every rank has finished the first step."""
         self.stepped = True
 
-    def finish(self, rank: int, now: float) -> None:
+    def note_finished_rank(self, rank: int, now: float) -> None:
         """Note a rank's orderly exit."""
         self.finished.add(rank)
-        self.steps_are_over(now)
+        self.note_last_step_over(now)
 
-    def aims_at(self, last_step: int) -> None:
+    def set_last_step(self, last_step: int) -> None:
         """Note the step that the training is to reach."""
         self.last_step = last_step
 
-    def steps_are_over(self, now: float) -> None:
+    def note_last_step_over(self, now: float) -> None:
         """Note that no rank is going to train another step."""
         if self.over_since is None:
             self.over_since = now
 
-    def has_finished(self) -> None:
+    def note_all_finished(self) -> None:
         """Note that every rank has ended in order."""
         self.done = True

@@ -63,37 +63,37 @@ class ControllerChange:
         return self.phase in (ChangePhase.NONE, ChangePhase.REGISTERING)
 
     @property
-    def problem(self) -> str:
+    def change_problem(self) -> str:
         """Return the problem in words for a person; empty when there is none."""
         if not self.is_under_way:
             return ""
         return f"the MindIO controller was lost, another one takes over ({self.phase}); the training goes on"
 
-    def goes_to(self, phase: ChangePhase) -> None:
+    def enter_phase(self, phase: ChangePhase) -> None:
         """Change the phase, as a row of the table says."""
         self.phase = phase
 
-    def waits_for(self, place: int) -> None:
+    def start_next_check_at(self, place: int) -> None:
         """Remember the place of the pod that the next check starts with."""
         self.late = place
 
-    def has_looked(self, now: float) -> None:
+    def note_search_time(self, now: float) -> None:
         """Note the time of the search for ranks without a process."""
         self.looked = now
 
-    def leaves_undone(self, incarnation: int, revision: int) -> None:
+    def note_undone_order(self, incarnation: int, revision: int) -> None:
         """Note the order that the other controller cannot carry out either."""
         self.undone = incarnation, revision
 
-    def is_over(self, instance: str) -> bool:
+    def is_loss_known(self, instance: str) -> bool:
         """Return whether the loss of this controller is known."""
         return self.is_under_way and instance == self.former
 
-    def saw(self, serial: int, counter: int) -> None:
+    def note_gate_counters(self, serial: int, counter: int) -> None:
         """Take in the highest serial and counter that a gate reports for its ranks."""
         self.serial, self.counter = max(self.serial, serial), max(self.counter, counter)
 
-    def begin(self, former: str, now: float, *, adopted: bool = False) -> None:
+    def begin_change(self, former: str, now: float, *, adopted: bool = False) -> None:
         """Begin a change: the controller `former` is lost."""
         self.repaired = self.paused = self.trains = self.smaller = False
         self.saves = self.impossible = ""
@@ -102,36 +102,36 @@ class ControllerChange:
         self.since, self.former = now, former
         self.asked, self.heard, self.absent, self.stand_ins = False, [], frozenset(), {}
 
-    def again(self, former: str) -> None:
+    def restart_change(self, former: str) -> None:
         """Begin anew: the new controller is lost as well, before it was in service."""
         self.former, self.asked, self.heard = former, False, []
 
-    def tells(self, word: bytes, ranks: frozenset[int]) -> None:
+    def complete_word(self, word: bytes, ranks: frozenset[int]) -> None:
         """Have the gates send these ranks the action that the former controller was sending to all."""
         self.word, self.untold = word, ranks
 
-    def settles(self, *, trains: bool, repaired: bool, paused: bool, saves: str, impossible: str) -> None:
+    def note_rank_progress(self, *, trains: bool, repaired: bool, paused: bool, saves: str, impossible: str) -> None:
         """Note how far the ranks are, now that no gate has a link to the former controller."""
         self.trains, self.repaired, self.paused = trains, repaired, paused
         self.saves, self.impossible = saves, impossible
 
-    def leaves_out(self) -> None:
+    def note_leaving_out(self) -> None:
         """Note that the ranks left out before are being left out again."""
         self.smaller = True
 
-    def has_left_out(self) -> None:
+    def note_left_out(self) -> None:
         """Note that the new controller knows which ranks take part."""
         self.smaller = False
 
-    def ask(self) -> None:
+    def note_requested_controller(self) -> None:
         """Note that a controller was requested."""
         self.asked = True
 
-    def registers(self, now: float) -> None:
+    def note_serving_controller(self, now: float) -> None:
         """Note that the new controller serves, and has not been told of any rank."""
         self.absent, self.looked, self.serves_since = frozenset(), 0.0, now
 
-    def lacks(self, absent: Iterable[int], stand_ins: Mapping[int, str]) -> None:
+    def set_absent_ranks(self, absent: Iterable[int], stand_ins: Mapping[int, str]) -> None:
         """Set the ranks without a process, or with one it must not know, and the stand-ins that register them."""
         self.absent, self.stand_ins = frozenset(absent), dict(stand_ins)
 
@@ -139,21 +139,21 @@ class ControllerChange:
         """Return the ranks that this pod's agent registers as their stand-in."""
         return sorted(rank for rank, uid in self.stand_ins.items() if uid == pod_uid)
 
-    def hear(self, event: MindIOEvent, at: float) -> bool:
+    def keep_event(self, event: MindIOEvent, at: float) -> bool:
         """Keep an event of the new controller until it knows every rank; False: only the former one can send it."""
         if self.phase is not ChangePhase.REGISTERING:
             return False
         self.heard.append((event, at))
         return True
 
-    def end(self) -> list[tuple[MindIOEvent, float]]:
+    def end_change(self) -> list[tuple[MindIOEvent, float]]:
         """End the change, in service or given up; return the events kept meanwhile."""
         heard, self.heard = self.heard, []
         self.phase, self.stand_ins, self.absent = ChangePhase.NONE, {}, frozenset()
         return heard
 
-    def forget(self) -> None:
+    def forget_change(self) -> None:
         """Forget all: another start of the job begins with ranks that have seen nothing."""
-        self.end()
+        self.end_change()
         self.smaller = False
         self.serial = self.counter = 0

@@ -33,7 +33,7 @@ class Effects:
         self._facts = 0
         self._held: tuple[float, float] | None = None  # since when, until when facts and milestones are held back
 
-    def request(self, call: str, arguments: dict[str, object], order: int = 0) -> None:
+    def request_call(self, call: str, arguments: dict[str, object], order: int = 0) -> None:
         """Ask the controller host for a call."""
         self.requests.append(HostRequest(call, arguments, order))
 
@@ -42,18 +42,18 @@ class Effects:
         requests, self.requests = self.requests, []
         return requests
 
-    def touch(self, *uids: str) -> None:
+    def touch_pods(self, *uids: str) -> None:
         """Mark the pods whose agents may have to be told something new; an empty UID is no pod's."""
         self.dirty.update((uid, None) for uid in uids if uid)
 
-    def take_dirty(self, limit: int) -> list[str]:
+    def take_touched_pods(self, limit: int) -> list[str]:
         """Take out at most `limit` of the pods that were touched; the others stay."""
         taken = list(self.dirty)[:limit] if len(self.dirty) > limit else list(self.dirty)
         for uid in taken:
             del self.dirty[uid]
         return taken
 
-    def note(self, *, changed: bool = True, urgent: bool = False) -> None:
+    def note_change(self, *, changed: bool = True, urgent: bool = False) -> None:
         """Note that the state differs from the last report."""
         self.changed |= changed
         self.urgent |= urgent
@@ -61,19 +61,19 @@ class Effects:
     def refuse_input(self) -> None:
         """Count an input that makes no sense here."""
         self.refused_inputs += 1
-        self.note()
+        self.note_change()
 
     def next_fact_number(self) -> int:
         """Count one more fact of the coordinator's own; return its number."""
         self._facts += 1
         return self._facts
 
-    def tell(self, fact: pb.Fact, at: float) -> None:
+    def queue_fact(self, fact: pb.Fact, at: float) -> None:
         """Queue a fact for the operator."""
         if self.outbox.add_fact(fact, at):
             self.urgent = True
 
-    def mark(self, milestone: pb.Milestone, at: float) -> None:
+    def queue_milestone(self, milestone: pb.Milestone, at: float) -> None:
         """Queue a milestone for the operator."""
         self.outbox.add_milestone(milestone, at)
         self.urgent = True
@@ -85,28 +85,28 @@ class Effects:
         """Since when facts and milestones are held back; None: they are not."""
         return self._held[0] if self._held is not None else None
 
-    def hold(self, now: float, seconds: float) -> None:
+    def hold_back(self, now: float, seconds: float) -> None:
         """Hold facts and milestones back for `seconds` from now; a hold that has begun is not prolonged."""
         if self._held is None:
             self._held = (now, now + seconds)
-            self.outbox.hold()
+            self.outbox.hold_back()
 
-    def mark_ahead(self, milestone: pb.Milestone, at: float) -> None:
+    def queue_milestone_ahead(self, milestone: pb.Milestone, at: float) -> None:
         """Queue a milestone before what is held back."""
         self.outbox.add_milestone(milestone, at, ahead=True)
 
-    def release(self) -> None:
+    def release_held(self) -> None:
         """Send everything that is held back."""
         self._held = None
-        self.outbox.release()
+        self.outbox.release_held()
         self.urgent = True
 
-    def release_due(self, now: float) -> None:
+    def release_overdue(self, now: float) -> None:
         """Send everything that was held back for long enough."""
         if self._held is not None and now >= self._held[1]:
-            self.release()
+            self.release_held()
 
-    def report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
+    def next_report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
         """Build the next report to the operator."""
         self.urgent = self.changed = False
-        return self.outbox.report(state, now)
+        return self.outbox.next_report(state, now)

@@ -60,12 +60,12 @@ class Endpoint:
     rendezvous_port: int
 
     @property
-    def controller(self) -> str:
+    def controller_address(self) -> str:
         """Where the gates forward to."""
         return host_port(self.address, self.mindio_port)
 
     @property
-    def store(self) -> str:
+    def store_address(self) -> str:
         """Where the pods' store ports forward to."""
         return host_port(self.address, self.rendezvous_port)
 
@@ -107,11 +107,11 @@ class Job:
 
     # -- the only changes that are not a value's own ----------------------------------------------------------------
 
-    def look_at(self, now: float) -> None:
+    def set_time(self, now: float) -> None:
         """Set the time at which what follows happens."""
         self.now = now
 
-    def take_assignment(self, assignment: pb.Assignment) -> bool:
+    def apply_assignment(self, assignment: pb.Assignment) -> bool:
         """Take in pods and settings as they are now; return whether agents have to know of the settings.
 
         The environment of an attempt is fixed once its ranks are ordered: MindIO's controller and all ranks need the
@@ -119,7 +119,7 @@ class Job:
         known from what was launched, after that; it is true for ranks of which none has registered.
         """
         before, taken, alone = self.assignment, assignment, False
-        if before is not None and self.runs and before.attempt == assignment.attempt:
+        if before is not None and self.is_running and before.attempt == assignment.attempt:
             taken = pb.Assignment()
             taken.CopyFrom(assignment)
             taken.environment.clear()
@@ -128,9 +128,9 @@ class Job:
                 alone = WITHOUT_MINDIO not in before.environment
                 taken.environment[WITHOUT_MINDIO] = assignment.environment[WITHOUT_MINDIO]
         self.assignment = taken
-        self.roster.assign(taken)
+        self.roster.apply_assignment(taken)
         for pod in self.roster.pods.values():
-            self.incidents.know(pod.incarnation)
+            self.incidents.note_taken_number(pod.incarnation)
         return alone or (before is not None and list(before.log_rules) != list(taken.log_rules))
 
     def keep_environment(self, environment: Mapping[str, str]) -> None:
@@ -139,23 +139,23 @@ class Job:
             self.assignment.environment.clear()
             self.assignment.environment.update(environment)
 
-    def take_order(self, order: pb.Order) -> None:
+    def replace_order(self, order: pb.Order) -> None:
         """Replace the order: it is the step that is desired now."""
         self.order = order
 
-    def say_ahead(self, steps: int) -> None:
+    def set_steps_ahead(self, steps: int) -> None:
         """Set by how many steps gates tell MindIO more than the ranks have made."""
         self.steps_ahead = steps
 
     def begin_attempt(self, number: int, incarnation: int) -> None:
         """Begin another start of the whole job."""
         self.attempt = Attempt(number, incarnation, AttemptPhase.OPENING, self.now)
-        self.change.forget()
+        self.change.forget_change()
         self.keeping = StoreKeeping()
-        self.checkpoints.told_save()
+        self.checkpoints.forget_reported_save()
 
     @contextmanager
-    def muted(self) -> Iterator[Effects]:
+    def muted_effects(self) -> Iterator[Effects]:
         """Collect effects instead of sending them: what happens inside has happened before."""
         live, self.effects = self.effects, Effects()
         try:
@@ -166,7 +166,7 @@ class Job:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Whether ranks of the attempt have been ordered."""
         return self.attempt.phase is AttemptPhase.RUNNING
 
@@ -180,49 +180,49 @@ class Job:
         return left_out and not self.roster.switches_mindio_on
 
     @property
-    def is_open(self) -> bool:
+    def is_everything_up(self) -> bool:
         """Whether everything is up that the ranks of the attempt need: the store, and MindIO's controller."""
         number, controller = self.attempt.number, self.controller
-        return controller.has_store(number) if self.without_mindio else controller.ready(number)
+        return controller.has_store(number) if self.without_mindio else controller.is_ready(number)
 
     @property
     def num_telling(self) -> int:
         """Ranks that tell of their steps: without MindIO's heartbeats those that print, of which one is enough."""
-        return 1 if self.without_mindio else self.roster.num_training
+        return 1 if self.without_mindio else self.roster.number_in_training
 
     @property
-    def store(self) -> str:
+    def store_name(self) -> str:
         """Name of the attempt's store in this coordinator's pod: each pod opens one of its own."""
         return f"{self.attempt.number}/{self.setup.incarnation}"
 
-    def hears(self, pod: RankPod) -> bool:
+    def is_agent_heard(self, pod: RankPod) -> bool:
         """Return whether the pod's agent is connected and has spoken lately."""
-        return pod.connected and not self.contacts.is_silent(pod.uid)
+        return pod.connected and not self.contacts.is_agent_silent(pod.uid)
 
     # -- words for the operator and the agents -----------------------------------------------------------------------
 
-    def touch(self, rank: int) -> None:
+    def touch_pod_of(self, rank: int) -> None:
         """Mark the pod of this rank: it has to be told something new."""
         target = self.roster.targets.get(rank)
         if target is not None:
-            self.effects.touch(target.pod_uid)
+            self.effects.touch_pods(target.pod_uid)
 
-    def touch_all(self) -> None:
+    def touch_all_pods(self) -> None:
         """Mark every pod to be looked at anew."""
-        self.effects.touch(*self.roster.pods)
+        self.effects.touch_pods(*self.roster.pods)
 
-    def mark(self, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None) -> None:
+    def mark_milestone(self, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None) -> None:
         """Note a milestone of the incident, or of the attempt when there is none."""
-        self.mark_in(self.incidents.current or self.attempt, kind, at, message)
+        self.mark_milestone_of(self.incidents.current or self.attempt, kind, at, message)
 
-    def mark_in(
+    def mark_milestone_of(
         self, of: OpenIncident | Attempt, kind: pb.MilestoneKind, at: float, message: pb.Milestone | None = None
     ) -> None:
         """Note a milestone of this incident or attempt."""
         milestone = message if message is not None else pb.Milestone()
         milestone.kind = kind
         milestone.incarnation = of.incarnation
-        self.effects.mark(milestone, at)
+        self.effects.queue_milestone(milestone, at)
 
     def new_fact(self, kind: pb.FactKind, subject: str, message: str) -> pb.Fact:
         """Build a fact of the coordinator's own."""
@@ -239,4 +239,4 @@ class Job:
         fact = self.new_fact(pb.CONTROLLER_LOST, f"attempt-{self.attempt.number}", text)
         fact.code = code
         fact.incarnation = self.incidents.incarnation
-        self.effects.tell(fact, at)
+        self.effects.queue_fact(fact, at)

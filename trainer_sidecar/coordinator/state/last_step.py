@@ -36,16 +36,16 @@ class LastStep:
         self._gathered: _Gathered | None = None
 
     @property
-    def is_gathered(self) -> bool:
+    def is_attempt_ending(self) -> bool:
         """Whether steps that are told now are of an attempt that is being ended."""
         return self._gathered is not None and self._gathered.ends
 
     @property
-    def is_owed(self) -> bool:
+    def is_step_untold(self) -> bool:
         """Whether a step is still to be told."""
         return self._gathered is not None
 
-    def end(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident | Attempt | None) -> None:
+    def gather_before_end(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident | Attempt | None) -> None:
         """Collect the last step, because every rank is about to be ended.
 
         `of`: None where the step was told already, or there was none.
@@ -56,31 +56,31 @@ class LastStep:
         elif of is not None:
             self._gathered = _Gathered(copy.deepcopy(steps), now + GATHER_SECONDS, num_ranks, of, ends=True)
 
-    def save(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident) -> None:
+    def gather_before_save(self, steps: Steps, now: float, num_ranks: int, of: OpenIncident) -> None:
         """Collect the last step, because MindIO saves it at once: no step will be repeated."""
         self._gathered = _Gathered(steps, now + GATHER_SECONDS, num_ranks, of, ends=False)
 
-    def finished(self, rank: int, step: int, at: float) -> bool:
+    def note_printed_step(self, rank: int, step: int, at: float) -> bool:
         """Note a step that a rank has printed; return whether it was of an attempt that is being ended."""
         last = self._gathered
         if last is None or not last.ends:
             return False
-        last.steps.finished(rank, step, at, last.num_ranks)
+        last.steps.note_printed_step(rank, step, at, last.num_ranks)
         return True
 
-    def heartbeat(self, rank: int, step: int, at: float) -> bool:
+    def note_heartbeat_step(self, rank: int, step: int, at: float) -> bool:
         """Note a step of a heartbeat; return whether it was of an attempt that is being ended."""
         last = self._gathered
         if last is None or not last.ends:
             return False
-        last.steps.heartbeat(rank, step, at, last.num_ranks)
+        last.steps.note_heartbeat_step(rank, step, at, last.num_ranks)
         return True
 
-    def due(self, now: float) -> StepReport | None:
+    def take_due_step(self, now: float) -> StepReport | None:
         """Return the last common step, once it is time, and only once."""
         last = self._gathered
         if last is None or now < last.due:
             return None
         self._gathered = None
-        common = last.steps.last_common()
+        common = last.steps.last_common_step()
         return (last.of, *common) if common is not None else None

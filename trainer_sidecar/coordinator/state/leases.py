@@ -59,38 +59,38 @@ class Contacts:
         self.doubts = False  # nobody is to be stopped or named on what is heard now
         self.unreachable: tuple[int, int] | None = None  # so many of so many, while more than half are silent
 
-    def grant(self, uid: str, now: float) -> None:
+    def note_grant(self, uid: str, now: float) -> None:
         """Note that the agent is heard, and that a lease of its gate leaves now."""
         self._contacts[uid].granted = now
 
-    def expired(self, uid: str, now: float, seconds: float = 0.0) -> bool:
+    def is_lease_expired(self, uid: str, now: float, seconds: float = 0.0) -> bool:
         """Return whether no gate of this pod can be open, and has not been for this many seconds."""
         contact = self._contacts.get(uid)
         granted = contact.granted if contact is not None else None
         return now >= (granted if granted is not None else self._begin) + LEASE_SECONDS + seconds
 
-    def watch(self, uid: str, now: float) -> None:
+    def watch_agent(self, uid: str, now: float) -> None:
         """Count from now, although nothing was heard yet; unless the pod is watched already."""
         self._contacts.setdefault(uid, _Contact(now))
 
-    def forget(self, uid: str) -> None:
+    def forget_agent(self, uid: str) -> None:
         """Forget the pod, which is gone."""
         self._contacts.pop(uid, None)
 
-    def heard(self, uid: str, now: float) -> bool:
+    def note_sign_of_life(self, uid: str, now: float) -> bool:
         """Note a sign of life; True when the agent had been given up."""
         contact = self._contacts.setdefault(uid, _Contact(now))
         returned = contact.told
         contact.heard, contact.refused_since, contact.told = now, None, False
         return returned
 
-    def refused(self, uid: str, now: float) -> None:
+    def note_refused_connection(self, uid: str, now: float) -> None:
         """Note that the agent's machine has refused a connection to it."""
         contact = self._contacts.get(uid)
         if contact is not None and contact.refused_since is None:
             contact.refused_since = now
 
-    def forgive(self, lag: float) -> None:
+    def forgive_lag(self, lag: float) -> None:
         """Extend every wait by `lag`, the seconds that this process stood still beyond its tick."""
         if lag <= LAG_SECONDS:
             return
@@ -99,35 +99,39 @@ class Contacts:
             if contact.refused_since is not None:
                 contact.refused_since += lag
 
-    def newly_silent(self, now: float, is_missed: Callable[[str], bool]) -> dict[str, float]:
+    def take_newly_silent(self, now: float, is_missed: Callable[[str], bool]) -> dict[str, float]:
         """Return UID -> seconds of silence of every agent that must be named now, each told once.
 
         `is_missed`: whether the pod is one whose silence is a loss. While this process doubts itself, it names only
         those whose machines refuse connections.
         """
-        named = [uid for uid, contact in self._contacts.items() if not contact.told and _is_silent(contact, now)]
-        if named and not self._hesitates(named, now, is_missed):
+        named = [
+            uid for uid, contact in self._contacts.items() if not contact.told and _is_contact_silent(contact, now)
+        ]
+        if named and not self._may_others_follow(named, now, is_missed):
             named = [uid for uid, contact in self._contacts.items() if not contact.told and _may_be_named(contact, now)]
         else:
             named = []
-        self._doubt(now, set(named), is_missed)
+        self._update_doubt(now, set(named), is_missed)
         if self.doubts:
-            named = [uid for uid in named if _is_refused(self._contacts[uid], now)]
+            named = [uid for uid in named if _is_contact_refused(self._contacts[uid], now)]
         for uid in named:
             self._contacts[uid].told = True
         return {uid: now - self._contacts[uid].heard for uid in named}
 
-    def _hesitates(self, silent: Collection[str], now: float, is_missed: Callable[[str], bool]) -> bool:
+    def _may_others_follow(self, silent: Collection[str], now: float, is_missed: Callable[[str], bool]) -> bool:
         """Whether another one may have fallen silent with these, and a moment will tell."""
         interval = heartbeat_seconds(len(self._contacts))
         first = SILENT_SECONDS - interval  # so long silent at least, if it spoke last within an interval of the other
         longest = max(now - self._contacts[uid].heard for uid in silent)
-        if longest >= NAMED_ALONG_SECONDS + interval or any(_is_refused(self._contacts[uid], now) for uid in silent):
+        if longest >= NAMED_ALONG_SECONDS + interval or any(
+            _is_contact_refused(self._contacts[uid], now) for uid in silent
+        ):
             return False
         quiet = (uid for uid, one in self._contacts.items() if first <= now - one.heard < NAMED_ALONG_SECONDS)
         return any(not self._contacts[uid].told and is_missed(uid) for uid in quiet)
 
-    def _doubt(self, now: float, silent: set[str], is_missed: Callable[[str], bool]) -> None:
+    def _update_doubt(self, now: float, silent: set[str], is_missed: Callable[[str], bool]) -> None:
         """More than half at once: most likely this process hears nothing, until a second look says otherwise."""
         if not silent and self._doubted_since is None:
             return
@@ -143,19 +147,19 @@ class Contacts:
         self.doubts = since is not None and now - since < SECOND_LOOK_SECONDS
         self.unreachable = (len(quiet), len(missed)) if since is not None else None
 
-    def is_silent(self, uid: str) -> bool:
+    def is_agent_silent(self, uid: str) -> bool:
         """Return whether the agent has been given up."""
         contact = self._contacts.get(uid)
         return contact is not None and contact.told
 
 
-def _is_silent(contact: _Contact, now: float) -> bool:
-    return now - contact.heard >= SILENT_SECONDS or _is_refused(contact, now)
+def _is_contact_silent(contact: _Contact, now: float) -> bool:
+    return now - contact.heard >= SILENT_SECONDS or _is_contact_refused(contact, now)
 
 
-def _is_refused(contact: _Contact, now: float) -> bool:
+def _is_contact_refused(contact: _Contact, now: float) -> bool:
     return contact.refused_since is not None and now - contact.refused_since >= REFUSED_SECONDS
 
 
 def _may_be_named(contact: _Contact, now: float) -> bool:
-    return now - contact.heard >= NAMED_ALONG_SECONDS or _is_refused(contact, now)
+    return now - contact.heard >= NAMED_ALONG_SECONDS or _is_contact_refused(contact, now)

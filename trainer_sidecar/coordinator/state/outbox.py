@@ -38,24 +38,24 @@ class ReportOutbox:
         """Queue a fact; False when it is known already."""
         if not self._known.is_new_id(fact.id):
             return False
-        self._append(_Item(fact, at))
+        self._append_item(_Item(fact, at))
         return True
 
     def add_milestone(self, milestone: pb.Milestone, at: float, *, ahead: bool = False) -> None:
         """Queue a milestone that was reached at `at`; `ahead`: before everything that is held back."""
-        self._append(_Item(milestone, at), ahead=ahead)
+        self._append_item(_Item(milestone, at), ahead=ahead)
 
-    def hold(self) -> None:
+    def hold_back(self) -> None:
         """Hold what is added from now on until it is released."""
         self._held = self._held or []
 
-    def release(self) -> None:
+    def release_held(self) -> None:
         """Put what was held back into the next report, in its order."""
         held, self._held = self._held, None
         for item in held or ():
-            self._append(item)
+            self._append_item(item)
 
-    def _append(self, item: _Item, *, ahead: bool = False) -> None:
+    def _append_item(self, item: _Item, *, ahead: bool = False) -> None:
         if self._held is not None and not ahead:
             self._held.append(item)
             return
@@ -63,7 +63,7 @@ class ReportOutbox:
         if len(self._items) > KEPT_ITEMS:
             log.error("no operator has taken in anything for %d items; dropped: %s", KEPT_ITEMS, self._items.pop(0))
 
-    def milestones(self) -> list[pb.Milestone]:
+    def waiting_milestones(self) -> list[pb.Milestone]:
         """Return the milestones that wait, oldest first."""
         waiting = (*self._items, *(self._held or ()))
         return [item.message for item in waiting if isinstance(item.message, pb.Milestone)]
@@ -73,16 +73,16 @@ class ReportOutbox:
         """Whether everything has gone out, as far as it may."""
         return all(item.sequence for item in self._items)
 
-    def rewind(self) -> None:
+    def resend_unacknowledged(self) -> None:
         """Send everything unacknowledged again, on a new stream."""
         for item in self._items:
             item.sequence = 0
 
-    def acknowledge(self, sequence: int) -> None:
+    def acknowledge_reports(self, sequence: int) -> None:
         """Remove what was sent up to this report: the operator has taken it in."""
         self._items = [item for item in self._items if not 0 < item.sequence <= sequence]
 
-    def report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
+    def next_report(self, state: pb.CoordinatorState, now: float) -> pb.Report:
         """Build the next report: the state, and everything new on this stream."""
         self._sequence += 1
         report = pb.Report(sequence=self._sequence, state=state)

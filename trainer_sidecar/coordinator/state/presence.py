@@ -12,11 +12,11 @@ class OperatorPresence:
     since: float
     here: bool = False
 
-    def comes(self, now: float) -> None:
+    def note_operator(self, now: float) -> None:
         """Note that a leader has opened its stream, perhaps in place of another one."""
         self.here, self.since = True, now
 
-    def leaves(self, now: float) -> None:
+    def note_operator_left(self, now: float) -> None:
         """Note that the stream of the leader is over."""
         self.here, self.since = False, now
 

@@ -34,12 +34,12 @@ class RankView:
     error_line: str = ""  # the newest one that it printed
 
     @property
-    def process(self) -> tuple[int, int]:
+    def process_name(self) -> tuple[int, int]:
         """Names one process of the rank."""
         return (self.incarnation, self.start)
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the process runs."""
         return self.phase in ALIVE
 
@@ -56,22 +56,22 @@ class RankTarget:
     stacks: int = 0  # how often its stack was desired
 
     @property
-    def process(self) -> tuple[int, int]:
+    def process_name(self) -> tuple[int, int]:
         """Names one process of the rank."""
         return (self.incarnation, self.start)
 
-    def end(self) -> bool:
+    def end_process(self) -> bool:
         """End the process; return whether it was to run."""
         ran, self.run, self.admitted = self.run, False, False
         return ran
 
-    def admit(self) -> bool:
+    def admit_process(self) -> bool:
         """Let the process pass its gate; return whether that is new."""
         new = self.run and not self.admitted
         self.admitted = self.admitted or self.run
         return new
 
-    def hold(self) -> None:
+    def hold_process(self) -> None:
         """Hold the process at its gate until MindIO has named its rank."""
         self.admitted = False
 
@@ -105,24 +105,24 @@ class RankPod:
     _state: pb.NodeState | None = None  # made when it is asked for, until something in it is another
 
     @property
-    def counts(self) -> bool:
+    def is_current(self) -> bool:
         """Whether it is one of the job's pods as they are now."""
         return self.listed and not self.over
 
-    def any_alive(self) -> bool:
+    def has_live_process(self) -> bool:
         """Return whether a process was running when the agent last spoke."""
         return self.oldest_alive is not None
 
-    def connect(self) -> None:
+    def note_connected(self) -> None:
         """Note that its agent has said hello, and not yet how its ranks are."""
         self.connected, self.reported = True, False
 
-    def disconnect(self) -> bool:
+    def note_disconnected(self) -> bool:
         """Note that the stream is gone; return whether there was one."""
         before, self.connected = self.connected, False
         return before
 
-    def report(self, report: pb.AgentReport) -> tuple[bool, bool]:
+    def apply_report(self, report: pb.AgentReport) -> tuple[bool, bool]:
         """Take in a report of the agent; return whether it is the first, and whether launcher or problems changed."""
         first, changed = not self.reported, self.launcher_ready != report.launcher_ready
         changed = changed or self.problems != list(report.problems)
@@ -132,24 +132,24 @@ class RankPod:
         self.gate = report.gate if report.HasField("gate") else None
         return first, changed
 
-    def take_view(self, rank: int, view: RankView) -> bool:
+    def apply_view(self, rank: int, view: RankView) -> bool:
         """Take in how a rank is; return whether another process or phase was known."""
         before = self.views.get(rank)
         self.views[rank] = view
         if before != view:
             self._state = None
-        if before is not None and (before.process, before.phase) == (view.process, view.phase):
+        if before is not None and (before.process_name, before.phase) == (view.process_name, view.phase):
             return False
         views = self.views.values()
-        self.oldest_alive = min((one.incarnation for one in views if one.alive), default=None)
+        self.oldest_alive = min((one.incarnation for one in views if one.is_alive), default=None)
         self.newest_started = max((one.incarnation for one in views if one.phase != pb.ABSENT), default=None)
         return True
 
-    def retire(self) -> None:
+    def mark_over(self) -> None:
         """Mark the pod as over: its ranks live elsewhere from now on."""
         self.over = True
 
-    def state(self, *, connected: bool) -> pb.NodeState:
+    def node_state(self, *, connected: bool) -> pb.NodeState:
         """Return its state for the operator; the caller must not change it. `connected`: its agent is heard."""
         state = self._state
         if state is None:
@@ -190,29 +190,29 @@ class Roster:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     @property
-    def num_nodes(self) -> int:
+    def number_of_nodes(self) -> int:
         """How many rank pods the job has."""
         return -(-self.world_size // self.ranks_per_node)
 
     @property
-    def num_training(self) -> int:
+    def number_in_training(self) -> int:
         """Ranks that take part."""
         return max(self.world_size - len(self.dropped), 1)
 
-    def node_of(self, rank: int) -> int:
+    def node_rank_of(self, rank: int) -> int:
         """Return the node rank that a rank lives in."""
         return rank // self.ranks_per_node
 
-    def ranks_of(self, node_rank: int) -> range:
+    def ranks_of_node(self, node_rank: int) -> range:
         """Return the ranks of one node rank."""
         first = node_rank * self.ranks_per_node
         return range(first, min(first + self.ranks_per_node, self.world_size))
 
     def ranks_of_nodes(self, node_ranks: Iterable[int]) -> set[int]:
         """Return the ranks of all of these node ranks."""
-        return {rank for node_rank in node_ranks for rank in self.ranks_of(node_rank)}
+        return {rank for node_rank in node_ranks for rank in self.ranks_of_node(node_rank)}
 
-    def assign(self, assignment: pb.Assignment) -> None:
+    def apply_assignment(self, assignment: pb.Assignment) -> None:
         """Take in the pods that exist now; one that is gone is kept until nobody can be harmed by it."""
         self.world_size = assignment.world_size
         self.ranks_per_node = max(assignment.ranks_per_node, 1)
@@ -223,17 +223,17 @@ class Roster:
             known = self.pods.get(entry.pod_uid)
             if known is None:
                 known = RankPod(entry.node_rank, entry.pod_uid, entry.pod_name, entry.address, entry.incarnation)
-                self._add(known)
+                self._add_pod(known)
             known.address = entry.address or known.address
         self.version += 1
 
-    def _add(self, pod: RankPod) -> None:
+    def _add_pod(self, pod: RankPod) -> None:
         self.pods[pod.uid] = pod
         pods = self._by_node.setdefault(pod.node_rank, [])
         pods.append(pod)
         pods.sort(key=lambda one: one.incarnation, reverse=True)
 
-    def forget(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Forget the pod: it can do no harm."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
@@ -242,32 +242,32 @@ class Roster:
             self.answering.discard(uid)
             self.version += 1
 
-    def pods_of(self, node_rank: int) -> list[RankPod]:
+    def pods_of_node(self, node_rank: int) -> list[RankPod]:
         """Return the pods of a node rank, newest incarnation first."""
         return self._by_node.get(node_rank, [])
 
-    def retire(self, pod: RankPod, *, answers: bool) -> None:
+    def retire_pod(self, pod: RankPod, *, answers: bool) -> None:
         """Mark the pod as over; `answers`: it is not told until nobody asks its ranks anything."""
-        pod.retire()
+        pod.mark_over()
         if answers:
             self.answering.add(pod.uid)
 
-    def end_answering(self) -> set[str]:
+    def take_answering(self) -> set[str]:
         """Return the UIDs of pods that are to be told now that they are over: nobody asks their ranks anything."""
         told, self.answering = self.answering, set()
         return told
 
-    def newest(self, node_rank: int, at_least: int = 0) -> RankPod | None:
+    def newest_pod(self, node_rank: int, at_least: int = 0) -> RankPod | None:
         """Return the pod that a node rank lives in now, of incarnation `at_least` or later."""
         for pod in self._by_node.get(node_rank, ()):
             if pod.listed and not pod.over and pod.incarnation >= at_least:
                 return pod
         return None
 
-    def report(self, pod: RankPod, report: pb.AgentReport) -> tuple[bool, bool]:
+    def apply_report(self, pod: RankPod, report: pb.AgentReport) -> tuple[bool, bool]:
         """Take in a report, without ranks, facts and steps; return whether it is the first, and whether it has news."""
         self.strangers += max(0, report.strangers - pod.strangers)
-        first, changed = pod.report(report)
+        first, changed = pod.apply_report(report)
         pod.launched = tuple(report.launched)
         pod.environment = report.environment
         if pod.launched and pod.launched != self.launched:  # all launch the same, and only node rank 0 tells of it
@@ -278,20 +278,20 @@ class Roster:
 
     # -- targets ------------------------------------------------------------------------------------------------------
 
-    def aim(self, rank: int, target: RankTarget) -> None:
+    def set_target(self, rank: int, target: RankTarget) -> None:
         """Set what the rank should be from now on."""
         self.targets[rank] = target
 
-    def aim_at(self, targets: dict[int, RankTarget]) -> None:
+    def set_all_targets(self, targets: dict[int, RankTarget]) -> None:
         """Set what every rank should be from now on."""
         self.targets = targets
 
-    def aim_at_what_runs(self, pod: RankPod) -> None:
+    def adopt_running(self, pod: RankPod) -> None:
         """Set ranks that this coordinator never started as desired, so that they can be ended."""
         for rank, view in pod.views.items():
             self.targets.setdefault(rank, RankTarget(view.incarnation, view.start, pod.uid))
 
-    def aim_spare(self, rank: int, target: RankTarget) -> None:
+    def set_spare(self, rank: int, target: RankTarget) -> None:
         """Set the second process of a rank."""
         self.spares[rank] = target
 
@@ -307,7 +307,7 @@ class Roster:
         """
         touched = set()
         for rank, spare in self.spares.items():
-            touched |= self._retire(self.targets[rank].pod_uid) | {spare.pod_uid}
+            touched |= self._retire_by_uid(self.targets[rank].pod_uid) | {spare.pod_uid}
             self.targets[rank] = spare
         self.spares.clear()
         return touched
@@ -316,27 +316,27 @@ class Roster:
         """Give up the second processes, for which nobody waits; return the UIDs of their pods."""
         touched = set()
         for spare in self.spares.values():
-            touched |= self._retire(spare.pod_uid)
+            touched |= self._retire_by_uid(spare.pod_uid)
         self.spares.clear()
         return touched
 
-    def _retire(self, uid: str) -> set[str]:
+    def _retire_by_uid(self, uid: str) -> set[str]:
         pod = self.pods.get(uid)
         if pod is None:
             return set()
-        pod.retire()
+        pod.mark_over()
         return {uid}
 
-    def told(self, pod: RankPod) -> Iterator[tuple[int, RankTarget]]:
+    def targets_told_to(self, pod: RankPod) -> Iterator[tuple[int, RankTarget]]:
         """Yield what this pod's agent is told: first and second processes, by rank."""
-        for rank in self.ranks_of(pod.node_rank):
+        for rank in self.ranks_of_node(pod.node_rank):
             for target in (self.targets.get(rank), self.spares.get(rank)):
                 if target is not None and target.pod_uid == pod.uid:
                     yield rank, target
 
     # -- who takes part -----------------------------------------------------------------------------------------------
 
-    def register(self, rank: int) -> None:
+    def register_rank(self, rank: int) -> None:
         """Note that MindIO knows the rank."""
         self.registered.add(rank)
 
@@ -344,78 +344,82 @@ class Roster:
         """Note that MindIO knows these ranks and no other."""
         self.registered = ranks
 
-    def leave_out(self, ranks: Iterable[int]) -> None:
+    def leave_out_ranks(self, ranks: Iterable[int]) -> None:
         """Set the ranks that take no part; none: everybody takes part."""
         self.dropped = set(ranks)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def pod_of(self, rank: int) -> RankPod | None:
+    def pod_of_rank(self, rank: int) -> RankPod | None:
         """Return the pod that a rank is meant to live in."""
         target = self.targets.get(rank)
         return self.pods.get(target.pod_uid) if target is not None else None
 
-    def error_line(self, rank: int) -> str:
+    def error_line_of(self, rank: int) -> str:
         """Return the newest line with which the rank told of a fault; empty: it printed none."""
-        pod = self.pod_of(rank)
+        pod = self.pod_of_rank(rank)
         view = pod.views.get(rank) if pod is not None else None
         return view.error_line if view is not None else ""
 
-    def phase(self, rank: int) -> pb.RankPhase:
+    def phase_of_rank(self, rank: int) -> pb.RankPhase:
         """Return the phase of exactly the desired process; absent when it is not there or another one is."""
         target = self.targets.get(rank)
-        return self._phase(target, self.pods.get(target.pod_uid), rank) if target is not None else pb.ABSENT
+        return self._phase_of_target(target, self.pods.get(target.pod_uid), rank) if target is not None else pb.ABSENT
 
-    def spare_phase(self, rank: int) -> pb.RankPhase:
+    def phase_of_spare(self, rank: int) -> pb.RankPhase:
         """Return the phase of the process that is to take the rank over."""
         spare = self.spares.get(rank)
         pod = self.pods.get(spare.pod_uid) if spare is not None else None
-        return self._phase(spare, pod, rank) if spare is not None and pod is not None and pod.connected else pb.ABSENT
+        return (
+            self._phase_of_target(spare, pod, rank)
+            if spare is not None and pod is not None and pod.connected
+            else pb.ABSENT
+        )
 
     @staticmethod
-    def _phase(target: RankTarget, pod: RankPod | None, rank: int) -> pb.RankPhase:
+    def _phase_of_target(target: RankTarget, pod: RankPod | None, rank: int) -> pb.RankPhase:
         view = pod.views.get(rank) if pod is not None else None
         same = view is not None and (view.incarnation, view.start) == (target.incarnation, target.start)
         return view.phase if view is not None and same else pb.ABSENT
 
-    def is_current(self, pod: RankPod, rank: int, process: tuple[int, int]) -> bool:
+    def is_desired_process(self, pod: RankPod, rank: int, process: tuple[int, int]) -> bool:
         """Return whether this process in this pod is the desired one."""
         target = self.targets.get(rank)
-        return target is not None and target.pod_uid == pod.uid and target.process == process
+        return target is not None and target.pod_uid == pod.uid and target.process_name == process
 
-    def predecessors(self, rank: int) -> list[RankPod]:
+    def predecessor_pods(self, rank: int) -> list[RankPod]:
         """Return the pods in which an older process of the rank may still live."""
         target = self.targets[rank]
-        return [pod for pod in self.pods_of(self.node_of(rank)) if pod.uid != target.pod_uid]
+        return [pod for pod in self.pods_of_node(self.node_rank_of(rank)) if pod.uid != target.pod_uid]
 
-    def linked(self, ranks: Iterable[int]) -> bool:
+    def are_linked(self, ranks: Iterable[int]) -> bool:
         """Return whether all of these have reached MindIO."""
-        return all(self.phase(rank) in ARRIVED for rank in ranks)
+        return all(self.phase_of_rank(rank) in ARRIVED for rank in ranks)
 
-    def all_linked(self) -> bool:
+    def are_all_linked(self) -> bool:
         """Return whether every rank has reached MindIO."""
-        return self._all("linked", self.world_size, lambda rank: self.phase(rank) in ARRIVED)
+        return self._holds_for_all("linked", self.world_size, lambda rank: self.phase_of_rank(rank) in ARRIVED)
 
-    def all_run(self) -> bool:
+    def are_all_running(self) -> bool:
         """Return whether every rank has a process that runs, or has ended in order."""
-        return self._all("run", self.world_size, lambda rank: self.phase(rank) in STARTED)
+        return self._holds_for_all("run", self.world_size, lambda rank: self.phase_of_rank(rank) in STARTED)
 
-    def all_there(self) -> bool:
+    def are_all_reported(self) -> bool:
         """Return whether every node rank has a pod whose agent has said how its ranks are."""
-        return self._all("there", self.num_nodes, self._is_there)
+        return self._holds_for_all("there", self.number_of_nodes, self._has_pod_reported)
 
-    def _is_there(self, node_rank: int) -> bool:
-        pod = self.newest(node_rank)
+    def _has_pod_reported(self, node_rank: int) -> bool:
+        pod = self.newest_pod(node_rank)
         return pod is not None and pod.connected and pod.reported
 
-    def _all(self, question: str, size: int, holds: Callable[[int], bool]) -> bool:
+    def _holds_for_all(self, question: str, size: int, holds: Callable[[int], bool]) -> bool:
         """Whether it holds for 0 … size - 1. The number that it failed for last is asked first, those after it next."""
         begin = self._failed_on.get(question, 0)
         failed = next((number for number in chain(range(begin, size), range(begin)) if not holds(number)), None)
         self._failed_on[question] = failed if failed is not None else 0
         return failed is None
 
-    def there(self) -> list[RankPod]:
+    def reported_pods(self) -> list[RankPod]:
         """Return the newest pods whose agents have said how their ranks are."""
-        pods = (self.newest(node_rank) for node_rank in range(self.num_nodes))
+        pods = (self.newest_pod(node_rank) for node_rank in range(self.number_of_nodes))
         return [pod for pod in pods if pod is not None and pod.connected and pod.reported]

@@ -30,7 +30,7 @@ class Standstill:
     busy: bool = False  # a rank saves or evaluates
     told: bool = False
 
-    def take(self, rank: int, stack: str, *, busy: bool) -> None:
+    def add_stack(self, rank: int, stack: str, *, busy: bool) -> None:
         """Add where a rank stands; of thousands, each answer is looked at when it comes."""
         self.answered.add(rank)
         self.busy = self.busy or busy
@@ -50,12 +50,12 @@ class StandstillWatch:
     _begin: float | None = None
     _since: float | None = None
 
-    def rest(self) -> None:
+    def stop_watching(self) -> None:
         """Stop the watch: no step is expected."""
         self.found = self._begin = self._since = None
         self.patience = 0.0
 
-    def expect(self, now: float, last_step: float | None) -> float:
+    def expect_step_since(self, now: float, last_step: float | None) -> float:
         """Return since when a step is expected; what held the training up before any was expected was no hang."""
         self._begin = now if self._begin is None else self._begin
         since = max(last_step or 0.0, self._begin)
@@ -65,22 +65,22 @@ class StandstillWatch:
         self._since = since
         return since
 
-    def wait(self, seconds: float) -> None:
+    def wait_for_slow_work(self, seconds: float) -> None:
         """Wait this many seconds for ranks that do slow work; if it takes longer, they are asked anew."""
         self.found, self.patience = None, seconds
 
-    def find(self, since: float, now: float, ranks: Iterable[int]) -> Standstill:
+    def begin_standstill(self, since: float, now: float, ranks: Iterable[int]) -> Standstill:
         """Begin a standstill: these ranks are asked where they stand."""
         self.found = Standstill(since, now, frozenset(ranks))
         return self.found
 
-    def take_stack(self, ranks: Iterable[int], stack: str, *, busy: bool) -> None:
+    def add_stacks(self, ranks: Iterable[int], stack: str, *, busy: bool) -> None:
         """Take in where ranks stand, and whether they save or evaluate; late answers are in their kept output only."""
         if self.found is not None and not self.found.told:
             for rank in ranks:
-                self.found.take(rank, stack, busy=busy)
+                self.found.add_stack(rank, stack, busy=busy)
 
-    def tell(self) -> None:
+    def mark_told(self) -> None:
         """Note that the standstill is told; it is told once."""
         if self.found is not None:
             self.found.told = True

@@ -61,23 +61,23 @@ class Steps:
         self.latest: float | None = None
         self.standstill = StandstillWatch()
 
-    def finished(self, rank: int, step: int, at: float, num_ranks: int) -> None:
+    def note_printed_step(self, rank: int, step: int, at: float, num_ranks: int) -> None:
         """Note that `rank` has printed that it finished `step` at `at`; `num_ranks` take part."""
         self._printed[rank] = step
         self._unheard.discard(rank)
         self._line = max(self._line or (step, at), (step, at))
-        self._came(step, at)
+        self._note_newest(step, at)
         finish = self._open.get(step)
         if finish is None:
             finish = self._open[step] = _Finish(at, printed=True)
         finish.latest = max(finish.latest, at) if finish.printed else at
         finish.printed = True
         finish.ranks.add(rank)
-        self._refine(step, at)
+        self._refine_common(step, at)
         self._set_level(rank, max(step, self._beaten.get(rank, step)))
-        self._settle(num_ranks)
+        self._advance_common(num_ranks)
 
-    def heartbeat(self, rank: int, step: int, at: float, num_ranks: int) -> None:
+    def note_heartbeat_step(self, rank: int, step: int, at: float, num_ranks: int) -> None:
         """Note that `rank` had finished `step` by the time of its heartbeat, `at`."""
         before, earlier = self._beaten.get(rank, step), self._beaten_at.get(rank, -math.inf)
         if step > before:
@@ -85,7 +85,7 @@ class Steps:
         self._beaten[rank], self._beaten_at[rank] = step, at
         self._unheard.discard(rank)
         if step > self.reached:
-            self._came(step, at)
+            self._note_newest(step, at)
             self._open.setdefault(step, _Finish(at, printed=False))
         self.newest = max(self.newest, step)
         finish = self._open.get(step)
@@ -94,9 +94,9 @@ class Steps:
             if step > before:
                 finish.earliest = max(finish.earliest, earlier)
         self._set_level(rank, max(step, self._printed.get(rank, step)))
-        self._settle(num_ranks)
+        self._advance_common(num_ranks)
 
-    def _came(self, step: int, at: float) -> None:
+    def _note_newest(self, step: int, at: float) -> None:
         self._first = self._first or (step, at)
         self.newest = max(self.newest, step)
         self.reached = max(self.reached, step)
@@ -111,7 +111,7 @@ class Steps:
         self._levels[rank] = level
         self._ranks_at[level] += 1
 
-    def _settle(self, num_ranks: int) -> None:
+    def _advance_common(self, num_ranks: int) -> None:
         """Move the common step up to the lowest level, once every rank has one."""
         if len(self._levels) < num_ranks:
             return
@@ -122,7 +122,7 @@ class Steps:
             return
         ended = min((one for one in self._open if one >= step), default=None)
         if ended is not None:
-            self._become_common(step, self._open[ended], self._ended_at(ended, self._open[ended]))
+            self._become_common(step, self._open[ended], self._estimate_end(ended, self._open[ended]))
         for one in [one for one in self._open if one <= step]:
             del self._open[one]
 
@@ -132,7 +132,7 @@ class Steps:
             self._times.append((at - before[1]) / (step - before[0]))
         self._common, self._is_common_printed = (step, at), ended.printed
 
-    def _ended_at(self, step: int, finish: _Finish) -> float:
+    def _estimate_end(self, step: int, finish: _Finish) -> float:
         """When a step ended; of one without a line, as near as lines before it and heartbeats around it tell."""
         median = self.median_seconds
         if finish.printed or self._line is None or median is None:
@@ -141,17 +141,17 @@ class Steps:
         expected = at + (step - line) * median
         return min(max(expected, finish.earliest), finish.latest)
 
-    def _refine(self, step: int, at: float) -> None:
+    def _refine_common(self, step: int, at: float) -> None:
         """A line that comes behind the heartbeats tells better when the common step ended."""
         if self._common is not None and self._common[0] == step:
             self._common, self._is_common_printed = (step, at), True
 
     @property
-    def common(self) -> tuple[int, float] | None:
+    def common_step(self) -> tuple[int, float] | None:
         """The last step that every rank finished, and when the last one did."""
         return self._common
 
-    def begun(self, missing: Collection[int], num_ranks: int) -> tuple[int, float] | None:
+    def first_common_step(self, missing: Collection[int], num_ranks: int) -> tuple[int, float] | None:
         """Return a step of this attempt that every rank has ended, and when, known as early as it can be.
 
         No rank ends a step that another has not begun: MindIO's trainers update parameters behind a barrier of all
@@ -164,16 +164,16 @@ class Steps:
         all_told = told and len(told) >= num_ranks - len(missing)
         return self._first if all_told or self.reached > self._first[0] else None
 
-    def lose_sight(self, ranks: Iterable[int]) -> None:
+    def lose_sight_of_ranks(self, ranks: Iterable[int]) -> None:
         """Note that nobody is left who could tell of these ranks' last steps."""
         self._unheard.update(ranks)
 
-    def leave_out(self, ranks: Iterable[int]) -> None:
+    def leave_out_ranks(self, ranks: Iterable[int]) -> None:
         """Forget ranks that take no part."""
         for rank in ranks:
-            self.forget(rank)
+            self.forget_rank(rank)
 
-    def forget(self, rank: int) -> None:
+    def forget_rank(self, rank: int) -> None:
         """Forget what is known of this rank: its process is gone."""
         self._unheard.discard(rank)
         self._printed.pop(rank, None)
@@ -185,7 +185,7 @@ class Steps:
             if not self._ranks_at[level]:
                 del self._ranks_at[level]
 
-    def last_common(self) -> tuple[int, float] | None:
+    def last_common_step(self) -> tuple[int, float] | None:
         """Return the last step that every rank finished, as far as those out of sight can have, and when.
 
         The time is that of the rank that finished last.
@@ -193,7 +193,7 @@ class Steps:
         found = self._common
         for step, finish in self._open.items():
             if (found is None or step > found[0]) and self._may_be_common(step, finish):
-                found = (step, self._ended_at(step, finish))
+                found = (step, self._estimate_end(step, finish))
         return found
 
     def _may_be_common(self, step: int, finish: _Finish) -> bool:
@@ -211,7 +211,7 @@ class Steps:
         median = self.median_seconds
         if median is None:
             return True
-        late = self._ended_at(step, finish) + median
+        late = self._estimate_end(step, finish) + median
         if any(at > late and self._beaten[rank] < step for rank, at in self._beaten_at.items()):
             return False
         if median < TOLD_AT_ONCE_SECONDS:
@@ -233,11 +233,11 @@ class Steps:
         """Return the step in the rank's newest heartbeat that told one; None: there was none."""
         return self._beaten.get(rank)
 
-    def is_repeated(self, step: int) -> bool:
+    def is_repeated_step(self, step: int) -> bool:
         """Return whether a line tells the newest step a second time, as of a rank that was repaired."""
         return step == self.reached and self.hears_heartbeats
 
-    def behind(self, ranks: Collection[int]) -> set[int]:
+    def ranks_behind(self, ranks: Collection[int]) -> set[int]:
         """Return those of `ranks` that are known not to have finished the newest step that one of them has.
 
         Heartbeats are compared with heartbeats, printed lines with printed lines: a step that is skipped for an
@@ -249,21 +249,21 @@ class Steps:
         newest = max(steps.values(), default=-1)
         return {rank for rank, step in steps.items() if step < newest}
 
-    def roll_back(self) -> tuple[int, float] | None:
+    def roll_back_to_common(self) -> tuple[int, float] | None:
         """Forget what only some had finished, because steps will be repeated; return the last common step."""
-        common = self.last_common()
+        common = self.last_common_step()
         self._open.clear()
         self._line = None
         if common is not None:
             self._common, self.newest = common, common[0]
         return common
 
-    def go_back(self, step: int) -> None:
+    def reset_to_checkpoint(self, step: int) -> None:
         """Reset every rank to the checkpoint of `step`."""
         self._forget_all()
         self._common, self.newest, self.reached = None, step, step
 
-    def begin_again(self) -> None:
+    def forget_attempt(self) -> None:
         """Forget all steps: a new attempt may go on from an older checkpoint."""
         self._forget_all()
         self._times.clear()

@@ -54,12 +54,12 @@ class _Key:
     written: _Entry | None = None
     counts: list[tuple[float, int]] = field(default_factory=list)  # none is both earlier and lower than another
 
-    def count(self, at: float, number: int) -> None:
+    def add_count(self, at: float, number: int) -> None:
         """Add the number that a pod has heard last: others may have heard a higher one that it has not."""
         if not any(at <= other and number <= higher for other, higher in self.counts):
             self.counts = [one for one in self.counts if one[0] > at or one[1] > number] + [(at, number)]
 
-    def value(self) -> bytes | None:
+    def value_of_key(self) -> bytes | None:
         """Return the value; None: the key was deleted."""
         before = self.written.at if self.written is not None else 0.0
         counts = [number for at, number in self.counts if self.written is None or at > before]
@@ -84,60 +84,60 @@ class StoreKeeping:
     _asked_at: float = -math.inf
 
     @property
-    def holds(self) -> bool:
+    def is_store_held(self) -> bool:
         """Whether nobody may reach the store yet."""
         return self.phase in (KeepingPhase.GATHERING, KeepingPhase.GATHERED, KeepingPhase.FILLING)
 
     @property
-    def is_kept(self) -> bool:
+    def is_store_kept(self) -> bool:
         """Whether the store holds what the one before it held."""
         return self.phase is KeepingPhase.KEPT
 
     @property
-    def wanted(self) -> str:
+    def wanted_word(self) -> str:
         """The word by which agents are asked; empty: they are not."""
         return self._word if self.phase is KeepingPhase.GATHERING else ""
 
-    def begin(self, word: str, now: float) -> None:
+    def begin_gathering(self, word: str, now: float) -> None:
         """Begin to gather what was in the store, which is lost."""
         self.phase, self.problem, self._word, self._since = KeepingPhase.GATHERING, "", word, now
         self._dialect, self._told, self._keys, self._bytes = "", set(), {}, 0
         self._asked_at = -math.inf
 
-    def told(self, uid: str, said: pb.StoreContent, now: float) -> None:
+    def add_content(self, uid: str, said: pb.StoreContent, now: float) -> None:
         """Take in what an agent has told: a part, or all."""
         if self.phase is not KeepingPhase.GATHERING or said.wanted != self._word:
             return
         if said.problem:
-            self.give_up(said.problem)
+            self.give_up_store(said.problem)
             return
         if said.dialect and self._dialect not in ("", said.dialect):
-            self.give_up("processes speak to the store in different ways")
+            self.give_up_store("processes speak to the store in different ways")
             return
         self._dialect = self._dialect or said.dialect
         for one in said.entries:
-            self._take(one, now - one.age_nanoseconds / NANOSECONDS)
+            self._add_entry(one, now - one.age_nanoseconds / NANOSECONDS)
         if said.last:
             self._told.add(uid)
         if self._bytes > LARGEST_BYTES:
-            self.give_up(f"more than {LARGEST_BYTES >> 20} MiB were written into it")
+            self.give_up_store(f"more than {LARGEST_BYTES >> 20} MiB were written into it")
 
-    def _take(self, one: pb.StoreEntry, at: float) -> None:
+    def _add_entry(self, one: pb.StoreEntry, at: float) -> None:
         if one.key not in self._keys:
             self._keys[one.key] = _Key()
             self._bytes += len(one.key)
         key = self._keys[one.key]
         if one.counted:
-            key.count(at, int(one.value))
+            key.add_count(at, int(one.value))
         elif key.written is None or at > key.written.at:
             self._bytes += len(one.value) - len((key.written.value if key.written is not None else None) or b"")
             key.written = _Entry(None if one.deleted else one.value, at)
 
-    def is_kept_of(self, uid: str) -> bool:
+    def is_store_kept_for(self, uid: str) -> bool:
         """Return whether the store holds what this pod's processes had written: it may have been heard too late."""
-        return self.is_kept and uid in self._told
+        return self.is_store_kept and uid in self._told
 
-    def follow(self, uids: Collection[str], now: float) -> None:
+    def finish_gathering(self, uids: Collection[str], now: float) -> None:
         """Finish the gathering when all these pods have told everything; give up when it takes too long."""
         if self.phase is not KeepingPhase.GATHERING:
             return
@@ -145,20 +145,20 @@ class StoreKeeping:
             self.phase = KeepingPhase.GATHERED if self._dialect else KeepingPhase.KEPT
             log.warning("the rendezvous store is lost; its %d keys are known", len(self._keys))
         elif now - self._since > GATHER_SECONDS:
-            self.give_up("not every agent has told what its processes had written")
+            self.give_up_store("not every agent has told what its processes had written")
 
-    def give_up(self, why: str) -> None:
+    def give_up_store(self, why: str) -> None:
         """Give up the store: the ranks that run cannot meet anew."""
         log.warning("the rendezvous store is lost with what was in it: %s", why)
         self.phase, self.problem, self._keys = KeepingPhase.LOST, why, {}
 
-    def asks(self, now: float, again_seconds: float) -> bool:
+    def take_request_turn(self, now: float, again_seconds: float) -> bool:
         """Return whether to ask for an empty store now; again after `again_seconds` without an answer."""
         due = self.phase is KeepingPhase.GATHERED and now - self._asked_at >= again_seconds
         self._asked_at = now if due else self._asked_at
         return due
 
-    def listens(self) -> None:
+    def begin_filling(self) -> None:
         """Begin to fill: another store is there, and empty."""
         self.phase, self._is_due = KeepingPhase.FILLING, True
 
@@ -167,15 +167,15 @@ class StoreKeeping:
         if not self._is_due:
             return None
         self._is_due = False
-        values = ((key, one.value()) for key, one in sorted(self._keys.items()))
+        values = ((key, one.value_of_key()) for key, one in sorted(self._keys.items()))
         return Fill(DIALECTS[self._dialect], tuple((key, value) for key, value in values if value is not None))
 
-    def filled(self, problem: str) -> None:
+    def note_filled(self, problem: str) -> None:
         """Note that the store holds everything, or why it does not."""
         if self.phase is not KeepingPhase.FILLING:
             return
         if problem:
-            self.give_up(problem)
+            self.give_up_store(problem)
         else:
             log.warning("another rendezvous store holds what the lost one held")
             self.phase, self._keys = KeepingPhase.KEPT, {}

@@ -40,32 +40,32 @@ class ControllerView:
         """Whether controller or store could not be started."""
         return "failed" in (self.controller, self.store)
 
-    def serves(self, attempt: int) -> bool:
+    def is_serving(self, attempt: int) -> bool:
         """Return whether the controller of this attempt is up."""
         return self.connected and self.attempt == attempt and self.controller == "serving"
 
-    def ready(self, attempt: int) -> bool:
+    def is_ready(self, attempt: int) -> bool:
         """Return whether controller and store of this attempt are up."""
-        return self.serves(attempt) and self.has_store(attempt)
+        return self.is_serving(attempt) and self.has_store(attempt)
 
     def has_store(self, attempt: int) -> bool:
         """Return whether the store of this attempt is up."""
         return self.connected and self.attempt == attempt and self.store == "listening"
 
-    def connect(self, log: Sequence[Mapping[str, Any]]) -> None:
+    def apply_hello(self, log: Sequence[Mapping[str, Any]]) -> None:
         """Take in the hello of the host, and what it has written down."""
         self.connected, self.log = True, list(log)
 
-    def refuse(self, why: str) -> None:
+    def note_refusal(self, why: str) -> None:
         """Note why the host is there and may not be spoken to; empty: it may again."""
         self.refusal = why
 
-    def disconnect(self) -> bool:
+    def note_disconnected(self) -> bool:
         """Note that the host does not answer; return whether it did before."""
         before, self.connected = self.connected, False
         return before
 
-    def take(self, state: Mapping[str, Any]) -> None:
+    def apply_state(self, state: Mapping[str, Any]) -> None:
         """Take in how controller and store are, as the host says."""
         self.attempt = int(state.get("attempt", 0))
         self.controller, self.store = str(state.get("controller")), str(state.get("store"))
@@ -73,11 +73,11 @@ class ControllerView:
         self.instance = str(state.get("instance", ""))
         self.takes_over, self.unfilled = bool(state.get("takes_over")), bool(state.get("unfilled"))
 
-    def write_down(self, entry: Mapping[str, Any]) -> None:
+    def append_to_log(self, entry: Mapping[str, Any]) -> None:
         """Add to the log what is said before the conversation was taken up."""
         self.log.append(entry)
 
-    def asked_for(self, attempt: int, call: str, arguments: Mapping[str, object], now: float) -> None:
+    def note_requested_start(self, attempt: int, call: str, arguments: Mapping[str, object], now: float) -> None:
         """Note that a start was asked for."""
         self.starts = self.starts + 1 if self.requested == attempt else 1
         self.requested, self.requested_at, self.wanted = attempt, now, (call, arguments)
@@ -114,30 +114,30 @@ class CheckpointView:
     step_before_save: int = -1
     save: ReportedSave | None = None
 
-    def ask(self, pod_uid: str) -> None:
+    def set_asked_pod(self, pod_uid: str) -> None:
         """Make it another agent's turn."""
         self.pod_uid = pod_uid
 
-    def is_new(self, trigger: tuple[int, bool]) -> bool:
+    def is_new_trigger(self, trigger: tuple[int, bool]) -> bool:
         """Return whether the agent is to look at once, for this trigger."""
         before, self.trigger = self.trigger, trigger
         self.look += trigger != before
         return trigger != before
 
-    def begin_save(self) -> None:
+    def note_step_before_save(self) -> None:
         """Note the newest step before MindIO is told to save."""
         self.step_before_save = self.found.step if self.found is not None else -1
 
-    def save_reported(self, save: ReportedSave) -> None:
+    def note_reported_save(self, save: ReportedSave) -> None:
         """Note that MindIO has reported a save, which is looked for at once."""
         self.save = save
         self.look += 1
 
-    def told_save(self) -> None:
+    def forget_reported_save(self) -> None:
         """Forget the reported save: nobody waits for it."""
         self.save = None
 
-    def take(self, said: pb.CheckpointState) -> None:
+    def apply_findings(self, said: pb.CheckpointState) -> None:
         """Take in what an agent has found; what an attempt was given to load stays known when another agent looks."""
         found, before = pb.CheckpointState(), self.found
         found.CopyFrom(said)

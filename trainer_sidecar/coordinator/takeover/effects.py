@@ -17,9 +17,9 @@ from trainer_sidecar.coordinator.conversation.conversation import (
     Found,
     MindIOEvent,
 )
-from trainer_sidecar.coordinator.conversation.effects import missing
+from trainer_sidecar.coordinator.conversation.effects import unrepaired_ranks
 from trainer_sidecar.coordinator.repair import migration, resize
-from trainer_sidecar.coordinator.repair.driver import carry_out, feed, open_incident
+from trainer_sidecar.coordinator.repair.driver import carry_out_commands, feed_conversation, open_incident
 from trainer_sidecar.coordinator.repair.orders import REPAIRS, STRATEGIES
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import ALIVE, RankPod
@@ -49,67 +49,69 @@ THROUGH_TEXT = "told by the ranks, which train again: the controller was lost be
 # -- the beginning --------------------------------------------------------------------------------------------------
 
 
-def nothing(_job: Job, _text: str) -> None:
+def change_phase_only(_job: Job, _text: str) -> None:
     """Change the phase only."""
 
 
-def begin(job: Job, _text: str) -> None:
+def begin_takeover(job: Job, _text: str) -> None:
     """Have every gate let go of the lost controller; report no fault for 5 s."""
-    _begin(job, adopted=False)
+    _begin_change(job, adopted=False)
 
 
-def begin_adopted(job: Job, _text: str) -> None:
+def begin_for_adopted(job: Job, _text: str) -> None:
     """Have the gates let go of the controller that an earlier coordinator had, and collect what was in its store."""
-    _begin(job, adopted=True)
+    _begin_change(job, adopted=True)
 
 
 def begin_instead_of_a_move(job: Job, text: str) -> None:
     """Have the gates let go of the controller that was told of the move, and end it."""
-    begin(job, text)
-    job.effects.request("end", {})
+    begin_takeover(job, text)
+    job.effects.request_call("end", {})
 
 
-def begin_again(job: Job, _text: str) -> None:
+def begin_once_more(job: Job, _text: str) -> None:
     """Have the gates let go of the new controller, which is lost as well."""
-    job.change.again(job.controller.instance)
-    _let_go(job)
+    job.change.restart_change(job.controller.instance)
+    _let_go_of_controller(job)
 
 
-def _begin(job: Job, *, adopted: bool) -> None:
-    job.change.begin(job.controller.instance, job.now, adopted=adopted)
-    job.effects.hold(job.now, HELD_SECONDS)
-    resize.hold(job)
+def _begin_change(job: Job, *, adopted: bool) -> None:
+    job.change.begin_change(job.controller.instance, job.now, adopted=adopted)
+    job.effects.hold_back(job.now, HELD_SECONDS)
+    resize.hold_growth_open(job)
     if adopted:
         gather_store(job)
-    _let_go(job)
+    _let_go_of_controller(job)
 
 
-def _let_go(job: Job) -> None:
+def _let_go_of_controller(job: Job) -> None:
     if job.controller.kind == HUNG:  # it may wake up, and would find all links gone
-        job.effects.request("end", {})
+        job.effects.request_call("end", {})
     log.warning("the MindIO controller is lost: another one takes over")
-    job.touch_all()
-    job.effects.note(urgent=True)
+    job.touch_all_pods()
+    job.effects.note_change(urgent=True)
 
 
 # -- the end without another controller -----------------------------------------------------------------------------
 
 
-def refuse(job: Job, text: str) -> None:
+def refuse_takeover(job: Job, text: str) -> None:
     """Report the loss and why nobody takes over: no fault is recovered until the job starts anew."""
-    _give_up(job, f"{text}; {progress.why_impossible(job)}")
+    _give_up_takeover(job, f"{text}; {progress.why_impossible(job)}")
 
 
-def leave_off(job: Job, _text: str) -> None:
+def end_silently(job: Job, _text: str) -> None:
     """End the takeover without a word."""
-    job.change.end()
-    job.effects.release()
+    job.change.end_change()
+    job.effects.release_held()
 
 
 def give_up_overdue(job: Job, _text: str) -> None:
     """Report that nobody took over in time, and what was waited for."""
     seconds = f"{TAKEOVER_SECONDS:.0f} s"
-    _give_up(job, f"no other MindIO controller came into service within {seconds}: {progress.awaited(job)}")
+    _give_up_takeover(
+        job, f"no other MindIO controller came into service within {seconds}: {progress.describe_awaited(job)}"
+    )
 
 
 def give_up_repair(job: Job, _text: str) -> None:
@@ -117,12 +119,12 @@ def give_up_repair(job: Job, _text: str) -> None:
     why = job.change.impossible or job.change.saves
     if job.roster.spares:
         _fail_order(job, f"the move cannot end: {why}")
-    _give_up(job, f"the MindIO controller is gone: {why}")
+    _give_up_takeover(job, f"the MindIO controller is gone: {why}")
 
 
 def leave_off_with_the_container(job: Job, text: str) -> None:
     """End the takeover, and report that the container has ended."""
-    leave_off(job, text)
+    end_silently(job, text)
     tell_container_ended(job, text)
 
 
@@ -131,13 +133,13 @@ def tell_container_ended(job: Job, text: str) -> None:
     job.tell_controller_lost(text, job.now, code=CONTAINER_ENDED)
 
 
-def _give_up(job: Job, text: str) -> None:
-    job.change.end()
-    if job.keeping.holds:
-        job.keeping.give_up("no other controller takes over")
-    job.effects.release()
+def _give_up_takeover(job: Job, text: str) -> None:
+    job.change.end_change()
+    if job.keeping.is_store_held:
+        job.keeping.give_up_store("no other controller takes over")
+    job.effects.release_held()
     job.tell_controller_lost(text, job.now, code=NO_SUCCESSOR)
-    job.touch_all()
+    job.touch_all_pods()
 
 
 def _fail_order(job: Job, text: str) -> None:
@@ -145,7 +147,7 @@ def _fail_order(job: Job, text: str) -> None:
     assert job.order is not None
     open_incident(job, job.order.incarnation, planned=True)
     failed = pb.Milestone(result_code=FAILED_FOR_GOOD, text=text, strategy=STRATEGIES.get(job.order.action, ""))
-    job.mark(pb.RESULT, job.now, failed)
+    job.mark_milestone(pb.RESULT, job.now, failed)
 
 
 # -- the store ------------------------------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ def gather_store(job: Job) -> None:
     """Collect what was in the store of ranks that an earlier coordinator started, unless it is still there."""
     number, controller = job.attempt.number, job.controller
     if controller.requested == number or controller.unfilled or not controller.has_store(number):
-        job.keeping.begin(job.store, job.now)
+        job.keeping.begin_gathering(job.store_name, job.now)
 
 
 def refill_store(job: Job, _text: str = "") -> None:
@@ -164,52 +166,54 @@ def refill_store(job: Job, _text: str = "") -> None:
     It is opened before the controller is: a handler may wait for the store, and the controller waits for handlers.
     """
     keeping, before = job.keeping, job.keeping.phase
-    if keeping.wanted:
+    if keeping.wanted_word:
         if not all(progress.gate_state(pod).keeps_store for pod in progress.heard_gates(job)):
-            keeping.give_up("agents of an older version do not keep what is written into it")
-        keeping.follow([pod.uid for pod in job.roster.pods.values() if _may_tell(job, pod)], job.now)
+            keeping.give_up_store("agents of an older version do not keep what is written into it")
+        keeping.finish_gathering([pod.uid for pod in job.roster.pods.values() if _may_tell_of_store(job, pod)], job.now)
     if keeping.phase is KeepingPhase.GATHERED and job.controller.has_store(job.attempt.number):
-        keeping.listens()
-    elif keeping.holds and job.controller.store in ("failed", "lost"):
-        keeping.give_up(f"no other one can be opened: {job.controller.problem}")
-    elif job.controller.connected and keeping.asks(job.now, job.setup.limits.controller_retry_seconds):
-        job.effects.request("store", controller_arguments(job))
+        keeping.begin_filling()
+    elif keeping.is_store_held and job.controller.store in ("failed", "lost"):
+        keeping.give_up_store(f"no other one can be opened: {job.controller.problem}")
+    elif job.controller.connected and keeping.take_request_turn(job.now, job.setup.limits.controller_retry_seconds):
+        job.effects.request_call("store", controller_arguments(job))
     if keeping.phase is not before:
-        job.touch_all()
+        job.touch_all_pods()
 
 
-def _may_tell(job: Job, pod: RankPod) -> bool:
+def _may_tell_of_store(job: Job, pod: RankPod) -> bool:
     """Whether what its processes have written may still be heard; one that cannot be reached gets a moment more."""
-    if job.hears(pod) and pod.reported:
+    if job.is_agent_heard(pod) and pod.reported:
         return pod.gate is not None
-    return not job.contacts.expired(pod.uid, job.now, LATE_SECONDS)
+    return not job.contacts.is_lease_expired(pod.uid, job.now, LATE_SECONDS)
 
 
 # -- how far the ranks are ------------------------------------------------------------------------------------------
 
 
-def complete_words(job: Job, _text: str) -> None:
+def complete_last_word(job: Job, _text: str) -> None:
     """Have the gates give everybody what the former controller gave to some; start stuck successors once more."""
-    job.change.has_looked(job.now)
-    if partial_action.is_told(job):
-        partial_action.start_once_more(job, missing(job.conversation.memory) or progress.ranks_in_repair(job))
+    job.change.note_search_time(job.now)
+    if partial_action.is_word_complete(job):
+        partial_action.restart_stuck_successors(
+            job, unrepaired_ranks(job.conversation.memory) or progress.ranks_in_repair(job)
+        )
 
 
-def settle(job: Job, _text: str) -> None:
+def settle_rank_progress(job: Job, _text: str) -> None:
     """Note who is lost, who was left out, and how far a repair or a move has come."""
-    said = {one.rank: one for pod, one in progress.told_ranks(job) if job.roster.pod_of(one.rank) is pod}
-    moving = _settle_a_move(job)
-    resize.settle(job, said)
+    said = {one.rank: one for pod, one in progress.told_ranks(job) if job.roster.pod_of_rank(one.rank) is pod}
+    moving = _settle_move(job)
+    resize.settle_who_takes_part(job, said)
     dropped = job.roster.dropped
     told = {rank: set(one.answered) for rank, one in said.items() if one.answered and rank not in dropped}
-    job.conversation.miss(dict.fromkeys(_unregistered(job, said), PROCESS_FAULT))
+    job.conversation.miss_ranks(dict.fromkeys(_ranks_not_registered(job, said), PROCESS_FAULT))
     if job.change.adopted and any(told.values()):
-        job.conversation.miss(progress.ranks_in_repair(job))
-    half = partial_action.is_half_repaired(job, missing(job.conversation.memory))
+        job.conversation.miss_ranks(progress.ranks_in_repair(job))
+    half = partial_action.is_half_repaired(job, unrepaired_ranks(job.conversation.memory))
     stage = resumption.RepairProgress(told, progress.ranks_without_process(job), moving, half)
-    row = resumption.resumption(stage)
+    row = resumption.row_of_progress(stage)
     outcomes = resumption.Resumption
-    job.change.settles(
+    job.change.note_rank_progress(
         trains=row.outcome is outcomes.TRAINING,
         repaired=row.outcome is outcomes.REPAIRED,
         paused=row.outcome is outcomes.PAUSED,
@@ -219,17 +223,17 @@ def settle(job: Job, _text: str) -> None:
     log.warning("the ranks are %s, and no controller has a link to them", row.fits)
 
 
-def _unregistered(job: Job, said: Collection[int]) -> Iterator[int]:
+def _ranks_not_registered(job: Job, said: Collection[int]) -> Iterator[int]:
     """Ranks whose process has not registered: it is a successor that waits, and nobody was told of the death before."""
     for pod in job.roster.pods.values():
-        for rank in job.roster.ranks_of(pod.node_rank):
-            if rank in said or job.roster.pod_of(rank) is not pod or not job.hears(pod):
+        for rank in job.roster.ranks_of_node(pod.node_rank):
+            if rank in said or job.roster.pod_of_rank(rank) is not pod or not job.is_agent_heard(pod):
                 continue
-            if job.roster.phase(rank) in ALIVE:
+            if job.roster.phase_of_rank(rank) in ALIVE:
                 yield rank
 
 
-def _settle_a_move(job: Job) -> bool:
+def _settle_move(job: Job) -> bool:
     """Second processes that have not taken over begin anew; whether there are any."""
     roster = job.roster
     if not roster.spares:
@@ -238,10 +242,10 @@ def _settle_a_move(job: Job) -> bool:
     said = [one for pod, one in progress.told_ranks(job) if pod.uid in second]
     trains = {one.rank for one in said if one.repaired and not one.answered}
     if trains.issuperset(roster.spares):
-        migration.take_over(job)
+        migration.promote_second_processes(job)
         return False
-    migration.begin_anew(job, {one.rank for one in said})
-    job.conversation.unname(roster.spares)
+    migration.restart_second_processes(job, {one.rank for one in said})
+    job.conversation.unname_ranks(roster.spares)
     return True
 
 
@@ -251,54 +255,56 @@ def _settle_a_move(job: Job) -> bool:
 def ask_for_another(job: Job, _text: str) -> None:
     """Have the controller container start one whose counters are beyond what any rank has seen."""
     change = job.change
-    change.ask()
+    change.note_requested_controller()
     wind = {"serials": change.serial + progress.SPARE_SERIALS, "counter": change.counter + 1}
     arguments = {**controller_arguments(job), "wind": wind}
-    job.controller.asked_for(job.attempt.number, "start", arguments, job.now)
-    job.effects.request("start", arguments)
+    job.controller.note_requested_start(job.attempt.number, "start", arguments, job.now)
+    job.effects.request_call("start", arguments)
 
 
 def make_ranks_known(job: Job, _text: str) -> None:
     """Give the gates its address: they make their ranks known to it."""
     log.info("another MindIO controller serves; gates make their ranks known to it")
-    job.change.registers(job.now)
-    job.touch_all()
+    job.change.note_serving_controller(job.now)
+    job.touch_all_pods()
 
 
 def name_stand_ins(job: Job, _text: str) -> None:
     """Hold ranks whose process is gone or not repaired, and name the agents that make them known instead."""
     change = job.change
-    change.has_looked(job.now)
+    change.note_search_time(job.now)
     if job.now - change.serves_since >= RECONNECT_SECONDS:
         _miss_the_unlinked(job)
     absent = set(progress.ranks_to_stand_in_for(job))
-    stand_ins = {rank: uid for rank in absent if (uid := _spokesman(job, rank))}
+    stand_ins = {rank: uid for rank in absent if (uid := _uid_of_spokesman(job, rank))}
     if absent != change.absent or stand_ins != change.stand_ins:
         for rank in absent:
             if (target := job.roster.targets.get(rank)) is not None:
-                target.hold()
-        change.lacks(absent, stand_ins)
-        job.touch_all()
+                target.hold_process()
+        change.set_absent_ranks(absent, stand_ins)
+        job.touch_all_pods()
 
 
 def _miss_the_unlinked(job: Job) -> None:
     """Ranks that had registered, and have given MindIO up, are lost: their agent was away for too long."""
     said = {one.rank: pod for pod, one in progress.told_ranks(job)}
-    known = missing(job.conversation.memory)
-    starting = ((rank, pod) for rank, pod in progress.living_ranks(job) if job.roster.phase(rank) == pb.STARTING)
+    known = unrepaired_ranks(job.conversation.memory)
+    starting = (
+        (rank, pod) for rank, pod in progress.living_ranks(job) if job.roster.phase_of_rank(rank) == pb.STARTING
+    )
     lost = {rank: PROCESS_FAULT for rank, pod in starting if rank not in known and said.get(rank) is pod}
     if lost:
-        job.conversation.miss(lost)
-        carry_out(job, [Found(lost, {}, UNLINKED_TEXT)], job.now)
+        job.conversation.miss_ranks(lost)
+        carry_out_commands(job, [Found(lost, {}, UNLINKED_TEXT)], job.now)
 
 
-def _spokesman(job: Job, rank: int) -> str:
+def _uid_of_spokesman(job: Job, rank: int) -> str:
     """The pod whose agent makes the rank known: its own, else any other; empty: none is there."""
-    own = job.roster.pod_of(rank)
-    if own is not None and own.counts and job.hears(own) and own.gate is not None:
+    own = job.roster.pod_of_rank(rank)
+    if own is not None and own.is_current and job.is_agent_heard(own) and own.gate is not None:
         return own.uid
     before = job.change.stand_ins.get(rank)
-    uids = [pod.uid for pod in job.roster.there() if job.hears(pod) and pod.gate is not None]
+    uids = [pod.uid for pod in job.roster.reported_pods() if job.is_agent_heard(pod) and pod.gate is not None]
     return before if before in uids else next(iter(uids), "")
 
 
@@ -307,54 +313,54 @@ def _spokesman(job: Job, rank: int) -> str:
 
 def put_in_service(job: Job, _text: str) -> None:
     """Report how long it took, name to it whoever is lost, and hear what it has said meanwhile."""
-    job.effects.request("known", {})
-    through, adopted = progress.was_through(job), job.change.adopted
-    heard = job.change.end()
+    job.effects.request_call("known", {})
+    through, adopted = progress.was_repair_through(job), job.change.adopted
+    heard = job.change.end_change()
     seconds = job.now - job.change.since
     log.warning("another MindIO controller knows every rank, %.3f s after the loss was known", seconds)
     milestone = pb.Milestone(kind=pb.TAKEN_OVER, duration_nanoseconds=int(seconds * NANOSECONDS))
-    milestone.store_kept = job.keeping.is_kept
-    job.mark(pb.TAKEN_OVER, job.now, milestone)
+    milestone.store_kept = job.keeping.is_store_kept
+    job.mark_milestone(pb.TAKEN_OVER, job.now, milestone)
     job.roster.register_only(set(range(job.roster.world_size)))
-    if adopted and not missing(job.conversation.memory) and job.order is not None:
+    if adopted and not unrepaired_ranks(job.conversation.memory) and job.order is not None:
         if job.change.paused and job.order.action in (pb.PAUSE, pb.CONTINUE):
             open_incident(job, job.order.incarnation, planned=True)
         elif job.order.action != pb.CHECKPOINT:  # what was saved to its end has left nobody to take over
             job.incidents.conclude_up_to(job.order.incarnation)  # it was carried out, or there is nothing to carry out
-    undone = _why_undone(job)
+    undone = _why_order_undone(job)
     strategy = job.conversation.memory.strategy if through else "pause" if job.change.paused else ""
-    feed(job, MindIOEvent(EventKind.TAKEN_OVER, strategy=strategy), job.now)
+    feed_conversation(job, MindIOEvent(EventKind.TAKEN_OVER, strategy=strategy), job.now)
     if through:
-        feed(job, MindIOEvent(EventKind.SUCCESS, text=THROUGH_TEXT, strategy=strategy), job.now)
+        feed_conversation(job, MindIOEvent(EventKind.SUCCESS, text=THROUGH_TEXT, strategy=strategy), job.now)
     for event, at in heard:
-        feed(job, event, at)
+        feed_conversation(job, event, at)
     if undone:
-        _leave_undone(job, undone)
-    job.effects.release()
-    job.touch_all()
-    job.effects.note(urgent=True)
+        _leave_order_undone(job, undone)
+    job.effects.release_held()
+    job.touch_all_pods()
+    job.effects.note_change(urgent=True)
 
 
-def _why_undone(job: Job) -> str:
+def _why_order_undone(job: Job) -> str:
     """Why what was ordered cannot be done by the other controller either; empty: it can."""
     store = STORE_TEXT if job.change.adopted and job.keeping.phase is KeepingPhase.LOST else ""
     why = job.change.saves or store
-    if not why or not _repairs(job):
+    if not why or not _repairs_with_store(job):
         return ""
     assert job.order is not None
-    job.change.leaves_undone(job.order.incarnation, job.order.revision)
+    job.change.note_undone_order(job.order.incarnation, job.order.revision)
     return why
 
 
-def _repairs(job: Job) -> bool:
+def _repairs_with_store(job: Job) -> bool:
     """Whether the other controller is about to go on with what ends in the store."""
     order = job.order
-    if order is None or not missing(job.conversation.memory):
+    if order is None or not unrepaired_ranks(job.conversation.memory):
         return False
     return order.action in REPAIRS or (job.change.smaller and order.action in resize.SIZES)
 
 
-def _leave_undone(job: Job, why: str) -> None:
+def _leave_order_undone(job: Job, why: str) -> None:
     """Ask for another decision: the step can be saved, unless a rank waits for its clean."""
     assert job.order is not None
     open_incident(job, job.order.incarnation, planned=job.change.smaller)
@@ -362,4 +368,4 @@ def _leave_undone(job: Job, why: str) -> None:
     stands = any(resumption.STOPPED in done and resumption.CLEANED not in done for done in answered)
     code = FAILED_FOR_GOOD if stands else SAVE_LEFT
     failed = pb.Milestone(result_code=code, text=why, strategy=STRATEGIES[job.order.action])
-    job.mark(pb.RESULT, job.now, failed)
+    job.mark_milestone(pb.RESULT, job.now, failed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer_sidecar.coordinator.conversation.effects import missing
+from trainer_sidecar.coordinator.conversation.effects import unrepaired_ranks
 from trainer_sidecar.coordinator.state.job import Job
 from trainer_sidecar.coordinator.state.roster import ALIVE
 from trainer_sidecar.coordinator.takeover import partial_action, progress
@@ -18,12 +18,12 @@ TAKEOVER_SECONDS = 300.0
 takes seconds, each controller that cannot be wound on about ten. After that nobody waits for it any more."""
 
 
-def always(_job: Job) -> bool:
+def always_applies(_job: Job) -> bool:
     """Return whether none of the rows above applied: this one always does."""
     return True
 
 
-def is_possible(job: Job) -> bool:
+def is_takeover_possible(job: Job) -> bool:
     """Return whether another controller can take the place, as far as is known at once."""
     return not progress.why_impossible(job)
 
@@ -33,19 +33,19 @@ def steps_are_over(job: Job) -> bool:
     return job.attempt.over_since is not None
 
 
-def is_overdue(job: Job) -> bool:
+def is_takeover_overdue(job: Job) -> bool:
     """Return whether 300 s have passed since the loss."""
     return job.now - job.change.since >= TAKEOVER_SECONDS
 
 
 def store_is_held(job: Job) -> bool:
     """Return whether a store is lost, and nobody may reach another one yet."""
-    return job.keeping.holds
+    return job.keeping.is_store_held
 
 
 def links_are_gone(job: Job) -> bool:
     """Return whether no gate has a link to the former controller, and what was in a lost store is known."""
-    if job.keeping.wanted or progress.is_any_late(job, progress.has_let_go):
+    if job.keeping.wanted_word or progress.is_any_late(job, progress.has_let_go):
         return False
     return not (job.change.untold and job.now - job.change.looked < LOOK_SECONDS)
 
@@ -54,7 +54,7 @@ def ranks_stand_still(job: Job) -> bool:
     """Return whether every rank has come as far as the former controller's words lead it, or will come no further."""
     if job.change.looked != job.now or job.change.untold:
         return False
-    lost = missing(job.conversation.memory) or progress.ranks_in_repair(job)
+    lost = unrepaired_ranks(job.conversation.memory) or progress.ranks_in_repair(job)
     return partial_action.is_half_repaired(job, lost) or not _handlers_run(job)
 
 
@@ -62,7 +62,7 @@ def _handlers_run(job: Job) -> bool:
     """Whether a rank does what the former controller asked for: its answer tells how far it is, and it ends once."""
     if job.now - job.change.since >= HANDLER_SECONDS:
         return False
-    return any(one.busy and job.roster.phase(one.rank) in ALIVE for _, one in progress.told_ranks(job))
+    return any(one.busy and job.roster.phase_of_rank(one.rank) in ALIVE for _, one in progress.told_ranks(job))
 
 
 def cannot_go_on(job: Job) -> bool:
@@ -73,7 +73,7 @@ def cannot_go_on(job: Job) -> bool:
 def another_one_serves(job: Job) -> bool:
     """Return whether the controller that was asked for serves."""
     change, controller = job.change, job.controller
-    return change.asked and controller.serves(job.attempt.number) and controller.instance != change.former
+    return change.asked and controller.is_serving(job.attempt.number) and controller.instance != change.former
 
 
 def is_to_be_asked_for(job: Job) -> bool:
@@ -88,12 +88,12 @@ def is_time_to_look(job: Job) -> bool:
     """Return whether every gate has made its ranks known, or 0.2 s have passed since the last look."""
     if job.now - job.change.looked >= LOOK_SECONDS:
         return True
-    return not progress.is_any_late(job, progress.makes_known)
+    return not progress.is_any_late(job, progress.has_made_known)
 
 
 def every_rank_is_known(job: Job) -> bool:
     """Return whether the new controller knows every rank of the job, and the store may be reached."""
-    if job.change.looked != job.now or job.keeping.holds:
+    if job.change.looked != job.now or job.keeping.is_store_held:
         return False
     states = map(progress.gate_state, progress.heard_gates(job))
     known = {rank for state in states if state.controller == job.controller.instance for rank in state.registered}

@@ -7,7 +7,7 @@ from itertools import chain
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.conversation.conversation import MEMORY_FAULT, PROCESS_FAULT
-from trainer_sidecar.coordinator.conversation.effects import missing
+from trainer_sidecar.coordinator.conversation.effects import unrepaired_ranks
 from trainer_sidecar.coordinator.repair.driver import FAULT_ACTIONS
 from trainer_sidecar.coordinator.state.controller_change import LAST_SERIAL, ChangePhase
 from trainer_sidecar.coordinator.state.job import Job
@@ -34,7 +34,7 @@ def why_impossible(job: Job) -> str:
     attempt = job.attempt
     if not attempt.linked or attempt.over_since is not None:
         return "not every rank was registered, or one had left in order"
-    pods = [pod for pod in job.roster.pods.values() if pod.counts]
+    pods = [pod for pod in job.roster.pods.values() if pod.is_current]
     if any(pod.reported and pod.gate is None for pod in pods):
         return "agents of an older version cannot make their ranks known to another one"
     if any(gate_state(pod).unreadable for pod in pods):
@@ -51,7 +51,7 @@ def gate_state(pod: RankPod) -> pb.GateState:
 
 def heard_gates(job: Job) -> Iterator[RankPod]:
     """Yield the pods whose agents are heard and tell of their gates."""
-    return (pod for pod in job.roster.pods.values() if pod.gate is not None and job.hears(pod))
+    return (pod for pod in job.roster.pods.values() if pod.gate is not None and job.is_agent_heard(pod))
 
 
 def told_ranks(job: Job) -> Iterator[tuple[RankPod, pb.RankActions]]:
@@ -67,7 +67,7 @@ def is_any_late(job: Job, is_through: Callable[[Job, RankPod], bool]) -> bool:
     pods, begin = list(job.roster.pods.values()), job.change.late
     places = chain(range(begin, len(pods)), range(min(begin, len(pods))))
     late = next((place for place in places if not is_through(job, pods[place])), None)
-    job.change.waits_for(late or 0)
+    job.change.start_next_check_at(late or 0)
     return late is not None
 
 
@@ -75,28 +75,28 @@ def has_let_go(job: Job, pod: RankPod) -> bool:
     """Return whether no link of the pod goes to a controller, as its agent says or because its lease is over."""
     if pod.gate is not None and pod.connected and pod.reported and not pod.gate.controller:
         return True
-    return job.contacts.expired(pod.uid, job.now)
+    return job.contacts.is_lease_expired(pod.uid, job.now)
 
 
-def makes_known(job: Job, pod: RankPod) -> bool:
+def has_made_known(job: Job, pod: RankPod) -> bool:
     """Return whether the pod's gate, if it is there to do so, has made its ranks known to the new controller."""
-    if pod.over or pod.gate is None or not job.hears(pod):
+    if pod.over or pod.gate is None or not job.is_agent_heard(pod):
         return True
     known = pod.gate.controller == job.controller.instance
-    return known and set(job.roster.ranks_of(pod.node_rank)).issubset(pod.gate.registered)
+    return known and set(job.roster.ranks_of_node(pod.node_rank)).issubset(pod.gate.registered)
 
 
 def living_ranks(job: Job) -> Iterator[tuple[int, RankPod]]:
     """Yield each rank whose process lives, with its pod."""
     for rank in range(job.roster.world_size):
-        pod = job.roster.pod_of(rank)
-        if pod is not None and job.roster.phase(rank) in ALIVE:
+        pod = job.roster.pod_of_rank(rank)
+        if pod is not None and job.roster.phase_of_rank(rank) in ALIVE:
             yield rank, pod
 
 
 def ranks_without_process(job: Job) -> set[int]:
     """Return the ranks whose process MindIO was told of as dead, and that are not repaired."""
-    return {rank for rank, kind in missing(job.conversation.memory).items() if kind == PROCESS_FAULT}
+    return {rank for rank, kind in unrepaired_ranks(job.conversation.memory).items() if kind == PROCESS_FAULT}
 
 
 def ranks_in_repair(job: Job) -> dict[int, int]:
@@ -112,12 +112,12 @@ def ranks_in_repair(job: Job) -> dict[int, int]:
 
 def ranks_to_stand_in_for(job: Job) -> Iterable[int]:
     """Return the ranks whose process is gone or not repaired yet: the controller hears of them as they were."""
-    there = {rank for rank, pod in living_ranks(job) if job.hears(pod)}
-    there -= set() if was_through(job) else ranks_without_process(job)
+    there = {rank for rank, pod in living_ranks(job) if job.is_agent_heard(pod)}
+    there -= set() if was_repair_through(job) else ranks_without_process(job)
     return (rank for rank in range(job.roster.world_size) if rank not in there)
 
 
-def was_through(job: Job) -> bool:
+def was_repair_through(job: Job) -> bool:
     """Return whether the last thing that the former controller did was to let the repaired ranks train again."""
     memory = job.conversation.memory
     is_repair = memory.strategy in THROUGH and not memory.late
@@ -126,27 +126,27 @@ def was_through(job: Job) -> bool:
         and is_repair
         and not job.change.smaller
         and not job.roster.spares
-        and all(job.roster.phase(rank) in ALIVE for rank in memory.named)
+        and all(job.roster.phase_of_rank(rank) in ALIVE for rank in memory.named)
     )
 
 
-def awaited(job: Job) -> str:
+def describe_awaited(job: Job) -> str:
     """Say for a person what the takeover waits for."""
     phase, controller = job.change.phase, job.controller
     if phase is ChangePhase.HOLDING:
-        if job.keeping.wanted:
+        if job.keeping.wanted_word:
             return "what was in the rendezvous store is not known yet"
-        return f"ranks still do what the former controller asked for{_late_pods(job, has_let_go)}"
+        return f"ranks still do what the former controller asked for{_describe_late_pods(job, has_let_go)}"
     if phase is ChangePhase.OPENING:
         if not controller.connected:
             return "the controller container does not answer"
         return f"none could be started: {controller.problem or controller.controller}"
-    if job.keeping.holds:
+    if job.keeping.is_store_held:
         return "the rendezvous store could not be filled"
-    return f"not every rank was made known to it{_late_pods(job, makes_known)}"
+    return f"not every rank was made known to it{_describe_late_pods(job, has_made_known)}"
 
 
-def _late_pods(job: Job, is_through: Callable[[Job, RankPod], bool]) -> str:
+def _describe_late_pods(job: Job, is_through: Callable[[Job, RankPod], bool]) -> str:
     """The pods that are not that far yet, as the end of a sentence; at most three of thousands."""
     late = [pod.name for pod in job.roster.pods.values() if not is_through(job, pod)]
     more = f" and {len(late) - 3} more" if len(late) > 3 else ""

@@ -52,7 +52,7 @@ class RepairProgress:
         """Asked by every row, of thousands of ranks: what any rank has answered."""
         object.__setattr__(self, "kinds", frozenset().union(*self.answered.values()))
 
-    def has(self, *kinds: int) -> bool:
+    def has_answered(self, *kinds: int) -> bool:
         """Return whether any rank has answered any of these."""
         return not self.kinds.isdisjoint(kinds)
 
@@ -71,7 +71,7 @@ class ResumptionRow:
     reason: str = ""
 
 
-def resumption(progress: RepairProgress) -> ResumptionRow:
+def row_of_progress(progress: RepairProgress) -> ResumptionRow:
     """Return the row for this progress."""
     return next(ROWS[name] for name, question in QUESTIONS if question(progress))
 
@@ -107,16 +107,19 @@ ROWS: Mapping[str, ResumptionRow] = {
 QUESTIONS: tuple[tuple[str, Callable[[RepairProgress], bool]], ...] = (
     (
         "stopped for a move",
-        lambda stage: stage.moving and stage.has(PAUSED, REBUILT, REPAIRED, ROLLED_BACK),
+        lambda stage: stage.moving and stage.has_answered(PAUSED, REBUILT, REPAIRED, ROLLED_BACK),
     ),
     ("half repaired", lambda stage: stage.half_repaired),
-    ("saved", lambda stage: stage.has(RENAMED)),
-    ("paused", lambda stage: stage.has(PAUSED)),
-    ("repaired without its successor", lambda stage: stage.has(REPAIRED) and not stage.successors_are_repaired),
-    ("repaired", lambda stage: stage.has(REPAIRED)),
-    ("saving", lambda stage: stage.has(SAVED)),
-    ("of another size", lambda stage: stage.has(*ELASTIC)),
-    ("stopped", lambda stage: stage.has(STOPPED, CLEANED, REBUILT, ROLLED_BACK)),
-    ("locked", lambda stage: stage.has(LOCKED)),
+    ("saved", lambda stage: stage.has_answered(RENAMED)),
+    ("paused", lambda stage: stage.has_answered(PAUSED)),
+    (
+        "repaired without its successor",
+        lambda stage: stage.has_answered(REPAIRED) and not stage.successors_are_repaired,
+    ),
+    ("repaired", lambda stage: stage.has_answered(REPAIRED)),
+    ("saving", lambda stage: stage.has_answered(SAVED)),
+    ("of another size", lambda stage: stage.has_answered(*ELASTIC)),
+    ("stopped", lambda stage: stage.has_answered(STOPPED, CLEANED, REBUILT, ROLLED_BACK)),
+    ("locked", lambda stage: stage.has_answered(LOCKED)),
     ("training", lambda _stage: True),
 )

@@ -48,32 +48,32 @@ UNDER_WAY = (P.HOLDING, P.OPENING, P.REGISTERING)
 """Phases in which a takeover waits; DECIDING is passed through."""
 
 
-def _begins() -> Iterable[TakeoverRow]:
+def _rows_out_of_rest() -> Iterable[TakeoverRow]:
     """Yield the rows out of rest."""
-    yield TakeoverRow(P.NONE, E.LOST, when.is_possible, do.begin, P.HOLDING)
-    yield TakeoverRow(P.NONE, E.LOST, when.always, do.refuse, P.NONE)
-    yield TakeoverRow(P.NONE, E.ADOPTED, when.always, do.begin_adopted, P.HOLDING)
-    yield TakeoverRow(P.NONE, E.MOVE_GIVEN_UP, when.is_possible, do.begin_instead_of_a_move, P.HOLDING)
-    yield TakeoverRow(P.NONE, E.CONTAINER_ENDED, when.always, do.tell_container_ended, P.NONE)
+    yield TakeoverRow(P.NONE, E.LOST, when.is_takeover_possible, do.begin_takeover, P.HOLDING)
+    yield TakeoverRow(P.NONE, E.LOST, when.always_applies, do.refuse_takeover, P.NONE)
+    yield TakeoverRow(P.NONE, E.ADOPTED, when.always_applies, do.begin_for_adopted, P.HOLDING)
+    yield TakeoverRow(P.NONE, E.MOVE_GIVEN_UP, when.is_takeover_possible, do.begin_instead_of_a_move, P.HOLDING)
+    yield TakeoverRow(P.NONE, E.CONTAINER_ENDED, when.always_applies, do.tell_container_ended, P.NONE)
 
 
-def _under_way(phase: ChangePhase) -> Iterable[TakeoverRow]:
+def _rows_under_way(phase: ChangePhase) -> Iterable[TakeoverRow]:
     """Yield the rows of every phase under way: what ends it, what begins it again, and the store meanwhile."""
-    yield TakeoverRow(phase, E.LOST, when.is_possible, do.begin_again, P.HOLDING)
-    yield TakeoverRow(phase, E.LOST, when.always, do.refuse, P.NONE)
-    yield TakeoverRow(phase, E.CONTAINER_ENDED, when.always, do.leave_off_with_the_container, P.NONE)
-    yield TakeoverRow(phase, E.LOOK, when.steps_are_over, do.leave_off, P.NONE)
-    yield TakeoverRow(phase, E.LOOK, when.is_overdue, do.give_up_overdue, P.NONE)
+    yield TakeoverRow(phase, E.LOST, when.is_takeover_possible, do.begin_once_more, P.HOLDING)
+    yield TakeoverRow(phase, E.LOST, when.always_applies, do.refuse_takeover, P.NONE)
+    yield TakeoverRow(phase, E.CONTAINER_ENDED, when.always_applies, do.leave_off_with_the_container, P.NONE)
+    yield TakeoverRow(phase, E.LOOK, when.steps_are_over, do.end_silently, P.NONE)
+    yield TakeoverRow(phase, E.LOOK, when.is_takeover_overdue, do.give_up_overdue, P.NONE)
     yield TakeoverRow(phase, E.LOOK, when.store_is_held, do.refill_store, phase)
 
 
-def _goes_on() -> Iterable[TakeoverRow]:
+def _rows_up_to_service() -> Iterable[TakeoverRow]:
     """Yield the rows from the loss to the service of the other controller."""
-    yield TakeoverRow(P.HOLDING, E.LOOK, when.links_are_gone, do.complete_words, P.HOLDING)
-    yield TakeoverRow(P.HOLDING, E.LOOK, when.ranks_stand_still, do.settle, P.DECIDING)
+    yield TakeoverRow(P.HOLDING, E.LOOK, when.links_are_gone, do.complete_last_word, P.HOLDING)
+    yield TakeoverRow(P.HOLDING, E.LOOK, when.ranks_stand_still, do.settle_rank_progress, P.DECIDING)
 
     yield TakeoverRow(P.DECIDING, E.LOOK, when.cannot_go_on, do.give_up_repair, P.NONE)
-    yield TakeoverRow(P.DECIDING, E.LOOK, when.always, do.nothing, P.OPENING)
+    yield TakeoverRow(P.DECIDING, E.LOOK, when.always_applies, do.change_phase_only, P.OPENING)
 
     yield TakeoverRow(P.OPENING, E.LOOK, when.another_one_serves, do.make_ranks_known, P.REGISTERING)
     yield TakeoverRow(P.OPENING, E.LOOK, when.is_to_be_asked_for, do.ask_for_another, P.OPENING)
@@ -82,13 +82,13 @@ def _goes_on() -> Iterable[TakeoverRow]:
     yield TakeoverRow(P.REGISTERING, E.LOOK, when.every_rank_is_known, do.put_in_service, P.NONE)
 
 
-EVERYWHERE = tuple(row for phase in UNDER_WAY for row in _under_way(phase))
+EVERYWHERE = tuple(row for phase in UNDER_WAY for row in _rows_under_way(phase))
 
 
 def build_table() -> Mapping[tuple[ChangePhase, TakeoverEvent], Sequence[TakeoverRow]]:
     """Return the rows by phase and event, in the order in which they are tried."""
     table: dict[tuple[ChangePhase, TakeoverEvent], list[TakeoverRow]] = defaultdict(list)
-    for row in (*_begins(), *EVERYWHERE, *_goes_on()):
+    for row in (*_rows_out_of_rest(), *EVERYWHERE, *_rows_up_to_service()):
         table[row.phase, row.event].append(row)
     return dict(table)
 
@@ -96,14 +96,14 @@ def build_table() -> Mapping[tuple[ChangePhase, TakeoverEvent], Sequence[Takeove
 TABLE = build_table()
 
 
-def handle(job: Job, event: TakeoverEvent, text: str = "") -> None:
+def handle_event(job: Job, event: TakeoverEvent, text: str = "") -> None:
     """Take in an event. `text`: for a person, what has happened."""
     row = next((row for row in TABLE.get((job.change.phase, event), ()) if row.guard(job)), None)
     if row is not None:
-        _take(job, row, text)
+        _apply_row(job, row, text)
 
 
-def advance(job: Job) -> None:
+def advance_table(job: Job) -> None:
     """Continue the takeover as far as possible now.
 
     After a row that stays in its phase the rows below it are asked, after one that leaves it those of the next phase.
@@ -111,12 +111,12 @@ def advance(job: Job) -> None:
     phase = job.change.phase
     for row in TABLE.get((phase, TakeoverEvent.LOOK), ()):
         if row.guard(job):
-            _take(job, row, "")
+            _apply_row(job, row, "")
         if job.change.phase is not phase:
-            advance(job)
+            advance_table(job)
             return
 
 
-def _take(job: Job, row: TakeoverRow, text: str) -> None:
+def _apply_row(job: Job, row: TakeoverRow, text: str) -> None:
     row.effect(job, text)
-    job.change.goes_to(row.following)
+    job.change.enter_phase(row.following)

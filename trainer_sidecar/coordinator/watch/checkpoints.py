@@ -18,36 +18,36 @@ LOAD_STEP = "HAJOB_LOAD_STEP"
 
 def are_verified(job: Job) -> bool:
     """Return whether the ranks of the opening attempt may start; if not yet, ask an agent to check the checkpoints."""
-    if job.attempt.is_alone():
-        follow(job, anew=True)
-    if not can_look(job):
+    if job.attempt.mark_alone():
+        follow_checkpoints(job, anew=True)
+    if not can_any_agent_look(job):
         return True  # no agent can look: start the job as it would start without Hajob
     return job.checkpoints.found is not None and job.checkpoints.found.attempt == job.attempt.number
 
 
-def can_look(job: Job) -> bool:
+def can_any_agent_look(job: Job) -> bool:
     """Return whether an agent can say which checkpoints are there."""
-    return _rules(job) is not None and _chosen(job) is not None
+    return _checkpoint_rules(job) is not None and _chosen_pod(job) is not None
 
 
-def follow(job: Job, *, anew: bool = False) -> None:
+def follow_checkpoints(job: Job, *, anew: bool = False) -> None:
     """Update the agents' orders when another agent is chosen, or a new checkpoint makes a check due (`anew`)."""
-    pod = _chosen(job)
+    pod = _chosen_pod(job)
     uid = pod.uid if pod is not None else ""
     incident = job.incidents.current
     trigger = (incident.incarnation, incident.strategy_sent is not None) if incident is not None else None
     if job.attempt.over_since is not None:  # the final checkpoint decides what a rank's death means
-        trigger = (-1 - len(training_end.dead(job)), True)
-    if trigger is not None and job.checkpoints.is_new(trigger):
-        job.effects.touch(uid)
+        trigger = (-1 - len(training_end.dead_ranks(job)), True)
+    if trigger is not None and job.checkpoints.is_new_trigger(trigger):
+        job.effects.touch_pods(uid)
     if uid != job.checkpoints.pod_uid or anew:
-        job.effects.touch(job.checkpoints.pod_uid, uid)
-        job.checkpoints.ask(uid)
+        job.effects.touch_pods(job.checkpoints.pod_uid, uid)
+        job.checkpoints.set_asked_pod(uid)
 
 
-def order(job: Job, pod: RankPod) -> pb.CheckpointOrder | None:
+def checkpoint_order(job: Job, pod: RankPod) -> pb.CheckpointOrder | None:
     """Return the checkpoint order for this pod's agent, or None."""
-    rules = _rules(job)
+    rules = _checkpoint_rules(job)
     if rules is None or pod.uid != job.checkpoints.pod_uid:
         return None
     prepares = job.attempt.phase is AttemptPhase.OPENING and job.attempt.alone
@@ -55,17 +55,17 @@ def order(job: Job, pod: RankPod) -> pb.CheckpointOrder | None:
     return pb.CheckpointOrder(rules=rules, prepare_attempt=attempt, look=job.checkpoints.look)
 
 
-def take(job: Job, pod: RankPod, report: pb.AgentReport) -> None:
+def apply_findings(job: Job, pod: RankPod, report: pb.AgentReport) -> None:
     """Take in an agent's findings, if that agent was asked."""
     view = job.checkpoints
     if not report.HasField("checkpoint") or pod.uid != view.pod_uid or report.checkpoint == view.found:
         return
     before = view.found.attempt if view.found is not None else -1
-    view.take(report.checkpoint)
-    job.effects.note(urgent=view.found is None or view.found.attempt != before)
+    view.apply_findings(report.checkpoint)
+    job.effects.note_change(urgent=view.found is None or view.found.attempt != before)
 
 
-def environment(job: Job) -> dict[str, str]:
+def load_environment(job: Job) -> dict[str, str]:
     """Return the variables that tell start scripts the verified step."""
     found = job.checkpoints.found
     if found is None or found.attempt != job.attempt.number or found.loaded_step < 0:
@@ -73,23 +73,23 @@ def environment(job: Job) -> dict[str, str]:
     return {LOAD_STEP: str(found.loaded_step)}
 
 
-def problem(job: Job) -> str:
+def checkpoint_problem(job: Job) -> str:
     """Return why a start waits for the checkpoint check; empty when it does not."""
     found = job.checkpoints.found
     waits = job.attempt.phase is AttemptPhase.OPENING and found is not None and found.attempt != job.attempt.number
     return found.problem if waits and found is not None else ""
 
 
-def _rules(job: Job) -> pb.CheckpointRules | None:
+def _checkpoint_rules(job: Job) -> pb.CheckpointRules | None:
     assignment = job.assignment
     known = assignment is not None and assignment.HasField("checkpoint_rules")
     return assignment.checkpoint_rules if known and assignment is not None else None
 
 
-def _chosen(job: Job) -> RankPod | None:
+def _chosen_pod(job: Job) -> RankPod | None:
     """Return the pod of the lowest node rank that can see the checkpoints."""
-    for node_rank in range(job.roster.num_nodes if job.roster.seeing else 0):
-        for pod in job.roster.pods_of(node_rank):
-            if pod.uid in job.roster.seeing and pod.counts and job.hears(pod):
+    for node_rank in range(job.roster.number_of_nodes if job.roster.seeing else 0):
+        for pod in job.roster.pods_of_node(node_rank):
+            if pod.uid in job.roster.seeing and pod.is_current and job.is_agent_heard(pod):
                 return pod
     return None

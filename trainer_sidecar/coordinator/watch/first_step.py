@@ -17,13 +17,13 @@ ANSWER_SECONDS = 1.0
 """The answers to a stop are here within 0.05 s where machines have time; the restart that follows takes far longer."""
 
 
-def doubt(job: Job) -> None:
+def hold_doubtful_facts(job: Job) -> None:
     """Hold facts back for a moment where it is not known whether the first step has ended: one is about to be told."""
-    if job.runs and job.attempt.linked and not job.attempt.stepped:
-        job.effects.hold(job.now, ANSWER_SECONDS)
+    if job.is_running and job.attempt.linked and not job.attempt.stepped:
+        job.effects.hold_back(job.now, ANSWER_SECONDS)
 
 
-def follow(job: Job, lost: Collection[int] = ()) -> None:
+def follow_first_step(job: Job, lost: Collection[int] = ()) -> None:
     """Note the end of the first step, once it is known. `lost`: ranks of which nothing more will be heard.
 
     It does not end an outage that is open already: that is ended by the first step after the outage.
@@ -33,13 +33,13 @@ def follow(job: Job, lost: Collection[int] = ()) -> None:
         return
     held_since = job.effects.held_since
     missing = lost if held_since is None else job.conversation.memory.lost.keys() | lost
-    begun = job.steps.begun(missing, job.num_telling)
+    begun = job.steps.first_common_step(missing, job.num_telling)
     if begun is None:
         return
-    attempt.has_stepped()
+    attempt.note_first_step()
     milestone = pb.Milestone(kind=pb.RESUMED, incarnation=attempt.incarnation, step=begun[0])
     if held_since is not None:
-        job.effects.mark_ahead(milestone, min(begun[1], held_since))
-        job.effects.release()
+        job.effects.queue_milestone_ahead(milestone, min(begun[1], held_since))
+        job.effects.release_held()
     elif job.incidents.current is None:
-        job.effects.mark(milestone, begun[1])
+        job.effects.queue_milestone(milestone, begun[1])

@@ -32,31 +32,31 @@ MESSAGE_CHARACTERS = 1000
 """Of the fact: as much as an incident keeps of it. Every stack is in its rank's kept output, whole."""
 
 
-def fact(job: Job) -> pb.Fact | None:
+def due_hang_fact(job: Job) -> pb.Fact | None:
     """Return the fact of a hang that is due now; one for each standstill, None else."""
     watch = job.steps.standstill
     if not _is_watched(job):
-        watch.rest()
+        watch.stop_watching()
         return None
-    since = watch.expect(job.now, job.steps.latest)
-    limit, still = _limit(job), job.now - since
+    since = watch.expect_step_since(job.now, job.steps.latest)
+    limit, still = _standstill_limit(job), job.now - since
     if not limit or still < max(limit, LONGER_THAN_SEEN * watch.longest, watch.patience):
         return None
     found = watch.found
     if found is None or found.since != since:
-        found = _ask(job, since)
-    if found.told or not (_has_answers(job, found) or job.now - found.asked >= STACK_SECONDS):
+        found = _ask_for_stacks(job, since)
+    if found.told or not (_have_all_answered(job, found) or job.now - found.asked >= STACK_SECONDS):
         return None
     if still < UNMEASURED_SECONDS and found.busy:
-        watch.wait(UNMEASURED_SECONDS)
+        watch.wait_for_slow_work(UNMEASURED_SECONDS)
         return None
-    watch.tell()
-    return _make(job, still, found)
+    watch.mark_told()
+    return _build_hang_fact(job, still, found)
 
 
 def _is_watched(job: Job) -> bool:
     """Whether steps are to be expected: the training runs, has run before, and nothing is being done about it."""
-    if job.assignment is None or not job.runs:
+    if job.assignment is None or not job.is_running:
         return False
     if job.incidents.current is not None or job.attempt.over_since is not None:
         return False
@@ -67,7 +67,7 @@ def _is_watched(job: Job) -> bool:
     return job.steps.latest is not None or any(stepped)
 
 
-def _limit(job: Job) -> float:
+def _standstill_limit(job: Job) -> float:
     """Seconds without a step that make a standstill; 0: none do."""
     assert job.assignment is not None, "only a job that is watched has a limit"
     rule, median = job.assignment.hang_rule, job.steps.median_seconds
@@ -78,43 +78,45 @@ def _limit(job: Job) -> float:
     return max(limit, SETTLED_SECONDS) if limit and job.steps.hears_heartbeats else limit
 
 
-def _ask(job: Job, since: float) -> Standstill:
+def _ask_for_stacks(job: Job, since: float) -> Standstill:
     training = [rank for rank in range(job.roster.world_size) if rank not in job.roster.dropped]
-    found = job.steps.standstill.find(since, job.now, job.steps.behind(training) or training)
+    found = job.steps.standstill.begin_standstill(since, job.now, job.steps.ranks_behind(training) or training)
     for rank in found.ranks & job.roster.targets.keys():
         job.roster.targets[rank].ask_for_stack()
-        job.touch(rank)
+        job.touch_pod_of(rank)
     return found
 
 
-def _has_answers(job: Job, found: Standstill) -> bool:
+def _have_all_answered(job: Job, found: Standstill) -> bool:
     """Whether everybody has said where it stands who can."""
-    pods = (job.roster.pod_of(rank) for rank in found.ranks if rank not in found.answered)
-    return not any(pod is not None and job.hears(pod) for pod in pods)
+    pods = (job.roster.pod_of_rank(rank) for rank in found.ranks if rank not in found.answered)
+    return not any(pod is not None and job.is_agent_heard(pod) for pod in pods)
 
 
-def _make(job: Job, still: float, standstill: Standstill) -> pb.Fact:
+def _build_hang_fact(job: Job, still: float, standstill: Standstill) -> pb.Fact:
     ranks = sorted(standstill.ranks)
     everybody = len(ranks) == job.roster.world_size - len(job.roster.dropped)
     who = "no rank is behind the others" if everybody else f"ranks {ranks[:NAMED_RANKS]} are behind"
     text = f"every process lives, but no step has ended for {still:.0f} s; step {job.steps.newest} was the last, {who}"
-    found = job.new_fact(pb.HANG, "job", "\n".join([text, *_shown(standstill, MESSAGE_CHARACTERS - len(text))]))
+    found = job.new_fact(
+        pb.HANG, "job", "\n".join([text, *_describe_places(standstill, MESSAGE_CHARACTERS - len(text))])
+    )
     found.ranks.extend(ranks)
     found.incarnation = job.incidents.incarnation
-    nodes = {job.roster.node_of(rank) for rank in ranks}
+    nodes = {job.roster.node_rank_of(rank) for rank in ranks}
     found.node_rank = nodes.pop() if len(nodes) == 1 else -1
     return found
 
 
-def _shown(standstill: Standstill, room: int) -> list[str]:
+def _describe_places(standstill: Standstill, room: int) -> list[str]:
     """Where the ranks stand, the places with the fewest of them first: who waits is many, who is waited for is one."""
     rarest = sorted(standstill.places.values(), key=lambda place: (len(place.ranks), place.lowest))[:SHOWN_PLACES]
-    headings = [f"{_names(sorted(place.ranks))} here:\n" for place in rarest]
+    headings = [f"{_describe_ranks(sorted(place.ranks))} here:\n" for place in rarest]
     share = (room - sum(len(heading) + 1 for heading in headings)) // max(len(rarest), 1)
     return [heading + last_lines(place.stack, share) for heading, place in zip(headings, rarest, strict=True)]
 
 
-def _names(ranks: list[int]) -> str:
+def _describe_ranks(ranks: list[int]) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]} stands"
     return f"rank {ranks[0]} and {len(ranks) - 1} more stand"

@@ -19,7 +19,7 @@ CERTAIN_STARTS = 2
 """What an image lacks it lacks every time; the first failure may have been a disk that was slow."""
 
 
-def problems(job: Job) -> Iterable[pb.Problem]:
+def protection_problems(job: Job) -> Iterable[pb.Problem]:
     """Return what is wrong now, each kind once; of several pods the lowest node rank speaks."""
     found: dict[str, pb.Problem] = {}
     controller = job.controller
@@ -33,7 +33,7 @@ def problems(job: Job) -> Iterable[pb.Problem]:
         )
         found[AGENTS_UNREACHABLE] = pb.Problem(code=AGENTS_UNREACHABLE, message=text)
     for pod in sorted(job.roster.pods.values(), key=lambda pod: pod.node_rank):
-        if pod.counts:
+        if pod.is_current:
             for problem in pod.problems:
                 found.setdefault(problem.code, problem)
     return found.values()

@@ -18,40 +18,40 @@ VERIFY_SECONDS = 60.0
 NOT_SEEN = "no agent sees the checkpoints"
 
 
-def reported(job: Job, milestone: pb.Milestone, at: float) -> None:
+def look_for_reported_save(job: Job, milestone: pb.Milestone, at: float) -> None:
     """Have an agent look for the save that MindIO has reported."""
-    job.checkpoints.save_reported(ReportedSave(milestone, job.incidents.current or job.attempt, at))
-    job.effects.touch(job.checkpoints.pod_uid)
+    job.checkpoints.note_reported_save(ReportedSave(milestone, job.incidents.current or job.attempt, at))
+    job.effects.touch_pods(job.checkpoints.pod_uid)
 
 
-def advance(job: Job) -> None:
+def advance_reported_save(job: Job) -> None:
     """Report the save once its checkpoint is found, or once the wait for it is over."""
     save = job.checkpoints.save
     if save is None:
         return
     found, why = job.checkpoints.found, ""
-    if not checkpoints.can_look(job):
+    if not checkpoints.can_any_agent_look(job):
         why = NOT_SEEN
     elif found is not None and found.problem:
         why = found.problem
-    elif not _is_there(job, found):
+    elif not _is_save_on_volume(job, found):
         if job.now - save.since < VERIFY_SECONDS:
             return
-        _refuse(save.milestone, found)
+        _refuse_save(save.milestone, found)
     save.milestone.unverified = why
-    job.checkpoints.told_save()
-    job.mark_in(save.of, pb.RESULT, save.since, save.milestone)
+    job.checkpoints.forget_reported_save()
+    job.mark_milestone_of(save.of, pb.RESULT, save.since, save.milestone)
 
 
-def _is_there(job: Job, found: pb.CheckpointState | None) -> bool:
+def _is_save_on_volume(job: Job, found: pb.CheckpointState | None) -> bool:
     """Whether a whole checkpoint is newer than every one before the save, or of the step that all ranks had ended."""
     if found is None or found.step < 0:
         return False
-    common = job.steps.common
+    common = job.steps.common_step
     return found.step > job.checkpoints.step_before_save or (common is not None and found.step >= common[0])
 
 
-def _refuse(milestone: pb.Milestone, found: pb.CheckpointState | None) -> None:
+def _refuse_save(milestone: pb.Milestone, found: pb.CheckpointState | None) -> None:
     step = found.step if found is not None else -1
     newest = f"the newest whole one there is of step {step}" if step >= 0 else "there is no whole one there"
     milestone.result_code = FAILED_FOR_GOOD

@@ -14,52 +14,54 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.coordinator.state.job import Job
 
 
-def of(job: Job) -> pb.TrainingEnd:
+def training_end_of(job: Job) -> pb.TrainingEnd:
     """Return how far the attempt has come on its way to the end."""
-    if job.attempt.over_since is None or not job.runs:
+    if job.attempt.over_since is None or not job.is_running:
         return pb.TRAINS
-    found, newest = job.checkpoints.found, max((step or 0 for step in _steps(job)), default=0)
+    found, newest = job.checkpoints.found, max((step or 0 for step in _newest_steps(job)), default=0)
     saved = found is not None and found.tracked and not found.problem and found.step >= newest > 0
     return pb.FINAL_CHECKPOINT if saved else pb.LAST_STEP_ENDED
 
 
-def is_complete(job: Job) -> bool:
+def is_training_complete(job: Job) -> bool:
     """Return whether no rank works: each has ended in order, or, once nothing can be lost, has ended at all."""
     attempt, roster = job.attempt, job.roster
     if attempt.over_since is None:
         return False
-    left = set(_training(job)) - attempt.finished
-    if left and of(job) == pb.FINAL_CHECKPOINT:
-        left -= dead(job)
+    left = set(_ranks_in_training(job)) - attempt.finished
+    if left and training_end_of(job) == pb.FINAL_CHECKPOINT:
+        left -= dead_ranks(job)
     return not left and bool(roster.world_size)
 
 
-def dead(job: Job) -> set[int]:
+def dead_ranks(job: Job) -> set[int]:
     """Return the ranks that have ended out of order, or whose pod is not heard."""
     found = set()
-    for rank in _training(job):
-        pod = job.roster.pod_of(rank)
-        unheard = pod is None or not pod.counts or (job.contacts.is_silent(pod.uid) and not job.contacts.doubts)
-        if rank not in job.attempt.finished and (unheard or job.roster.phase(rank) == pb.DEAD):
+    for rank in _ranks_in_training(job):
+        pod = job.roster.pod_of_rank(rank)
+        unheard = (
+            pod is None or not pod.is_current or (job.contacts.is_agent_silent(pod.uid) and not job.contacts.doubts)
+        )
+        if rank not in job.attempt.finished and (unheard or job.roster.phase_of_rank(rank) == pb.DEAD):
             found.add(rank)
     return found
 
 
 def are_at_the_last_step(job: Job) -> bool:
     """Return whether every rank has ended the last step; without MindIO those count that print theirs."""
-    last, common = job.attempt.last_step, job.steps.common
+    last, common = job.attempt.last_step, job.steps.common_step
     if job.without_mindio:
         return bool(last) and common is not None and common[0] == last
-    return bool(last and job.roster.world_size) and all(step == last for step in _steps(job))
+    return bool(last and job.roster.world_size) and all(step == last for step in _newest_steps(job))
 
 
-def _steps(job: Job) -> Iterator[int | None]:
+def _newest_steps(job: Job) -> Iterator[int | None]:
     """Yield the newest step that each rank's present process has finished, None: unknown."""
-    for rank in _training(job):
-        pod = job.roster.pod_of(rank)
+    for rank in _ranks_in_training(job):
+        pod = job.roster.pod_of_rank(rank)
         view = pod.views.get(rank) if pod is not None else None
         yield view.step if view is not None else None
 
 
-def _training(job: Job) -> Iterator[int]:
+def _ranks_in_training(job: Job) -> Iterator[int]:
     return (rank for rank in range(job.roster.world_size) if rank not in job.roster.dropped)
