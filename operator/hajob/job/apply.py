@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -11,7 +12,8 @@ from hajob import metrics
 from hajob.api.base import Json
 from hajob.backoff import Backoff
 from hajob.clock import Clock
-from hajob.job.wants import Change, Create, Delete, Patch, Put
+from hajob.job.pod_maker import PodMaker
+from hajob.job.wants import Change, Create, Delete, MakePods, Patch, Put
 from hajob.kube.batches import together
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, PatchKind
 
@@ -43,11 +45,12 @@ class Applier:
     Args:
         kube: the API.
         clock: of the machine.
+        pods: makes missing pods.
         title: of the job, for logs.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, title: str) -> None:
-        self._kube, self._clock, self._title = kube, clock, title
+    def __init__(self, kube: Kube, clock: Clock, pods: PodMaker, title: str) -> None:
+        self._kube, self._clock, self._pods, self._title = kube, clock, pods, title
         self._tries: dict[Key, _Try] = {}
 
     def follow(self, changes: Iterable[Change]) -> list[Change]:
@@ -61,6 +64,16 @@ class Applier:
         """Carry these out, many at a time; return whether all succeeded. Never raises: what failed is tried again."""
         failed = await together(self._attempt, list(changes))
         return not failed
+
+    def try_pods_again(self, within: float = 0.0) -> None:
+        """Make refused pods within so many seconds, at a random moment: what refuses them may have gone.
+
+        Of repeated calls the first one counts.
+        """
+        soon = self._clock.monotonic() + within
+        for one in self._tries.values():
+            if isinstance(one.change, MakePods) and soon < one.at < inf:
+                one.at = soon - within * random.random()
 
     @property
     def refusals(self) -> Mapping[Key, ApiError]:
@@ -76,7 +89,10 @@ class Applier:
         """Carry out one change; return False where it failed, so that it is tried again."""
         tried = self._tries.get(change.key)
         try:
-            await carry_out(self._kube, change)
+            if isinstance(change, MakePods):
+                await self._pods.make(change)
+            else:
+                await carry_out(self._kube, change)
         except ApiError as error:
             if error.status not in change.settled_by:
                 if change.counted_as:
@@ -110,7 +126,7 @@ def _renewed(known: _Try | None, change: Change) -> _Try:
 
 
 async def carry_out(kube: Kube, change: Change) -> None:
-    """Carry out one change, once.
+    """Carry out one change, once, of any kind but `MakePods`.
 
     Raises:
         ApiError: the server refuses, or cannot be reached.

@@ -184,7 +184,7 @@ class JobController:
         observer, serving = self.observer, is_serving(pod, self.state)
         self._note_left_over(pod, deleted=deleted)
         if serving and pod.is_refused and not deleted:
-            self._loop.pod_refused(pod)
+            observer.snapshots.creation.count_refused_pod(pod, self._ports.clock.monotonic())
         self._take_in(observer.of_pod(pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
             self._take_in(observer.of_node(pod.node_name))
@@ -306,7 +306,7 @@ class JobController:
     def quota_changed(self) -> None:
         """Handle a changed quota: refused pods may be created, a job that is not whole may grow or not."""
         self._take_in(self.observer.of_capacity())
-        refused = self.observer.pods.not_created
+        refused = self.observer.snapshots.creation.why_missing
         if refused is not None and refused.over_quota:
             self._loop.try_soon()
 
@@ -364,12 +364,11 @@ class JobController:
             Announcement(EventReason.PODS_NOT_GONE, f"{len(pods)} pods have not ended, so the job stays: {named}")
         )
 
-    def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
-        """Handle that all missing pods were requested, or all exist."""
+    def missing_pods_turned(self, told: Announcement | None, *, turned: bool) -> None:
+        """Handle that pods are missing for another reason than before, or for none any more."""
         self._announce(told)
         self._look_for_places()
-        if news:
-            self._outputs.status.publish(lazy=not turned)
+        self._outputs.status.publish(lazy=not turned)
 
     # --------------------------------------------------------------------------------------------- the plan
 

@@ -143,11 +143,13 @@ class JobObserver:
         serving = self.pods.serving(state)
         placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
         unplaced = serving.unplaced or (coordinator is not None and coordinator.unschedulable)
-        if (state.waiting is None and not unplaced and self.pods.not_created is None and not blocked) or (
+        if (state.waiting is None and not unplaced and self.snapshots.creation.why_missing is None and not blocked) or (
             state.waiting is not None and placed <= num_nodes
         ):
             return ()
-        return observe.of_places(state, num_nodes, serving.pods, coordinator, self.pods.not_created, blocked=blocked)
+        return observe.of_places(
+            state, num_nodes, serving.pods, coordinator, self.snapshots.creation.why_missing, blocked=blocked
+        )
 
     def of_coordinator_place(self) -> Seen:
         """Report whether the coordinator occupies a node that a rank pod of this start needs."""

@@ -228,7 +228,7 @@ class JobOutputs:
             now_ms=now,
             step=coordinator.reports.step,
             pods=[pod for pod in pods.all() if not pod.is_hook],
-            not_created=pods.not_created,
+            not_created=snapshot.creation.why_missing,
             spares_ready=len(snapshot.ready_spares),
             spares_not_created=self._memos.spares.why_missing,
             coordinator=CoordinatorView(
@@ -252,7 +252,7 @@ class JobOutputs:
             held_back=self._ports.cluster.faults.why_held() if not memory.ended else "",
             start_waits=why_closed(snapshot) if self._memos.start.held_since is not None else "",
             to_leave=snapshot.to_leave,
-            wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), self._observer.pods.not_created)),
+            wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), snapshot.creation.why_missing)),
             step_ms=memory.pace.step_ms,
             unsatisfiable=self._why_unsatisfiable(snapshot),
             shortfall=self._shortfall(snapshot),

@@ -1,6 +1,6 @@
 """The pods of one job: those that exist, those that are gone, and those on unreachable nodes.
 
-It only observes and stores; the planner decides, and the pod reconciler acts.
+It only observes and stores; the planner decides, and policies act.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from hajob.api.job import HATrainingJob
 from hajob.plan.placements import coordinator_placement, serving_incarnation, turned_node_ranks
 from hajob.plan.state import JobState
 from hajob.pods.naming import coordinator_pod_name
-from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView, view
 
@@ -99,7 +98,6 @@ class PodIndex:
         silent: UIDs of those whose agent is silent.
         complete: whether a list of all pods was shown to the end.
         listed: resourceVersion of the newest such list.
-        not_created: why pods that should exist are not created; None while all are.
     """
 
     def __init__(self) -> None:
@@ -109,7 +107,6 @@ class PodIndex:
         self.silent: set[str] = set()
         self.listed = ""
         self.complete = False
-        self.not_created: NotCreated | None = None
         self._on_node: dict[str, tuple[str, ...]] = {}  # nearly always one: a set would be four times as large
         self._earlier: tuple[int, set[str]] | None = None
         self._serving: Serving | None = None

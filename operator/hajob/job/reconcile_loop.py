@@ -9,14 +9,12 @@ waits until the status that holds the decision has been acknowledged
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import random
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final, Protocol
 
-from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.backoff import Backoff, Retry
 from hajob.capacity.gang import Claim
@@ -24,22 +22,20 @@ from hajob.clock import Alarm
 from hajob.job.admission import REFUSALS, Admission
 from hajob.job.apply import Applier
 from hajob.job.memory import JobMemory
-from hajob.job.pod_creation import LONGEST_RETRY_SECONDS, RETRY_SECONDS, CreationListener, PodCreation
 from hajob.job.pod_index import is_node_away
-from hajob.job.pod_reconciler import Difference, PodReconciler, difference, in_turn, placed_pod_name
-from hajob.job.policies import drains, gang_start, leaving_pods, outdated_pods, spares
+from hajob.job.pod_maker import PodMaker
+from hajob.job.policies import drains, gang_start, leaving_pods
 from hajob.job.policies.all_policies import PolicyMemos, policies_with
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshot, JobSnapshots, ServerAnswers
-from hajob.job.status.announcements import Announcement
+from hajob.job.status.announcements import Announcement, of_creation
 from hajob.job.status_publisher import StatusPublisher
 from hajob.job.status_writer import StatusRefusedError
-from hajob.job.wants import Change, Delete, Wants, merge, pod_deletion
+from hajob.job.wants import LONGEST_RETRY_SECONDS, RETRY_SECONDS, Change, Delete, MakePods, Wants, merge, pod_deletion
 from hajob.kube.client import ApiError
 from hajob.plan import events
-from hajob.plan.placements import Placement
-from hajob.plan.policy import Mode
-from hajob.plan.state import ALL_MADE, JobPhase
+from hajob.plan.state import JobPhase
+from hajob.sources.creation import NotCreated, not_created
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
@@ -65,7 +61,7 @@ SAY_AGAIN_SECONDS: Final = 300.0
 """That pods of a deleted job do not go is said again after so long."""
 
 
-class Reconciled(CreationListener, Protocol):
+class Reconciled(Protocol):
     """The owner of the loop: the job controller."""
 
     @property
@@ -90,6 +86,14 @@ class Reconciled(CreationListener, Protocol):
     def still_there(self, pods: list[PodView]) -> None:
         """Announce these pods, which do not go while the job is being deleted."""
 
+    def missing_pods_turned(self, told: Announcement | None, *, turned: bool) -> None:
+        """Handle that pods are missing for another reason than before, or for none any more.
+
+        Args:
+            told: the Event to post.
+            turned: whether creation has begun to fail or to succeed.
+        """
+
     def ranks_unreachable(self, node: str) -> None:
         """Note that a pod on this node is about to be deleted without grace; its ranks may live on."""
 
@@ -109,13 +113,12 @@ class ReconcileLoop:
         self._owner, self._clock = owner, ports.clock
         self.memos = PolicyMemos(drains.DrainMemo.of(ports.cluster.openings))
         self._policies = policies_with(self.memos)
-        self._pods = PodReconciler(snapshots, ports)
-        self._applier = Applier(ports.kube, ports.clock, memory.title)
+        self._pods = PodMaker(memory, snapshots, ports)
+        self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
         self._wake = asyncio.Event()
         self._again, self._again_at = Alarm(ports.clock), inf
-        self._creation = PodCreation(snapshots.pods, ports.clock, self.wake, owner)
         self._asks_again = Retry(ports.clock, self.wake, ASK_AGAIN_SECONDS, LONGEST_ASK_AGAIN_SECONDS)
-        self._backoff = Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        self._backoff = Backoff(*RETRY_SECONDS)
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
         self._ended = self._closed = False
         self._claim = self.claim
@@ -124,13 +127,9 @@ class ReconcileLoop:
     def wake(self, *, hurry: bool = False) -> None:
         """Reconcile soon; `hurry`: a pod that was refused may be created now."""
         if hurry:
-            self._creation.hurry()
+            self._applier.try_pods_again()
         self._wake.set()
         self._pause_alarm.bring_forward(SHORTEST_PAUSE_SECONDS)
-
-    def pod_refused(self, pod: PodView) -> None:
-        """Note a rank pod that its node has refused."""
-        self._creation.pod_refused(pod)
 
     def capacity_changed(self) -> None:
         """Reconcile pods that are gated, or exclude a node, because nodes came or went."""
@@ -138,7 +137,8 @@ class ReconcileLoop:
 
     def try_soon(self) -> None:
         """Retry in a moment, because a quota has changed: not all jobs of the namespace at once."""
-        self._creation.sooner(QUOTA_SECONDS)
+        self._applier.try_pods_again(QUOTA_SECONDS)
+        self._reconcile_at(self._applier.again_at)
         self._pause_alarm.bring_forward(QUOTA_SECONDS * random.random())
 
     def moves(self) -> Iterable[events.MigrateRequested]:
@@ -151,12 +151,11 @@ class ReconcileLoop:
 
     def close(self) -> None:
         """Stop changing objects, and withdraw the job's claim."""
-        self._ended = self._closed = True
+        self._ended = self._closed = self._pods.ended = True
         claims, uid = self._ports.cluster.starts.claims, self._memory.job.metadata.uid
         if claims.get(uid) is self._claim:  # else another controller of the job has one by now
             del claims[uid]
         self._again.cancel()
-        self._creation.close()
         self._asks_again.cancel()
         self._admission.certificates.close()
 
@@ -240,21 +239,27 @@ class ReconcileLoop:
             self._owner.follow_spec()
         wants = self._ask_policies()
         memory, state, layout = self._memory, self._memory.state, self._memory.layout
-        todo = self._todo() if self._knows_pods else Difference((), (), ())
-        now = self.snapshot()
-        surplus = tuple(pod_deletion(now, pod, follows_status=True) for pod in todo.surplus)
-        wants = merge((wants, Wants(changes=surplus)))
         due = self._applier.follow(wants.changes)
         self._reconcile_at(wants.again_at)
         await self._apply(change for change in due if not change.follows_status)
         decided = [change for change in due if change.follows_status]
-        await self._look_at_certificates(for_pods=todo.lacks_pods)
-        if decided or todo.lacks_pods:
+        missing = [change for change in decided if isinstance(change, MakePods)]
+        await self._look_at_certificates(for_pods=bool(missing))
+        if decided:
             await self._owner.status.acknowledged()
             if memory.still_desires(state, layout) and not self._ended:
-                await self._apply(decided)  # surplus pods may hold the quota and the nodes that missing ones need
-                await self._create(todo)
+                # Surplus pods may hold the quota and the nodes that missing ones need.
+                await self._apply(change for change in decided if change not in missing)
+                await self._make(missing)
         self._reconcile_at(self._applier.again_at)
+
+    async def _make(self, missing: Sequence[MakePods]) -> None:
+        if not missing:
+            return
+        await self._apply(missing)
+        self._owner.look_for_missed()
+        if self._snapshots.creation.why_missing is not None:
+            self.wake()  # the reason may be gone, or another one
 
     @property
     def _knows_pods(self) -> bool:
@@ -262,13 +267,14 @@ class ReconcileLoop:
 
     def _ask_policies(self) -> Wants:
         """Return what the policies want, once they have nothing to tell the table any more."""
-        missing = self.memos.spares.why_missing
+        missing, spares_missing = self._snapshots.creation.why_missing, self.memos.spares.why_missing
         for _ in range(TURNS):
             wants = self._asked(self.snapshot())
             self._owner.policies_tell(wants.events, wants.announcements)
             if not wants.events:
                 break
-        if self.memos.spares.why_missing != missing:
+        self._tell_missing(missing)
+        if self.memos.spares.why_missing != spares_missing:
             self._owner.status.publish(lazy=True)
         return wants
 
@@ -292,65 +298,10 @@ class ReconcileLoop:
         if not await self._applier.apply(due):
             self.wake()  # a refusal may be news for the policy that wanted the change
 
-    def _todo(self) -> Difference:
-        """Return the pods that are to be made or deleted now."""
-        memory, index, snapshot = self._memory, self._index, self.snapshot()
-        adopted = self.memos.spares.adopted
-        todo = difference(memory.job, snapshot.desired, index.pods, index.gone | index.made.keys() | adopted)
-        hanging = tuple(pod for pod in index.all() if pod.deleting and is_node_away(pod, snapshot.nodes))
-        todo = dataclasses.replace(todo, surplus=(*todo.surplus, *hanging))
-        todo = self._without_what_is_lost(todo)
-        overdue, next_at = leaving_pods.overdue_pods(snapshot, self.memos.leaving)
-        self._reconcile_at(next_at)
-        todo = in_turn(todo, memory.state.base, index.pods, overdue)
-        return self._creation.now(todo)
-
-    async def _create(self, todo: Difference) -> None:
-        """Create missing pods: warm spares become some of them.
-
-        Raises:
-            ApiError: the server cannot be reached.
-        """
-        if not todo.lacks_pods:
-            return
-        todo = dataclasses.replace(todo, rank_pods=await self._without_adopted(todo.rank_pods))
-        snapshot, memos = self.snapshot(), self.memos
-        refused = await self._pods.create_missing(
-            self._memory.started,
-            todo,
-            self._pod_made,
-            self._goes_on,
-            gated=gang_start.is_held_back(snapshot, memos.gang),
-            returned=outdated_pods.returned_nodes(snapshot, memos.boots),
-        )
-        self._creation.tried(refused)
-
-    async def _without_adopted(self, missing: Sequence[Placement]) -> tuple[Placement, ...]:
-        """Turn warm spares into the missing pods of their nodes; return those that are still to be created."""
-        snapshot, left = self.snapshot(), list[Placement]()
-        for placement in missing:
-            adoption = spares.adoption(snapshot, placement)
-            if adoption is not None and await self._applier.apply((adoption,)):
-                self.memos.spares.adopted.add(placed_pod_name(snapshot.job, placement))
-            else:
-                left.append(placement)
-        return tuple(left)
-
-    def _without_what_is_lost(self, todo: Difference) -> Difference:
-        """Leave out pods that are missing because they were lost, and that no decision makes anew.
-
-        The pods of a job that ends are left as they are: they may stay for their logs, and another coordinator still
-        tells who ends. While the mode is not Enforce an operator that has just started cannot tell a lost pod by its
-        absence from one that was never made.
-        """
-        memory = self._memory
-        if memory.ended:
-            surplus = tuple(pod for pod in todo.surplus if not pod.ended)
-            return dataclasses.replace(todo, rank_pods=(), coordinators=(), surplus=surplus)
-        watches = memory.policy.mode is not Mode.ENFORCE and memory.state.phase in ALL_MADE
-        if watches or memory.state.phase is JobPhase.ENDING:
-            return dataclasses.replace(todo, rank_pods=())
-        return todo
+    def _tell_missing(self, before: NotCreated | None) -> None:
+        now = self._snapshots.creation.why_missing
+        if now != before:
+            self._owner.missing_pods_turned(of_creation(before, now), turned=(now is None) is not (before is None))
 
     async def _look_at_certificates(self, *, for_pods: bool) -> None:
         """Check the certificates: before creating pods, which need the Secret, and periodically, as they expire."""
@@ -361,13 +312,6 @@ class ReconcileLoop:
             return
         await certificates.look_again(self._memory.job)
         certificates.wake_when_due(self.wake)
-
-    def _goes_on(self) -> bool:
-        return not self._ended
-
-    def _pod_made(self, raw: Json) -> None:
-        self._index.was_made(raw)
-        self._owner.look_for_missed()
 
     async def _is_admitted(self) -> bool:
         """Admit the job; one that was accepted once is not checked again, because its pods may exist.
@@ -380,7 +324,9 @@ class ReconcileLoop:
             admitted = await self._admission.ask(self._memory.job, accepted_before=accepted_before)
         except ApiError as error:
             if error.status in REFUSALS:
-                self._creation.not_admitted(error)
+                before = self._snapshots.creation.why_missing
+                self._snapshots.creation.why_missing = not_created(error.status, error.reason, error.message)
+                self._tell_missing(before)
             raise
         if admitted:
             self._admission.certificates.wake_when_due(self.wake)
@@ -398,7 +344,7 @@ class ReconcileLoop:
         Never raises. It waits for a pod that does not end on a reachable node: a process in it may still write. A pod
         that only somebody's finalizer keeps is left to whoever set that.
         """
-        self._ended = True
+        self._ended = self._pods.ended = True
         backoff, said_at = Backoff(*RELEASE_RETRY_SECONDS), self._clock.monotonic() + leaving_pods.GONE_SECONDS
         while not self._closed and (pods := [pod for pod in self._index.all() if not pod.left_over]):
             snapshot = self.snapshot()

@@ -11,10 +11,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from math import inf
 from typing import Final
 
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.job import HATrainingJob
+from hajob.backoff import Backoff
 from hajob.capacity.demand import Demand
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
@@ -31,6 +33,7 @@ from hajob.plan.state import JobPhase, JobState
 from hajob.plan.waits import nodes_to_return
 from hajob.pods.settings import PodSettings
 from hajob.sources import observe
+from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 
@@ -53,7 +56,56 @@ class ServerAnswers:
     refusals: Mapping[tuple[str, ...], ApiError] = field(default_factory=dict)
 
 
+NODES_RETRY_SECONDS: Final = (1.0, 30.0)
+"""First and longest delay before a rank pod is made again that nodes refuse."""
+AT_ONCE: Final = 2
+"""So many refusals by nodes in a row are answered at once: other nodes may take the pod."""
+FORGOTTEN_SECONDS: Final = 600.0
+"""A refusal by a node so long after the one before is the first of another row."""
 NOTHING_SAID: Final = ServerAnswers()
+
+
+@dataclass(slots=True)
+class CreationMemo:
+    """What is remembered of pods that are not created.
+
+    Attributes:
+        why_missing: why pods that should exist are not created; None while all are.
+        next_at: before it no rank pod is made, because nodes have refused some, in seconds of the monotonic clock.
+        row: so many refusals by nodes in a row.
+        row_seen: when the last of them was seen.
+        refused: node rank to the UID of its pod that was refused last.
+        last: pod that was refused last.
+        backoff: between rank pods that nodes refuse.
+    """
+
+    why_missing: NotCreated | None = None
+    next_at: float = -inf
+    row: int = 0
+    row_seen: float = -inf
+    refused: dict[int, str] = field(default_factory=dict)
+    last: PodView | None = None
+    backoff: Backoff = field(default_factory=lambda: Backoff(*NODES_RETRY_SECONDS))
+
+    def count_refused_pod(self, pod: PodView, now: float) -> None:
+        """Count a rank pod that its node has refused, once; that another was created is no success, it comes later."""
+        if self.refused.get(pod.node_rank) == pod.uid:
+            return
+        self.refused[pod.node_rank] = pod.uid
+        if now - self.row_seen > FORGOTTEN_SECONDS:
+            self.row, self.next_at = 0, -inf
+            self.backoff.reset()
+        self.row, self.row_seen, self.last = self.row + 1, now, pod
+        if self.row > AT_ONCE:
+            self.next_at = now + self.backoff.delay()
+
+    def why_nodes_refuse(self, now: float) -> NotCreated | None:
+        """Return why no rank pod is created now; None where they may be."""
+        if now >= self.next_at or self.last is None:
+            return None
+        told = f"{self.last.node_name} refuses pods of this job, {self.row} so far: {self.last.trouble}"
+        again = f"the next one is created within {NODES_RETRY_SECONDS[1]:.0f} s"
+        return NotCreated(f"{told}; {again}", code="NodeRefuses")
 
 
 @dataclass(slots=True)
@@ -87,6 +139,7 @@ class JobSnapshot:
         now: seconds of the monotonic clock.
         now_ms: job time in milliseconds.
         wall_seconds: wall time since the epoch.
+        creation: what is remembered of pods that are not created.
     """
 
     job: HATrainingJob
@@ -102,6 +155,7 @@ class JobSnapshot:
     now: float
     now_ms: int
     wall_seconds: float
+    creation: CreationMemo = field(default_factory=CreationMemo)
     kept: Kept = field(default_factory=Kept, repr=False)
 
     # -------------------------------------------------------------------------------------------------- the job
@@ -242,7 +296,7 @@ class JobSnapshot:
         closed = {*marks.quarantined, *marks.kept_out, *self.cluster.silent_nodes(), *capacity.not_ready}
         soon = capacity.soon_free(self.demand, self.job.metadata.uid)
         found = capacity.pods_on(capacity.free(self.demand).union(soon).difference(closed))
-        refused = self.pods.not_created
+        refused = self.creation.why_missing
         return min(found, len(self.serving)) if refused is not None and refused.over_quota else found
 
     @property
@@ -303,6 +357,7 @@ class JobSnapshots:
 
     Attributes:
         pods: of the job, of every incarnation.
+        creation: what is remembered of pods that are not created.
     """
 
     def __init__(
@@ -310,7 +365,7 @@ class JobSnapshots:
     ) -> None:
         self._memory, self._cluster, self._settings, self._clock = memory, cluster, settings, clock
         self._coordinator = coordinator
-        self.pods, self._kept = PodIndex(), Kept()
+        self.pods, self.creation, self._kept = PodIndex(), CreationMemo(), Kept()
 
     def take(self, answers: ServerAnswers = NOTHING_SAID) -> JobSnapshot:
         """Take a snapshot of what is known now; `answers`: for policies, what the API server has said."""
@@ -329,5 +384,6 @@ class JobSnapshots:
             now=self._clock.monotonic(),
             now_ms=memory.time.now(),
             wall_seconds=self._clock.now_milliseconds() / 1000,
+            creation=self.creation,
             kept=self._kept,
         )

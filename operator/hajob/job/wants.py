@@ -15,10 +15,12 @@ from hajob.api.base import Json
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.status.announcements import Announcement
 from hajob.plan import events
+from hajob.plan.placements import CoordinatorPlacement, Placement
 from hajob.sources.pod import PodView
 
-RETRY_SECONDS: Final = (1.0, 30.0)
-"""First and longest delay before a refused change is tried again: as for pods that cannot be created."""
+LONGEST_RETRY_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = (1.0, LONGEST_RETRY_SECONDS)
+"""First and longest delay before a refused change is tried again."""
 GONE: Final = frozenset({404, 409})
 """Nothing of this name is left to delete, or another object has it."""
 
@@ -106,6 +108,21 @@ class Delete(Change):
     uid: str
     grace_seconds: int | None = None
     ranks_may_live_on: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakePods(Change):
+    """Make pods of the job: refused for one reason, they are tried again together (hajob.job.pod_maker).
+
+    Attributes:
+        placements: of the pods.
+        gated: whether rank pods get the scheduling gate.
+        returned: nodes that placements avoid and need not any more.
+    """
+
+    placements: tuple[Placement | CoordinatorPlacement, ...]
+    gated: bool = False
+    returned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

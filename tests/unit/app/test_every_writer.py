@@ -34,7 +34,7 @@ BY_THE_PORTS = {
     "hajob.job.apply",
     "hajob.pki.job_certificates",
     "hajob.job.unread",
-    "hajob.job.pod_reconciler",
+    "hajob.job.pod_maker",
     "hajob.job.status_writer",
 }
 """Made for each job, with the way to the server that all jobs are given."""

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
 from e2e.memory_api.requests import Request, requests
 from hajob.api import constants as names
 from hajob.capacity.avoided_nodes import AvoidedNodes
-from hajob.job.pod_creation import PodCreation
-from hajob.job.pod_index import PodIndex
-from hajob.job.pod_reconciler import Difference
-from hajob.job.status.announcements import Announcement
 from hajob.kube.client import ApiError
-from hajob.plan.placements import CoordinatorPlacement, Placement
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView, view
-from tests.rigs.fake_clock import FakeClock
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 WEBHOOK = ApiError(500, "InternalError", "failed calling webhook: no endpoints available")
 FOREIGN = "quota.example.com/hold"
-REFUSED = PodView("default", "job-1", "uid", "uid-1", names.ROLE_RANK, 1, 1, phase="Failed", node_name="node-1")
-
-
-class Told:
-    """Counts how often creation has begun to fail, or to succeed."""
-
-    turns = 0
-
-    def creation_tried(self, told: Announcement | None, *, news: bool, turned: bool) -> None:
-        assert told is None or news
-        self.turns += turned
 
 
 @pytest.fixture
@@ -144,25 +126,6 @@ async def test_a_node_that_refuses_every_pod_is_asked_ever_later(town: Controlle
     assert "no healthy devices" in scheduled["message"]
     assert town.events.reasons.count("PodsNotCreated") <= made
     assert town.controller.state.restarts_infrastructure == 0
-
-
-async def test_nodes_that_refuse_rank_pods_keep_no_coordinator() -> None:
-    """What they refuse is told while a rank pod is missing, a coordinator that is made beside it or not."""
-    index, told = PodIndex(), Told()
-    creation = PodCreation(index, FakeClock(), lambda: None, told)
-    for number in range(3):
-        creation.pod_refused(replace(REFUSED, uid=f"uid-{number}"))
-    rank_pod, coordinator = Placement(node_rank=1, incarnation=1), CoordinatorPlacement(1)
-    alone = Difference((), (coordinator,), ())
-    assert creation.now(alone) == alone
-    creation.tried(None)
-    assert index.not_created is None
-    assert creation.now(Difference((rank_pod,), (coordinator,), ())) == alone
-    creation.tried(None)
-    assert index.not_created is not None
-    assert index.not_created.code == "NodeRefuses"
-    assert told.turns == 1
-    creation.close()
 
 
 def test_a_node_in_trouble_again_and_again_is_avoided_for_longer() -> None:

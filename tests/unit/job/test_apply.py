@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hajob.job.apply import Applier
+from hajob.job.pod_maker import PodMaker
 from hajob.job.wants import Change, Create, Delete, Patch, Put, Wants, merge, pod_deletion, pod_patch
 from hajob.kube.client import ApiError
 from hajob.sources.node import NodeView
@@ -24,7 +25,7 @@ class Town:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.kube = FakeKube(self.clock)
-        self.applier = Applier(self.kube, self.clock, "default/job")
+        self.applier = Applier(self.kube, self.clock, cast("PodMaker", None), "default/job")
 
     async def want(self, *changes: Change) -> int:
         """Want these, and carry out what is due; return how many changes were."""

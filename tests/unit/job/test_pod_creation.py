@@ -49,6 +49,7 @@ async def test_a_job_over_quota_waits_with_the_servers_words(town: ControllerTow
     await quota.allow(5)
     await town.clock.advance(30.0)
     assert ranks(town) == [0, 1, 2, 3]
+    await settle_town(town)
     assert condition(town, "Scheduled")["reason"] != "QuotaExceeded"
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from hajob.job.ages import Ages
 from hajob.job.policies.drains import DrainMemo, drains
 from hajob.job.policies.expiry import expiry
 from hajob.job.policies.finished_pods import finished_pods
 from hajob.job.policies.gang_start import GangMemo, gang_start
 from hajob.job.policies.outdated_pods import BootMemo, outdated_pods
 from hajob.job.policies.pauses import PauseMemo, pauses
+from hajob.job.policies.pods import PodMemo, pods
 from hajob.job.policies.spares import SpareMemo, spares
 from hajob.job.policies.start_gate import StartMemo, start_gate
 from hajob.job.snapshot import JobSnapshot
@@ -26,8 +26,8 @@ class PolicyMemos:
     drains: DrainMemo
     boots: BootMemo = field(default_factory=BootMemo)
     gang: GangMemo = field(default_factory=GangMemo)
-    leaving: Ages = field(default_factory=Ages)
     pauses: PauseMemo = field(default_factory=PauseMemo)
+    pods: PodMemo = field(default_factory=PodMemo)
     spares: SpareMemo = field(default_factory=SpareMemo)
     start: StartMemo = field(default_factory=StartMemo)
 
@@ -41,6 +41,7 @@ def policies_with(memos: PolicyMemos) -> tuple[Callable[[JobSnapshot], Wants], .
         partial(drains, memo=memos.drains),
         partial(pauses, memo=memos.pauses),
         partial(spares, memo=memos.spares),
+        partial(pods, memo=memos.pods, gang=memos.gang, boots=memos.boots),
         finished_pods,
         expiry,
     )

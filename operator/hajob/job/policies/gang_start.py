@@ -62,7 +62,7 @@ def claim(snapshot: JobSnapshot, memo: GangMemo) -> Claim | None:
     returning = nodes_to_return(state, snapshot.policy, snapshot.now_ms)
     like = next(iter(serving.pods.values()), None)  # the server has resolved its priority class
     wanted = snapshot.layout.num_nodes - len(state.released)
-    if snapshot.pods.not_created is not None and not waits:
+    if snapshot.creation.why_missing is not None and not waits:
         wanted = len(serving.pods)  # pods that no quota allows take no node
     return Claim(
         job_uid=job.metadata.uid,

@@ -35,7 +35,6 @@ class SpareMemo:
 
     Attributes:
         why_missing: why spares' pods are missing; None: none is, or it is not known yet.
-        adopted: names of the rank pods that need not be made: a warm spare became each of them.
         waiting: ages of the pods that wait for the node of a spare.
         backoff: between the pods of spares that end.
         next_at: before it no spare's pod is made, in seconds of the monotonic clock.
@@ -44,7 +43,6 @@ class SpareMemo:
     """
 
     why_missing: NotCreated | None = None
-    adopted: set[str] = field(default_factory=set)
     waiting: Ages = field(default_factory=Ages)
     backoff: Backoff = field(default_factory=lambda: Backoff(*RETRY_SECONDS))
     next_at: float = -inf
@@ -89,7 +87,7 @@ def adoption(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
     }
     index = {names.ANNOTATION_RANK_INDEX: str(placement.node_rank)}
     body = {"metadata": {"labels": labels, "annotations": index}}
-    return pod_patch(pod, body, done=f"spare {pod.name} is node rank {placement.node_rank}")
+    return pod_patch(pod, body, follows_status=True, done=f"spare {pod.name} is node rank {placement.node_rank}")
 
 
 def _wanted(snapshot: JobSnapshot) -> dict[str, int]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from hajob.api import constants as names
-from hajob.job.pod_reconciler import placed_pod_name
+from hajob.job.policies.pods import placed_pod_name
 from hajob.job.policies.spares import PATIENCE_SECONDS, STUCK_SECONDS, SpareMemo, adoption, spares
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Create, Delete, Patch
