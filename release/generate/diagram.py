@@ -16,6 +16,7 @@ from hajob.plan.evaluator import DUMP_OR_EXIT, EXIT_ONLY, FAULT, LATE, PROCESS_L
 from hajob.plan.events import EVENTS
 from hajob.plan.policy import DEFAULT_ACTION_LIMITS, NO_PROGRESS_LIMIT, PROGRAM_WINDOW_SECONDS
 from hajob.plan.preconditions import PRECONDITIONS
+from hajob.plan.protection import LIVE_PRECONDITIONS
 from hajob.plan.state import JOB_PHASE_SENTENCE, JobPhase
 from hajob.plan.table import TABLE
 from release.generate.files import write_or_check
@@ -152,30 +153,6 @@ def preconditions() -> str:
     ]
     return "\n".join(lines) + "\n"
 
-
-LIVE_PRECONDITIONS: Final = {
-    "ActionAllowed": "the spec allows the action (maxCount above 0, elastic.policy Enabled for Shrink)",
-    "StillPossible": "the state of the running recovery and MindIO still leave the action",
-    "ProcessAlive": "Retry repeats a step of a living process",
-    "PodAlive": "Retry and InPlace need the pod",
-    "Sufficient": "nothing smaller than what a rule or a policy asked for",
-    "FirstStepFinished": "MindIO has state from step 1 on",
-    "CoordinatorReady": "the MindIO controller serves, or another one is about to take its place",
-    "CoordinatorApart": "the coordinator shares no node with a rank of its job",
-    "StoreKept": "the rendezvous store that the ranks were started with is still there",
-    "FreeNode": "a node is free for a pod that is made anew",
-    "CompleteCopy": "the ranks that stay hold every optimizer shard",
-    "CheckpointPresent": "without a complete copy there is a periodic checkpoint",
-    "DataSound": "nobody reported corrupted data",
-    "NotShrunk": "MindIO shrinks once",
-    "RankZeroInSet": "MindIO cannot drop rank 0",
-    "DropSetClosed": "MindIO drops exactly the ranks of the pods that leave",
-    "MinDataParallel": "enough data-parallel ranks stay (elastic.minDataParallel)",
-    "BudgetLeft": "the action's uses in its window are not spent",
-    "ProgramBudgetLeft": "recovery.maxProgramFailures is not spent",
-    "Progress": "the same rank did not stand at the same step too often",
-}
-"""Preconditions of a decision, by name; they are evaluated in hajob.plan.evaluator."""
 
 _TAKEOVER: Final = (
     "When MindIO's controller is lost while every rank is registered, another one takes its place and the training "

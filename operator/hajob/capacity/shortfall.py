@@ -15,7 +15,9 @@ OTHERS: Final = "pods that are not Hajob's"
 _SHOWN: Final = 3
 
 
-def shortfall(need: int, demand: Demand, capacity: Capacity, quarantined: Collection[str], job_uid: str) -> str:
+def shortfall_of_nodes(
+    need: int, demand: Demand, capacity: Capacity, quarantined: Collection[str], job_uid: str
+) -> str:
     """Return how many nodes a job needs, and what became of each node that could take one of its pods when empty.
 
     Args:
@@ -26,6 +28,7 @@ def shortfall(need: int, demand: Demand, capacity: Capacity, quarantined: Collec
         job_uid: of the job, whose own pods take no node from it.
     """
     may_take = demand.node_filter()
+    # Busy, cordoned and silent nodes count, too: what became of each of them is what people ask.
     able = {
         name
         for name, node in capacity.nodes.items()
@@ -41,29 +44,29 @@ def shortfall(need: int, demand: Demand, capacity: Capacity, quarantined: Collec
     if not able:
         return f"{needs}; the cluster has none"
     told = [f"{needs}; of {counted(len(able), 'such node')}"]
-    told += _used(used, demand, capacity, job_uid)
+    told += _nodes_in_use(used, demand, capacity, job_uid)
     if kept:
-        told.append(f"{_are(len(kept))} in quarantine ({some(kept, _SHOWN)})")
+        told.append(f"{_number_with_verb(len(kept))} in quarantine ({some(kept, _SHOWN)})")
     if unready:
-        told.append(f"{_are(len(unready))} not ready or cordoned ({some(unready, _SHOWN)})")
-    told.append(f"{_are(len(free))} free")
+        told.append(f"{_number_with_verb(len(unready))} not ready or cordoned ({some(unready, _SHOWN)})")
+    told.append(f"{_number_with_verb(len(free))} free")
     return ", ".join(told)
 
 
-def _are(number: int) -> str:
+def _number_with_verb(number: int) -> str:
     return f"{number} is" if number == 1 else f"{number} are"
 
 
-def _used(used: Collection[str], demand: Demand, capacity: Capacity, job_uid: str) -> Iterator[str]:
+def _nodes_in_use(used: Collection[str], demand: Demand, capacity: Capacity, job_uid: str) -> Iterator[str]:
     if not used:
         return
     owners: Counter[str] = Counter()
     for name in used:
-        owners.update({_owner(key, uid) for key, uid in capacity.users(name, demand.resource) if uid != job_uid})
+        owners.update({_owner_of_pod(key, uid) for key, uid in capacity.users(name, demand.resource) if uid != job_uid})
     listed = [f"{owner} {number}" for owner, number in sorted(owners.items(), key=lambda one: (-one[1], one[0]))]
-    yield f"{_are(len(used))} used" + (f" ({some(listed, _SHOWN)})" if listed else "")
+    yield f"{_number_with_verb(len(used))} used" + (f" ({some(listed, _SHOWN)})" if listed else "")
 
 
-def _owner(pod: str, job_uid: str) -> str:
+def _owner_of_pod(pod: str, job_uid: str) -> str:
     """Return namespace and name of the job of a pod, which begin the pod's own (hajob.pods.naming)."""
     return pod.rsplit("-", 2)[0].removesuffix("-spare").removesuffix("-hook") if job_uid else OTHERS

@@ -16,7 +16,7 @@ from hajob.api.crd_difference import CRD_NAMES, difference
 from hajob.domain.hardware import ClusterFact
 from hajob.domain.text import last_lines, some
 from hajob.faults.rules import settings as fault_settings
-from hajob.plan.protection import remedy as remedy_of
+from hajob.plan.protection import remedy_of_precondition
 from hajob.sources import device_info, node, pod, registry
 from hajob.sources.node import serials_of
 from hajob.sources.reading import Reading, Rejection, Terms, data_of, items, mapping, name_of, text, whole
@@ -497,7 +497,7 @@ def _of_older_protection(evaluated: Iterable[Mapping[str, Any]]) -> Iterator[Fin
             key = (text(unmet.get("name")), text(unmet.get("message")))
             lacking.setdefault(key, []).append(text(one.get("action")))
     for (name, message), actions in lacking.items():
-        yield Finding(Grade.PROBLEM, name, f"{', '.join(actions)}: {message}", remedy_of(name))
+        yield Finding(Grade.PROBLEM, name, f"{', '.join(actions)}: {message}", remedy_of_precondition(name))
 
 
 _WORKS: Final = {"True": "works now", "Unknown": "no known obstacle", "False": "would not work"}

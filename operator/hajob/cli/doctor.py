@@ -15,10 +15,10 @@ from urllib.parse import quote
 from hajob.api.base import Json
 from hajob.api.crd_difference import CRD_NAMES
 from hajob.app.settings import Settings
-from hajob.cli.cluster import ClusterError, ForbiddenError, KubernetesCluster
+from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.diagnosis import Finding, Gathered, Grade, Look, Unread, of_cluster, of_job, selector_of
 from hajob.cli.exits import NOT_DONE, reported
-from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, config_maps
+from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, config_maps, find_job
 from hajob.cli.options import Commands, add_command, add_context, add_namespace, add_operator_namespace, add_output
 from hajob.clock import SystemClock
 from hajob.faults.rules import settings
@@ -55,9 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     now_ms = SystemClock().now_milliseconds()
 
     def answer() -> int:
-        if arguments.job and not arguments.namespace:
-            arguments.namespace = KubernetesCluster(context=arguments.context).namespace
-        return carry_out(arguments, KubernetesObjects(context=arguments.context), now_ms, print)
+        objects = KubernetesObjects(context=arguments.context)
+        arguments.namespace = arguments.namespace or objects.namespace
+        return carry_out(arguments, objects, now_ms, print)
 
     return reported(answer)
 
@@ -71,7 +71,7 @@ def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say:
     Raises:
         ClusterError: the job is not there, or may not be read.
     """
-    job = _job(objects, arguments) if arguments.job else None
+    job = find_job(objects, arguments.namespace, arguments.job) if arguments.job else None
     gatherer = Gatherer(objects, now_ms)
     gathered = gatherer.gather(arguments.operator_namespace, arguments.fault_namespaces.split(","))
     if job is not None:
@@ -85,14 +85,6 @@ def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say:
         for line in as_text(found):
             say(line)
     return NOT_DONE if any(one.grade is Grade.PROBLEM for one in found) else 0
-
-
-def _job(objects: Objects, arguments: argparse.Namespace) -> Json:
-    group, _, plural = JOBS.rpartition("/")
-    job = objects.find(f"{group}/namespaces/{arguments.namespace}/{plural}/{arguments.job}")
-    if job is None:
-        raise ClusterError(f"there is no HATrainingJob {arguments.job} in namespace {arguments.namespace}")
-    return job
 
 
 class Gatherer:

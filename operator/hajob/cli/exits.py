@@ -10,6 +10,8 @@ from hajob.cli.cluster import ClusterError
 DONE: Final = 0
 NOT_DONE: Final = 1
 BAD_INPUT: Final = 2
+ENDED_BY_PERSON: Final = 130
+"""As a shell says it of a command that Ctrl-C has ended."""
 NOBODY_READS: Final = 141
 """As a shell says it of a command that SIGPIPE has ended."""
 

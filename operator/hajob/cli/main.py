@@ -9,11 +9,30 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from hajob.cli import breaker, doctor, facts, inject, logs, migrate, quarantine, simulate
+from hajob.cli import (
+    breaker,
+    control,
+    doctor,
+    facts,
+    inject,
+    jobs,
+    logs,
+    migrate,
+    quarantine,
+    simulate,
+    status,
+    timeline,
+    why,
+)
 from hajob.cli.exits import until_nobody_reads
 from hajob.version import VERSION
 
-COMMANDS: Final = (facts, doctor, logs, migrate, quarantine, breaker, inject, simulate)
+COMMANDS: Final = (
+    *(jobs, status, why, timeline, logs, doctor),
+    *(control, migrate, quarantine, breaker),
+    *(simulate, facts, inject),
+)
+"""In the order of their help: what one looks at, what one steers by, what needs no cluster."""
 
 
 def parser() -> argparse.ArgumentParser:

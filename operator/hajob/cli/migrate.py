@@ -9,10 +9,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-from hajob.api import constants as names
-from hajob.cli.cluster import ClusterError, ForbiddenError, KubernetesCluster
+from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import reported
-from hajob.cli.objects import NODES, KubernetesObjects, Objects
+from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_job, path_of_job
 from hajob.cli.options import Commands, add_command, add_context, add_namespace
 
 _MOST_NODES: Final = 256  # the CRD admits no more in spec.scheduling.excludedNodeNames
@@ -40,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Ask for the move; 1 where the cluster refuses."""
 
     def answer() -> None:
-        namespace = arguments.namespace or KubernetesCluster(context=arguments.context).namespace
         objects = KubernetesObjects(context=arguments.context)
+        namespace = arguments.namespace or objects.namespace
         print(migrate(objects, namespace, arguments.job, arguments.off, undo=arguments.undo))
 
     return reported(answer)
@@ -54,10 +53,7 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
         ClusterError: the cluster refuses, or there is no such job or node.
         ValueError: the job would exclude more nodes than it may.
     """
-    path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}/{job}"
-    found = objects.find(path)
-    if found is None:
-        raise ClusterError(f"there is no HATrainingJob {job} in namespace {namespace}")
+    path, found = path_of_job(namespace, job), find_job(objects, namespace, job)
     before = list((found["spec"].get("scheduling") or {}).get("excludedNodeNames") or [])
     after = [one for one in before if one not in nodes] if undo else list(dict.fromkeys([*before, *nodes]))
     if len(after) > _MOST_NODES:

@@ -3,9 +3,12 @@
 A port like `hajob.cli.cluster`, for the commands that change something. A refusal is a `ClusterError` with a sentence.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 from hajob.api import constants as names
 from hajob.api.base import Json
@@ -18,6 +21,34 @@ _JSON: Final = "application/json"
 QUARANTINES: Final = f"/apis/{names.API_VERSION}/{names.QUARANTINES}"
 JOBS: Final = f"/apis/{names.API_VERSION}/{names.PLURAL}"
 NODES: Final = "/api/v1/nodes"
+
+
+FIELD_MANAGER: Final = "kubectl-hajob"
+"""Who has written a field, as the server keeps it."""
+
+
+def path_of_job(namespace: str, name: str) -> str:
+    """Return the path of a HATrainingJob."""
+    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}/{name}"
+
+
+def find_job(objects: Objects, namespace: str, name: str) -> Json:
+    """Return a HATrainingJob.
+
+    Raises:
+        ClusterError: there is none of this name, or the cluster refuses.
+    """
+    found = objects.find(path_of_job(namespace, name))
+    if found is None:
+        raise ClusterError(f"there is no HATrainingJob {name} in namespace {namespace}")
+    return found
+
+
+def listed(objects: Objects, path: str, **selectors: str) -> list[Json]:
+    """Return the objects of a list; `selectors`: such as labelSelector."""
+    asked = "&".join(f"{key}={quote(value)}" for key, value in selectors.items() if value)
+    found = objects.find(f"{path}?{asked}" if asked else path)
+    return list((found or {}).get("items") or [])
 
 
 def config_maps(namespace: str) -> str:
@@ -53,8 +84,12 @@ class KubernetesObjects:
         self._client: Any = client
         try:
             self._api: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
+            contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
         except (config.ConfigException, OSError) as problem:
             raise ClusterError(f"no kubeconfig can be used: {problem}") from None
+
+        chosen = next((each for each in contexts if each["name"] == context), active)
+        self.namespace: str = chosen["context"].get("namespace") or "default"
 
     def find(self, path: str) -> Json | None:
         """Return an object or a list; None where there is none."""
@@ -102,7 +137,10 @@ class KubernetesObjects:
 
     def _answer(self, method: str, path: str, headers: dict[str, str], body: Mapping[str, Any] | None) -> bytes:
         """What the server sends back; raises the client's exception for a refusal."""
-        asked = self._api.param_serialize(method, path, header_params=headers, body=body, auth_settings=["BearerToken"])
+        query = [("fieldManager", FIELD_MANAGER)] if body is not None else []
+        asked = self._api.param_serialize(
+            method, path, query_params=query, header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
         response = self._api.call_api(*asked, _request_timeout=_REQUEST_SECONDS)
         content: bytes = response.read()
         if not 200 <= response.status < 300:

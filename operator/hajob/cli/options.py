@@ -33,6 +33,12 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the name of a job, and its namespace."""
+    parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
+    add_namespace(parser)
+
+
 def add_operator_namespace(parser: argparse.ArgumentParser) -> None:
     """Add the option with the namespace of the operator."""
     parser.add_argument(

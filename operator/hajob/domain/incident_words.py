@@ -35,12 +35,12 @@ _OF_NODES: Final = {
 _OF_CHIPS: Final = frozenset({FactKind.CHIP_FAULT, FactKind.CHIP_ERROR, FactKind.SUB_HEALTH})
 
 
-def planned(incident: Incident) -> bool:
+def is_planned(incident: Incident) -> bool:
     """Return whether the incident is planned work, and no fault."""
     return incident.purpose in PLANNED
 
 
-def ranks(first: int, number: int) -> str:
+def ranks_in_words(first: int, number: int) -> str:
     """Return `rank 3` or `ranks 0-7`; empty for none."""
     if number < 1 or first < 0:
         return ""
@@ -68,7 +68,7 @@ def _of_cause(cause: Cause) -> str:
 
 
 def _of_process(cause: Cause) -> str:
-    who = ranks(cause.first_rank, cause.num_ranks) or "a rank"
+    who = ranks_in_words(cause.first_rank, cause.num_ranks) or "a rank"
     where = f" on {cause.node_name}" if cause.node_name else ""
     said = headline(cause.message)
     why = ": ".join(filter(None, (cause.code if cause.code not in said else "", said)))
@@ -78,7 +78,8 @@ def _of_process(cause: Cause) -> str:
 def what_follows(incident: Incident) -> str:
     """Return what is done about it, with the name of the action."""
     cause = incident.cause
-    hit = ranks(cause.first_rank, cause.num_ranks) or _named(incident.lost_ranks)
+    hit = ranks_in_words(cause.first_rank, cause.num_ranks) or _ranks_that_are_named(incident.lost_ranks)
+    # What is planned names no ranks of its own, only pods that move.
     who = hit or counted(len(incident.replaced_nodes) or 1, "pod")
     one = who.startswith(("rank ", "1 "))
     told = {
@@ -95,19 +96,21 @@ def what_follows(incident: Incident) -> str:
     return f"{told} ({incident.action})" if told else str(incident.action)
 
 
-def _named(numbers: tuple[int, ...]) -> str:
+def _ranks_that_are_named(numbers: tuple[int, ...]) -> str:
     if not numbers:
         return ""
     whole = numbers[-1] - numbers[0] + 1 == len(numbers)
-    return ranks(numbers[0], len(numbers)) if whole else f"{counted(len(numbers), 'rank')} from {numbers[0]} on"
+    return (
+        ranks_in_words(numbers[0], len(numbers)) if whole else f"{counted(len(numbers), 'rank')} from {numbers[0]} on"
+    )
 
 
-def beginning(incident: Incident) -> str:
+def first_sentence(incident: Incident) -> str:
     """Return the sentence of an incident that begins."""
     return f"{what_happened(incident)}; {what_follows(incident)}"
 
 
-def account(incident: Incident, outcome: IncidentOutcome, outage_ms: int | None, lost_steps: int) -> str:
+def whole_sentence(incident: Incident, outcome: IncidentOutcome, outage_ms: int | None, lost_steps: int) -> str:
     """Return the sentence of an incident as it stands: what happened, what was done, how it ended and what it cost."""
     told = f"{what_happened(incident)}; {what_follows(incident)}"
     if outcome is IncidentOutcome.OPEN:

@@ -13,7 +13,7 @@ from typing import Final
 from hajob.api.conditions import Reason
 from hajob.api.log_rules import log_rule_notes
 from hajob.api.status import HATrainingJobStatus
-from hajob.capacity.shortfall import shortfall
+from hajob.capacity.shortfall import shortfall_of_nodes
 from hajob.capacity.unsatisfiable import why_none_fits
 from hajob.clock import Alarm
 from hajob.coordinator_link import orders
@@ -201,10 +201,11 @@ class JobOutputs:
         pods = snapshot.serving.values()
         if self._memory.state.phase not in UNTRAINED or not pods or all(pod.node_name for pod in pods):
             self._told_shortfall = (-math.inf, "")
+        # Each pod of another job changes the numbers; who waits needs them twice a minute, not each time.
         elif snapshot.now - self._told_shortfall[0] >= SHORTFALL_SECONDS:
             cluster, need = snapshot.cluster, snapshot.layout.num_nodes
             uid = snapshot.job.metadata.uid
-            told = shortfall(need, snapshot.demand, cluster.capacity, cluster.marks.quarantined, uid)
+            told = shortfall_of_nodes(need, snapshot.demand, cluster.capacity, cluster.marks.quarantined, uid)
             self._told_shortfall = snapshot.now, told
         return self._told_shortfall[1]
 

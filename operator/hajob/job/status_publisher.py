@@ -16,7 +16,14 @@ from typing import Final
 from hajob.api.status import HATrainingJobStatus
 from hajob.clock import Alarm, Clock
 from hajob.job.status.build import is_news
-from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, Refreshes, is_due, longest_age, waits_for_nodes
+from hajob.job.status.freshness import (
+    OFTEN_SECONDS,
+    RARELY_SECONDS,
+    Refreshes,
+    is_older_than,
+    longest_age_of_progress,
+    waits_for_nodes,
+)
 from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter
 
 LAZY_SECONDS: Final = 3.0
@@ -133,7 +140,7 @@ class StatusPublisher:
     def _put(self) -> int:
         self._alarm.cancel()
         status = self._build(self.current)
-        if is_due(self.current, status, RARELY_SECONDS):
+        if is_older_than(self.current, status, RARELY_SECONDS):
             self._may_refresh(always=True)
         if is_news(self.current, status) or self._is_stale(status):
             self.current = status
@@ -148,7 +155,7 @@ class StatusPublisher:
         """Whether what moves by itself is too old for a watched job, and all jobs together leave room for a write."""
         if waits_for_nodes(status):
             return status.conditions != self.current.conditions and self._may_refresh()
-        if not is_due(self.current, status, longest_age(status)):
+        if not is_older_than(self.current, status, longest_age_of_progress(status)):
             return False
         return self._may_refresh()
 
@@ -157,7 +164,7 @@ class StatusPublisher:
 
     def _refresh_later(self) -> None:
         """Look at a watched job again soon: one that stands has no news by which it would be looked at."""
-        watched = longest_age(self.current) < RARELY_SECONDS or waits_for_nodes(self.current)
+        watched = longest_age_of_progress(self.current) < RARELY_SECONDS or waits_for_nodes(self.current)
         if watched and not self._closed:
             self._refreshing.set(OFTEN_SECONDS - LAZY_SECONDS, partial(self.publish, lazy=True))
 

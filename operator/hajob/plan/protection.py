@@ -32,16 +32,47 @@ REMEDIES: Final[Mapping[str, str]] = {
 }
 """What to change about a precondition that is not met."""
 
+LIVE_PRECONDITIONS: Final[Mapping[str, str]] = {
+    "ActionAllowed": "the spec allows the action (maxCount above 0, elastic.policy Enabled for Shrink)",
+    "StillPossible": "the state of the running recovery and MindIO still leave the action",
+    "ProcessAlive": "Retry repeats a step of a living process",
+    "PodAlive": "Retry and InPlace need the pod",
+    "Sufficient": "nothing smaller than what a rule or a policy asked for",
+    "FirstStepFinished": "MindIO has state from step 1 on",
+    "CoordinatorReady": "the MindIO controller serves, or another one is about to take its place",
+    "CoordinatorApart": "the coordinator shares no node with a rank of its job",
+    "StoreKept": "the rendezvous store that the ranks were started with is still there",
+    "FreeNode": "a node is free for a pod that is made anew",
+    "CompleteCopy": "the ranks that stay hold every optimizer shard",
+    "CheckpointPresent": "without a complete copy there is a periodic checkpoint",
+    "DataSound": "nobody reported corrupted data",
+    "NotShrunk": "MindIO shrinks once",
+    "RankZeroInSet": "MindIO cannot drop rank 0",
+    "DropSetClosed": "MindIO drops exactly the ranks of the pods that leave",
+    "MinDataParallel": "enough data-parallel ranks stay (elastic.minDataParallel)",
+    "BudgetLeft": "the action's uses in its window are not spent",
+    "ProgramBudgetLeft": "recovery.maxProgramFailures is not spent",
+    "Progress": "the same rank did not stand at the same step too often",
+}
+"""Preconditions of a decision, by name; they are evaluated in hajob.plan.evaluator."""
+
+_SENTENCES: Final[Mapping[str, str]] = {**{one.name: one.sentence for one in PRECONDITIONS}, **LIVE_PRECONDITIONS}
+
 MOST_SHOWN: Final = 16
 """Preconditions that are shown; a job that lacks more has a wrong framework or size, and the first ones say so."""
 
 
-def remedy(name: str) -> str:
+def remedy_of_precondition(name: str) -> str:
     """Return what to change about an unmet precondition."""
     return REMEDIES.get(name, "Read docs/preconditions.md.")
 
 
-def protection(evaluated: Sequence[ActionRecoverability]) -> Protection | None:
+def need_of_precondition(name: str) -> str:
+    """Return what an unmet precondition asks for; its name where this version does not know it."""
+    return _SENTENCES.get(name, name)
+
+
+def protection_of_job(evaluated: Sequence[ActionRecoverability]) -> Protection | None:
     """Return how well a job is protected; None before its actions are evaluated."""
     if not evaluated:
         return None
@@ -51,9 +82,12 @@ def protection(evaluated: Sequence[ActionRecoverability]) -> Protection | None:
         missing.setdefault(one.name, []).append(action)
         messages.setdefault(one.name, one.message)
     unmet = tuple(
-        MissingPrecondition(name=name, actions=tuple(actions), message=messages[name], remedy=remedy(name))
+        MissingPrecondition(
+            name=name, actions=tuple(actions), message=messages[name], remedy=remedy_of_precondition(name)
+        )
         for name, actions in missing.items()
     )
+    # A start script hides the trainer's flags: most jobs have some that nobody outside can see.
     hidden = {one.name for _, one in _with_status(evaluated, ConditionStatus.UNKNOWN)} - missing.keys()
     told = {"unmet": unmet[:MOST_SHOWN], "unknown": _unknown_in_words(sorted(hidden))}
     return Protection.model_validate({name: value for name, value in told.items() if value})
@@ -72,7 +106,7 @@ def _in_short(one: ActionRecoverability) -> ActionRecoverability:
     return ActionRecoverability(action=one.action, status=one.status, message=one.message, unmet=unmet)
 
 
-def in_words(found: Protection) -> str:
+def protection_in_words(found: Protection) -> str:
     """Return what is missing, most of all, else that something is not known, in one line; empty where nothing is."""
     told = [f"{', '.join(one.actions)} would not work: {one.message or one.name} ({one.name})" for one in found.unmet]
     return "; ".join(told) or (f"{found.unknown.partition(':')[0]} (status.protection)" if found.unknown else "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hajob.capacity.nodes import Capacity
-from hajob.capacity.shortfall import shortfall
+from hajob.capacity.shortfall import shortfall_of_nodes
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod
 from tests.rigs.capacity import DEMAND_FOR_ANY_NODE, DEMAND_FOR_POOL_A, capacity_of_pools, pod_of_this_operator
@@ -16,7 +16,7 @@ CHIPS = DEMAND_FOR_ANY_NODE.resource
 
 
 def told(capacity: Capacity, *quarantined: str, job_uid: str = "uid-9") -> str:
-    return shortfall(4, DEMAND_FOR_ANY_NODE, capacity, quarantined, job_uid)
+    return shortfall_of_nodes(4, DEMAND_FOR_ANY_NODE, capacity, quarantined, job_uid)
 
 
 def twelve() -> Capacity:
@@ -59,5 +59,5 @@ def test_a_cluster_without_such_nodes_says_so(nodes: list[NodeView]) -> None:
 
 
 def test_only_nodes_that_the_template_allows_count() -> None:
-    found = shortfall(4, DEMAND_FOR_POOL_A, capacity_of_pools(a=1, b=5), (), "uid-9")
+    found = shortfall_of_nodes(4, DEMAND_FOR_POOL_A, capacity_of_pools(a=1, b=5), (), "uid-9")
     assert found.endswith("of 1 such node, 1 is free")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -413,7 +412,9 @@ def test_the_text_names_what_to_do_below() -> None:
 def test_without_a_namespace_the_one_of_the_context_counts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "KubernetesObjects", lambda context: Cluster(**{JOB: job()}))
-    monkeypatch.setattr(doctor, "KubernetesCluster", lambda context: SimpleNamespace(namespace="team"), raising=False)
+    class InTeam(Cluster):
+        namespace = "team"
+
+    monkeypatch.setattr(doctor, "KubernetesObjects", lambda context: InTeam(**{JOB: job()}))
     main.main(["doctor", "qwen"])
     assert capsys.readouterr().err == ""

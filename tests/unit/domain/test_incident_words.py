@@ -9,7 +9,7 @@ import pytest
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import FactKind, Origin
-from hajob.domain.incident_words import account, beginning, planned
+from hajob.domain.incident_words import first_sentence, is_planned, whole_sentence
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
 
 KILLED = Cause(FactKind.PROCESS_EXITED, code="SIGKILL", node_name="node-1", first_rank=3, num_ranks=1)
@@ -60,7 +60,7 @@ ON_NODE = {"node_name": "node-1", "first_rank": 4, "num_ranks": 2}
     ],
 )
 def test_what_happened_and_what_follows(incident: Incident, told: str) -> None:
-    assert beginning(incident) == told
+    assert first_sentence(incident) == told
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_what_happened_and_what_follows(incident: Incident, told: str) -> None:
     ],
 )
 def test_an_account_ends_with_what_it_cost(outcome: IncidentOutcome, outage: int | None, lost: int, end: str) -> None:
-    assert account(INCIDENT, outcome, outage, lost) == beginning(INCIDENT) + end
+    assert whole_sentence(INCIDENT, outcome, outage, lost) == first_sentence(INCIDENT) + end
 
 
 def test_what_somebody_asked_for_is_planned() -> None:
-    found = {purpose for purpose in Purpose if planned(replace(INCIDENT, purpose=purpose))}
+    found = {purpose for purpose in Purpose if is_planned(replace(INCIDENT, purpose=purpose))}
     assert found == set(Purpose) - {Purpose.FAULT, Purpose.COORDINATOR}

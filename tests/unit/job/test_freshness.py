@@ -10,7 +10,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus, Progress
 from hajob.job.status.build import Snapshot, build_status
-from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, RATE, Refreshes, longest_age
+from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, RATE, Refreshes, longest_age_of_progress
 from hajob.job.status_publisher import StatusPace, StatusPublisher
 from hajob.job.status_writer import StatusWriter
 from hajob.plan.state import JobPhase, JobState
@@ -41,7 +41,7 @@ def status(seconds: float, phase: JobPhase = JobPhase.RUNNING) -> HATrainingJobS
     ],
 )
 def test_who_is_young_or_in_trouble_is_refreshed_often(seconds: float, phase: JobPhase, age: int) -> None:
-    assert longest_age(status(seconds, phase)) == age
+    assert longest_age_of_progress(status(seconds, phase)) == age
 
 
 def test_a_hundred_jobs_at_rest_leave_little_for_others() -> None:

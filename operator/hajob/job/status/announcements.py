@@ -47,8 +47,8 @@ def of_effect(effect: effects.Effect) -> Announcement | None:
 
 def of_opening(incident: Incident) -> Announcement:
     """Return the Event of an incident that opens; what is planned is no warning."""
-    reason = EventReason.PLANNED_WORK if incident_words.planned(incident) else EventReason.RECOVERING
-    return Announcement(reason, incident_words.beginning(incident))
+    reason = EventReason.PLANNED_WORK if incident_words.is_planned(incident) else EventReason.RECOVERING
+    return Announcement(reason, incident_words.first_sentence(incident))
 
 
 def of_closing(
@@ -58,7 +58,7 @@ def of_closing(
 
     What was planned and given up has an Event of its own.
     """
-    planned = incident_words.planned(incident)
+    planned = incident_words.is_planned(incident)
     if closed.outcome is IncidentOutcome.RECOVERED and outage_milliseconds is not None:
         lost = f"{counted(lost_steps, 'step')} done again" if lost_steps else "no step lost"
         told = f"training again after {outage_milliseconds / 1000:.1f} s, {lost} ({incident.action})"

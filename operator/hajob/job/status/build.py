@@ -26,13 +26,12 @@ from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
 from hajob.job.status import summary
 from hajob.job.status.data_parallel import data_parallel, measured_again
-from hajob.job.status.freshness import RARELY_SECONDS, as_still, is_due
-from hajob.job.status.incident_entry import Record, entry, places
+from hajob.job.status.freshness import RARELY_SECONDS, is_older_than, without_moving_words
+from hajob.job.status.incident_entry import Record, entry, nodes_of_incident
 from hajob.job.status.journal import MOVING_MARK, VERSION
 from hajob.plan.placements import same_placements
 from hajob.plan.policy import layout_of
-from hajob.plan.protection import in_words as protection_in_words
-from hajob.plan.protection import protection, without_what_is_met
+from hajob.plan.protection import protection_in_words, protection_of_job, without_what_is_met
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.waits import Wait
@@ -188,7 +187,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         progress=_progress(snapshot, now),
         goodput=snapshot.goodput,
         recoverability=without_what_is_met(snapshot.recoverability),
-        protection=protection(snapshot.recoverability),
+        protection=protection_of_job(snapshot.recoverability),
         incidents=incidents,
     )
 
@@ -231,7 +230,7 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
         entry(
             record,
             layout_of(with_nodes(spec, record.incident.nodes)),
-            places(record.incident, snapshot.pods, before.get(record.incident.number)),
+            nodes_of_incident(record.incident, snapshot.pods, before.get(record.incident.number)),
             before.get(record.incident.number),
             snapshot.now_ms,
         )
@@ -270,7 +269,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
 
 def _recoverable(snapshot: Snapshot) -> tuple[Reason, str]:
     """Return how well the job is protected; unmet preconditions count, and those that cannot be seen do not."""
-    found = protection(snapshot.recoverability)
+    found = protection_of_job(snapshot.recoverability)
     if found is None:
         return Reason.NOT_EVALUATED, ""
     if untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
@@ -354,7 +353,7 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
         return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
     if not pods:
         return Reason.NO_PODS, ""
-    if snapshot.unsatisfiable and not any(pod.node_name for pod in pods):
+    if snapshot.unsatisfiable and not any(pod.node_name for pod in pods if pod.is_rank):
         return Reason.UNSATISFIABLE, f"can never start: {snapshot.unsatisfiable}"[:MESSAGE_LIMIT]
     wait, since = snapshot.state.waiting, ""
     if wait is not None:
@@ -450,8 +449,8 @@ def _spares_ready(snapshot: Snapshot) -> tuple[Reason, str]:
 def _summary(
     snapshot: Snapshot, incidents: Sequence[api.IncidentEntry], conditions: Sequence[api.Condition]
 ) -> api.Summary:
-    pods = [pod for pod in snapshot.pods if pod.is_rank and not pod.deleting]
-    return summary.of(
+    pods = [pod for pod in snapshot.pods if not pod.is_spare and not pod.deleting]
+    return summary.build_summary(
         conditions,
         summary.Facts(
             state=snapshot.state,
@@ -472,13 +471,15 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     """Return whether a status is worth a write: more has changed than the leader and values that move by themselves."""
     moving: dict[str, object] = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
     moving["data_parallel"] = measured_again(old.data_parallel, new.data_parallel)
-    if is_due(old, new, RARELY_SECONDS):
+    if is_older_than(old, new, RARELY_SECONDS):
         return True
     if _words(old) != _words(new):
         return True
     same_journal = _at_rest(old.journal) == _at_rest(new.journal)
-    still = old.model_copy(update={**moving, "summary": None, "journal": "", "conditions": as_still(old.conditions)})
-    seen = new.model_copy(update={"summary": None, "journal": "", "conditions": as_still(new.conditions)})
+    still = old.model_copy(
+        update={**moving, "summary": None, "journal": "", "conditions": without_moving_words(old.conditions)}
+    )
+    seen = new.model_copy(update={"summary": None, "journal": "", "conditions": without_moving_words(new.conditions)})
     return not same_journal or still != seen
 
 

@@ -26,7 +26,7 @@ BURST: Final = 5.0
 """Refreshes that may be saved up."""
 
 
-def longest_age(status: api.HATrainingJobStatus) -> int:
+def longest_age_of_progress(status: api.HATrainingJobStatus) -> int:
     """Return the age in seconds at which the moving values of this status are to be written again."""
     progress = status.progress
     if progress is None or status.completion_time is not None:
@@ -49,13 +49,13 @@ def waits_for_nodes(status: api.HATrainingJobStatus) -> bool:
     return scheduled is not None and scheduled.reason == Reason.WAITING_FOR_CAPACITY.word
 
 
-def as_still(conditions: Sequence[api.Condition]) -> tuple[api.Condition, ...]:
+def without_moving_words(conditions: Sequence[api.Condition]) -> tuple[api.Condition, ...]:
     """Return conditions without the words that move by themselves: of a wait for nodes they are counted anew."""
     moving = Reason.WAITING_FOR_CAPACITY.word
     return tuple(one.model_copy(update={"message": ""}) if one.reason == moving else one for one in conditions)
 
 
-def is_due(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus, seconds: int) -> bool:
+def is_older_than(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus, seconds: int) -> bool:
     """Return whether the written values are so old that the new ones are worth a write."""
     if old.progress is None or new.progress is None:
         return False
@@ -70,6 +70,7 @@ class Refreshes:
 
     def take(self, now: float, *, always: bool = False) -> bool:
         """Return whether a job may be refreshed, and count it; `now`: monotonic seconds."""
+        # A bucket that fills by RATE, so that a quiet hour pays for one burst and for no more.
         if self._at > -math.inf:
             self._left = min(BURST, self._left + (now - self._at) * RATE)
         self._at = now

@@ -49,7 +49,7 @@ class Places:
 NOWHERE: Final = Places()
 
 
-def places(incident: Incident, pods: Iterable[PodView], before: api.IncidentEntry | None) -> Places:
+def nodes_of_incident(incident: Incident, pods: Iterable[PodView], before: api.IncidentEntry | None) -> Places:
     """Return the nodes of an incident's pods; those that were told before count on, as their pods may be gone.
 
     Args:
@@ -57,6 +57,7 @@ def places(incident: Incident, pods: Iterable[PodView], before: api.IncidentEntr
         pods: of the job, as they are now.
         before: the entry that the status has; of an incident that is over it counts.
     """
+    # Its pods go on living after an incident, and may move again: what was told at its end stays.
     if before is not None and before.outcome is not IncidentOutcome.OPEN:
         return Places(before.from_nodes, before.to_nodes)
     moved = set(incident.replaced_nodes)
@@ -90,7 +91,7 @@ def entry(
         incarnation=incident.number,
         start_time=datetime.fromtimestamp(start / 1000, UTC),
         end_time=_end(record, before, now_ms),
-        message=incident_words.account(incident, record.outcome, outage, restoration.lost_steps),
+        message=incident_words.whole_sentence(incident, record.outcome, outage, restoration.lost_steps),
         step=step if step >= 0 else None,
         from_nodes=found.left,
         to_nodes=found.taken,

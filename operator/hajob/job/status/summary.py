@@ -59,7 +59,7 @@ class Facts:
 
     Attributes:
         state: the planner's.
-        pods: rank pods that are not being deleted.
+        pods: of ranks and coordinator, without those that are being deleted.
         refused: the job is not accepted.
         size: data-parallel ranks.
         spares: the spare nodes; None where none are asked for.
@@ -82,10 +82,11 @@ class Facts:
     newest: api.IncidentEntry | None
 
 
-def of(conditions: Sequence[api.Condition], facts: Facts) -> api.Summary:
+def build_summary(conditions: Sequence[api.Condition], facts: Facts) -> api.Summary:
     """Build the summary of a job whose conditions are these."""
     state, newest, size = facts.state, facts.newest, facts.size
     outage = sum(phase.milliseconds for phase in newest.phases) if newest else 0
+    nodes = {pod.node_name for pod in facts.pods if pod.is_rank and pod.node_name and not pod.ended}
     return api.Summary(
         state="Refused" if facts.refused and not state.attempt else STATE_WORD.get(state.phase, state.phase.value),
         reason=_reason(conditions, facts)[:64],
@@ -93,22 +94,22 @@ def of(conditions: Sequence[api.Condition], facts: Facts) -> api.Summary:
         recovery=(newest.action or "") if newest else "",
         last_outage=f"{outage / 1000:.1f}s" if newest and newest.outcome is not IncidentOutcome.OPEN else "",
         goodput=f"{facts.goodput.percent}%" if facts.goodput else "",
-        step_time=step_time(facts.step_ms),
-        protected=protected(facts.recoverability),
-        nodes=f"{len({pod.node_name for pod in facts.pods if pod.node_name and not pod.ended})}/{facts.num_nodes}",
+        step_time=step_time_in_words(facts.step_ms),
+        protected=protection_in_a_word(facts.recoverability),
+        nodes=f"{len(nodes)}/{facts.num_nodes}",
         spares=f"{facts.spares.ready}/{facts.spares.desired}" if facts.spares is not None else "",
         restarts=str(state.restarts_infrastructure + state.restarts_program),
     )
 
 
-def step_time(milliseconds: int | None) -> str:
+def step_time_in_words(milliseconds: int | None) -> str:
     """Return a step's time as a column shows it: `850ms`, `1.42s`; empty while it is not known."""
     if milliseconds is None:
         return ""
     return f"{milliseconds}ms" if milliseconds < 1000 else f"{milliseconds / 1000:.2f}s"
 
 
-def protected(evaluated: Sequence[api.ActionRecoverability]) -> str:
+def protection_in_a_word(evaluated: Sequence[api.ActionRecoverability]) -> str:
     """Return how many of the allowed actions would work: Full, Partial or None; empty before they are evaluated."""
     if not evaluated:
         return ""
@@ -129,9 +130,10 @@ def _reason(conditions: Sequence[api.Condition], facts: Facts) -> str:
 
 def _why_waiting(conditions: Sequence[api.Condition], pods: Sequence[PodView]) -> str:
     """Return what a start waits for: a container that cannot start before pods that have no node."""
+    # A container that cannot start is somebody's mistake; nodes that are missing may come.
     if trouble := next((pod.trouble_code for pod in pods if pod.trouble_code), ""):
         return "ImagePull" if trouble in _IMAGE else trouble
-    if any(pod.finished for pod in pods):
+    if any(pod.finished for pod in pods if pod.is_rank):
         return Reason.SCRIPT_ENDED.word
     return _WAITS.get(_word(conditions, ConditionType.SCHEDULED), "")
 

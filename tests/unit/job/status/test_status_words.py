@@ -17,7 +17,7 @@ from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
 from hajob.domain.timeline import Mark
 from hajob.job.status.build import Snapshot, build_status
 from hajob.job.status.incident_entry import Record
-from hajob.job.status.summary import protected, step_time
+from hajob.job.status.summary import protection_in_a_word, step_time_in_words
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
@@ -98,7 +98,7 @@ def test_wide_columns_count_nodes_and_spares() -> None:
 
 @pytest.mark.parametrize(("milliseconds", "told"), [(None, ""), (103, "103ms"), (1_423, "1.42s"), (61_000, "61.00s")])
 def test_step_times_are_short(milliseconds: int | None, told: str) -> None:
-    assert step_time(milliseconds) == told
+    assert step_time_in_words(milliseconds) == told
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_protection_in_a_word(statuses: list[ConditionStatus], told: str) -> Non
     evaluated = [
         ActionRecoverability(action=action, status=one) for action, one in zip(actions, statuses, strict=False)
     ]
-    assert protected(evaluated) == told
+    assert protection_in_a_word(evaluated) == told
 
 
 MOVED = Incident(
@@ -146,3 +146,12 @@ def test_an_incident_names_the_nodes_its_step_and_its_end() -> None:
     assert found.message == (
         "node-0 fell silent; ranks 0-1 go to another node (Replace); training again after 6.2 s, no step lost"
     )
+
+
+def test_a_coordinator_counts_for_images_and_not_for_nodes() -> None:
+    coordinator = replace(POD, role=names.ROLE_COORDINATOR, node_rank=-1, node_name="cpu-0")
+    assert words(pods=[POD, coordinator], unsatisfiable="none has it") == ("Pending", "Unsatisfiable")
+    pulls = replace(coordinator, trouble_code="ImagePullBackOff")
+    found = status(pods=[replace(POD, gate=0), pulls]).summary
+    assert found is not None
+    assert (found.reason, found.nodes) == ("ImagePull", "0/4")

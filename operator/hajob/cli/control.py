@@ -1,0 +1,86 @@
+"""`kubectl hajob suspend`, `resume` and `restart`: what one writes into a job's spec to steer it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+
+from hajob.api.base import Json, format_time
+from hajob.cli.exits import reported
+from hajob.cli.objects import KubernetesObjects, Objects, find_job, path_of_job
+from hajob.cli.options import Commands, add_command, add_context, add_job
+from hajob.clock import SystemClock
+from hajob.sources.reading import mapping, text
+
+Steer = Callable[[Objects, str, str, int], str]
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the commands to the command line."""
+    verbs: dict[str, tuple[str, Steer]] = {
+        "suspend": ("save the training and end the job's pods; resume lets it go on", suspend_job),
+        "resume": ("let a suspended job go on from where it was saved", resume_job),
+        "restart": (
+            "save the training and start the whole job anew; a failed job starts from its checkpoint",
+            restart_job,
+        ),
+    }
+    for verb, (sentence, steer) in verbs.items():
+        parser = add_command(commands, verb, sentence, f"kubectl hajob {verb} qwen3-8b -n team")
+        add_job(parser)
+        add_context(parser)
+        parser.set_defaults(run=partial(run_steering, steer))
+
+
+def run_steering(steer: Steer, arguments: argparse.Namespace) -> int:
+    """Write it into the spec, and say what follows."""
+
+    def steer_job() -> None:
+        objects = KubernetesObjects(context=arguments.context)
+        namespace = arguments.namespace or objects.namespace
+        print(steer(objects, namespace, arguments.job, SystemClock().now_milliseconds()))
+
+    return reported(steer_job)
+
+
+def suspend_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str:
+    """Suspend a job; return what follows."""
+    spec = mapping(find_job(objects, namespace, name).get("spec"))
+    if spec.get("suspend") is True:
+        return f"nothing changes: {namespace}/{name} is suspended, or about to be"
+    objects.patch(path_of_job(namespace, name), {"spec": {"suspend": True}})
+    return f"{namespace}/{name} saves its last step and ends its pods; kubectl hajob resume {name} -n {namespace}"
+
+
+def resume_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str:
+    """Resume a job; return what follows."""
+    spec = mapping(find_job(objects, namespace, name).get("spec"))
+    if spec.get("suspend") is not True:
+        return f"nothing changes: {namespace}/{name} is not suspended"
+    objects.patch(path_of_job(namespace, name), {"spec": {"suspend": False}})
+    return f"{namespace}/{name} goes on as soon as there are nodes; {_watch(namespace, name)}"
+
+
+def restart_job(objects: Objects, namespace: str, name: str, now_ms: int) -> str:
+    """Start a job anew; return what follows.
+
+    Raises:
+        ValueError: the job is complete or suspended.
+    """
+    job = find_job(objects, namespace, name)
+    state = text(mapping(mapping(job.get("status")).get("summary")).get("state"))
+    if state == "Complete":
+        raise ValueError(f"{namespace}/{name} is complete: delete it and apply it again to train once more")
+    if mapping(job.get("spec")).get("suspend") is True:
+        raise ValueError(f"{namespace}/{name} is suspended: kubectl hajob resume {name} -n {namespace}")
+    # The operator restarts for any request that is newer than the last one it has seen.
+    at = format_time(datetime.fromtimestamp(now_ms // 1000, UTC))
+    body: Json = {"spec": {"restartRequestTime": at}}
+    objects.patch(path_of_job(namespace, name), body)
+    return f"{namespace}/{name} starts anew from its newest checkpoint; {_watch(namespace, name)}"
+
+
+def _watch(namespace: str, name: str) -> str:
+    return f"watch it with: kubectl get hajob {name} -n {namespace} -w"

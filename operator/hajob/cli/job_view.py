@@ -1,0 +1,164 @@
+"""What a HATrainingJob says of itself, read from the raw object, of which any field may be missing. Pure.
+
+Commands share these readings, so that a job is called the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from hajob.api.base import Json
+from hajob.sources.reading import items, mapping, text, whole
+
+HEALTHY: Final = frozenset({"Running", "Complete", "Suspended"})
+"""States in which a job needs no explanation."""
+_MESSAGE_OF: Final = {
+    "Refused": ("Accepted",),
+    "OnHold": ("Accepted",),
+    "Pending": ("Accepted", "Scheduled", "Running"),
+    "Starting": ("Scheduled", "Running"),
+    "Held": ("Held",),
+    "Failed": ("Failed",),
+    "Unprotected": ("CoordinatorReady",),
+}
+"""The conditions that say why a job is in a state, in the order in which they are asked."""
+_GOOD: Final = {"Held": "False", "Failed": "False", "Degraded": "False", "Shrunk": "False"}
+"""The status of a condition that has nothing to say, where it is not True."""
+
+
+class JobView:
+    """One job as commands show it."""
+
+    def __init__(self, raw: Json, now_ms: int) -> None:
+        self.raw, self.now_ms = raw, now_ms
+        self.metadata, self.spec, self.status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
+        self.summary = mapping(self.status.get("summary"))
+        self.progress = mapping(self.status.get("progress"))
+        self.incidents = [mapping(one) for one in items(self.status.get("incidents"))]
+
+    @property
+    def name(self) -> str:
+        """Return the job's name."""
+        return text(self.metadata.get("name"))
+
+    @property
+    def namespace(self) -> str:
+        """Return its namespace."""
+        return text(self.metadata.get("namespace"))
+
+    @property
+    def state(self) -> str:
+        """Return the state, as the column has it; `New` before an operator has seen the job."""
+        return text(self.summary.get("state")) or "New"
+
+    @property
+    def step(self) -> int | None:
+        """Return the newest finished step; None before the first."""
+        step = self.progress.get("step")
+        return step if isinstance(step, int) and step >= 0 else None
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        """Return a condition; empty where there is none."""
+        return next((one for one in self.conditions() if one.get("type") == kind), {})
+
+    def conditions(self) -> Iterator[Mapping[str, Any]]:
+        """Yield all conditions."""
+        return map(mapping, items(self.status.get("conditions")))
+
+    def why(self) -> str:
+        """Return why the job is in its state, in the words of its status; empty where nothing is to be said."""
+        # While an incident is open its sentence says more than any condition.
+        newest = self.incidents[0] if self.incidents else {}
+        if newest.get("outcome") == "Open" and newest.get("message"):
+            return text(newest["message"])
+        for kind in _MESSAGE_OF.get(self.state, ()):
+            found = self.condition(kind)
+            if found and found.get("status") != _GOOD.get(kind, "True"):
+                return text(found.get("message"))
+        if not self.status:
+            return "no operator has seen it yet"
+        # A job that trains has one thing left to say: that the next fault would hurt.
+        recoverable = self.condition("Recoverable")
+        return text(recoverable.get("message")) if recoverable.get("status") == "False" else ""
+
+    def age(self) -> str:
+        """Return how old the job is."""
+        return age_since(self.metadata.get("creationTimestamp"), self.now_ms)
+
+    def row(self) -> tuple[str, ...]:
+        """Return the job as a line of a table, under `COLUMNS`."""
+        told = self.summary
+        return (
+            *(self.namespace, self.name, self.state, text(told.get("reason"))),
+            *(text(told.get("size")), "" if self.step is None else str(self.step), text(told.get("stepTime"))),
+            *(text(told.get("protected")), text(told.get("goodput")), text(told.get("restarts")), self.age()),
+            one_line(self.why(), MESSAGE_WIDTH),
+        )
+
+    def data(self) -> Json:
+        """Return the same as JSON types."""
+        names = [name.lower().replace("-", "_") for name in COLUMNS[:-1]]
+        made: Json = dict(zip(names, self.row()[:-1], strict=True))
+        return {**made, "step": self.step, "message": self.why()}
+
+
+COLUMNS: Final = (
+    *("NAMESPACE", "NAME", "STATE", "REASON", "SIZE", "STEP", "STEP-TIME"),
+    *("PROTECTED", "GOODPUT", "RESTARTS", "AGE", "MESSAGE"),
+)
+MESSAGE_WIDTH: Final = 100
+
+
+def one_line(told: str, most: int) -> str:
+    """Return the first line of a text, cut to a width."""
+    line = told.strip().partition("\n")[0]
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def read_time(value: object) -> datetime | None:
+    """Read a time of an object; None where there is none."""
+    try:
+        return datetime.fromisoformat(text(value))
+    except ValueError:
+        return None
+
+
+def age_since(value: object, now_ms: int) -> str:
+    """Return the age of a time as kubectl shows it; empty where there is no time."""
+    at = read_time(value)
+    return age_in_words((now_ms - int(at.timestamp() * 1000)) // 1000) if at is not None else ""
+
+
+def age_in_words(seconds: int) -> str:
+    """Return a time as kubectl shows it: 42s, 5m, 3h20m, 4d."""
+    seconds = max(seconds, 0)
+    if seconds < 120:
+        return f"{seconds}s"
+    if seconds < 3 * 3600:
+        return f"{seconds // 60}m"
+    if seconds < 48 * 3600:
+        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
+    return f"{seconds // 86400}d"
+
+
+def time_of_day(value: object, now_ms: int) -> str:
+    """Return a time in UTC: the time of day, with its date where it was not today."""
+    at = read_time(value)
+    if at is None:
+        return ""
+    at, now = at.astimezone(UTC), datetime.fromtimestamp(now_ms / 1000, UTC)
+    return at.strftime("%H:%M:%S" if at.date() == now.date() else "%m-%d %H:%M:%S")
+
+
+def outage_milliseconds(incident: Mapping[str, Any]) -> int:
+    """Return the milliseconds of an incident so far."""
+    return sum(whole(mapping(one).get("milliseconds")) or 0 for one in items(incident.get("phases")))
+
+
+def short_duration(milliseconds: int) -> str:
+    """Return a short time: 850ms, 6.2s, 4m."""
+    if milliseconds < 1000:
+        return f"{milliseconds}ms"
+    return f"{milliseconds / 1000:.1f}s" if milliseconds < 120_000 else age_in_words(milliseconds // 1000)

@@ -1,0 +1,100 @@
+"""`kubectl hajob list` and `top`: all jobs, a line each, with what the ones in trouble wait for."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable
+
+from hajob.api import constants as names
+from hajob.cli.exits import ENDED_BY_PERSON, reported
+from hajob.cli.job_view import COLUMNS, JobView
+from hajob.cli.objects import JOBS, KubernetesObjects, Objects, listed
+from hajob.cli.options import Commands, add_command, add_context, add_namespace
+from hajob.cli.output import Answer, Table, add_output, live_screen, print_answer
+from hajob.clock import SystemClock
+
+_WORST_FIRST = ("Failed", "Refused", "OnHold", "Held", "Recovering", "Restarting", "Pending", "Starting", "Unprotected")
+
+
+def add_parser(commands: Commands) -> None:
+    """Add both commands to the command line."""
+    one = add_command(
+        commands,
+        "list",
+        "list the jobs: state, reason, step, protection, and what each one in trouble waits for",
+        "kubectl hajob list -A",
+    )
+    _add_scope(one)
+    add_output(one)
+    one.set_defaults(run=run_list)
+    live = add_command(
+        commands, "top", "show the jobs live, those in trouble first, until you press Ctrl-C", "kubectl hajob top -A"
+    )
+    _add_scope(live)
+    live.add_argument(
+        "--every", type=float, default=2.0, metavar="SECONDS", help="look so often (default: %(default)s)"
+    )
+    live.add_argument("--once", action="store_true", help="print one picture and end")
+    live.set_defaults(run=run_top)
+
+
+def _add_scope(parser: argparse.ArgumentParser) -> None:
+    add_namespace(parser)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="jobs of all namespaces")
+    add_context(parser)
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the jobs."""
+    return reported(lambda: print_answer(table_of_jobs(_objects(arguments), _namespace(arguments)), arguments.output))
+
+
+def run_top(arguments: argparse.Namespace) -> int:
+    """Print the jobs again and again."""
+
+    def draw_until_interrupted() -> int:
+        objects = _objects(arguments)
+        pause = threading.Event()
+        with live_screen() as draw:
+            while True:
+                draw(table_of_jobs(objects, _namespace(arguments), worst_first=True).told)
+                if arguments.once:
+                    return 0
+                pause.wait(max(arguments.every, 0.5))
+
+    try:
+        return reported(draw_until_interrupted)
+    except KeyboardInterrupt:
+        return ENDED_BY_PERSON
+
+
+def _objects(arguments: argparse.Namespace) -> KubernetesObjects:
+    found = KubernetesObjects(context=arguments.context)
+    arguments.namespace = arguments.namespace or found.namespace
+    return found
+
+
+def _namespace(arguments: argparse.Namespace) -> str:
+    return "" if arguments.all_namespaces else arguments.namespace
+
+
+def table_of_jobs(
+    objects: Objects, namespace: str, *, worst_first: bool = False, now: Callable[[], int] | None = None
+) -> Answer:
+    """Return the jobs of a namespace (empty: of all) as a table."""
+    group, _, plural = JOBS.rpartition("/")
+    path = f"{group}/namespaces/{namespace}/{plural}" if namespace else JOBS
+    now_ms = (now or SystemClock().now_milliseconds)()
+    jobs = [JobView(raw, now_ms) for raw in listed(objects, path)]
+    # Whoever watches looks at the first lines.
+    jobs.sort(key=lambda job: (_turn(job) if worst_first else 0, job.namespace, job.name))
+    if not jobs:
+        where = f"in namespace {namespace}" if namespace else "in the cluster"
+        return Answer([f"there is no HATrainingJob {where}"], [])
+    table = Table(COLUMNS, [job.row() for job in jobs])
+    return Answer([table], [job.data() for job in jobs], [f"{names.PLURAL}.{names.GROUP}/{job.name}" for job in jobs])
+
+
+def _turn(job: JobView) -> int:
+    return _WORST_FIRST.index(job.state) if job.state in _WORST_FIRST else len(_WORST_FIRST)

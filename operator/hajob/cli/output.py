@@ -1,0 +1,151 @@
+"""How commands print: tables and colours on a terminal, plain and stable lines into a pipe; json, yaml, names.
+
+Colours need the package rich (`pip install 'hajob[cli]'`); without it, or with `NO_COLOR`, a terminal gets what a pipe
+gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+UNKNOWN: Final = "unknown"
+"""What could not be read; the right that is missing stands beside it."""
+
+STYLES: Final = {
+    **dict.fromkeys(("Running", "Complete", "Full", "Recovered", "Done", "ready", "ok", "free"), "green"),
+    **dict.fromkeys(("Failed", "None", "Refused", "problem", "error", "sick", "lost"), "bold red"),
+    **dict.fromkeys(
+        ("Pending", "Starting", "Recovering", "Restarting", "Saving", "Held", "OnHold", "Partial", "Open", "note"),
+        "yellow",
+    ),
+    **dict.fromkeys(("Shrunk", "Expanding", "Migrating", "Paused", "cordoned", "quarantined", UNKNOWN), "yellow"),
+    "Suspended": "cyan",
+}
+"""Colour of a cell that begins with such a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under column names."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+    def plain_lines(self) -> Iterator[str]:
+        """Yield the lines of the table as kubectl would print it: three spaces between columns, none at the end."""
+        lines = [self.columns, *self.rows]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(self.columns))]
+        for line in lines:
+            yield "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+Block = str | Table
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command has to say, for people and for programs.
+
+    Attributes:
+        told: lines and tables for people.
+        data: the same as JSON types.
+        names: of the objects, as `kubectl -o name` has them.
+    """
+
+    told: Sequence[Block]
+    data: Any
+    names: Sequence[str] = ()
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses the format."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=["text", "json", "yaml", "name"],
+        default="text",
+        help="format of the answer (default: %(default)s)",
+    )
+
+
+def print_answer(answer: Answer, output: str) -> None:
+    """Print an answer in the format that was asked for."""
+    if output == "json":
+        print(json.dumps(answer.data, indent=2))
+    elif output == "yaml":
+        print(yaml.safe_dump(answer.data, sort_keys=False, allow_unicode=True), end="")
+    elif output == "name":
+        _print_lines(answer.names)
+    elif (console := _console()) is None:
+        _print_lines(plain_lines(answer.told))
+    else:
+        for block in answer.told:
+            console.print(_coloured(block))
+
+
+def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
+    """Yield the lines of an answer as a pipe gets them."""
+    for block in blocks:
+        yield from block.plain_lines() if isinstance(block, Table) else (block,)
+
+
+@contextmanager
+def live_screen() -> Iterator[Callable[[Sequence[Block]], None]]:
+    """Yield a function that draws an answer over the one before on a terminal, and prints each one elsewhere."""
+    if (console := _console()) is None:
+        yield lambda blocks: print("\n".join(plain_lines(blocks)), flush=True)
+        return
+    from rich.console import Group
+    from rich.live import Live
+
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        yield lambda blocks: live.update(Group(*map(_coloured, blocks)), refresh=True)
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _console() -> Any:  # noqa: ANN401  rich is optional
+    """Return rich's console where standard output is a terminal that shows colours; None elsewhere."""
+    # NO_COLOR is the convention of no-color.org; a dumb terminal would print the sequences.
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(highlight=False)
+
+
+def style_of(cell: str) -> str:
+    """Return the colour of a cell by its first word; empty for none."""
+    return STYLES.get(cell.partition(" ")[0].rstrip(":,"), "")
+
+
+def _coloured(block: Block) -> Any:  # noqa: ANN401  rich is optional
+    """Return a block as rich shows it; text of users is never read as markup."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    if isinstance(block, str):
+        # The first word of a line names it: whoever skims reads only those.
+        head, gap, rest = block.partition("  ")
+        return Text.assemble((head, "bold"), gap, rest) if gap and not head.startswith(" ") else Text(block)
+    made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for name in block.columns:
+        made.add_column(name, overflow="fold", justify="right" if name in {"STEP", "LOST", "CHIPS"} else "left")
+    for row in block.rows:
+        made.add_row(*(Text(cell, style=style_of(cell)) for cell in row))
+    return made

@@ -1,0 +1,205 @@
+"""`kubectl hajob status`: one job on one screen: step, goodput, protection, its nodes and its newest incident."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.cli.cluster import ForbiddenError
+from hajob.cli.exits import reported
+from hajob.cli.job_view import HEALTHY, JobView, age_in_words, age_since, one_line, time_of_day
+from hajob.cli.objects import KubernetesObjects, Objects, find_job, listed
+from hajob.cli.options import Commands, add_command, add_context, add_job
+from hajob.cli.output import UNKNOWN, Answer, Block, Table, add_output, print_answer
+from hajob.clock import SystemClock
+from hajob.sources import pod as pod_source
+from hajob.sources.reading import items, mapping, text, whole
+
+_ASKED_FOR: Final = frozenset({"Suspended", "Paused"})
+"""Buckets of time in which nobody wanted the job to train."""
+_LINES: Final = 4
+"""Lines of a message that are shown here; `why` shows all."""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = add_command(
+        commands,
+        "status",
+        "show one job on one screen: step, goodput, protection, nodes, newest incident",
+        "kubectl hajob status qwen3-8b -n team",
+    )
+    add_job(parser)
+    add_context(parser)
+    add_output(parser)
+    parser.set_defaults(run=run_status)
+
+
+def run_status(arguments: argparse.Namespace) -> int:
+    """Print the job."""
+
+    def print_status() -> None:
+        objects = KubernetesObjects(context=arguments.context)
+        namespace = arguments.namespace or objects.namespace
+        print_answer(
+            screen_of_job(objects, namespace, arguments.job, SystemClock().now_milliseconds()), arguments.output
+        )
+
+    return reported(print_status)
+
+
+def screen_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:
+    """Return what is to be said of a job."""
+    job = JobView(find_job(objects, namespace, name), now_ms)
+    pods, unread = pods_of(objects, job)
+    told: list[Block] = [_headline(job), *_why(job), *_progress(job), *_goodput(job), *_protection(job)]
+    told += [f"nodes     {UNKNOWN}: {unread}"] if unread else _nodes(job, pods)
+    told += _incidents(job)
+    data = {**job.data(), "pods": [_pod_data(pod) for pod in pods], "unknown": [unread] if unread else []}
+    data |= {"protection": job.status.get("protection"), "goodputBuckets": mapping(job.status.get("goodput"))}
+    return Answer(told, data, [f"{names.PLURAL}.{names.GROUP}/{job.name}"])
+
+
+def pods_of(objects: Objects, job: JobView) -> tuple[list[pod_source.PodView], str]:
+    """Return the job's pods, and which right is missing to read them; empty: none."""
+    path = f"/api/v1/namespaces/{job.namespace}/pods"
+    try:
+        raw = listed(objects, path, labelSelector=f"{names.LABEL_JOB_NAME}={job.name}")
+    except ForbiddenError:
+        return [], f"needs the right to list pods in {job.namespace}"
+    # A job that was deleted and applied again has the name of the pods before it.
+    uid = text(job.metadata.get("uid"))
+    pods = [one for one in map(pod_source.view, raw) if one.job_uid == uid]
+    return sorted(pods, key=lambda one: (one.node_rank < 0, one.node_rank, one.incarnation)), ""
+
+
+def _headline(job: JobView) -> str:
+    spec, effective = job.spec, mapping(job.status.get("effective"))
+    sizes = mapping(spec.get("parallelism"))
+    product = text(mapping(spec.get("accelerator")).get("product"))
+    chips = whole(effective.get("chipsPerNode"))
+    shape = f"{product}, {spec.get('numNodes')} nodes" + (f" x {chips} chips" if chips else "")
+    shape += "".join(
+        f", {word} {sizes[word]}"
+        for word in ("tensor", "pipeline", "context", "expert")
+        if whole(sizes.get(word)) not in {None, 1}
+    )
+    data = text(job.summary.get("size"))
+    reason = f" ({job.summary['reason']})" if job.summary.get("reason") else ""
+    return f"{job.name}  {job.namespace}   {job.state}{reason}   {job.age()}   {shape}, data {data or '?'}"
+
+
+def _why(job: JobView) -> Iterator[str]:
+    why = job.why()
+    if why and job.state not in HEALTHY:
+        first, *more = why.strip().splitlines()
+        yield f"why       {first}"
+        yield from (f"          {line}" for line in more[:_LINES])
+        if len(more) > _LINES:
+            yield f"          … kubectl hajob why {job.name} -n {job.namespace} shows all"
+
+
+def _progress(job: JobView) -> Iterator[str]:
+    if job.step is None:
+        yield "step      none yet"
+        return
+    told = [f"step      {job.step}"]
+    if job.summary.get("stepTime"):
+        told.append(f"{job.summary['stepTime']} a step")
+    told.append(f"seen {age_since(job.progress.get('observedTime'), job.now_ms)} ago")
+    saved = whole(job.progress.get("checkpointStep"))
+    if saved is not None:
+        told.append(f"checkpoint {saved}, {age_since(job.progress.get('checkpointTime'), job.now_ms)} ago")
+    yield "   ".join(told)
+
+
+def _goodput(job: JobView) -> Iterator[str]:
+    goodput = mapping(job.status.get("goodput"))
+    buckets = {
+        text(one.get("name")): whole(one.get("seconds")) or 0 for one in map(mapping, items(goodput.get("buckets")))
+    }
+    if not buckets:
+        return
+    # Time in which nobody wanted the job to train is no loss: a suspension must not look like a bad cluster.
+    wanted = sum(seconds for name, seconds in buckets.items() if name not in _ASKED_FOR)
+    told = [f"goodput   {100 * buckets.get('Training', 0) // wanted if wanted else 0}%"]
+    lost = sorted(buckets.items(), key=lambda one: -one[1])
+    rest = [
+        f"{name} {age_in_words(seconds)}" for name, seconds in lost if name != "Training" and name not in _ASKED_FOR
+    ]
+    if rest:
+        told.append(f"not training: {', '.join(rest)}")
+    told += [
+        f"{name} {age_in_words(buckets[name])} (asked for, not counted)" for name in sorted(_ASKED_FOR & buckets.keys())
+    ]
+    yield "   ".join(told)
+
+
+def _protection(job: JobView) -> Iterator[str]:
+    evaluated = [mapping(one) for one in items(job.status.get("recoverability"))]
+    if not evaluated:
+        return
+    works = [text(one.get("action")) for one in evaluated if one.get("status") != "False"]
+    yield f"protected {job.summary.get('protected') or UNKNOWN}   works: {', '.join(works) or 'nothing'}"
+    found = mapping(job.status.get("protection"))
+    for one in map(mapping, items(found.get("unmet"))):
+        actions = ", ".join(map(text, items(one.get("actions"))))
+        yield f"          not {actions}: {text(one.get('message'))}"
+        yield f"          -> {text(one.get('remedy'))}"
+    if found.get("unknown"):
+        yield f"          {text(found['unknown'])}"
+
+
+def _nodes(job: JobView, pods: Sequence[pod_source.PodView]) -> Iterator[Block]:
+    if not pods:
+        yield "nodes     no pod is there"
+        return
+    chips = whole(mapping(job.status.get("effective")).get("chipsPerNode")) or 0
+    yield Table(("RANKS", "NODE", "POD", "STATE"), [_pod_row(pod, chips) for pod in pods])
+
+
+def _pod_row(pod: pod_source.PodView, chips: int) -> tuple[str, ...]:
+    first = pod.node_rank * chips
+    ranks = f"{first}-{first + chips - 1}" if chips > 1 else str(pod.node_rank)
+    return ranks if pod.is_rank else pod.role, pod.node_name or "-", pod.name, pod_state(pod)
+
+
+def pod_state(pod: pod_source.PodView) -> str:
+    """Return what a pod does, or why it does not."""
+    if pod.deleting:
+        return "ends"
+    # A container beside the trainer may fail after the training has ended well.
+    if pod.trouble and not pod.finished:
+        return f"error: {one_line(pod.trouble, 80)}"
+    if pod.finished:
+        return "ended with 0"
+    if not pod.node_name:
+        return "waits for a node" + (f": {one_line(pod.unschedulable, 80)}" if pod.unschedulable else "")
+    return "ready" if pod.ready else "starts" if pod.phase == "Pending" else pod.phase.lower()
+
+
+def _pod_data(pod: pod_source.PodView) -> Json:
+    rank = pod.node_rank if pod.node_rank >= 0 else None
+    return {
+        "name": pod.name,
+        "role": pod.role,
+        "nodeRank": rank,
+        "node": pod.node_name or None,
+        "state": pod_state(pod),
+    }
+
+
+def _incidents(job: JobView) -> Iterator[str]:
+    if not job.incidents:
+        yield "incidents none"
+        return
+    newest: Mapping[str, Any] = job.incidents[0]
+    number = len(job.incidents)
+    lost = sum(whole(one.get("lostSteps")) or 0 for one in job.incidents)
+    opened = sum(one.get("outcome") == "Open" for one in job.incidents)
+    told = f"incidents {number}{'+' if number >= 16 else ''}, {opened} open, {lost} steps done again"
+    yield f"{told}   newest: {time_of_day(newest.get('startTime'), job.now_ms)} {text(newest.get('message'))}".rstrip()
+    yield f"          kubectl hajob timeline {job.name} -n {job.namespace}"

@@ -1,0 +1,187 @@
+"""`kubectl hajob why`: why a job is as it is: the cause, the pods' own words, what was refused, what to change."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hajob.api import constants as names
+from hajob.api.conditions import reason_of
+from hajob.cli.exits import reported
+from hajob.cli.job_view import HEALTHY, JobView, age_since, one_line, time_of_day
+from hajob.cli.objects import KubernetesObjects, Objects, find_job
+from hajob.cli.options import Commands, add_command, add_context, add_job
+from hajob.cli.output import UNKNOWN, Answer, add_output, print_answer
+from hajob.cli.status import pods_of
+from hajob.cli.timeline import events_of, what_of
+from hajob.clock import SystemClock
+from hajob.plan.protection import REMEDIES, need_of_precondition
+from hajob.sources.pod import PodView
+from hajob.sources.reading import items, mapping, text
+
+_MOST_PODS: Final = 3
+"""Pods whose Events are read: they mostly say the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One thing that explains a job: what about, what is so, and what to do about it."""
+
+    about: str
+    message: str
+    do: str = ""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = add_command(
+        commands,
+        "why",
+        "explain why a job is as it is, and what to change",
+        "kubectl hajob why qwen3-8b -n team",
+    )
+    add_job(parser)
+    add_context(parser)
+    add_output(parser)
+    parser.set_defaults(run=run_why)
+
+
+def run_why(arguments: argparse.Namespace) -> int:
+    """Print the explanation."""
+
+    def print_why() -> None:
+        objects = KubernetesObjects(context=arguments.context)
+        namespace = arguments.namespace or objects.namespace
+        print_answer(
+            explanation_of_job(objects, namespace, arguments.job, SystemClock().now_milliseconds()), arguments.output
+        )
+
+    return reported(print_why)
+
+
+def explanation_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:
+    """Return the explanation of a job's state."""
+    job = JobView(find_job(objects, namespace, name), now_ms)
+    said = list(_explain(objects, job))
+    running = age_since(job.condition("Running").get("lastTransitionTime"), now_ms)
+    reason = f" ({job.summary['reason']})" if job.summary.get("reason") else ""
+    told = [f"{job.name}  {job.namespace}   {job.state}{reason}" + (f" for {running}" if running else "")]
+    for one in said:
+        first, *more = one.message.strip().splitlines() or [""]
+        told.append(f"{one.about:<11} {first}")
+        told += [f"{'':<11} {line}" for line in more]
+        if one.do:
+            told.append(f"{'':<11} -> {one.do}")
+    data = {"state": job.state, "reason": text(job.summary.get("reason")), "said": [_as_data(one) for one in said]}
+    return Answer(told, data, [f"{names.PLURAL}.{names.GROUP}/{job.name}"])
+
+
+def _as_data(one: Said) -> dict[str, str]:
+    return {"about": one.about, "message": one.message, "do": one.do}
+
+
+def _explain(objects: Objects, job: JobView) -> Iterator[Said]:
+    ended = job.state in {"Complete", "Failed"}
+    if not job.status:
+        do = "run `kubectl hajob doctor`: it says whether an operator leads"
+        yield Said("status", "no operator has seen the job yet", do)
+        return
+    yield from _of_conditions(job, ended=ended)
+    if not ended:
+        yield from _of_pods(objects, job)
+    yield from _of_incident(job)
+    if not ended:
+        yield from _of_protection(job)
+
+
+def _of_conditions(job: JobView, *, ended: bool) -> Iterator[Said]:
+    """Yield the conditions that are not as they should be; of a job that has ended only how."""
+    found = [one for one in job.conditions() if (_tells_end(one) if ended else _is_bad(one, job.state))]
+    if len(found) > 1:  # that the job starts or recovers says nothing beside why it does not
+        found = [one for one in found if not _is_bare(one)]
+    for one in found:
+        reason = reason_of(text(one.get("type")), text(one.get("reason")))
+        yield Said(text(one.get("type")), text(one.get("message")), reason.remedy if reason is not None else "")
+    if not found and job.state in HEALTHY:
+        yield Said("state", job.why() or "nothing is wrong that the operator knows of")
+
+
+def _tells_end(condition: Mapping[str, Any]) -> bool:
+    return condition.get("type") in {"Complete", "Failed"} and condition.get("status") == "True"
+
+
+def _is_bare(condition: Mapping[str, Any]) -> bool:
+    reason = reason_of(text(condition.get("type")), text(condition.get("reason")))
+    return reason is not None and not reason.remedy and condition.get("message") == reason.sentence
+
+
+def _is_bad(condition: Mapping[str, Any], state: str) -> bool:
+    """Whether a condition of a job that has not ended needs a word; how well it is protected is told by itself."""
+    kind = text(condition.get("type"))
+    if kind == "Recoverable":
+        return False
+    if kind == "Running" and condition.get("status") == "False":
+        return state not in HEALTHY
+    reason = reason_of(kind, text(condition.get("reason")))
+    return reason is not None and bool(reason.remedy)
+
+
+def _of_pods(objects: Objects, job: JobView) -> Iterator[Said]:
+    """Yield what keeps pods from running, in the words of kubelet and scheduler."""
+    pods, unread = pods_of(objects, job)
+    if unread:
+        yield Said("pods", f"{UNKNOWN}: {unread}")
+    # A gated pod waits for Hajob, which has said why in the condition Scheduled.
+    troubled = [pod for pod in pods if not pod.ready and not pod.deleting and not pod.finished and not pod.gated]
+    for pod in troubled[:_MOST_PODS]:
+        own = pod.trouble or pod.unschedulable
+        events, forbidden = events_of(objects, pod.namespace, "Pod", pod.name)
+        # What the scheduler says stands in the pod itself already.
+        warned = [one for one in events if one.get("type") == "Warning" and one.get("reason") != "FailedScheduling"]
+        told = own or (
+            f"{warned[-1].get('reason')}: {one_line(text(warned[-1].get('message')), 400)}" if warned else ""
+        )
+        if told:
+            yield Said("pod", f"{pod.name}{_on_node(pod)}: {told}")
+        elif forbidden:
+            yield Said("pod", f"{pod.name}{_on_node(pod)} does not run; its Events are {UNKNOWN}: {forbidden}")
+    if len(troubled) > _MOST_PODS:
+        yield Said("pods", f"{len(troubled)} of {len(pods)} do not run; these are the first {_MOST_PODS}")
+
+
+def _on_node(pod: PodView) -> str:
+    return f" on {pod.node_name}" if pod.node_name else ""
+
+
+def _of_incident(job: JobView) -> Iterator[Said]:
+    """Yield the newest decision: what was seen, which smaller actions were refused, and why."""
+    if not job.incidents:
+        return
+    newest = job.incidents[0]
+    yield Said("incident", f"{time_of_day(newest.get('startTime'), job.now_ms)} {what_of(newest)}")
+    refused: dict[str, list[str]] = {}
+    for one in map(mapping, items(newest.get("refused"))):
+        for name in map(text, items(one.get("unmet"))):
+            refused.setdefault(name, []).append(text(one.get("action")))
+    for name, actions in refused.items():
+        yield Said(
+            "refused",
+            f"{', '.join(actions)}: not met is that {need_of_precondition(name)} ({name})",
+            REMEDIES.get(name, ""),
+        )
+    # The same cause again and again is the program, or one bad node: no single incident shows that.
+    code = text(mapping(newest.get("cause")).get("code"))
+    same = sum(text(mapping(one.get("cause")).get("code")) == code for one in job.incidents)
+    if same > 1:
+        yield Said("repeated", f"{same} of the {len(job.incidents)} newest incidents have the cause {code}")
+    if job.state == "Failed":
+        command = f"kubectl hajob logs {job.name} -n {job.namespace} --failed"
+        yield Said("output", f"of the rank that it began with: {command}")
+
+
+def _of_protection(job: JobView) -> Iterator[Said]:
+    for one in map(mapping, items(mapping(job.status.get("protection")).get("unmet"))):
+        actions = ", ".join(map(text, items(one.get("actions"))))
+        yield Said("protection", f"not {actions}: {text(one.get('message'))}", text(one.get("remedy")))
