@@ -198,7 +198,7 @@ class RealFaults:
         self.core: OperatorCore | None = None
         self._kube = HttpKube(credentials)
         clock = SystemClock()
-        self.watch = FaultWatch(self._kube, clock, self, nodes=caches.nodes.keys, namespaces=("kube-system",))
+        self.watch = FaultWatch(self._kube, clock, self, caches, namespaces=("kube-system",))
         self._nodes = Informer(self._kube, clock, "nodes", node_source.view, self._node_changed)
 
     def _node_changed(self, change: Change[NodeView]) -> None:
@@ -209,6 +209,9 @@ class RealFaults:
         """Hand them to the jobs."""
         assert self.core is not None
         self.core.faults_changed(nodes)
+
+    def places_changed(self) -> None:
+        """Isolate nothing here."""
 
     def breaker_changed(self, held: str) -> None:
         """A breaker that opens would spoil the measurement."""

@@ -50,7 +50,7 @@ class WatchPath:
         self.newest: dict[str, int] = {}
         self.core = OperatorCore(cast("Ports", _NoPorts()), self.caches)
         namespaces = ("kube-system",)
-        self.faults = FaultWatch(kube, clock, self, nodes=self.caches.nodes.keys, namespaces=namespaces)
+        self.faults = FaultWatch(kube, clock, self, self.caches, namespaces=namespaces)
         self.nodes = Informer(kube, clock, "nodes", self._read, self._node_changed, large=True)
         self.pods = Informer(kube, clock, "pods", pod_source.view, self._pod_changed, large=True)
 
@@ -71,6 +71,9 @@ class WatchPath:
         """First what saves a training."""
         self.told.append(time.time())
         self.core.faults_changed(nodes)
+
+    def places_changed(self) -> None:
+        """Isolate nothing here."""
 
     def breaker_changed(self, held: str) -> None:
         """The breaker opened, or closed."""

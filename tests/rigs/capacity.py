@@ -9,6 +9,7 @@ import yaml
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.api import constants as names
 from hajob.api.spec import HATrainingJobSpec
+from hajob.capacity.caches import Caches
 from hajob.capacity.demand import Demand
 from hajob.capacity.gang import Claim
 from hajob.capacity.nodes import Capacity
@@ -18,6 +19,14 @@ from hajob.sources.pod import PodView
 
 QUICKSTART = CHECKOUT / "examples/quickstart.yaml"
 NODE_WITH_TWO_CHIPS = NodeView("node", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={"pool": "a", "rack": "1"})
+
+
+def caches_of(*nodes: str) -> Caches:
+    """Build the caches of an operator that knows these nodes, and no pods."""
+    made = Caches()
+    for name in nodes:
+        made.node_seen(NodeView(name))
+    return made
 
 
 def quickstart_spec(excluded: tuple[str, ...] = (), **pod: Any) -> HATrainingJobSpec:

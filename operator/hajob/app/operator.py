@@ -103,27 +103,16 @@ class Operator:
         self._faults = FaultWatch(
             kube,
             clock,
-            nodes=self._caches.own_nodes.keys,
-            listener=self,
+            self,
+            self._caches,
             namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
             settings_namespace=settings.namespace,
-            is_known_bad=lambda node: self._quarantines.is_inherited(node),  # noqa: PLW0108 - made below
             pardoned=lambda node: self._quarantines.pardoned(node),  # noqa: PLW0108 - made below
-            is_idle=self._caches.is_idle,
         )
-        self._quarantines = Quarantines(
-            self._leader_kube,
-            clock,
-            self._faults,
-            nodes=lambda: self._caches.own_nodes,
-            is_foreign=self._caches.is_foreign,
-            leads=lambda: self._lease.is_leader,
-            settings=lambda: self._faults.settings.quarantine,
-            changed=lambda _: self._core.places_changed(),
-        )
-        self._crd = CrdCheck(kube, clock, self._crd_changed)
-        self._partition = PartitionDetector(clock, self._reach, self._reach_changed)
+        self._quarantines = Quarantines(self._leader_kube, clock, self._faults, self._caches, self._lease)
         self._core = OperatorCore(self._ports(), self._caches)
+        self._crd = CrdCheck(kube, clock, self._core.crd_changed)
+        self._partition = PartitionDetector(clock, self._reach, self._core.reach_changed)
         namespaces = settings.served_namespaces()
         self._frontend = Frontend(kube, credentials, clock, namespaces)
         self._pods = JobPods(kube, clock, namespaces, self._pod_changed, self._core.pods_complete)
@@ -165,9 +154,6 @@ class Operator:
     def _reach(self) -> Reach:
         return reach(self._core.coordinators(), self._caches.nodes)
 
-    def _reach_changed(self, why: str) -> None:
-        self._core.reach_changed(why)
-
     async def _reaches_coordinators(self) -> bool:
         """Whether this standby reaches coordinators, unlike a leader that is cut off."""
         found = reach(await probe(self._caches.pods.values(), self._clock), self._caches.nodes)
@@ -203,13 +189,14 @@ class Operator:
         if not held:
             self._quarantines.follow_all()
 
+    def places_changed(self) -> None:
+        """Pass on that nodes were isolated, or let in again."""
+        self._core.places_changed()
+
     def _server_restored(self) -> None:
         """Have kopf list anew, too, whose watches wait for versions that the server may not reach for long."""
         metrics.SERVER_RESTORED.inc()
         self._frontend.list_again()
-
-    def _crd_changed(self) -> None:
-        self._core.crd_changed()
 
     def _gained(self, fence: int) -> None:
         log.info("this process leads, fence %d", fence)

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from hajob import metrics
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
+from hajob.capacity.caches import Caches
 from hajob.clock import Clock
-from hajob.domain.hardware import ClusterFact
 from hajob.faults.node_quarantine import node_quarantine
 from hajob.faults.rules.cluster_faults import mark
 from hajob.faults.rules.quarantine import QuarantineSettings, active, due_ms, follow, pardoned
+from hajob.faults.watch import FaultWatch
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.informer import Change, ChangeType, Informer
-from hajob.sources.node import NodeView
+from hajob.leader.leadership import Leadership
 
 log = logging.getLogger(__name__)
 
@@ -36,32 +37,6 @@ _MEANWHILE: Final = frozenset({404, 409})
 """It was made, changed or deleted by somebody else a moment ago."""
 
 
-class Faults(Protocol):
-    """The part of the fault watch that quarantines need (hajob.faults.watch.FaultWatch)."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether every readable object has been read."""
-
-    def why_held(self) -> str:
-        """Return why no fault is believed now."""
-
-    def nodes(self) -> frozenset[str]:
-        """Return the names of the nodes with standing faults."""
-
-    def of_quarantine(self, node: str) -> list[ClusterFact]:
-        """Return the faults that keep new pods off a node or harm a job there, pardoned or not."""
-
-    def counts(self, fact: ClusterFact) -> bool:
-        """Return whether a fault begins a quarantine."""
-
-    def pardon(self, node: str) -> None:
-        """Count the faults of a node from 0, because an admin has released it."""
-
-    def look_at(self, node: str) -> None:
-        """Update a node after it was quarantined or released."""
-
-
 class Quarantines:
     """The quarantines of the cluster.
 
@@ -69,37 +44,22 @@ class Quarantines:
         kube: the API, as the leader may use it.
         clock: for times and pauses.
         faults: what stands.
-        nodes: the nodes that exist, and are this operator's.
-        is_foreign: whether a node is another operator's; nothing is written for it, but it is kept out all the same.
-        leads: whether this process is the leader.
-        settings: how long, how many.
-        changed: called with the names of nodes that were isolated, or let in again.
+        caches: the nodes, and which are another operator's: nothing is written for these, but they are kept out, too.
+        leadership: of this process.
 
     Attributes:
         informer: to be run for as long as the process.
     """
 
-    def __init__(
-        self,
-        kube: Kube,
-        clock: Clock,
-        faults: Faults,
-        *,
-        nodes: Callable[[], Mapping[str, NodeView]],
-        is_foreign: Callable[[str], bool] = lambda _: False,
-        leads: Callable[[], bool],
-        settings: Callable[[], QuarantineSettings],
-        changed: Callable[[frozenset[str]], None],
-    ) -> None:
+    def __init__(self, kube: Kube, clock: Clock, faults: FaultWatch, caches: Caches, leadership: Leadership) -> None:
         self._kube, self._clock, self._faults = kube, clock, faults
-        self._is_foreign = is_foreign
-        self._nodes, self._leads, self._settings, self._changed = nodes, leads, settings, changed
+        self._caches, self._leadership = caches, leadership
         self._known: dict[str, NodeQuarantine] = {}
         self._wanted: dict[str, NodeQuarantine | None] = {}
         self._active: set[str] = set()
         self.kept_out: set[str] = set()  # the same, as last reported
         self._ours: set[str] = set()  # of these, what this operator has decided itself
-        self._inherited: set[str] = set()
+        self._inherited = faults.cluster.known_bad  # isolated when this process began
         self._could = False
         self._refused: set[str] = set()
         self._queue: asyncio.Queue[str] = asyncio.Queue()
@@ -112,9 +72,13 @@ class Quarantines:
         """Return the names of the node's faults that an admin has pardoned."""
         return pardoned(self._current(node), self._clock.now_milliseconds())
 
-    def is_inherited(self, node: str) -> bool:
-        """Return whether this node was kept out already when this process began."""
-        return node in self._inherited
+    @property
+    def _leads(self) -> bool:
+        return self._leadership.fence > 0
+
+    @property
+    def _settings(self) -> QuarantineSettings:
+        return self._faults.settings.quarantine
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
@@ -158,19 +122,19 @@ class Quarantines:
     def _may_decide(self) -> bool:
         """Whether this process leads, knows all faults, and believes them."""
         settled = self.informer.synced.is_set() and self._faults.complete
-        return self._leads() and settled and not self._faults.why_held()
+        return self._leads and settled and not self._faults.why_held()
 
     def _current(self, node: str) -> NodeQuarantine | None:
         return self._wanted[node] if node in self._wanted else self._known.get(node)
 
     def _follow(self, node: str) -> None:
         """Compute the node's quarantine, and schedule a write if it differs."""
-        if self._is_foreign(node):
+        if self._caches.is_foreign(node):
             self._refused.discard(node)
             return
-        facts = self._faults.of_quarantine(node) if node in self._nodes() else []
+        facts = self._faults.of_quarantine(node) if node in self._caches.own_nodes else []
         current, now = self._current(node), self._clock.now_milliseconds()
-        wanted = follow(node, current, facts, now, self._settings(), counts=self._faults.counts)
+        wanted = follow(node, current, facts, now, self._settings, counts=self._faults.counts)
         if wanted is not None and active(wanted, now) and not self._has_room(node):
             return
         self._refused.discard(node)
@@ -181,7 +145,7 @@ class Quarantines:
 
     def _has_room(self, node: str) -> bool:
         """Whether one more node may be kept out: the share limits what the operator does by itself."""
-        ours, most = len(self._ours), self._settings().most(len(self._nodes()))
+        ours, most = len(self._ours), self._settings.most(len(self._caches.own_nodes))
         if node in self._active or ours < most:
             return True
         if node not in self._refused:
@@ -194,7 +158,7 @@ class Quarantines:
         current, before = self._current(node), node in self._active
         keeps_out = active(current, self._clock.now_milliseconds())
         mark(self._active, node, is_so=keeps_out)
-        own = keeps_out and current is not None and current.spec.source != BY_HAND and not self._is_foreign(node)
+        own = keeps_out and current is not None and current.spec.source != BY_HAND and not self._caches.is_foreign(node)
         mark(self._ours, node, is_so=own)
         return keeps_out is not before
 
@@ -207,9 +171,7 @@ class Quarantines:
             return
         self.kept_out.clear()
         self.kept_out.update(self._active)
-        for node in turned:
-            self._faults.look_at(node)
-        self._changed(turned)
+        self._faults.places_turned(turned)
 
     async def _look_now_and_then(self) -> None:
         """End quarantines that are over; retry nodes for which there was no room."""
@@ -218,7 +180,7 @@ class Quarantines:
             could, self._could = self._could, self._may_decide()
             if self._could and not could:  # faults from before that were not processed
                 self.follow_all()
-            settings, now = self._settings(), self._clock.now_milliseconds()
+            settings, now = self._settings, self._clock.now_milliseconds()
             due = {
                 node
                 for node, one in self._known.items()
@@ -238,7 +200,7 @@ class Quarantines:
         while True:
             node = await self._queue.get()
             self._queued.discard(node)
-            if node not in self._wanted or not self._leads():
+            if node not in self._wanted or not self._leads:
                 continue
             try:
                 await self._write(node, self._known.get(node), self._wanted[node])
@@ -265,7 +227,7 @@ class Quarantines:
             self._wanted.pop(node, None)
 
     def _body(self, wanted: NodeQuarantine) -> Json:
-        node, body = self._nodes().get(wanted.spec.node_name), wanted.to_json()
+        node, body = self._caches.own_nodes.get(wanted.spec.node_name), wanted.to_json()
         return body | node_quarantine(body["spec"], node.uid if node is not None else "")
 
 

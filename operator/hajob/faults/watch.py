@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from hajob import metrics
 from hajob.api.base import Json
+from hajob.capacity.caches import Caches
 from hajob.clock import Alarm, Clock
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact
@@ -75,6 +76,9 @@ class FaultListener(Protocol):
     def breaker_changed(self, held: str) -> None:
         """Handle that no fault is believed from now on (why), or all are again (empty)."""
 
+    def places_changed(self) -> None:
+        """Handle that nodes were isolated, or let in again."""
+
 
 class Rejections:
     """The unusable parts of fault objects, by the object: counted, logged once, and listed for an admin."""
@@ -116,12 +120,10 @@ class FaultWatch(NodeFaults):
         kube: the API.
         clock: for times and the timer.
         listener: is told of every change.
-        nodes: names of the nodes that exist.
+        caches: nodes, and the pods of jobs on them.
         namespaces: where the objects are; one that may not be read is asked for again, now and then.
         settings_namespace: where the admin's settings are; empty: nowhere.
-        is_known_bad: whether a node was isolated before this process began.
         pardoned: names of a node's faults that an admin has pardoned.
-        is_idle: whether a chip of a node, by its number, is known to be no pod's.
 
     Attributes:
         informers: to be run for as long as the process.
@@ -133,16 +135,14 @@ class FaultWatch(NodeFaults):
         kube: Kube,
         clock: Clock,
         listener: FaultListener,
+        caches: Caches,
         *,
-        nodes: Callable[[], Collection[str]],
         namespaces: Sequence[str],
         settings_namespace: str = "",
-        is_known_bad: Callable[[str], bool] = lambda _: False,
         pardoned: Callable[[str], Collection[str]] = lambda _: (),
-        is_idle: Callable[[str, str], bool] = lambda _node, _chip: False,
     ) -> None:
-        self._clock, self._listener, self._is_idle = clock, listener, is_idle
-        self.cluster = ClusterFaults(nodes, is_known_bad, pardoned, self.counts)
+        self._clock, self._listener, self._caches = clock, listener, caches
+        self.cluster = ClusterFaults(caches.own_nodes.keys(), pardoned, self.counts)
         self._alarm = Alarm(clock)
         self._held = ""
         self._rejections = Rejections()
@@ -181,7 +181,7 @@ class FaultWatch(NodeFaults):
 
     def counts(self, fact: ClusterFact) -> bool:
         """Return whether a fault begins a quarantine and counts as a recurrence; of an idle chip the admin decides."""
-        return self.settings.quarantine.idle_chips or not fact.chip or not self._is_idle(fact.node, fact.chip)
+        return self.settings.quarantine.idle_chips or not fact.chip or not self._caches.is_idle(fact.node, fact.chip)
 
     def nodes(self) -> frozenset[str]:
         """Return the names of the nodes with standing faults."""
@@ -259,6 +259,12 @@ class FaultWatch(NodeFaults):
     def look_at(self, node: str) -> None:
         """Update a node after it was quarantined or released."""
         self.cluster.node_changed(node, self._now_ms())
+
+    def places_turned(self, nodes: Collection[str]) -> None:
+        """Update nodes that were isolated or let in again, and tell the listener."""
+        for node in nodes:
+            self.look_at(node)
+        self._listener.places_changed()
 
     def _read(self, raw: Json) -> ReadObject:
         metadata = raw["metadata"]

@@ -8,19 +8,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import MERGE_PATCH, ApiError
 from hajob.api import constants as names
+from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact, Level, kind_of
 from hajob.faults.quarantines import Quarantines
+from hajob.faults.rules.cluster_faults import ClusterFaults
 from hajob.faults.rules.quarantine import QuarantineSettings
+from hajob.faults.rules.settings import FaultSettings
+from hajob.faults.watch import FaultWatch
 from hajob.kube.http import HttpKube
+from hajob.leader.leadership import Leadership
 from hajob.sources.node import view
 
 PATH = f"/apis/{names.API_VERSION}/{names.QUARANTINES}"
@@ -62,6 +67,8 @@ class Faults:
 
     def __init__(self, node: str) -> None:
         self.node, self.stands, self.complete = node, True, True
+        self.settings = FaultSettings(quarantine=QuarantineSettings(first_seconds=1))
+        self.cluster = ClusterFaults(())
 
     def why_held(self) -> str:
         return ""
@@ -83,6 +90,9 @@ class Faults:
     def look_at(self, node: str) -> None:
         """Nobody is to be told."""
 
+    def places_turned(self, nodes: frozenset[str]) -> None:
+        """Nobody is to be told."""
+
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
@@ -93,14 +103,14 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, node: Json, kube: HttpKube) -> None:
     name = node["metadata"]["name"]
     faults = Faults(name)
+    caches = Caches()
+    caches.node_seen(view(node))
     quarantines = Quarantines(
         kube,
         SystemClock(),
-        faults,
-        nodes=lambda: {name: view(node)},
-        leads=lambda: True,
-        settings=lambda: QuarantineSettings(first_seconds=1),
-        changed=lambda _: None,
+        cast("FaultWatch", faults),
+        caches,
+        Leadership(),
     )
     tasks = [asyncio.create_task(quarantines.informer.run()), asyncio.create_task(quarantines.run())]
     try:

@@ -108,7 +108,7 @@ def test_what_is_over_is_over_for_every_teller() -> None:
 
 
 def test_nodes_with_isolated_chips_are_kept_out() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     faults.take("a", reading(fact(level=Level.PRE_SEPARATE), fact(level=Level.SUB_HEALTH, node="n2")), 0)
     assert (set(faults.kept_out), set(faults.sub_healthy)) == ({"n1"}, {"n2"})
     faults.forget("a", 1)
@@ -135,7 +135,7 @@ def test_changes_add_up_to_what_stands(history: list[tuple[str, list[tuple[str, 
 
 
 def test_a_memory_fault_is_left_to_the_training_first() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     faults.take("a", reading(fact("80E01801", Level.RESTART_BUSINESS)), 1000)
     assert (heard(faults, 1000), faults.wakes_in_ms(1000)) == ([], 10_000)
     assert faults.news(11_000) == {"n1"}
@@ -143,7 +143,7 @@ def test_a_memory_fault_is_left_to_the_training_first() -> None:
 
 
 def test_the_shadows_of_a_memory_fault_are_none() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     shadow, other = (
         fact("80C98009", Level.RESTART_REQUEST),
         fact("80C98009", Level.RESTART_REQUEST, device="Ascend910-1"),
@@ -155,14 +155,14 @@ def test_the_shadows_of_a_memory_fault_are_none() -> None:
 
 
 def test_a_shadow_long_after_is_a_fault_of_its_own() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     faults.take("b", reading(fact("80E01801", Level.RESTART_BUSINESS)), 0)
     faults.take("a", reading(fact("80CB8009", Level.RESTART_REQUEST)), 5_001)
     assert len(heard(faults, 20_000)) == 2
 
 
 def test_a_network_fault_beside_a_broken_link_isolates() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     faults.take("a", reading(fact("8C1F8608", Level.NOT_HANDLE), fact("81078603", Level.NOT_HANDLE)), 0)
     assert heard(faults, 0)[0] == ("8C1F8608", Level.SEPARATE)
     late = fact("8C1F8608", Level.NOT_HANDLE, device="Ascend910-1")
@@ -171,7 +171,7 @@ def test_a_network_fault_beside_a_broken_link_isolates() -> None:
 
 
 def test_a_link_of_the_switch_explains_a_failed_retry_only() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     codes = ("8C1F860B", "8C1F8608", "8C1F8609", "4C1F8608")
     link = fact("[0x08520003,na,L2,na]", Level.NOT_HANDLE, device="")
     faults.take("a", reading(*(fact(code, Level.NOT_HANDLE) for code in codes), link), 0)
@@ -180,14 +180,14 @@ def test_a_link_of_the_switch_explains_a_failed_retry_only() -> None:
 
 
 def test_a_link_of_another_chip_explains_nothing() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     link = fact("81078603", Level.NOT_HANDLE, device="Ascend910-7")
     faults.take("a", reading(fact("8C1F8608", Level.NOT_HANDLE), link), 0)
     assert ("8C1F8608", Level.NOT_HANDLE) in heard(faults, 0)
 
 
 def test_a_link_that_came_up_explains_for_three_minutes() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     faults.take("a", reading(fact("81078603", Level.NOT_HANDLE)), 0)
     faults.take("a", reading(), 1_000)
     faults.take("a", reading(fact("8C1F8608", Level.NOT_HANDLE)), 2_000)
@@ -196,7 +196,7 @@ def test_a_link_that_came_up_explains_for_three_minutes() -> None:
 
 
 def test_a_failed_network_retry_is_left_to_the_training_first() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     faults.take("a", reading(fact("8C1F860B", Level.NOT_HANDLE)), 0)
     assert (heard(faults, 59_999), faults.wakes_in_ms(0)) == ([], 60_000)
     assert heard(faults, 60_000) == [("8C1F860B", Level.RESTART_BUSINESS)]
@@ -205,7 +205,7 @@ def test_a_failed_network_retry_is_left_to_the_training_first() -> None:
 
 
 def test_a_fault_that_comes_three_times_a_day_isolates() -> None:
-    faults, hour = ClusterFaults(lambda: NODES), 3_600_000
+    faults, hour = ClusterFaults(NODES), 3_600_000
     for count in range(3):
         faults.take("a", reading(fact("c", Level.RESTART_BUSINESS)), count * hour)
         levels = [level for _, level in heard(faults, count * hour)]
@@ -214,7 +214,7 @@ def test_a_fault_that_comes_three_times_a_day_isolates() -> None:
 
 
 def test_a_fault_that_comes_once_a_day_does_not_isolate() -> None:
-    faults, day = ClusterFaults(lambda: NODES), 24 * 3_600_000
+    faults, day = ClusterFaults(NODES), 24 * 3_600_000
     for count in range(4):
         faults.take("a", reading(fact("c", Level.RESTART_BUSINESS)), count * (day // 2))
         assert heard(faults, count * (day // 2)) == [("c", Level.RESTART_BUSINESS)]
@@ -222,7 +222,7 @@ def test_a_fault_that_comes_once_a_day_does_not_isolate() -> None:
 
 
 def test_the_same_code_on_many_chips_is_the_programs_doing() -> None:
-    faults, hour = ClusterFaults(lambda: NODES), 3_600_000
+    faults, hour = ClusterFaults(NODES), 3_600_000
     both = [fact("c", Level.RESTART_BUSINESS, device=f"Ascend910-{chip}") for chip in range(2)]
     for count in range(4):
         faults.take("a", reading(*both), count * hour)
@@ -239,14 +239,14 @@ def flood(faults: ClusterFaults, count: int, now_ms: int) -> None:
 
 
 def test_a_few_bad_nodes_are_believed() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     flood(faults, 3, 0)
     assert faults.news(0) == {"n0", "n1", "n2"}
     assert faults.news(0) == frozenset()
 
 
 def test_a_flood_is_held_however_long_it_stands() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     flood(faults, 4, 0)
     assert "4 of 10 nodes were reported faulty" in faults.why_held(0)
     assert (faults.news(0), heard(faults, 0)) == (frozenset(), [])
@@ -254,7 +254,7 @@ def test_a_flood_is_held_however_long_it_stands() -> None:
 
 
 def test_what_was_held_is_told_when_the_flood_is_over() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     flood(faults, 4, 0)
     faults.news(0)
     faults.forget("o0", 100_000)
@@ -263,7 +263,7 @@ def test_what_was_held_is_told_when_the_flood_is_over() -> None:
 
 
 def test_nodes_that_turned_bad_long_ago_count_no_more() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     flood(faults, 3, 0)
     faults.news(0)
     faults.take("late", reading(fact(node="n7")), 60_000)
@@ -271,7 +271,7 @@ def test_nodes_that_turned_bad_long_ago_count_no_more() -> None:
 
 
 def test_an_admin_believes_a_flood() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     flood(faults, 9, 0)
     assert faults.news(1) == frozenset()
     faults.believe(2)
@@ -279,13 +279,14 @@ def test_an_admin_believes_a_flood() -> None:
 
 
 def test_nodes_isolated_before_are_no_flood() -> None:
-    faults = ClusterFaults(lambda: NODES, is_known_bad=lambda node: node in {"n0", "n1"})
+    faults = ClusterFaults(NODES)
+    faults.known_bad.update({"n0", "n1"})
     flood(faults, 5, 0)
     assert faults.why_held(0) == ""
 
 
 def test_the_share_counts_in_a_large_cluster() -> None:
-    faults = ClusterFaults(lambda: [*(f"n{number}" for number in range(999)), "m"])
+    faults = ClusterFaults([*(f"n{number}" for number in range(999)), "m"])
     flood(faults, 200, 0)
     assert faults.why_held(0) == ""
     faults.take("one more", reading(fact(node="m")), 1)
@@ -293,7 +294,7 @@ def test_the_share_counts_in_a_large_cluster() -> None:
 
 
 def test_a_thousand_faults_on_one_chip_take_no_quadratic_time() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     many = [fact(f"8C1F8608/{number}") for number in range(1000)]
     related = [dataclasses.replace(one, code="8C1F8608") for one in many]
     begin = time.process_time()
@@ -303,7 +304,7 @@ def test_a_thousand_faults_on_one_chip_take_no_quadratic_time() -> None:
 
 
 def test_faults_that_harm_nobody_open_no_breaker() -> None:
-    faults = ClusterFaults(lambda: NODES)
+    faults = ClusterFaults(NODES)
     for number in range(9):
         harmless = dataclasses.replace(fact(node=f"n{number}", level=Level.NOT_HANDLE))
         faults.take(f"o{number}", reading(harmless), 0)
@@ -320,7 +321,7 @@ Step = tuple[str, str, bool]
 def test_order_repetition_and_outages_change_nothing(steps: list[Step], data: st.DataObject) -> None:
     """A watch that was away shows the newest of each object, in any order, some twice: the result is the same."""
     newest = {(origin, node): stands for origin, node, stands in steps}
-    through, after = ClusterFaults(lambda: NODES), ClusterFaults(lambda: NODES)
+    through, after = ClusterFaults(NODES), ClusterFaults(NODES)
     for now, (origin, node, stands) in enumerate(steps):
         through.take(f"{origin}/{node}", reading(*([fact(node=node)] if stands else [])), now)
     seen = data.draw(st.permutations([*newest.items(), *data.draw(st.permutations(list(newest.items())))]))
@@ -335,7 +336,7 @@ def test_order_repetition_and_outages_change_nothing(steps: list[Step], data: st
 def test_links_of_nodes_that_come_and_go_are_forgotten() -> None:
     gc.collect()  # what other tests have left behind is none of these
     before = sum(isinstance(one, LinkFault) for one in gc.get_objects())
-    faults = ClusterFaults(lambda: ())
+    faults = ClusterFaults(())
     for number in range(5000):
         now, name = number * 1000, f"node-{number}"
         faults.take(name, reading(fact("81078603", Level.NOT_HANDLE, node=name)), now)

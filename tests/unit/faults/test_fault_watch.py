@@ -13,20 +13,30 @@ import pytest
 from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
+from hajob.capacity.caches import Caches
 from hajob.faults.watch import FaultWatch
 from hajob.kube.client import ApiError
+from hajob.sources.node import NodeView
 from tests.rigs import hardware_objects as objects
+from tests.rigs.capacity import caches_of
 from tests.rigs.fake_clock import FakeClock, settle
 
 NAMESPACE = "default"
 NODES = {f"node-{number}" for number in range(10)}
 
 
+def busy_caches(*, idle: tuple[str, str] = ("", "")) -> Caches:
+    """Every chip is a pod's, but this one of this node."""
+    made = caches_of(*NODES)
+    made.is_idle = lambda node, chip: (node, chip) == idle  # type: ignore[method-assign]
+    return made
+
+
 class Cluster:
     """A watch of faults, and what it tells."""
 
-    def __init__(self, **more: Any) -> None:
-        self.clock = FakeClock()
+    def __init__(self, caches: Caches | None = None, **more: Any) -> None:
+        self.clock, self.caches = FakeClock(), caches or busy_caches()
         self.kube = MemoryKube(MemoryServer(self.clock))
         self.told: list[frozenset[str]] = []
         self.held: list[str] = []
@@ -34,7 +44,7 @@ class Cluster:
             self.kube,
             self.clock,
             self,
-            nodes=lambda: NODES,
+            self.caches,
             namespaces=[NAMESPACE],
             settings_namespace=NAMESPACE,
             **more,
@@ -45,6 +55,9 @@ class Cluster:
 
     def breaker_changed(self, held: str) -> None:
         self.held.append(held)
+
+    def places_changed(self) -> None:
+        """Nobody makes pods here."""
 
     async def started(self) -> list[asyncio.Task[None]]:
         tasks = [asyncio.create_task(informer.run()) for informer in self.watch.informers]
@@ -329,7 +342,7 @@ async def test_a_pardoned_fault_harms_nobody_and_counts_from_0() -> None:
 
 @pytest.mark.parametrize(("data", "counted"), [({}, False), ({"quarantine": "idleChips: true"}, True)])
 async def test_an_idle_chips_fault_counts_by_the_admins_word(data: dict[str, str], counted: bool) -> None:
-    cluster = Cluster(is_idle=lambda node, chip: (node, chip) == ("node-1", "3"))
+    cluster = Cluster(busy_caches(idle=("node-1", "3")))
     tasks = await cluster.started()
     await settings(cluster, **data)
     for node in ("node-1", "node-2"):
@@ -360,10 +373,10 @@ async def test_faults_of_nodes_that_are_not_there_count_later(cluster: Cluster) 
     for number in range(4):
         await cluster.put(fresh(cluster, objects.fault(level="SeparateNPU", code="x"), f"gone-{number}"))
     assert (cluster.held, len(cluster.told)) == ([], 4)
-    NODES.update(f"gone-{number}" for number in range(4))
+    for number in range(4):
+        cluster.caches.node_seen(NodeView(f"gone-{number}"))
     for number in range(4):
         cluster.watch.node_changed(f"gone-{number}", None)
-    NODES.difference_update(f"gone-{number}" for number in range(4))
     assert cluster.held
 
 

@@ -24,7 +24,7 @@ def message(*assertions: str, now_ms: int = TERMS.now_ms, resource: str = "CCAE"
 
 def standing(*told: tuple[int, Reading], at_ms: int) -> int:
     """How many faults stand at a time, after these messages."""
-    faults = ClusterFaults(lambda: {"node-1"})
+    faults = ClusterFaults({"node-1"})
     for when, reading in told:
         faults.news(when)
         faults.take("any", reading, when, keeps=True)
@@ -53,7 +53,7 @@ def test_what_stands_ten_seconds_later(told: list[tuple[int, str]], left: int) -
 
 
 def test_what_happened_once_wakes_by_itself_and_is_told() -> None:
-    faults = ClusterFaults(lambda: {"node-1"})
+    faults = ClusterFaults({"node-1"})
     faults.take("any", message(ONCE), 0, keeps=True)
     node = frozenset({"node-1"})
     assert (faults.news(0), faults.wakes_in_ms(1_000)) == (node, 4_000)

@@ -179,7 +179,7 @@ async def training(town: ControllerTown) -> str:
 
 async def told(town: ControllerTown, *raws: dict[str, Any]) -> None:
     """The operator reads these objects, and a minute passes."""
-    faults = ClusterFaults(town.nodes.keys)
+    faults = ClusterFaults(town.nodes.keys())
     for number, raw in enumerate(raws):
         reading = registry.read(raw, Terms(objects.NOW_MS, conditions=CONDITIONS))
         faults.take(f"{number}", reading, 0)

@@ -83,7 +83,7 @@ def repeated_by_clusterd() -> dict[str, Any]:
 
 
 def hears(*raws: dict[str, Any]) -> tuple[ClusterFaults, list[ClusterFact]]:
-    faults = ClusterFaults(lambda: {"node-1"})
+    faults = ClusterFaults({"node-1"})
     faults.frequency.settings = FrequencySettings(2)
     for number, raw in enumerate(raws):
         faults.take(f"{number}", read(raw), 0, keeps="any-name" in str(raw))

@@ -34,19 +34,18 @@ class ClusterFaults:
 
     Args:
         nodes: names of the nodes that exist; a fault of any other stands, and counts once its node appears.
-        is_known_bad: whether a node was isolated before this process began: its faults are no news to the breaker.
         pardoned: names of the faults of a node that an admin has pardoned: they harm nobody.
         counts: whether the recurrence of a fault counts against its chip.
     """
 
     def __init__(
         self,
-        nodes: Callable[[], Names],
-        is_known_bad: Callable[[str], bool] = lambda _: False,
+        nodes: Names,
         pardoned: Callable[[str], Names] = lambda _: (),
         counts: Callable[[ClusterFact], bool] = lambda _: True,
     ) -> None:
-        self._nodes, self._is_known_bad = nodes, is_known_bad
+        self._nodes = nodes
+        self.known_bad: set[str] = set()
         self._pardoned, self._counts = pardoned, counts
         self.breaker, self.frequency = Breaker(), Frequency()
         self.feeds, self.clock = Feeds(), ClockGuard()
@@ -172,7 +171,7 @@ class ClusterFaults:
 
     def silent(self, now_ms: int) -> list[str]:
         """Return the objects whose writers are silent."""
-        return self.feeds.silent(now_ms, self._nodes())
+        return self.feeds.silent(now_ms, self._nodes)
 
     def nodes(self) -> frozenset[str]:
         """Return the names of the nodes with standing faults."""
@@ -181,7 +180,7 @@ class ClusterFaults:
     def why_held(self, now_ms: int) -> str:
         """Return why jobs receive no faults now, for people; empty: they do."""
         return (
-            self.breaker.why_open(len(self._nodes()), now_ms)
+            self.breaker.why_open(len(self._nodes), now_ms)
             or self._look_for_silence(now_ms)
             or self.clock.why_held(now_ms)
         )
@@ -202,7 +201,7 @@ class ClusterFaults:
         looked_ms, why = self._silence
         if now_ms < looked_ms + _SECOND_MS:
             return why
-        nodes, before = self._nodes(), self._silent
+        nodes, before = self._nodes, self._silent
         origins = self.feeds.silent(now_ms, nodes)
         self._silent = frozenset(self.feeds.node_of(origin) for origin in origins)
         silent = sum(Source.DEVICE in self.feeds.silent_sources(node, now_ms) for node in self._silent)
@@ -273,8 +272,8 @@ class ClusterFaults:
             self._due_ms[node] = due
         mark(self.kept_out, node, is_so=any(fact.isolates for fact in (*standing, *facts)))
         mark(self.sub_healthy, node, is_so=any(fact.level is Level.SUB_HEALTH for fact in facts))
-        is_bad = node in self._nodes() and any(_is_bad(fact) for fact in facts)
-        if is_bad and self._is_known_bad(node):
+        is_bad = node in self._nodes and any(_is_bad(fact) for fact in facts)
+        if is_bad and node in self.known_bad:
             self._bad.add(node)
             self.breaker.turned_well(node)
         elif is_bad and node not in self._bad:
