@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
@@ -43,7 +43,7 @@ from hajob.kube.events import Announcer
 from hajob.kube.http import HttpKube
 from hajob.kube.informer import Change, ChangeType, Informer
 from hajob.leader.leader_kube import LeaderKube
-from hajob.leader.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
+from hajob.leader.lease import FENCE_LIMIT, Candidate, LeaseHolder, LeaseSettings
 from hajob.leader.partition_detector import PartitionDetector
 from hajob.leader.probe import probe
 from hajob.leader.reachability import Reach, reach
@@ -61,16 +61,7 @@ IDLE_SECONDS = 120.0
 vain is not: an API server that is away is no reason to start the operator anew, which could do even less."""
 
 
-class Watch(Protocol):
-    """The interface of all informers, whatever they cache."""
-
-    resource: str
-
-    async def run(self) -> None:
-        """List and watch until cancelled."""
-
-
-class Operator:
+class Operator(Candidate):
     """One operator process."""
 
     def __init__(self, settings: Settings, kube: Kube, credentials: ApiCredentials, clock: Clock) -> None:
@@ -78,7 +69,7 @@ class Operator:
         self._kube = kube
         self._clock = clock
         self._stop = asyncio.Event()
-        self._fence_floor, self._jobs_are_listed = 0, False
+        self.fence_floor, self._jobs_are_listed = 0, False
         self._caches = Caches(settings.fault_node_labels(), settings.topology_label)
         self._tasks: list[asyncio.Task[None]] = []
         self._lease = LeaseHolder(
@@ -92,11 +83,7 @@ class Operator:
                 settings.lease_retry_seconds,
             ),
             settings.identity,
-            on_gained=self._gained,
-            on_lost=self._lost,
-            floor=lambda: self._fence_floor,
-            cut_off=lambda: self._partition.offers,
-            reaches=self._reaches_coordinators,
+            self,
         )
         self._leader_kube = LeaderKube(kube, clock, self._lease)
         self._announcer = Announcer(kube, clock, settings.identity)
@@ -154,8 +141,12 @@ class Operator:
     def _reach(self) -> Reach:
         return reach(self._core.coordinators(), self._caches.nodes)
 
-    async def _reaches_coordinators(self) -> bool:
-        """Whether this standby reaches coordinators, unlike a leader that is cut off."""
+    def why_unfit(self) -> str:
+        """Return why this operator is taken to be cut off from the coordinators; empty: it is not."""
+        return self._partition.offers
+
+    async def reaches_coordinators(self) -> bool:
+        """Return whether this standby reaches coordinators, unlike a leader that is cut off."""
         found = reach(await probe(self._caches.pods.values(), self._clock), self._caches.nodes)
         log.info("a leader that is cut off offers its Lease; from here %s", found)
         return found.total > 0 and not found.is_cut_off
@@ -198,13 +189,15 @@ class Operator:
         metrics.SERVER_RESTORED.inc()
         self._frontend.list_again()
 
-    def _gained(self, fence: int) -> None:
+    def leadership_gained(self, fence: int) -> None:
+        """Have kopf's events handled, and quarantine what stands."""
         log.info("this process leads, fence %d", fence)
         metrics.LEADER.set(1)
         self._frontend.start(self._core)
         self._quarantines.follow_all()
 
-    def _lost(self, reason: str) -> None:
+    def leadership_lost(self, reason: str) -> None:
+        """End this process: another one leads."""
         log.warning("this process no longer leads: %s", reason)
         metrics.LEADER.set(0)
         self._stop.set()
@@ -218,7 +211,7 @@ class Operator:
         runner = web.AppRunner(served, access_log=None)
         await runner.setup()
         await metrics.listen(runner, self._settings.pod_ip, self._settings.metrics_port)
-        informers: tuple[Watch, ...] = (
+        informers: tuple[Informer[Any], ...] = (
             self._quarantines.informer,
             *self._pods.informers,
             self._nodes,
@@ -241,7 +234,7 @@ class Operator:
         """Once everything is listed, stand for leader and do what a process does besides."""
         await asyncio.gather(self._pods.synced(), self._nodes.synced.wait(), self._tenants.synced())
         await self._crd.look()
-        self._fence_floor, self._jobs_are_listed = await self._highest_fence(), True
+        self.fence_floor, self._jobs_are_listed = await self._highest_fence(), True
         gc.freeze()  # the filled caches need not be walked by every collection
         self._look_after(
             [

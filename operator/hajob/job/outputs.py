@@ -26,7 +26,7 @@ from hajob.job.policies.start_gate import holds_start, why_closed
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput, is_urgent
-from hajob.job.status_publisher import SOON_SECONDS, StatusPublisher
+from hajob.job.status_publisher import SOON_SECONDS, Draft, StatusPublisher
 from hajob.job.status_writer import StatusWriter
 from hajob.plan import effects
 from hajob.plan.recoverability import protection_in_words, recoverability
@@ -76,10 +76,8 @@ class JobOutputs:
             ports.clock,
             StatusWriter(ports.kube, ports.clock, job.metadata, job.status.to_json(), ports.leadership),
             job.status,
-            self._build_status,
-            self._then_acknowledge,
-            pace=ports.pace,
-            busy=ports.creations.locked,
+            self._draft_status,
+            ports.pace,
         )
 
     def follow(self, before: JobState, told: Iterable[effects.Effect]) -> None:
@@ -180,8 +178,8 @@ class JobOutputs:
     def _cut_off(self) -> str:
         return self._ports.cut_off() if self._observer.cut_off else ""
 
-    def _build_status(self, before: HATrainingJobStatus) -> HATrainingJobStatus:
-        return build_status(self._snapshot(before))
+    def _draft_status(self, before: HATrainingJobStatus) -> Draft:
+        return build_status(self._snapshot(before)), self._then_acknowledge()
 
     def _advice(self) -> Iterator[str]:
         """Yield what works and is worth knowing.

@@ -57,7 +57,7 @@ class PodMaker:
         async def make_one(missing: Placement | CoordinatorPlacement) -> ApiError | None:
             try:
                 # What is not sent yet is not built yet: a thousand pods would take memory, and the loop's time.
-                async with self._ports.creations:
+                async with self._ports.pace.creations:
                     if not self.ended:
                         pod = await self._create(job, self._manifest(job, wanted, missing, refused))
                         self._snapshots.pods.was_made(pod)

@@ -6,7 +6,6 @@ Tests put a simulated world behind the same ports. A job controller has no other
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,8 +14,7 @@ from hajob.clock import Clock
 from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
 from hajob.job.cluster import Cluster
 from hajob.job.dry_run_cache import DryRunCache
-from hajob.job.status_publisher import StatusPace
-from hajob.kube.batches import AT_ONCE
+from hajob.job.status_publisher import WritePace
 from hajob.kube.client import Kube
 from hajob.kube.events import Announcer
 from hajob.leader.leadership import Leadership
@@ -67,9 +65,8 @@ class Ports:
         leadership: of this process: its right to write, and its number.
         cut_off: returns why this operator is taken to be cut off from the coordinators; empty while it is not.
         crd_is_older: returns what the installed CRD lacks, in a sentence; empty: nothing.
-        creations: so many pods are made at a time, for all jobs: what is not sent yet is not built yet.
         dry_runs: answers to the question whether the server accepts a job's pods.
-        pace: at which non-urgent statuses are written.
+        pace: of pods and non-urgent statuses.
     """
 
     kube: Kube
@@ -82,6 +79,5 @@ class Ports:
     leadership: Leadership
     cut_off: Callable[[], str] = str
     crd_is_older: Callable[[], str] = str
-    creations: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     dry_runs: DryRunCache = field(default_factory=DryRunCache)
-    pace: StatusPace = field(default_factory=StatusPace)
+    pace: WritePace = field(default_factory=WritePace)

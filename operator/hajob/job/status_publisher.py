@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from hajob.api.status import HATrainingJobStatus
 from hajob.clock import Alarm, Clock
@@ -25,6 +25,7 @@ from hajob.job.status.freshness import (
     waits_for_nodes,
 )
 from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter
+from hajob.kube.batches import AT_ONCE
 
 LAZY_SECONDS: Final = 3.0
 """A change that nobody waits for is written after so long, together with what comes meanwhile."""
@@ -36,15 +37,20 @@ SOON_SECONDS: Final = 0.001
 """Long enough for what was just said to leave."""
 
 
-class StatusPace:
-    """The pace of non-urgent statuses of all jobs.
+Draft: TypeAlias = tuple[HATrainingJobStatus, Callable[[], None]]
+
+
+class WritePace:
+    """The pace of pods and non-urgent statuses of all jobs.
 
     Attributes:
+        creations: so many pods are made at a time: what is not sent yet is not built yet, and statuses wait for it.
         refreshes: of values that move by themselves.
     """
 
     def __init__(self) -> None:
         self._last = -math.inf
+        self.creations = asyncio.Semaphore(AT_ONCE)
         self.refreshes = Refreshes()
 
     def delay(self, now: float) -> float:
@@ -61,10 +67,8 @@ class StatusPublisher:
         clock: for what may wait for company.
         writer: of the job.
         known: the status that the server has.
-        build: computes the status as it is now, from the one before.
-        written: asked at every build for what to call once the server has it.
+        draft: computes the status as it is now, from the one before, and what to call once the server has it.
         pace: of all jobs together.
-        busy: whether requests wait that matter more than a non-urgent status.
     """
 
     def __init__(
@@ -72,19 +76,14 @@ class StatusPublisher:
         clock: Clock,
         writer: StatusWriter,
         known: HATrainingJobStatus,
-        build: Callable[[HATrainingJobStatus], HATrainingJobStatus],
-        written: Callable[[], Callable[[], None]],
-        *,
-        pace: StatusPace,
-        busy: Callable[[], bool] = lambda: False,
+        draft: Callable[[HATrainingJobStatus], Draft],
+        pace: WritePace,
     ) -> None:
         self.current = known
         self._clock = clock
         self._writer = writer
-        self._build = build
-        self._written = written
+        self._draft = draft
         self._pace = pace
-        self._busy = busy
         self._confirming: set[asyncio.Task[None]] = set()
         self._version = 0
         self._alarm, self._refreshing = Alarm(clock), Alarm(clock)
@@ -132,20 +131,20 @@ class StatusPublisher:
         self._alarm.set(delay, self._put_or_wait, at_the_latest)
 
     def _put_or_wait(self, at_the_latest: float) -> None:
-        if self._busy() and self._clock.monotonic() < at_the_latest:
+        if self._pace.creations.locked() and self._clock.monotonic() < at_the_latest:
             self._put_when_idle(at_the_latest)
         else:
             self._put()
 
     def _put(self) -> int:
         self._alarm.cancel()
-        status = self._build(self.current)
+        status, then = self._draft(self.current)
         if is_older_than(self.current, status, RARELY_SECONDS):
             self._may_refresh(always=True)
         if is_news(self.current, status) or self._is_stale(status):
             self.current = status
             self._version = self._writer.write(status)
-        task = asyncio.create_task(self._confirm(self._version, self._written()))
+        task = asyncio.create_task(self._confirm(self._version, then))
         self._confirming.add(task)
         task.add_done_callback(self._confirming.discard)
         self._refresh_later()

@@ -9,12 +9,13 @@ incarnation (docs/decisions/0012-requests-of-a-late-leader.md). Reads are not li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from hajob.api.base import Json
 from hajob.clock import Clock, timeout
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.request_limiter import RequestLimiter
+from hajob.leader.leadership import Leadership
 
 NOT_LEADING: Final = "NotLeading"
 WRITES_AT_ONCE: Final = 60
@@ -27,17 +28,6 @@ LATE_SECONDS: Final = 3.0
 """So long a write waits for a Lease that is not sure: a busy server answers renewals late, too, and who failed at once
 would come back much later and ask for all of it again.
 """
-
-
-class Leadership(Protocol):
-    """The part of the Lease that writes need (hajob.leader.lease.LeaseHolder)."""
-
-    @property
-    def seconds_left(self) -> float:
-        """Return for how long no other operator can begin to lead."""
-
-    async def writable(self) -> None:
-        """Wait until no other operator can lead."""
 
 
 class LeaderKube(Kube):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 
 class Leadership:
     """Leads without a rival, for ever. hajob.leader.lease leads by a Lease.
@@ -12,6 +14,11 @@ class Leadership:
 
     def __init__(self, fence: int = 1) -> None:
         self.fence = fence
+
+    @property
+    def seconds_left(self) -> float:
+        """Return for how long no other operator can begin to lead; 0 where one may have."""
+        return inf
 
     def claim(self, fence: int) -> None:
         """Note a fence that was found in a status: it may be that of a later leader."""

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,8 +43,29 @@ STANDBY_LOOKS: Final = 2
 _MISSING: Final = ("no Lease",)
 
 
-async def _nobody_knows() -> bool:
-    return False
+class Candidate:
+    """A process that stands for leader; this one does nothing with it, and always may lead.
+
+    Attributes:
+        fence_floor: the highest fence that is known from statuses; a new leadership gets a larger one, even where the
+            Lease was deleted meanwhile and counts from the beginning. From `FENCE_LIMIT` on it is not believed.
+    """
+
+    fence_floor = 0
+
+    def leadership_gained(self, fence: int) -> None:
+        """Begin to lead."""
+
+    def leadership_lost(self, reason: str) -> None:
+        """End what only the leader does."""
+
+    def why_unfit(self) -> str:
+        """Return why this leader should not lead, though the API server answers; empty: it may."""
+        return ""
+
+    async def reaches_coordinators(self) -> bool:
+        """Return whether this standby could do better than a leader that is cut off, which offers its Lease."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +89,7 @@ class LeaseHolder(Leadership):
         clock: its monotonic side decides.
         settings: names and times.
         identity: of this process; another process must have another one, even in the same pod.
-        on_gained: called with the fence when this process becomes the leader.
-        on_lost: called with a reason when it no longer is.
-        floor: the highest fence that is known from statuses; a new leadership gets a larger one, even where the Lease
-            was deleted meanwhile and counts from the beginning. From `FENCE_LIMIT` on it is not believed.
-        cut_off: why this leader should not lead, though the API server answers; empty: it may.
-        reaches: whether this standby could do better than a leader that is cut off; asked while one offers its Lease.
+        candidate: this process, as it is told and asked.
     """
 
     def __init__(
@@ -83,21 +98,13 @@ class LeaseHolder(Leadership):
         clock: Clock,
         settings: LeaseSettings,
         identity: str,
-        *,
-        on_gained: Callable[[int], None] = lambda _: None,
-        on_lost: Callable[[str], None] = lambda _: None,
-        floor: Callable[[], int] = lambda: 0,
-        cut_off: Callable[[], str] = str,
-        reaches: Callable[[], Awaitable[bool]] = _nobody_knows,
+        candidate: Candidate,
     ) -> None:
         self._kube = kube
         self._clock = clock
         self._settings = settings
         self._identity = identity
-        self._on_gained = on_gained
-        self._on_lost = on_lost
-        self._floor = floor
-        self._cut_off, self._reaches = cut_off, reaches
+        self._candidate = candidate
         self._is_offered = self._volunteers = self._given_up = False
         super().__init__(fence=0)
         self._claimed = 0
@@ -139,7 +146,7 @@ class LeaseHolder(Leadership):
         """Take or renew the Lease until cancelled."""
         while True:
             if await self.step():
-                self._volunteers = self._is_offered and await self._reaches()
+                self._volunteers = self._is_offered and await self._candidate.reaches_coordinators()
                 await self._clock.sleep(self._settings.retry_seconds / (1 if self.is_leader else STANDBY_LOOKS))
 
     async def step(self) -> bool:
@@ -222,14 +229,14 @@ class LeaseHolder(Leadership):
 
     def _offer_or_keep(self, lease: Json) -> None:
         """Offer the Lease while this leader is cut off, and stop leading as soon as a standby volunteers."""
-        why, successor = self._cut_off(), handover.volunteer(lease)
+        why, successor = self._candidate.why_unfit(), handover.volunteer(lease)
         if not why:
             handover.withdraw(lease)
         elif not successor:
             handover.offer(lease, why)
         elif not self._given_up:
             self._given_up = True
-            self._on_lost(f"{successor} reaches the coordinators and is to lead; {why}")
+            self._candidate.leadership_lost(f"{successor} reaches the coordinators and is to lead; {why}")
 
     async def _volunteer(self, lease: Json) -> None:
         """Tell the leader that this standby reaches the coordinators."""
@@ -240,7 +247,7 @@ class LeaseHolder(Leadership):
             log.info("lease %s: %s; this standby reaches them", self._settings.name, handover.offered(lease))
 
     def _next_fence(self, last: int) -> int:
-        floor = self._floor()
+        floor = self._candidate.fence_floor
         return max(last, floor if floor < FENCE_LIMIT else 0, self._claimed) + 1
 
     def _is_ours(self, spec: Json, fence: int) -> bool:
@@ -261,7 +268,7 @@ class LeaseHolder(Leadership):
 
     def _is_missing(self, asked: float) -> bool:
         """Whether a missing Lease may be created: its former holder may still write for its duration."""
-        if not self._seen and not self._floor():
+        if not self._seen and not self._candidate.fence_floor:
             return True
         return self._has_stood_still(_MISSING, self._settings.lease_seconds, asked)
 
@@ -292,10 +299,10 @@ class LeaseHolder(Leadership):
             return
         log.info("lease %s: leading with fence %d", self._settings.name, fence)
         if not before:
-            self._on_gained(fence)
+            self._candidate.leadership_gained(fence)
 
     def _lose(self, reason: str) -> None:
         log.warning("lease %s: no longer leading: %s", self._settings.name, reason)
         self.fence, self._left = 0, None
         self._seen = ()
-        self._on_lost(reason)
+        self._candidate.leadership_lost(reason)

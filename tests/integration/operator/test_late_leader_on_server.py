@@ -18,7 +18,7 @@ from hajob.kube.client import ApiError, Kube, PatchKind
 from hajob.kube.credentials import ApiCredentials
 from hajob.kube.http import HttpKube
 from hajob.leader.leader_kube import NOT_LEADING, LeaderKube
-from hajob.leader.lease import LeaseHolder, LeaseSettings
+from hajob.leader.lease import Candidate, LeaseHolder, LeaseSettings
 
 Job = dict[str, Any]
 CLOCK = SystemClock()
@@ -85,7 +85,7 @@ async def proxy(credentials: ApiCredentials) -> AsyncIterator[tuple[Proxy, ApiCr
 
 def holder(kube: Kube, namespace: str, name: str) -> LeaseHolder:
     settings = LeaseSettings(namespace, lease_seconds=4.0, renew_seconds=3.0, retry_seconds=0.3)
-    return LeaseHolder(kube, CLOCK, settings, name)
+    return LeaseHolder(kube, CLOCK, settings, name, Candidate())
 
 
 async def leads(lease: LeaseHolder) -> None:

@@ -17,11 +17,21 @@ from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWrit
 from hajob.kube.client import ApiError
 from hajob.kube.http import HttpKube
 from hajob.leader.leadership import Leadership
-from hajob.leader.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
+from hajob.leader.lease import FENCE_LIMIT, Candidate, LeaseHolder, LeaseSettings
 
 Job = dict[str, Any]
 PAUSE_SECONDS = 3.0
 """For so long a loaded machine may stand still without the Lease changing hands in a test."""
+
+
+class Told(Candidate):
+    """A process that tells when it leads."""
+
+    def __init__(self, name: str, gained: asyncio.Queue[tuple[str, int]]) -> None:
+        self._name, self._gained = name, gained
+
+    def leadership_gained(self, fence: int) -> None:
+        self._gained.put_nowait((self._name, fence))
 
 
 async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, namespace: str) -> None:
@@ -31,10 +41,7 @@ async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, na
     tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(name: str) -> None:
-        def on_gained(fence: int) -> None:
-            gained.put_nowait((name, fence))
-
-        holders[name] = LeaseHolder(kube, SystemClock(), settings, name, on_gained=on_gained)
+        holders[name] = LeaseHolder(kube, SystemClock(), settings, name, Told(name, gained))
         tasks[name] = asyncio.create_task(holders[name].run())
 
     for name in ("one", "two"):
@@ -144,12 +151,13 @@ async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: J
 
 async def test_a_lease_deleted_under_a_leader_is_made_again(kube: HttpKube, namespace: str) -> None:
     settings = LeaseSettings(namespace, lease_seconds=PAUSE_SECONDS, renew_seconds=2.5, retry_seconds=0.1)
-    gained: list[int] = []
-    holder = LeaseHolder(kube, SystemClock(), settings, "one", on_gained=gained.append)
+    gained: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+    holder = LeaseHolder(kube, SystemClock(), settings, "one", Told("one", gained))
     task = asyncio.create_task(holder.run())
     async with asyncio.timeout(90):
         await until(lambda: holder.fence == 1)
         await kube.delete("leases", namespace, settings.name)
         await until(lambda: holder.fence == 2)
-    assert gained == [1]
+    assert gained.get_nowait() == ("one", 1)
+    assert gained.empty()
     task.cancel()

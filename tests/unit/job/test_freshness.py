@@ -11,7 +11,7 @@ from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus, Progress
 from hajob.job.status.build import Snapshot, build_status
 from hajob.job.status.freshness import OFTEN_SECONDS, RARELY_SECONDS, RATE, Refreshes, longest_age_of_progress
-from hajob.job.status_publisher import StatusPace, StatusPublisher
+from hajob.job.status_publisher import Draft, StatusPublisher, WritePace
 from hajob.job.status_writer import StatusWriter
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
@@ -71,22 +71,20 @@ class Written:
         """At once."""
 
 
-def publisher(clock: FakeClock, written: Written, pace: StatusPace, began: HATrainingJobStatus) -> StatusPublisher:
+def publisher(clock: FakeClock, written: Written, pace: WritePace, began: HATrainingJobStatus) -> StatusPublisher:
     opened = clock.seconds
 
-    def build(before: HATrainingJobStatus) -> HATrainingJobStatus:
+    def build(before: HATrainingJobStatus) -> Draft:
         assert began.progress is not None
         at = began.progress.observed_time + timedelta(seconds=int(clock.seconds - opened))
-        return before.model_copy(update={"progress": Progress(step=7, observed_time=at)})
+        return before.model_copy(update={"progress": Progress(step=7, observed_time=at)}), lambda: None
 
-    return StatusPublisher(
-        clock, cast("StatusWriter", written), began, build, lambda: lambda: None, pace=pace, busy=lambda: False
-    )
+    return StatusPublisher(clock, cast("StatusWriter", written), began, build, pace)
 
 
 async def test_a_young_job_is_written_by_itself_until_it_is_old() -> None:
     clock, written = FakeClock(), Written()
-    one: Any = publisher(clock, written, StatusPace(), status(0))
+    one: Any = publisher(clock, written, WritePace(), status(0))
     one.publish(lazy=True)
     for _ in range(60):
         await clock.advance(10.0)
@@ -106,16 +104,14 @@ def waiting(told: str) -> HATrainingJobStatus:
 
 
 async def test_numbers_of_nodes_cost_no_more_than_other_refreshes() -> None:
-    clock, written, pace, hour = FakeClock(), Written(), StatusPace(), 3_600
+    clock, written, pace, hour = FakeClock(), Written(), WritePace(), 3_600
     told = iter(range(10_000))
     one = StatusPublisher(
         clock,
         cast("StatusWriter", written),
         waiting("at first"),
-        lambda _: waiting(f"{next(told)} are free"),
-        lambda: lambda: None,
-        pace=pace,
-        busy=lambda: False,
+        lambda _: (waiting(f"{next(told)} are free"), lambda: None),
+        pace,
     )
     for _ in range(hour):
         one.publish(lazy=True)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hajob.job.status_publisher import GAP_SECONDS, LAZY_SECONDS, LONGEST_SECONDS, StatusPace
+from hajob.job.status_publisher import GAP_SECONDS, LAZY_SECONDS, LONGEST_SECONDS, WritePace
 
 
 def test_one_job_waits_for_company_only() -> None:
-    pace = StatusPace()
+    pace = WritePace()
     assert [pace.delay(now) for now in (0.0, 10.0, 20.0)] == [LAZY_SECONDS] * 3
 
 
 def test_many_jobs_are_written_one_after_the_other() -> None:
-    pace = StatusPace()
+    pace = WritePace()
     times = [pace.delay(7.0) for _ in range(100)]
     assert all(after - before > 0.9 * GAP_SECONDS for before, after in pairwise(times))
     assert times[0] == LAZY_SECONDS
 
 
 def test_no_status_waits_longer_than_the_longest() -> None:
-    pace = StatusPace()
+    pace = WritePace()
     assert max(pace.delay(7.0) for _ in range(5000)) == LONGEST_SECONDS
     assert pace.delay(100.0) == LAZY_SECONDS

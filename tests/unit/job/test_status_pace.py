@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
 
 from hajob.api.status import HATrainingJobStatus
-from hajob.job.status_publisher import LAZY_SECONDS, LONGEST_SECONDS, StatusPace, StatusPublisher
+from hajob.job.status_publisher import LAZY_SECONDS, LONGEST_SECONDS, StatusPublisher, WritePace
 from hajob.job.status_writer import StatusWriter
 from tests.rigs.fake_clock import FakeClock
 
@@ -30,16 +31,15 @@ class Rig:
     """A publisher, and whether pods are being made."""
 
     def __init__(self) -> None:
-        self.clock, self.busy, count = FakeClock(), True, iter(range(1, 100))
+        self.clock, self.pace, count = FakeClock(), WritePace(), iter(range(1, 100))
+        self.pace.creations = asyncio.Semaphore(0)
         self.notes, self.began = Notes(self.clock), self.clock.seconds
         self.publisher = StatusPublisher(
             self.clock,
             cast("StatusWriter", self.notes),
             HATrainingJobStatus(),
-            lambda before: before.model_copy(update={"observed_generation": next(count)}),
-            lambda: lambda: None,
-            pace=StatusPace(),
-            busy=lambda: self.busy,
+            lambda before: (before.model_copy(update={"observed_generation": next(count)}), lambda: None),
+            self.pace,
         )
 
     def since(self) -> list[Any]:
@@ -51,7 +51,7 @@ async def test_a_lazy_status_waits_while_pods_are_made() -> None:
     rig.publisher.publish(lazy=True)
     await rig.clock.advance(2.5 * LAZY_SECONDS)
     assert not rig.notes.times
-    rig.busy = False
+    rig.pace.creations.release()
     await rig.clock.advance(10 * LAZY_SECONDS)
     assert rig.since() == [3 * LAZY_SECONDS]
 

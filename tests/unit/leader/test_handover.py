@@ -7,13 +7,13 @@ import asyncio
 from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.server import MemoryServer
 from hajob.leader import handover
-from hajob.leader.lease import LeaseHolder, LeaseSettings
+from hajob.leader.lease import Candidate, LeaseHolder, LeaseSettings
 from tests.rigs.fake_clock import FakeClock
 
 LEASE = ("leases", "hajob-system", "hajob-operator")
 
 
-class Process:
+class Process(Candidate):
     """An operator that is or is not cut off, and gives its Lease back when it is told that it should not lead."""
 
     def __init__(self, kube: MemoryKube, clock: FakeClock, identity: str, *, reaches: bool = True) -> None:
@@ -25,14 +25,20 @@ class Process:
             clock,
             LeaseSettings("hajob-system"),
             identity,
-            on_gained=self.gained.append,
-            on_lost=self.lost.append,
-            cut_off=lambda: self.cut_off,
-            reaches=self.reaches,
+            self,
         )
         self.task = asyncio.create_task(self.holder.run())
 
-    async def reaches(self) -> bool:
+    def leadership_gained(self, fence: int) -> None:
+        self.gained.append(fence)
+
+    def leadership_lost(self, reason: str) -> None:
+        self.lost.append(reason)
+
+    def why_unfit(self) -> str:
+        return self.cut_off
+
+    async def reaches_coordinators(self) -> bool:
         self.asked += 1
         return self.reached
 

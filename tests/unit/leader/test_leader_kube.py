@@ -18,7 +18,7 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.job.status_writer import StatusWriter
 from hajob.kube.client import ApiError
 from hajob.leader.leader_kube import LATE_SECONDS, NOT_LEADING, WRITES_AT_ONCE, LeaderKube
-from hajob.leader.lease import LeaseHolder, LeaseSettings
+from hajob.leader.lease import Candidate, LeaseHolder, LeaseSettings
 from tests.rigs.fake_clock import FakeClock, settle
 
 NAMESPACE = "default"
@@ -31,7 +31,9 @@ class Leader:
 
     def __init__(self, server: MemoryServer, clock: FakeClock, name: str) -> None:
         self.kube, self.clock = MemoryKube(server, name), clock
-        self.lease = LeaseHolder(MemoryKube(server, f"{name}-lease"), clock, LeaseSettings("hajob-system"), name)
+        self.lease = LeaseHolder(
+            MemoryKube(server, f"{name}-lease"), clock, LeaseSettings("hajob-system"), name, Candidate()
+        )
         self.writes = LeaderKube(self.kube, clock, self.lease)
         self.task = asyncio.create_task(self.lease.run())
 

@@ -11,7 +11,7 @@ from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.requests import requests
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
-from hajob.leader.lease import FENCE_LIMIT, LeaseHolder, LeaseSettings
+from hajob.leader.lease import FENCE_LIMIT, Candidate, LeaseHolder, LeaseSettings
 from tests.rigs.fake_clock import FakeClock
 
 SETTINGS = LeaseSettings("hajob-system")
@@ -29,7 +29,7 @@ async def spec_of(kube: MemoryKube) -> Json:
     return spec
 
 
-class Process:
+class Process(Candidate):
     """An operator's lease holder and what it was told."""
 
     def __init__(self, kube: MemoryKube, clock: FakeClock, identity: str, floor: int = 0) -> None:
@@ -41,11 +41,16 @@ class Process:
             clock,
             SETTINGS,
             identity,
-            on_gained=self.gained.append,
-            on_lost=self.lost.append,
-            floor=lambda: floor,
+            self,
         )
+        self.fence_floor = floor
         self.task = asyncio.create_task(self.holder.run())
+
+    def leadership_gained(self, fence: int) -> None:
+        self.gained.append(fence)
+
+    def leadership_lost(self, reason: str) -> None:
+        self.lost.append(reason)
 
 
 async def test_the_first_one_leads_at_once_and_renews() -> None:
@@ -258,7 +263,7 @@ def stalled(clock: FakeClock, request: Request, before: float, after: float) -> 
 
 
 def holder_of(kube: MemoryKube, clock: FakeClock, identity: str) -> LeaseHolder:
-    return LeaseHolder(kube, clock, SETTINGS, identity)
+    return LeaseHolder(kube, clock, SETTINGS, identity, Candidate())
 
 
 @pytest.mark.parametrize(("before", "after"), [(5.0, 0.0), (0.0, 5.0)])
