@@ -16,6 +16,7 @@ from hajob.cli import (
     facts,
     inject,
     jobs,
+    lint,
     logs,
     migrate,
     quarantine,
@@ -30,7 +31,7 @@ from hajob.version import VERSION
 COMMANDS: Final = (
     *(jobs, status, why, timeline, logs, doctor),
     *(control, migrate, quarantine, breaker),
-    *(simulate, facts, inject),
+    *(lint, simulate, facts, inject),
 )
 """In the order of their help: what one looks at, what one steers by, what needs no cluster."""
 

@@ -53,7 +53,7 @@ def read_job(filename: str) -> HATrainingJobSpec:
 
 
 def _read(spec: Json) -> HATrainingJobSpec:
-    unknown = list(_unknown(HATrainingJobSpec, spec, "spec"))
+    unknown = list(unknown_fields(HATrainingJobSpec, spec, "spec"))
     if unknown:
         raise HajobInputError(f"unknown fields: {', '.join(unknown)}; look for a misspelling")
     model = read_spec(spec)
@@ -66,12 +66,12 @@ def _read(spec: Json) -> HATrainingJobSpec:
     return model
 
 
-def _unknown(model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
-    """Fields that the API does not have, as the server would refuse them."""
+def unknown_fields(model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
+    """Return the fields that the API does not have, as the server would refuse them."""
     known = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
     found = [f"{where}.{key}" for key in data if key not in known]
     for key, kind in known.items():
         value = data.get(key)
         if isinstance(kind, type) and issubclass(kind, BaseModel) and isinstance(value, Mapping):
-            found += _unknown(kind, value, f"{where}.{key}")
+            found += unknown_fields(kind, value, f"{where}.{key}")
     return found

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from e2e.cluster.control_plane import ControlPlane
-from hajob.cli import breaker, doctor, facts, inject, main, quarantine
+from hajob.cli import breaker, control, doctor, facts, inject, jobs, main, quarantine, status, timeline, why
 from hajob.cli.cluster import ClusterError
-from hajob.cli.objects import QUARANTINES, KubernetesObjects, config_maps
+from hajob.cli.objects import QUARANTINES, KubernetesObjects, config_maps, path_of_job
 
 NOW_MS = 1_767_225_900_000
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
@@ -139,3 +139,24 @@ def test_doctor_looks_at_a_server_without_an_operator(objects: KubernetesObjects
     assert "rights" not in found
     with pytest.raises(ClusterError, match="there is no HATrainingJob qwen"):
         doctor.carry_out(ask("doctor", "qwen", "-n", namespace), objects, NOW_MS, said.append)
+
+
+def test_a_job_is_listed_explained_and_steered(
+    objects: KubernetesObjects, control_plane: ControlPlane, namespace: str, job: Json, crd: Json
+) -> None:
+    assert crd
+    name, path = job["metadata"]["name"], path_of_job(namespace, job["metadata"]["name"])
+    made = {**job, "metadata": {"name": name, "namespace": namespace}}
+    control_plane.api.create(path.rpartition("/")[0], made)
+    assert jobs.table_of_jobs(objects, namespace).data[0]["state"] == "New"
+    told = why.explanation_of_job(objects, namespace, name, NOW_MS)
+    assert told.data["said"][0]["message"] == "no operator has seen the job yet"
+    assert "step      none yet" in status.screen_of_job(objects, namespace, name, NOW_MS).told
+    assert [row["what"] for row in timeline.history_of_job(objects, namespace, name, NOW_MS).data] == ["created"]
+    control.suspend_job(objects, namespace, name, NOW_MS)
+    control.resume_job(objects, namespace, name, NOW_MS)
+    control.restart_job(objects, namespace, name, NOW_MS)
+    found = objects.find(path) or {}
+    assert (found["spec"]["suspend"], found["spec"]["restartRequestTime"]) == (False, "2026-01-01T00:05:00Z")
+    assert "kubectl-hajob" in {one["manager"] for one in found["metadata"]["managedFields"]}
+    control_plane.api.delete(path)
