@@ -10,7 +10,7 @@ GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli
 TESTS ?=
 # Where a target's tests are, unless TESTS names paths: pytest looks at testpaths only where it is given none.
 below = -o testpaths="$(1)" $(TESTS)
-# What trains in `make e2e`: the toy, or with TRAINER=torch a GPT in real PyTorch (docs/toy-trainer.md).
+# What trains in `make e2e`: the toy, or with TRAINER=torch or mindspore the real thing (docs/toy-trainer.md).
 TRAINER ?= toy
 # What the nodes of `make demo`, `make e2e` and `make bench` are: processes of this machine, real kubelets with
 # containerd (root), or kind's (Docker; docs/local-cluster.md).
@@ -80,7 +80,7 @@ integration: ## tests on a real API server
 	@$(PYTEST) $(call below,tests/integration)
 
 .PHONY: e2e
-e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch, PROVIDER=kubelets or kind
+e2e: ## whole trainings, faults included, with the MindIO simulator or the package in HAJOB_MINDIO; TRAINER=torch or mindspore, PROVIDER=kubelets or kind
 ifeq ($(PROVIDER),kubelets)
 	@$(RUN) e2e.kubelets $(TESTS)
 else ifeq ($(PROVIDER),kind)
@@ -88,6 +88,9 @@ else ifeq ($(PROVIDER),kind)
 else ifeq ($(TRAINER),torch)
 	@$(TOOL) -m e2e.torch_trainer
 	@HAJOB_TRAINER=torch $(PYTEST) $(call below,e2e/scenarios/test_real_torch.py)
+else ifeq ($(TRAINER),mindspore)
+	@$(TOOL) -m e2e.mindspore_trainer
+	@HAJOB_TRAINER=mindspore $(PYTEST) $(call below,e2e/scenarios/test_real_mindspore.py)
 else
 	@HAJOB_EVERY_POINT=1 $(PYTEST) $(call below,e2e/scenarios tests/integration/sidecar/test_lost_while_smaller.py tests/integration/sidecar/test_lost_between_two_ranks.py)
 endif

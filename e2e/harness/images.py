@@ -13,13 +13,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
-from e2e.trainer.torch_python import VARIABLE, store_takes_a_socket, torch_python
+from e2e.trainer.framework_python import (
+    MINDSPORE_VARIABLE,
+    TORCH_VARIABLE,
+    mindspore_python,
+    store_takes_a_socket,
+    torch_python,
+)
 
 OPERATOR_IMAGE = "hajob/operator:dev"
 SIDECAR_IMAGE = "hajob/sidecar:dev"
 TRAINER_IMAGE = "example/toy-trainer:1"
 TRAINER = "HAJOB_TRAINER"
-TORCH = "torch"
+TORCH, MINDSPORE = "torch", "mindspore"
 POD_NETWORK = CHECKOUT / "e2e/harness/pod_network"
 SIMULATOR = CHECKOUT / "e2e/mindio/package"
 
@@ -41,9 +47,14 @@ def is_torch() -> bool:
     return os.environ.get(TRAINER, "") == TORCH
 
 
-def torch_settings() -> dict[str, str]:
-    """Variables that a process of a run needs to find the same interpreter with torch."""
-    return {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+def is_mindspore() -> bool:
+    """Whether jobs train a network in real MindSpore: TRAINER=mindspore."""
+    return os.environ.get(TRAINER, "") == MINDSPORE
+
+
+def framework_settings() -> dict[str, str]:
+    """Variables that a process of a run needs to find the same interpreters with torch and MindSpore."""
+    return {name: os.environ[name] for name in (TORCH_VARIABLE, MINDSPORE_VARIABLE) if name in os.environ}
 
 
 def write_images(directory: Path, trainer_environment: Mapping[str, str] | None = None) -> dict[str, Path]:
@@ -65,6 +76,13 @@ def write_images(directory: Path, trainer_environment: Mapping[str, str] | None 
             "PATH": f"{torch_python().parent}{os.pathsep}{os.defpath}",
             "TOY_TRAINER": "e2e.torch_trainer.train",
             "HAJOB_STORE": "" if store_takes_a_socket() else "e2e.torch_trainer.store:serve",
+        }
+    if is_mindspore():
+        # Without the packages of the toy, one of which is called mindspore.
+        own["env"] |= {
+            "PATH": f"{mindspore_python().parent}{os.pathsep}{os.defpath}",
+            "PYTHONPATH": os.pathsep.join([str(mindio_directory()), str(CHECKOUT)]),
+            "HAJOB_STORE": "",
         }
     return {
         OPERATOR_IMAGE: write_operator(directory / "operator", CHECKOUT),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import Run
-from e2e.harness.images import is_torch, mindio_directory, torch_settings
+from e2e.harness.images import framework_settings, is_torch, mindio_directory
 
 
 def undisturbed(run: Run, *, tensor: int, pipeline: int, data: int, iterations: int, is_mapped: bool = False) -> Path:
@@ -44,7 +44,7 @@ def _train(run: Run, name: str, directory: Path, words: list[str], **sizes: int)
     process = run.spawn(
         name,
         [*command, "--", "--train-iters", str(iterations)],
-        {"HAJOB_MINDIO": str(mindio_directory()), "PYTHONPATH": str(CHECKOUT), **torch_settings()},
+        {"HAJOB_MINDIO": str(mindio_directory()), "PYTHONPATH": str(CHECKOUT), **framework_settings()},
     )
     if process.wait() != 0:
         last = (run.logs / f"{name}.log").read_text(errors="replace")[-2000:]

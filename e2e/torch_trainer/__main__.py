@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from e2e.trainer.torch_python import NoTorchError, torch_python
+from e2e.trainer.framework_python import NoPythonError, torch_python
 
 
 def main() -> int:
     """0 with one, 1 without."""
     try:
         torch_python()
-    except NoTorchError as error:
+    except NoPythonError as error:
         sys.stderr.write(f"make e2e TRAINER=torch: {error}\n")
         return 1
     return 0

@@ -25,8 +25,8 @@ from typing import Protocol
 from e2e.cluster.loopback import own_address, own_port
 from e2e.cluster.processes import end_marked
 from e2e.trainer.container import CANN, HELPERS, IMAGE
+from e2e.trainer.framework_python import torch_python
 from e2e.trainer.layout import Layout
-from e2e.trainer.torch_python import torch_python
 
 ROOT = Path(__file__).resolve().parents[2]
 _GATHER_SECONDS = 0.02  # further deaths in this time are named together with the first

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from e2e.trainer import framework_python as interpreter
 from e2e.trainer import mindspore
-from e2e.trainer import torch_python as interpreter
+from e2e.trainer.framework_python import NoPythonError, torch_python
 from e2e.trainer.settings import settings_from
-from e2e.trainer.torch_python import NoTorchError, torch_python
 from tests.rigs.toy_trainer import MINDSPORE_PLACE, run_toy_trainer
 
 
@@ -44,8 +44,8 @@ def test_a_killed_worker_of_mindformers_comes_back(tmp_path: Path) -> None:
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     torch_python.cache_clear()
-    monkeypatch.setenv(interpreter.VARIABLE, "/bin/false")
-    with pytest.raises(NoTorchError, match="apt-get install --no-install-recommends python3-torch"):
+    monkeypatch.setenv(interpreter.TORCH_VARIABLE, "/bin/false")
+    with pytest.raises(NoPythonError, match="apt-get install --no-install-recommends python3-torch"):
         torch_python()
     torch_python.cache_clear()
     command = [sys.executable, "-m", "e2e.torch_trainer"]

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from . import _settings as settings
 from . import _wire as wire
@@ -162,6 +164,25 @@ class Client:
     def beat(self) -> bool:
         """Send a heartbeat at once."""
         return self.send(wire.frame(Message.HEARTBEAT, self._beat()))
+
+    @contextlib.contextmanager
+    def beating_aside(self) -> Iterator[None]:
+        """Beat from another process while native code holds Python's lock here; MindIO's heart is a native thread."""
+        assert self._socket is not None
+        link, beat = self._socket.fileno(), wire.frame(Message.HEARTBEAT, self._beat())
+        watched, held = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(held)
+            while not select.select([watched], [], [], settings.HEARTBEAT_SECONDS)[0]:
+                os.write(link, beat)
+            signal.raise_signal(signal.SIGKILL)  # the parent has closed its end, or is gone: no exit hook of its runs
+        os.close(watched)
+        try:
+            yield
+        finally:
+            os.close(held)
+            os.waitpid(child, 0)
 
     def _heart(self) -> None:
         failures = 0

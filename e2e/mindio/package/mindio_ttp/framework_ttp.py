@@ -7,6 +7,7 @@ One processor per process. A failure to initialise or to start ends the process 
 from __future__ import annotations
 
 import atexit
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,11 @@ def _need() -> Processor:
 
 
 # ---- life
+
+
+def beating_aside() -> contextlib.AbstractContextManager[None]:
+    """Not MindIO's: beat on while native code holds Python's lock, as the package's native heart does."""
+    return _need().client.beating_aside()
 
 
 def tft_init_processor(  # noqa: PLR0917 - the real signature

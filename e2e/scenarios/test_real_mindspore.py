@@ -1,0 +1,103 @@
+"""Recoveries of a network in real MindSpore, its scheduler in the coordinator's pod: weights as without a fault.
+
+`make e2e TRAINER=mindspore` plays them. What needs a chip is played (e2e/mindspore_trainer/chips.py); msrun's command
+line, scheduler, `init()`, `Model.train`, `_tft_handler` and `TrainFaultTolerance` are MindSpore's.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+
+import pytest
+
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.harness.controllers import coordinator_node
+from e2e.harness.images import is_mindspore
+from e2e.harness.job import CHECKPOINT_MOUNT, Job, manifest
+from e2e.harness.rig import Rig, RigLayout
+from e2e.trainer import proof
+from e2e.trainer.framework_python import mindspore_python
+
+pytestmark = [
+    pytest.mark.skipif(not is_mindspore(), reason="make e2e TRAINER=mindspore plays it"),
+    pytest.mark.timeout(900),
+]
+
+PROGRAM = CHECKOUT / "e2e/mindspore_trainer/train.py"
+ITERATIONS = 60
+LONG = 400
+"""Steps of a training that its coordinator's node is lost under: to be noticed that takes a minute and more."""
+STEP_MILLISECONDS = 500
+SECONDS = 300.0
+"""For a start, or a recovery with one: the import of MindSpore alone takes 3 s of processor time in each of five."""
+
+
+@functools.cache
+def undisturbed(iterations: int) -> str:
+    """The weights after so many steps of one process without MindIO."""
+    words = [
+        str(mindspore_python()),
+        str(PROGRAM),
+        "--alone",
+        "--iterations",
+        str(iterations),
+        "--directory",
+        os.devnull,
+    ]
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(CHECKOUT), "HOME": os.environ["HOME"]}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()[-1]
+
+
+def started(rig: Rig, iterations: int = ITERATIONS) -> Job:
+    """A job of two nodes with two ranks each that trains."""
+    words: list[object] = ["msrun", "--worker_num=4", "--local_worker_num=2", "--join=True", PROGRAM]
+    words += ["--iterations", iterations, "--step-milliseconds", STEP_MILLISECONDS, "--directory", CHECKPOINT_MOUNT]
+    spec = {"framework": "MindSpore", "optimizer": {"sharding": "None"}}
+    volume = rig.directory / "volumes" / "job"
+    content = manifest("job", rig.namespace, volume, nodes=2, tensor=1, spec=spec)
+    (container,) = content["spec"]["template"]["spec"]["containers"]
+    container["command"], container["args"] = [str(word) for word in words], []
+    job = rig.apply(content, volume)
+    job.wait_step(6, seconds=SECONDS)
+    return job
+
+
+def assert_recovered(job: Job, lost: set[int], iterations: int = ITERATIONS) -> None:
+    """The job ends with the right weights on every rank, and only the lost ones have another process."""
+    job.hurry()
+    job.wait_condition("Complete", seconds=SECONDS)
+    events = job.events()
+    digests = {event["rank"]: event["digest"] for event in proof.of(events, "weights")}
+    assert digests == dict.fromkeys(range(4), undisturbed(iterations))
+    assert proof.survivors_kept(events, lost) == []
+    assert proof.steps_went_back(events) == []
+
+
+@pytest.mark.parametrize("rank", [3, 0])
+def test_a_killed_worker_comes_back_in_place(rig: Rig, rank: int) -> None:
+    job = started(rig)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=rank)
+    assert job.wait_incident(2, seconds=SECONDS)["action"] == "InPlace"
+    assert_recovered(job, {rank})
+
+
+def test_the_node_of_the_first_workers_is_replaced(rig: Rig) -> None:
+    job = started(rig)
+    rig.nodes.control.power_off(job.node_of(0))
+    assert job.wait_incident(2, seconds=SECONDS)["action"] == "Replace"
+    assert_recovered(job, {0, 1})
+
+
+@pytest.mark.parametrize("rig", [RigLayout(plain_nodes=2)], indirect=True)
+def test_workers_outlive_their_scheduler(rig: Rig) -> None:
+    """The coordinator's pod is lost with scheduler and controller; then a worker is, and comes back in place."""
+    job = started(rig, LONG)
+    rig.nodes.control.power_off(coordinator_node(job))
+    job.plane.wait("another controller", lambda: job.takeovers() == 1, SECONDS)
+    job.wait_condition("CoordinatorReady", seconds=SECONDS)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    assert job.wait_incident(2, seconds=SECONDS)["action"] == "InPlace"
+    assert_recovered(job, {3}, LONG)

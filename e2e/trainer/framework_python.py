@@ -1,0 +1,67 @@
+"""Where there are interpreters with torch and with MindSpore: each named in a variable, else the system's own."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+TORCH_VARIABLE: Final = "HAJOB_TORCH_PYTHON"
+MINDSPORE_VARIABLE: Final = "HAJOB_MINDSPORE_PYTHON"
+SYSTEM: Final = "/usr/bin/python3"
+TORCH_TEST: Final = "import numpy, torch.distributed as d; assert d.is_gloo_available(); d.TCPStore"
+MINDSPORE_TEST: Final = "import mindspore; from mindspore.train.callback import TrainFaultTolerance"
+OPENS_A_SOCKET: Final = "from torch.distributed import TCPStore as S; assert 'master_listen_fd' in S.__init__.__doc__"
+TORCH_HELP: Final = (
+    "On Debian: apt-get install --no-install-recommends python3-torch (a minute); elsewhere put torch with gloo, and "
+    f"NumPy, into a virtual environment and name its interpreter in {TORCH_VARIABLE}"
+)
+MINDSPORE_HELP: Final = (
+    "Once (800 MB): python3.11 -m venv DIR && DIR/bin/pip install mindspore==2.10.0 'numpy<2' 'scipy<1.14'; then "
+    f"{MINDSPORE_VARIABLE}=DIR/bin/python"
+)
+
+
+class NoPythonError(RuntimeError):
+    """No interpreter here has the framework; the message says what to install."""
+
+
+@functools.cache
+def torch_python() -> Path:
+    """The interpreter with torch.
+
+    Raises:
+        NoPythonError: There is none.
+    """
+    return _interpreter("torch", os.environ.get(TORCH_VARIABLE) or SYSTEM, TORCH_TEST, TORCH_HELP)
+
+
+@functools.cache
+def mindspore_python() -> Path:
+    """The interpreter with MindSpore.
+
+    Raises:
+        NoPythonError: There is none.
+    """
+    return _interpreter("MindSpore", os.environ.get(MINDSPORE_VARIABLE) or SYSTEM, MINDSPORE_TEST, MINDSPORE_HELP)
+
+
+def _interpreter(framework: str, path: str, test: str, help_text: str) -> Path:
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    try:
+        done = subprocess.run([path, "-c", test], env=environment, capture_output=True, text=True, check=False)
+    except OSError as error:
+        problem = str(error)
+    else:
+        if done.returncode == 0:
+            return Path(path)
+        problem = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
+    raise NoPythonError(f"no {framework} in {path} ({problem}). {help_text}")
+
+
+@functools.cache
+def store_takes_a_socket() -> bool:
+    """Whether torch's TCPStore serves a socket that is given to it (2.1 and newer), so at one address only."""
+    return subprocess.run([torch_python(), "-c", OPENS_A_SOCKET], capture_output=True, check=False).returncode == 0
