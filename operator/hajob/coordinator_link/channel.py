@@ -154,11 +154,9 @@ class Channel:
             seconds *= 1 - random.random() / 2
         self._dials += 1
         self._hurry.clear()
-        timer = self._clock.call_later(seconds, self._hurry.set)
-        try:
-            await self._hurry.wait()
-        finally:
-            timer.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with timeout(self._clock, seconds):
+                await self._hurry.wait()
 
     async def _answers(self) -> bool:
         """Whether the port accepts a connection: cheaper than a new gRPC channel (1 ms and 0.1 MiB each time)."""

@@ -303,7 +303,7 @@ class FaultWatch(NodeFaults):
             self._take(found)
 
     def _take_due_messages(self) -> None:
-        for origin, reading in self.cluster.due_messages(self._now_ms()):
+        for origin, reading in self.cluster.turns.due(self._now_ms()):
             self._take(ReadObject(origin, reading, keeps=True))
 
     def _forget(self, origin: str) -> None:

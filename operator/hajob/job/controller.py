@@ -97,7 +97,7 @@ class JobController:
         self._follow_capacity()
         self._tasks = [
             asyncio.create_task(self._loop.run(), name=f"controller {title}"),
-            asyncio.create_task(status.run(), name=f"status of {title}"),
+            asyncio.create_task(status.writer.run(), name=f"status of {title}"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
@@ -188,7 +188,7 @@ class JobController:
         self._take_in(observer.of_pod(pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
             self._take_in(observer.of_node(pod.node_name))
-            self._take_in(observer.hardware.look({pod.node_name}))
+            self._take_in(observer.of_hardware({pod.node_name}))
         if not deleted and not pod.ended:
             self._outputs.assign_soon()
         if serving:
@@ -284,13 +284,13 @@ class JobController:
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""
-        self._take_in(self.observer.hardware.look(nodes))
+        self._take_in(self.observer.of_hardware(nodes))
 
     def breaker_changed(self, held: str) -> None:
         """Announce that the breaker holds faults of nodes and chips back (why), or believes them again."""
         self._announce(of_breaker(held) if not self._memory.ended else None)
         self._take_in(self.observer.of_nodes())
-        self._take_in(self.observer.hardware.look() if not held else ())
+        self._take_in(self.observer.of_hardware() if not held else ())
         self._outputs.status.publish()
 
     def places_changed(self) -> None:
@@ -343,7 +343,7 @@ class JobController:
 
     def follow_spec(self) -> None:
         """Apply the spec, and what sick nodes ask for."""
-        self._take_in((*self.observer.of_spec(), *self.observer.hardware.sub_health()))
+        self._take_in((*self.observer.of_spec(), *self.observer.of_sub_health()))
         self._outputs.start_if_held()
         self._look_for_places()
 
@@ -390,8 +390,8 @@ class JobController:
 
     def _decide_what_waited(self) -> None:
         """Take in standing faults once the coordinator is heard, or given up; moves wait for it, too."""
-        if self.observer.hardware.waits_no_longer():
-            self._take_in(self.observer.hardware.look())
+        if self.observer.waits_no_longer():
+            self._take_in(self.observer.of_hardware())
             self._loop.wake()
 
     def _follow_capacity(self) -> None:

@@ -98,6 +98,7 @@ class PodIndex:
         silent: UIDs of those whose agent is silent.
         complete: whether a list of all pods was shown to the end.
         listed: resourceVersion of the newest such list.
+        node_names: names of the nodes with pods of the job.
     """
 
     def __init__(self) -> None:
@@ -108,6 +109,7 @@ class PodIndex:
         self.listed = ""
         self.complete = False
         self._on_node: dict[str, tuple[str, ...]] = {}  # nearly always one: a set would be four times as large
+        self.node_names: AbstractSet[str] = self._on_node.keys()
         self._earlier: tuple[int, set[str]] | None = None
         self._serving: Serving | None = None
         self._state: JobState | None = None
@@ -164,11 +166,6 @@ class PodIndex:
             self._serving.put(now)
         elif before is not None and is_serving(before, self._state):
             self._serving.drop(before.node_rank)
-
-    @property
-    def node_names(self) -> AbstractSet[str]:
-        """Return the names of the nodes with pods of the job."""
-        return self._on_node.keys()
 
     def on_node(self, name: str) -> list[PodView]:
         """Return the job's pods on this node."""

@@ -157,7 +157,6 @@ class ReconcileLoop:
             del claims[uid]
         self._again.cancel()
         self._asks_again.cancel()
-        self._admission.certificates.close()
 
     def snapshot(self) -> JobSnapshot:
         """Take a snapshot of the job, for policies."""
@@ -308,10 +307,9 @@ class ReconcileLoop:
         certificates = self._admission.certificates
         if self._memory.ended or not self._knows_pods:
             return
-        if not (certificates.due or (for_pods and not certificates.recent)):
-            return
-        await certificates.look_again(self._memory.job)
-        certificates.wake_when_due(self.wake)
+        if certificates.due or (for_pods and not certificates.recent):
+            await certificates.look_again(self._memory.job)
+        self._reconcile_at(certificates.due_at)
 
     async def _is_admitted(self) -> bool:
         """Admit the job; one that was accepted once is not checked again, because its pods may exist.
@@ -329,7 +327,6 @@ class ReconcileLoop:
                 self._tell_missing(before)
             raise
         if admitted:
-            self._admission.certificates.wake_when_due(self.wake)
             self._owner.admitted()
             return True
         if self._admission.reason is Reason.POD_REFUSED:

@@ -69,6 +69,9 @@ class StatusPublisher:
         known: the status that the server has.
         draft: computes the status as it is now, from the one before, and what to call once the server has it.
         pace: of all jobs together.
+
+    Attributes:
+        writer: to be run for as long as the job is managed.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class StatusPublisher:
     ) -> None:
         self.current = known
         self._clock = clock
-        self._writer = writer
+        self.writer = writer
         self._draft = draft
         self._pace = pace
         self._confirming: set[asyncio.Task[None]] = set()
@@ -89,10 +92,6 @@ class StatusPublisher:
         self._alarm, self._refreshing = Alarm(clock), Alarm(clock)
         self._urgent = False
         self._closed = False
-
-    async def run(self) -> None:
-        """Write until cancelled."""
-        await self._writer.run()
 
     def publish(self, *, lazy: bool = False) -> None:
         """Publish a change; `lazy`: it may wait."""
@@ -112,7 +111,7 @@ class StatusPublisher:
         Raises:
             StatusRefusedError: it does not take it.
         """
-        await self._writer.acknowledged(self._put())
+        await self.writer.acknowledged(self._put())
 
     def close(self) -> None:
         """Stop publishing."""
@@ -143,7 +142,7 @@ class StatusPublisher:
             self._may_refresh(always=True)
         if is_news(self.current, status) or self._is_stale(status):
             self.current = status
-            self._version = self._writer.write(status)
+            self._version = self.writer.write(status)
         task = asyncio.create_task(self._confirm(self._version, then))
         self._confirming.add(task)
         task.add_done_callback(self._confirming.discard)
@@ -170,5 +169,5 @@ class StatusPublisher:
     async def _confirm(self, version: int, then: Callable[[], None]) -> None:
         """Call `then` once the server has this version; if it never will, the next leader hears the reports again."""
         with contextlib.suppress(StatusRefusedError, JobGoneError):
-            await self._writer.acknowledged(version)
+            await self.writer.acknowledged(version)
             then()

@@ -8,7 +8,6 @@ pods trust as well.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -16,7 +15,7 @@ from hajob import metrics
 from hajob.api.base import Json, format_time
 from hajob.api.constants import GROUP
 from hajob.api.job import HATrainingJob
-from hajob.clock import Alarm, Clock
+from hajob.clock import Clock
 from hajob.coordinator_link.channel import CoordinatorCredentials
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube
 from hajob.pki.authority_store import AuthorityStore
@@ -40,33 +39,25 @@ class JobCertificates:
 
     Attributes:
         credentials: the operator's for the job's coordinator; None before the first check.
+        due_at: when the next check is due, in seconds of the monotonic clock.
     """
 
     def __init__(self, kube: Kube, clock: Clock, store: AuthorityStore) -> None:
         self._kube, self._clock, self._store = kube, clock, store
         self._secret: Json | None = None
-        self._due = 0.0
+        self.due_at = 0.0
         self._said = ""
-        self._alarm = Alarm(clock)
         self.credentials: CoordinatorCredentials | None = None
 
     @property
     def due(self) -> bool:
         """Whether the next check is due."""
-        return self._clock.monotonic() >= self._due
+        return self._clock.monotonic() >= self.due_at
 
     @property
     def recent(self) -> bool:
         """Whether the last check was a moment ago."""
-        return self._due - self._clock.monotonic() > CHECK_SECONDS - RECENT_SECONDS
-
-    def wake_when_due(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when the next check is due."""
-        self._alarm.set(max(self._due - self._clock.monotonic(), 0.0), wake)
-
-    def close(self) -> None:
-        """Cancel the pending call."""
-        self._alarm.cancel()
+        return self.due_at - self._clock.monotonic() > CHECK_SECONDS - RECENT_SECONDS
 
     async def look(self, job: HATrainingJob, *, new: bool = False) -> None:
         """Bring Secret and credentials to what they should be.
@@ -78,10 +69,10 @@ class JobCertificates:
         Raises:
             ApiError: there is no Secret, and none can be made.
         """
-        self._due = self._clock.monotonic() + RETRY_SECONDS
+        self.due_at = self._clock.monotonic() + RETRY_SECONDS
         made = await self._create_first(job) if new and self._secret is None else None
         self._take(made or await self._current(job))
-        self._due = self._clock.monotonic() + CHECK_SECONDS
+        self.due_at = self._clock.monotonic() + CHECK_SECONDS
 
     async def look_again(self, job: HATrainingJob) -> None:
         """Check again for a job that has its credentials; report a failure, and retry soon."""

@@ -50,6 +50,7 @@ class ClusterFaults:
         self.breaker, self.frequency = Breaker(), Frequency()
         self.feeds, self.clock = Feeds(), ClockGuard()
         self._store, self._messages = FaultStore(), Messages()
+        self.turns = self._messages.turns
         self._appeared_ms: dict[str, int] = {}
         self._past_links: dict[str, list[tuple[int, LinkFault]]] = {}
         self._most_past = _PAST
@@ -78,17 +79,13 @@ class ClusterFaults:
         return refused
 
     def waits(self, origin: str, message: Reading, now_ms: int) -> bool:
-        """Return whether a message must wait, as its sender sends too many; `due_messages` returns it in its turn."""
-        return not self._messages.turns.has(origin, message, now_ms)
-
-    def due_messages(self, now_ms: int) -> list[tuple[str, Reading]]:
-        """Return messages whose turn has come, each with its object; the caller takes them now."""
-        return self._messages.turns.due(now_ms)
+        """Return whether a message must wait, as its sender sends too many; `turns` returns it in its turn."""
+        return not self.turns.has(origin, message, now_ms)
 
     def forget(self, origin: str, now_ms: int) -> None:
         """Remove an object, and what only it has told."""
         self.feeds.gone(origin)
-        self._messages.turns.drop(origin)
+        self.turns.drop(origin)
         change = self._store.forget(origin)
         self._messages.forget(fact.id for fact in change.withdrawn)
         self._follow(change, now_ms)
