@@ -64,7 +64,7 @@ class FaultSettings:
     believe: str = ""
 
     def terms(self, now_ms: int, serials: Mapping[str, str]) -> Terms:
-        """What parsers go by; `serials`: serial number of a machine to the name of its node."""
+        """Return what parsers go by; `serials`: serial number of a machine to the name of its node."""
         return Terms(now_ms, FaultCodes(self.codes), self.conditions, self.senders, self.drain_taints, serials)
 
     def reads_alike(self, other: FaultSettings) -> bool:
