@@ -60,7 +60,7 @@ def resume_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str
     if spec.get("suspend") is not True:
         return f"nothing changes: {namespace}/{name} is not suspended"
     objects.patch(path_of_job(namespace, name), {"spec": {"suspend": False}})
-    return f"{namespace}/{name} goes on as soon as there are nodes; {_watch(namespace, name)}"
+    return f"{namespace}/{name} goes on as soon as there are nodes; {_how_to_watch(namespace, name)}"
 
 
 def restart_job(objects: Objects, namespace: str, name: str, now_ms: int) -> str:
@@ -79,8 +79,8 @@ def restart_job(objects: Objects, namespace: str, name: str, now_ms: int) -> str
     at = format_time(datetime.fromtimestamp(now_ms // 1000, UTC))
     body: Json = {"spec": {"restartRequestTime": at}}
     objects.patch(path_of_job(namespace, name), body)
-    return f"{namespace}/{name} starts anew from its newest checkpoint; {_watch(namespace, name)}"
+    return f"{namespace}/{name} starts anew from its newest checkpoint; {_how_to_watch(namespace, name)}"
 
 
-def _watch(namespace: str, name: str) -> str:
+def _how_to_watch(namespace: str, name: str) -> str:
     return f"watch it with: kubectl get hajob {name} -n {namespace} -w"

@@ -101,6 +101,14 @@ class Gatherer:
         leader = f"{_LEASES}/{operator_namespace}/leases/{Settings().lease_name}"
         self._try(Look.LEASE, f"get leases {here}", lambda: setattr(found, "lease", objects.find(leader)))
         self._ask_leader(operator_namespace)
+        self.gather_faults(fault_namespaces, operator_namespace)
+        jobs = partial(_listed, objects, JOBS)
+        self._try(Look.JOBS, "list hatrainingjobs in all namespaces", lambda: found.jobs.extend(jobs()))
+        return found
+
+    def gather_faults(self, fault_namespaces: list[str], operator_namespace: str) -> Gathered:
+        """Collect what tells of faults of nodes and chips, and what follows from them."""
+        found, objects, here = self._found, self._objects, f"in {operator_namespace}"
         own = f"{config_maps(operator_namespace)}/{settings.NAME}"
         self._try(Look.SETTINGS, f"get configmaps {here}", lambda: setattr(found, "settings", objects.find(own)))
         selectors = dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
@@ -109,9 +117,8 @@ class Gatherer:
                 self._read(f"list configmaps in {namespace}", config_maps(namespace), "ConfigMap", selector)
         self._read("list nodes", NODES, "Node")
         self._read(f"list leases in {lease.NAMESPACE}", f"{_LEASES}/{lease.NAMESPACE}/leases", "Lease")
-        quarantines, jobs = partial(_listed, objects, QUARANTINES), partial(_listed, objects, JOBS)
+        quarantines = partial(_listed, objects, QUARANTINES)
         self._try(Look.QUARANTINES, "list nodequarantines", lambda: found.quarantines.extend(quarantines()))
-        self._try(Look.JOBS, "list hatrainingjobs in all namespaces", lambda: found.jobs.extend(jobs()))
         return found
 
     def pods(self, namespace: str, job: str) -> list[Json]:

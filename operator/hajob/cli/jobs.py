@@ -25,13 +25,13 @@ def add_parser(commands: Commands) -> None:
         "list the jobs: state, reason, step, protection, and what each one in trouble waits for",
         "kubectl hajob list -A",
     )
-    _add_scope(one)
+    _add_scope_of_jobs(one)
     add_output(one)
     one.set_defaults(run=run_list)
     live = add_command(
         commands, "top", "show the jobs live, those in trouble first, until you press Ctrl-C", "kubectl hajob top -A"
     )
-    _add_scope(live)
+    _add_scope_of_jobs(live)
     live.add_argument(
         "--every", type=float, default=2.0, metavar="SECONDS", help="look so often (default: %(default)s)"
     )
@@ -39,7 +39,7 @@ def add_parser(commands: Commands) -> None:
     live.set_defaults(run=run_top)
 
 
-def _add_scope(parser: argparse.ArgumentParser) -> None:
+def _add_scope_of_jobs(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="jobs of all namespaces")
     add_context(parser)
@@ -47,18 +47,22 @@ def _add_scope(parser: argparse.ArgumentParser) -> None:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the jobs."""
-    return reported(lambda: print_answer(table_of_jobs(_objects(arguments), _namespace(arguments)), arguments.output))
+    return reported(
+        lambda: print_answer(
+            table_of_jobs(_objects_of_cluster(arguments), _namespace_asked_for(arguments)), arguments.output
+        )
+    )
 
 
 def run_top(arguments: argparse.Namespace) -> int:
     """Print the jobs again and again."""
 
     def draw_until_interrupted() -> int:
-        objects = _objects(arguments)
+        objects = _objects_of_cluster(arguments)
         pause = threading.Event()
         with live_screen() as draw:
             while True:
-                draw(table_of_jobs(objects, _namespace(arguments), worst_first=True).told)
+                draw(table_of_jobs(objects, _namespace_asked_for(arguments), worst_first=True).told)
                 if arguments.once:
                     return 0
                 pause.wait(max(arguments.every, 0.5))
@@ -69,13 +73,13 @@ def run_top(arguments: argparse.Namespace) -> int:
         return ENDED_BY_PERSON
 
 
-def _objects(arguments: argparse.Namespace) -> KubernetesObjects:
+def _objects_of_cluster(arguments: argparse.Namespace) -> KubernetesObjects:
     found = KubernetesObjects(context=arguments.context)
     arguments.namespace = arguments.namespace or found.namespace
     return found
 
 
-def _namespace(arguments: argparse.Namespace) -> str:
+def _namespace_asked_for(arguments: argparse.Namespace) -> str:
     return "" if arguments.all_namespaces else arguments.namespace
 
 
@@ -88,7 +92,7 @@ def table_of_jobs(
     now_ms = (now or SystemClock().now_milliseconds)()
     jobs = [JobView(raw, now_ms) for raw in listed(objects, path)]
     # Whoever watches looks at the first lines.
-    jobs.sort(key=lambda job: (_turn(job) if worst_first else 0, job.namespace, job.name))
+    jobs.sort(key=lambda job: (_rank_of_trouble(job) if worst_first else 0, job.namespace, job.name))
     if not jobs:
         where = f"in namespace {namespace}" if namespace else "in the cluster"
         return Answer([f"there is no HATrainingJob {where}"], [])
@@ -96,5 +100,5 @@ def table_of_jobs(
     return Answer([table], [job.data() for job in jobs], [f"{names.PLURAL}.{names.GROUP}/{job.name}" for job in jobs])
 
 
-def _turn(job: JobView) -> int:
+def _rank_of_trouble(job: JobView) -> int:
     return _WORST_FIRST.index(job.state) if job.state in _WORST_FIRST else len(_WORST_FIRST)

@@ -53,7 +53,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
 
     def print_findings() -> int:
         found = findings_of_file(arguments.filename)
-        print_answer(_as_answer(arguments.filename, found), arguments.output)
+        print_answer(_answer_with_findings(arguments.filename, found), arguments.output)
         return NOT_DONE if any(one["grade"] == ERROR for one in found) else 0
 
     return reported(print_findings)
@@ -71,7 +71,7 @@ def findings_of_file(filename: str) -> list[Json]:
     return [finding for job in jobs for finding in findings_of_job(job)]
 
 
-def _as_answer(filename: str, found: list[Json]) -> Answer:
+def _answer_with_findings(filename: str, found: list[Json]) -> Answer:
     told: list[Block] = [f"{one['grade']:<5} {one['job']}: {one['message']}" for one in found]
     errors = sum(one["grade"] == ERROR for one in found)
     told.append(f"{filename}: {errors} to be changed, {len(found) - errors} worth knowing")
@@ -130,15 +130,15 @@ def _broken_rules(job: HATrainingJob) -> Iterator[tuple[str, str]]:
     except ImportError:
         yield NOTE, _NO_CEL
         return
-    for carrier in _carriers(job):
-        value = _as_stored(carrier)
+    for carrier in _models_with_rules(job):
+        value = _as_server_stores(carrier)
         extra: Any = type(carrier).model_config.get("json_schema_extra") or {}
         for rule in extra.get("x-kubernetes-validations", ()):
             if _OLD.search(rule["rule"]):
                 continue  # about edits
             context = cel.Context({"self": value})
-            if not _holds(cel, rule["rule"], context):
-                yield ERROR, _message(cel, rule, context)
+            if not _rule_holds(cel, rule["rule"], context):
+                yield ERROR, _message_of_rule(cel, rule, context)
 
 
 _PODS: Final = ("spec.template.spec", "spec.pause.template.spec")
@@ -177,17 +177,17 @@ def _unknown_fields_of(kind: str, value: object, path: str) -> Iterator[tuple[st
             yield from _unknown_fields_of(known[field], below, where)
 
 
-def _carriers(model: ApiModel) -> Iterator[ApiModel]:
+def _models_with_rules(model: ApiModel) -> Iterator[ApiModel]:
     """Yield a model and every model in it."""
     yield model
     for name in type(model).model_fields:
         value = getattr(model, name)
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, ApiModel) and name != "status":
-                yield from _carriers(one)
+                yield from _models_with_rules(one)
 
 
-def _as_stored(model: BaseModel) -> Json:
+def _as_server_stores(model: BaseModel) -> Json:
     """Return a model as the server has it: with its defaults, but for those that are empty."""
     whole: Json = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     given: Json = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -207,14 +207,14 @@ def _without_empty(whole: Json, given: Json) -> Json:
     return kept
 
 
-def _holds(cel: Any, rule: str, context: Any) -> bool:  # noqa: ANN401  the package is optional
+def _rule_holds(cel: Any, rule: str, context: Any) -> bool:  # noqa: ANN401  the package is optional
     try:
         return bool(cel.compile(rule).execute(context))
     except (RuntimeError, TypeError, ValueError, KeyError):  # an expression that fails is a refusal on the server, too
         return False
 
 
-def _message(cel: Any, rule: Json, context: Any) -> str:  # noqa: ANN401  the package is optional
+def _message_of_rule(cel: Any, rule: Json, context: Any) -> str:  # noqa: ANN401  the package is optional
     if "messageExpression" in rule:
         return str(cel.compile(rule["messageExpression"]).execute(context))
     return str(rule["message"])

@@ -19,6 +19,7 @@ from hajob.cli import (
     lint,
     logs,
     migrate,
+    nodes,
     quarantine,
     simulate,
     status,
@@ -29,7 +30,7 @@ from hajob.cli.exits import until_nobody_reads
 from hajob.version import VERSION
 
 COMMANDS: Final = (
-    *(jobs, status, why, timeline, logs, doctor),
+    *(jobs, status, why, timeline, nodes, logs, doctor),
     *(control, migrate, quarantine, breaker),
     *(lint, simulate, facts, inject),
 )

@@ -85,11 +85,11 @@ def print_answer(answer: Answer, output: str) -> None:
         print(yaml.safe_dump(answer.data, sort_keys=False, allow_unicode=True), end="")
     elif output == "name":
         _print_lines(answer.names)
-    elif (console := _console()) is None:
+    elif (console := _console_with_colours()) is None:
         _print_lines(plain_lines(answer.told))
     else:
         for block in answer.told:
-            console.print(_coloured(block))
+            console.print(_as_rich_block(block))
 
 
 def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
@@ -101,14 +101,14 @@ def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
 @contextmanager
 def live_screen() -> Iterator[Callable[[Sequence[Block]], None]]:
     """Yield a function that draws an answer over the one before on a terminal, and prints each one elsewhere."""
-    if (console := _console()) is None:
+    if (console := _console_with_colours()) is None:
         yield lambda blocks: print("\n".join(plain_lines(blocks)), flush=True)
         return
     from rich.console import Group
     from rich.live import Live
 
     with Live(console=console, screen=True, auto_refresh=False) as live:
-        yield lambda blocks: live.update(Group(*map(_coloured, blocks)), refresh=True)
+        yield lambda blocks: live.update(Group(*map(_as_rich_block, blocks)), refresh=True)
 
 
 def _print_lines(lines: Iterable[str]) -> None:
@@ -116,7 +116,7 @@ def _print_lines(lines: Iterable[str]) -> None:
         print(line)
 
 
-def _console() -> Any:  # noqa: ANN401  rich is optional
+def _console_with_colours() -> Any:  # noqa: ANN401  rich is optional
     """Return rich's console where standard output is a terminal that shows colours; None elsewhere."""
     # NO_COLOR is the convention of no-color.org; a dumb terminal would print the sequences.
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -133,7 +133,7 @@ def style_of(cell: str) -> str:
     return STYLES.get(cell.partition(" ")[0].rstrip(":,"), "")
 
 
-def _coloured(block: Block) -> Any:  # noqa: ANN401  rich is optional
+def _as_rich_block(block: Block) -> Any:  # noqa: ANN401  rich is optional
     """Return a block as rich shows it; text of users is never read as markup."""
     from rich import box
     from rich.table import Table as RichTable

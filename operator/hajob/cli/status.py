@@ -55,10 +55,16 @@ def screen_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> A
     """Return what is to be said of a job."""
     job = JobView(find_job(objects, namespace, name), now_ms)
     pods, unread = pods_of(objects, job)
-    told: list[Block] = [_headline(job), *_why(job), *_progress(job), *_goodput(job), *_protection(job)]
-    told += [f"nodes     {UNKNOWN}: {unread}"] if unread else _nodes(job, pods)
-    told += _incidents(job)
-    data = {**job.data(), "pods": [_pod_data(pod) for pod in pods], "unknown": [unread] if unread else []}
+    told: list[Block] = [
+        _headline_of_job(job),
+        *_lines_of_trouble(job),
+        *_line_of_progress(job),
+        *_line_of_goodput(job),
+        *_lines_of_protection(job),
+    ]
+    told += [f"nodes     {UNKNOWN}: {unread}"] if unread else _table_of_pods(job, pods)
+    told += _lines_of_incidents(job)
+    data = {**job.data(), "pods": [_pod_as_json(pod) for pod in pods], "unknown": [unread] if unread else []}
     data |= {"protection": job.status.get("protection"), "goodputBuckets": mapping(job.status.get("goodput"))}
     return Answer(told, data, [f"{names.PLURAL}.{names.GROUP}/{job.name}"])
 
@@ -76,7 +82,7 @@ def pods_of(objects: Objects, job: JobView) -> tuple[list[pod_source.PodView], s
     return sorted(pods, key=lambda one: (one.node_rank < 0, one.node_rank, one.incarnation)), ""
 
 
-def _headline(job: JobView) -> str:
+def _headline_of_job(job: JobView) -> str:
     spec, effective = job.spec, mapping(job.status.get("effective"))
     sizes = mapping(spec.get("parallelism"))
     product = text(mapping(spec.get("accelerator")).get("product"))
@@ -92,7 +98,7 @@ def _headline(job: JobView) -> str:
     return f"{job.name}  {job.namespace}   {job.state}{reason}   {job.age()}   {shape}, data {data or '?'}"
 
 
-def _why(job: JobView) -> Iterator[str]:
+def _lines_of_trouble(job: JobView) -> Iterator[str]:
     why = job.why()
     if why and job.state not in HEALTHY:
         first, *more = why.strip().splitlines()
@@ -102,7 +108,7 @@ def _why(job: JobView) -> Iterator[str]:
             yield f"          … kubectl hajob why {job.name} -n {job.namespace} shows all"
 
 
-def _progress(job: JobView) -> Iterator[str]:
+def _line_of_progress(job: JobView) -> Iterator[str]:
     if job.step is None:
         yield "step      none yet"
         return
@@ -116,7 +122,7 @@ def _progress(job: JobView) -> Iterator[str]:
     yield "   ".join(told)
 
 
-def _goodput(job: JobView) -> Iterator[str]:
+def _line_of_goodput(job: JobView) -> Iterator[str]:
     goodput = mapping(job.status.get("goodput"))
     buckets = {
         text(one.get("name")): whole(one.get("seconds")) or 0 for one in map(mapping, items(goodput.get("buckets")))
@@ -138,7 +144,7 @@ def _goodput(job: JobView) -> Iterator[str]:
     yield "   ".join(told)
 
 
-def _protection(job: JobView) -> Iterator[str]:
+def _lines_of_protection(job: JobView) -> Iterator[str]:
     evaluated = [mapping(one) for one in items(job.status.get("recoverability"))]
     if not evaluated:
         return
@@ -153,15 +159,15 @@ def _protection(job: JobView) -> Iterator[str]:
         yield f"          {text(found['unknown'])}"
 
 
-def _nodes(job: JobView, pods: Sequence[pod_source.PodView]) -> Iterator[Block]:
+def _table_of_pods(job: JobView, pods: Sequence[pod_source.PodView]) -> Iterator[Block]:
     if not pods:
         yield "nodes     no pod is there"
         return
     chips = whole(mapping(job.status.get("effective")).get("chipsPerNode")) or 0
-    yield Table(("RANKS", "NODE", "POD", "STATE"), [_pod_row(pod, chips) for pod in pods])
+    yield Table(("RANKS", "NODE", "POD", "STATE"), [_row_of_pod(pod, chips) for pod in pods])
 
 
-def _pod_row(pod: pod_source.PodView, chips: int) -> tuple[str, ...]:
+def _row_of_pod(pod: pod_source.PodView, chips: int) -> tuple[str, ...]:
     first = pod.node_rank * chips
     ranks = f"{first}-{first + chips - 1}" if chips > 1 else str(pod.node_rank)
     return ranks if pod.is_rank else pod.role, pod.node_name or "-", pod.name, pod_state(pod)
@@ -181,7 +187,7 @@ def pod_state(pod: pod_source.PodView) -> str:
     return "ready" if pod.ready else "starts" if pod.phase == "Pending" else pod.phase.lower()
 
 
-def _pod_data(pod: pod_source.PodView) -> Json:
+def _pod_as_json(pod: pod_source.PodView) -> Json:
     rank = pod.node_rank if pod.node_rank >= 0 else None
     return {
         "name": pod.name,
@@ -192,7 +198,7 @@ def _pod_data(pod: pod_source.PodView) -> Json:
     }
 
 
-def _incidents(job: JobView) -> Iterator[str]:
+def _lines_of_incidents(job: JobView) -> Iterator[str]:
     if not job.incidents:
         yield "incidents none"
         return

@@ -64,12 +64,12 @@ def history_of_job(objects: Objects, namespace: str, name: str, now_ms: int, inc
         if found is None:
             known = ", ".join(str(one.get("incarnation")) for one in job.incidents) or "none"
             raise ClusterError(f"{name} has no incident {incident}; its status has {known}")
-        return Answer(list(_whole(found)), dict(found))
+        return Answer(list(_lines_of_incident(found)), dict(found))
     # Events live for an hour; the status has the newest incidents for as long as the job lives.
     events, unread = events_of(objects, job.namespace, names.KIND, job.name)
-    rows = sorted([*_of_job(job), *_of_incidents(job), *_of_events(events)], key=lambda row: row["time"])
-    table = Table(_COLUMNS, [_as_row(row, now_ms) for row in rows])
-    told: list[Block] = [table, *_total(job)]
+    rows = sorted([*_rows_of_job(job), *_rows_of_incidents(job), *_rows_of_events(events)], key=lambda row: row["time"])
+    table = Table(_COLUMNS, [_as_table_row(row, now_ms) for row in rows])
+    told: list[Block] = [table, *_total_of_incidents(job)]
     if unread:
         told.append(f"Events: {UNKNOWN}, {unread}")
     return Answer(told, rows, [f"{names.PLURAL}.{names.GROUP}/{job.name}"])
@@ -83,11 +83,11 @@ def events_of(objects: Objects, namespace: str, kind: str, name: str) -> tuple[l
     except ForbiddenError:
         return [], f"needs the right to list events in {namespace}"
     # A server that does not know a field selector answers with more than was asked for.
-    about = [one for one in found if _is_about(one, kind, name)]
+    about = [one for one in found if _is_event_about(one, kind, name)]
     return sorted(about, key=event_time), ""
 
 
-def _is_about(event: Json, kind: str, name: str) -> bool:
+def _is_event_about(event: Json, kind: str, name: str) -> bool:
     told = mapping(event.get("involvedObject"))
     return (told.get("kind"), told.get("name")) == (kind, name)
 
@@ -99,27 +99,27 @@ def event_time(event: Json) -> str:
     return found.isoformat() if found is not None else ""
 
 
-def _of_job(job: JobView) -> Iterator[Json]:
+def _rows_of_job(job: JobView) -> Iterator[Json]:
     made, begun, ended = (
         job.metadata.get("creationTimestamp"),
         job.status.get("startTime"),
         job.status.get("completionTime"),
     )
     if made:
-        yield _row(made, "created")
+        yield _row_of_moment(made, "created")
     if begun:
-        yield _row(begun, "started")
+        yield _row_of_moment(begun, "started")
     if ended:
-        yield _row(ended, f"{job.state}: {job.why()}" if job.why() else job.state, step=job.step)
+        yield _row_of_moment(ended, f"{job.state}: {job.why()}" if job.why() else job.state, step=job.step)
 
 
-def _of_incidents(job: JobView) -> Iterator[Json]:
+def _rows_of_incidents(job: JobView) -> Iterator[Json]:
     for one in job.incidents:
         left, taken = (", ".join(map(text, items(one.get(part)))) for part in ("fromNodes", "toNodes"))
         moved = f"{left} -> {taken or '?'}" if left else text(mapping(one.get("cause")).get("nodeName"))
         step = whole(one.get("step"))
         yield {
-            **_row(one.get("startTime"), _what_happened(one), step=step),
+            **_row_of_moment(one.get("startTime"), _what_happened(one), step=step),
             "incident": one.get("incarnation"),
             "action": text(one.get("action")),
             "outcome": text(one.get("outcome")),
@@ -144,20 +144,20 @@ def what_of(incident: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, (text(cause.get("code")), one_line(text(cause.get("message")), _WHAT_WIDTH))))
 
 
-def _of_events(events: list[Json]) -> Iterator[Json]:
+def _rows_of_events(events: list[Json]) -> Iterator[Json]:
     for one in events:
         if one.get("reason") not in _IN_INCIDENTS:
-            yield _row(
+            yield _row_of_moment(
                 event_time(one), f"{text(one.get('reason'))}: {text(one.get('message'))}", kind=text(one.get("type"))
             )
 
 
-def _row(time: object, what: str, *, step: int | None = None, kind: str = "") -> Json:
+def _row_of_moment(time: object, what: str, *, step: int | None = None, kind: str = "") -> Json:
     at = read_time(time)
     return {"time": at.isoformat() if at is not None else "", "step": step, "what": what, "type": kind}
 
 
-def _as_row(row: Json, now_ms: int) -> tuple[str, ...]:
+def _as_table_row(row: Json, now_ms: int) -> tuple[str, ...]:
     step, number = row["step"], row.get("incident")
     what = f"#{number} {row['what']}" if number is not None else row["what"]
     acts = number is not None
@@ -172,7 +172,7 @@ def _as_row(row: Json, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def _total(job: JobView) -> Iterator[str]:
+def _total_of_incidents(job: JobView) -> Iterator[str]:
     if not job.incidents:
         yield "no incident"
         return
@@ -186,7 +186,7 @@ def _total(job: JobView) -> Iterator[str]:
     yield f"{told}, {lost} steps done again   (--incident N shows everything of one)"
 
 
-def _whole(incident: Mapping[str, Any]) -> Iterator[str]:
+def _lines_of_incident(incident: Mapping[str, Any]) -> Iterator[str]:
     """Everything of one incident: its sentence, its phases as parts of the outage, the rest as it stands."""
     yield f"incident {incident.get('incarnation')}: {what_of(incident)}"
     for one in map(mapping, items(incident.get("phases"))):

@@ -64,7 +64,7 @@ def run_why(arguments: argparse.Namespace) -> int:
 def explanation_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:
     """Return the explanation of a job's state."""
     job = JobView(find_job(objects, namespace, name), now_ms)
-    said = list(_explain(objects, job))
+    said = list(_explain_job(objects, job))
     running = age_since(job.condition("Running").get("lastTransitionTime"), now_ms)
     reason = f" ({job.summary['reason']})" if job.summary.get("reason") else ""
     told = [f"{job.name}  {job.namespace}   {job.state}{reason}" + (f" for {running}" if running else "")]
@@ -74,33 +74,35 @@ def explanation_of_job(objects: Objects, namespace: str, name: str, now_ms: int)
         told += [f"{'':<11} {line}" for line in more]
         if one.do:
             told.append(f"{'':<11} -> {one.do}")
-    data = {"state": job.state, "reason": text(job.summary.get("reason")), "said": [_as_data(one) for one in said]}
+    data = {"state": job.state, "reason": text(job.summary.get("reason")), "said": [_as_json(one) for one in said]}
     return Answer(told, data, [f"{names.PLURAL}.{names.GROUP}/{job.name}"])
 
 
-def _as_data(one: Said) -> dict[str, str]:
+def _as_json(one: Said) -> dict[str, str]:
     return {"about": one.about, "message": one.message, "do": one.do}
 
 
-def _explain(objects: Objects, job: JobView) -> Iterator[Said]:
+def _explain_job(objects: Objects, job: JobView) -> Iterator[Said]:
     ended = job.state in {"Complete", "Failed"}
     if not job.status:
         do = "run `kubectl hajob doctor`: it says whether an operator leads"
         yield Said("status", "no operator has seen the job yet", do)
         return
-    yield from _of_conditions(job, ended=ended)
+    yield from _explain_conditions(job, ended=ended)
     if not ended:
-        yield from _of_pods(objects, job)
-    yield from _of_incident(job)
+        yield from _explain_pods(objects, job)
+    yield from _explain_incident(job)
     if not ended:
-        yield from _of_protection(job)
+        yield from _explain_protection(job)
 
 
-def _of_conditions(job: JobView, *, ended: bool) -> Iterator[Said]:
+def _explain_conditions(job: JobView, *, ended: bool) -> Iterator[Said]:
     """Yield the conditions that are not as they should be; of a job that has ended only how."""
-    found = [one for one in job.conditions() if (_tells_end(one) if ended else _is_bad(one, job.state))]
+    found = [
+        one for one in job.conditions() if (_tells_end_of_job(one) if ended else _is_bad_condition(one, job.state))
+    ]
     if len(found) > 1:  # that the job starts or recovers says nothing beside why it does not
-        found = [one for one in found if not _is_bare(one)]
+        found = [one for one in found if not _is_bare_condition(one)]
     for one in found:
         reason = reason_of(text(one.get("type")), text(one.get("reason")))
         yield Said(text(one.get("type")), text(one.get("message")), reason.remedy if reason is not None else "")
@@ -108,16 +110,16 @@ def _of_conditions(job: JobView, *, ended: bool) -> Iterator[Said]:
         yield Said("state", job.why() or "nothing is wrong that the operator knows of")
 
 
-def _tells_end(condition: Mapping[str, Any]) -> bool:
+def _tells_end_of_job(condition: Mapping[str, Any]) -> bool:
     return condition.get("type") in {"Complete", "Failed"} and condition.get("status") == "True"
 
 
-def _is_bare(condition: Mapping[str, Any]) -> bool:
+def _is_bare_condition(condition: Mapping[str, Any]) -> bool:
     reason = reason_of(text(condition.get("type")), text(condition.get("reason")))
     return reason is not None and not reason.remedy and condition.get("message") == reason.sentence
 
 
-def _is_bad(condition: Mapping[str, Any], state: str) -> bool:
+def _is_bad_condition(condition: Mapping[str, Any], state: str) -> bool:
     """Whether a condition of a job that has not ended needs a word; how well it is protected is told by itself."""
     kind = text(condition.get("type"))
     if kind == "Recoverable":
@@ -128,7 +130,7 @@ def _is_bad(condition: Mapping[str, Any], state: str) -> bool:
     return reason is not None and bool(reason.remedy)
 
 
-def _of_pods(objects: Objects, job: JobView) -> Iterator[Said]:
+def _explain_pods(objects: Objects, job: JobView) -> Iterator[Said]:
     """Yield what keeps pods from running, in the words of kubelet and scheduler."""
     pods, unread = pods_of(objects, job)
     if unread:
@@ -144,18 +146,18 @@ def _of_pods(objects: Objects, job: JobView) -> Iterator[Said]:
             f"{warned[-1].get('reason')}: {one_line(text(warned[-1].get('message')), 400)}" if warned else ""
         )
         if told:
-            yield Said("pod", f"{pod.name}{_on_node(pod)}: {told}")
+            yield Said("pod", f"{pod.name}{_node_in_words(pod)}: {told}")
         elif forbidden:
-            yield Said("pod", f"{pod.name}{_on_node(pod)} does not run; its Events are {UNKNOWN}: {forbidden}")
+            yield Said("pod", f"{pod.name}{_node_in_words(pod)} does not run; its Events are {UNKNOWN}: {forbidden}")
     if len(troubled) > _MOST_PODS:
         yield Said("pods", f"{len(troubled)} of {len(pods)} do not run; these are the first {_MOST_PODS}")
 
 
-def _on_node(pod: PodView) -> str:
+def _node_in_words(pod: PodView) -> str:
     return f" on {pod.node_name}" if pod.node_name else ""
 
 
-def _of_incident(job: JobView) -> Iterator[Said]:
+def _explain_incident(job: JobView) -> Iterator[Said]:
     """Yield the newest decision: what was seen, which smaller actions were refused, and why."""
     if not job.incidents:
         return
@@ -181,7 +183,7 @@ def _of_incident(job: JobView) -> Iterator[Said]:
         yield Said("output", f"of the rank that it began with: {command}")
 
 
-def _of_protection(job: JobView) -> Iterator[Said]:
+def _explain_protection(job: JobView) -> Iterator[Said]:
     for one in map(mapping, items(mapping(job.status.get("protection")).get("unmet"))):
         actions = ", ".join(map(text, items(one.get("actions"))))
         yield Said("protection", f"not {actions}: {text(one.get('message'))}", text(one.get("remedy")))

@@ -51,23 +51,23 @@ def what_happened(incident: Incident) -> str:
     """Return the cause in words, without a full stop."""
     cause = incident.cause
     if incident.purpose is Purpose.FAULT:
-        return _of_cause(cause)
+        return _cause_in_words(cause)
     asked = _REQUESTS[incident.purpose]
-    return f"{asked}: {_of_cause(cause)}" if cause.kind is not None else asked
+    return f"{asked}: {_cause_in_words(cause)}" if cause.kind is not None else asked
 
 
-def _of_cause(cause: Cause) -> str:
+def _cause_in_words(cause: Cause) -> str:
     if cause.kind in _OF_NODES:
         return _OF_NODES[cause.kind].format(cause.node_name or "a node")
     if cause.kind in _OF_CHIPS:
         said = headline(cause.message) or cause.code
         return f"{said} on {cause.node_name}" if cause.node_name and cause.node_name not in said else said
     if cause.kind is FactKind.PROCESS_EXITED:
-        return _of_process(cause)
+        return _ended_process_in_words(cause)
     return sentence(cause)
 
 
-def _of_process(cause: Cause) -> str:
+def _ended_process_in_words(cause: Cause) -> str:
     who = ranks_in_words(cause.first_rank, cause.num_ranks) or "a rank"
     where = f" on {cause.node_name}" if cause.node_name else ""
     said = headline(cause.message)

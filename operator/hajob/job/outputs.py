@@ -194,7 +194,7 @@ class JobOutputs:
         yield from self._noted[1]
         yield self._admission.claim_note
 
-    def _shortfall(self, snapshot: JobSnapshot) -> str:
+    def _shortfall_in_words(self, snapshot: JobSnapshot) -> str:
         """Return what a job without nodes needs, and who has it; looked up anew after a while, as it always changes."""
         pods = snapshot.serving.values()
         if self._memory.state.phase not in UNTRAINED or not pods or all(pod.node_name for pod in pods):
@@ -254,7 +254,7 @@ class JobOutputs:
             wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), snapshot.creation.why_missing)),
             step_ms=memory.pace.step_ms,
             unsatisfiable=self._why_unsatisfiable(snapshot),
-            shortfall=self._shortfall(snapshot),
+            shortfall=self._shortfall_in_words(snapshot),
             checkpoint_step=view.checkpoint_step if (view.checkpoint_step or 0) > 0 else None,
             batch=memory.policy.batch,
             recoverability=recoverability(memory.state, view, memory.policy, now) if trains else (),

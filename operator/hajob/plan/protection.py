@@ -78,7 +78,7 @@ def protection_of_job(evaluated: Sequence[ActionRecoverability]) -> Protection |
         return None
     missing: dict[str, list[Action]] = {}
     messages: dict[str, str] = {}
-    for action, one in _with_status(evaluated, ConditionStatus.FALSE):
+    for action, one in _preconditions_with_status(evaluated, ConditionStatus.FALSE):
         missing.setdefault(one.name, []).append(action)
         messages.setdefault(one.name, one.message)
     unmet = tuple(
@@ -88,17 +88,17 @@ def protection_of_job(evaluated: Sequence[ActionRecoverability]) -> Protection |
         for name, actions in missing.items()
     )
     # A start script hides the trainer's flags: most jobs have some that nobody outside can see.
-    hidden = {one.name for _, one in _with_status(evaluated, ConditionStatus.UNKNOWN)} - missing.keys()
+    hidden = {one.name for _, one in _preconditions_with_status(evaluated, ConditionStatus.UNKNOWN)} - missing.keys()
     told = {"unmet": unmet[:MOST_SHOWN], "unknown": _unknown_in_words(sorted(hidden))}
     return Protection.model_validate({name: value for name, value in told.items() if value})
 
 
 def without_what_is_met(evaluated: Iterable[ActionRecoverability]) -> tuple[ActionRecoverability, ...]:
     """Return the evaluation as the status shows it: unmet preconditions by name, as `protection` explains each once."""
-    return tuple(map(_in_short, evaluated))
+    return tuple(map(_evaluation_in_short, evaluated))
 
 
-def _in_short(one: ActionRecoverability) -> ActionRecoverability:
+def _evaluation_in_short(one: ActionRecoverability) -> ActionRecoverability:
     shown = one.unmet if one.status == ConditionStatus.FALSE else ()
     unmet = tuple(UnmetPrecondition(name=unmet.name) for unmet in shown)
     if not one.message:
@@ -112,7 +112,7 @@ def protection_in_words(found: Protection) -> str:
     return "; ".join(told) or (f"{found.unknown.partition(':')[0]} (status.protection)" if found.unknown else "")
 
 
-def _with_status(
+def _preconditions_with_status(
     evaluated: Iterable[ActionRecoverability], status: ConditionStatus
 ) -> Iterable[tuple[Action, UnmetPrecondition]]:
     return ((one.action, unmet) for one in evaluated if one.status == status for unmet in one.unmet)

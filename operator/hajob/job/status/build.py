@@ -255,7 +255,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
         _accepted(snapshot),
         _scheduled(snapshot),
         (RUNNING_REASON[state.going_on], "; ".join(_told(snapshot))),
-        _recoverable(snapshot),
+        _recoverable_condition(snapshot),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
         _spares_ready(snapshot),
@@ -267,7 +267,7 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     ]
 
 
-def _recoverable(snapshot: Snapshot) -> tuple[Reason, str]:
+def _recoverable_condition(snapshot: Snapshot) -> tuple[Reason, str]:
     """Return how well the job is protected; unmet preconditions count, and those that cannot be seen do not."""
     found = protection_of_job(snapshot.recoverability)
     if found is None:
@@ -473,7 +473,7 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     moving["data_parallel"] = measured_again(old.data_parallel, new.data_parallel)
     if is_older_than(old, new, RARELY_SECONDS):
         return True
-    if _words(old) != _words(new):
+    if _words_of_summary(old) != _words_of_summary(new):
         return True
     same_journal = _at_rest(old.journal) == _at_rest(new.journal)
     still = old.model_copy(
@@ -483,7 +483,7 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     return not same_journal or still != seen
 
 
-def _words(status: api.HATrainingJobStatus) -> tuple[str, str]:
+def _words_of_summary(status: api.HATrainingJobStatus) -> tuple[str, str]:
     return (status.summary.state, status.summary.reason) if status.summary is not None else ("", "")
 
 

@@ -33,10 +33,10 @@ def longest_age_of_progress(status: api.HATrainingJobStatus) -> int:
         return RARELY_SECONDS
     begun = [status.start_time, status.incidents[0].start_time if status.incidents else None]
     ages = [(progress.observed_time - one).total_seconds() for one in begun if one is not None]
-    return OFTEN_SECONDS if any(age < WATCHED_SECONDS for age in ages) or _in_trouble(status) else RARELY_SECONDS
+    return OFTEN_SECONDS if any(age < WATCHED_SECONDS for age in ages) or _is_in_trouble(status) else RARELY_SECONDS
 
 
-def _in_trouble(status: api.HATrainingJobStatus) -> bool:
+def _is_in_trouble(status: api.HATrainingJobStatus) -> bool:
     """Whether a job stands that should train; one that was asked to stand is in no trouble."""
     running = find_condition(status.conditions, ConditionType.RUNNING)
     at_rest = {Reason.RUNNING_SUSPENDED.word, Reason.PAUSED.word, Reason.RUNNING_ENDED.word}

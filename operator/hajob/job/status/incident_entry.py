@@ -90,7 +90,7 @@ def entry(
     return api.IncidentEntry(
         incarnation=incident.number,
         start_time=datetime.fromtimestamp(start / 1000, UTC),
-        end_time=_end(record, before, now_ms),
+        end_time=_end_of_incident(record, before, now_ms),
         message=incident_words.whole_sentence(incident, record.outcome, outage, restoration.lost_steps),
         step=step if step >= 0 else None,
         from_nodes=found.left,
@@ -121,7 +121,7 @@ def entry(
     )
 
 
-def _end(record: Record, before: api.IncidentEntry | None, now_ms: int) -> datetime | None:
+def _end_of_incident(record: Record, before: api.IncidentEntry | None, now_ms: int) -> datetime | None:
     """Return when an incident ended: with the first step after it, else when it is first seen to be over."""
     if record.outcome is IncidentOutcome.OPEN:
         return None

@@ -89,7 +89,7 @@ def build_summary(conditions: Sequence[api.Condition], facts: Facts) -> api.Summ
     nodes = {pod.node_name for pod in facts.pods if pod.is_rank and pod.node_name and not pod.ended}
     return api.Summary(
         state="Refused" if facts.refused and not state.attempt else STATE_WORD.get(state.phase, state.phase.value),
-        reason=_reason(conditions, facts)[:64],
+        reason=_reason_in_a_word(conditions, facts)[:64],
         size=f"{size.current}/{size.desired}",
         recovery=(newest.action or "") if newest else "",
         last_outage=f"{outage / 1000:.1f}s" if newest and newest.outcome is not IncidentOutcome.OPEN else "",
@@ -117,12 +117,12 @@ def protection_in_a_word(evaluated: Sequence[api.ActionRecoverability]) -> str:
     return "Full" if works == len(evaluated) else "Partial" if works else "None"
 
 
-def _reason(conditions: Sequence[api.Condition], facts: Facts) -> str:
+def _reason_in_a_word(conditions: Sequence[api.Condition], facts: Facts) -> str:
     state = facts.state
     if facts.refused and not state.attempt:
-        return _word(conditions, ConditionType.ACCEPTED)
+        return _reason_of_condition(conditions, ConditionType.ACCEPTED)
     if state.phase in _AS_CONDITION:
-        return _word(conditions, _AS_CONDITION[state.phase])
+        return _reason_of_condition(conditions, _AS_CONDITION[state.phase])
     if state.phase in UNTRAINED and (waits := _why_waiting(conditions, facts.pods)):
         return waits
     return state.incident.cause.code if state.incident is not None else ""
@@ -135,9 +135,9 @@ def _why_waiting(conditions: Sequence[api.Condition], pods: Sequence[PodView]) -
         return "ImagePull" if trouble in _IMAGE else trouble
     if any(pod.finished for pod in pods if pod.is_rank):
         return Reason.SCRIPT_ENDED.word
-    return _WAITS.get(_word(conditions, ConditionType.SCHEDULED), "")
+    return _WAITS.get(_reason_of_condition(conditions, ConditionType.SCHEDULED), "")
 
 
-def _word(conditions: Sequence[api.Condition], kind: ConditionType) -> str:
+def _reason_of_condition(conditions: Sequence[api.Condition], kind: ConditionType) -> str:
     found = find_condition(conditions, kind)
     return found.reason if found is not None else ""
