@@ -1,8 +1,8 @@
 """The part of torch's TCPStore protocol that is needed to keep written keys and to move a client to another store.
 
 Two dialects are known: that of torch 1.12 to 2.0, and the one whose clients begin with a magic number. The bytes of a
-client with any other dialect pass unread. So do those of MindSpore's workers, whose scheduler holds nothing that needs
-to be kept. docs/protocols/launcher.md#the-store
+client with any other dialect pass unread. So do those of MindSpore's workers, who dial another scheduler by themselves.
+docs/protocols/launcher.md#the-store
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class StoreConversation:
         dialect: The client's dialect; None: it has not sent enough, or cannot be read.
         lost: The bytes cannot be read: they pass unchanged, and the client cannot move to another store.
         dials_again: It is a worker of MindSpore, which dials its scheduler again by itself and registers anew: the
-            bytes pass unchanged, and there is nothing to keep.
+            bytes pass unchanged.
     """
 
     def __init__(self) -> None:

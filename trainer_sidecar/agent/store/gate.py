@@ -24,6 +24,11 @@ from trainer_sidecar.store_protocol import Request, StoreConversation
 
 DYING_SECONDS = 0.5
 
+SCHEDULER_FORGETS = (
+    "MindSpore's workers do not tell another scheduler how they are reached, so no later process meets them"
+)
+"""Seen with MindSpore 2.10 on CPU: they register anew, and a new process's `init()` waits a minute in vain."""
+
 log = logging.getLogger(__name__)
 
 
@@ -219,6 +224,8 @@ class StoreGate(Listener):
         """Note what a client has said; a client that cannot be read may have written anything."""
         if talk.lost:
             self.journal.give_up_content("a client speaks to the store in a way that is not known")
+        elif talk.dials_again:
+            self.journal.problem = SCHEDULER_FORGETS
         elif talk.dialect is not None:
             self.journal.dialect = talk.dialect.name
 
