@@ -39,9 +39,13 @@ class ShardedAdam:
     def gradient(self) -> Tensor:
         """All gradients as one vector, which is taken from the parameters."""
         vector = torch.cat([parameter.grad.reshape(-1) for parameter in self._parameters])
+        self.clear_gradients()
+        return self._padded(vector)
+
+    def clear_gradients(self) -> None:
+        """Forget what a backward pass that was broken off has left: the repeated step would add to it."""
         for parameter in self._parameters:
             parameter.grad = None
-        return self._padded(vector)
 
     def update(self, gradient: Tensor) -> None:
         """One step with the whole gradient vector; only the own shard is touched."""

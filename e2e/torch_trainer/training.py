@@ -185,6 +185,7 @@ class Training:
         The sum goes through them in order, whoever has computed which: its last bits do not depend on the size.
         """
         settings, found, losses = self.settings, [], []
+        self.optimizer.clear_gradients()  # where Megatron zeroes its own
         shares = layout_shares(self.layout.data, self.active)
         for number in shares[self.place.data]:
             loss = self.model(batch(settings.seed, step, number, settings.micro_batch_size))
