@@ -33,7 +33,7 @@ from hajob.app import operator as app
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
-from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
+from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials, Dialer
 from hajob.job.cluster import Cluster
 from hajob.job.ports import Ports
 from hajob.kube.events import Announcer
@@ -64,7 +64,7 @@ class Cost:
     memory: float
 
 
-class NoLink:
+class NoLink(Channel):
     """Nobody is dialled."""
 
     def __init__(self, address: str) -> None:
@@ -156,6 +156,17 @@ def running(pod: Json, number: int, message: str = "") -> bytes:
     )
 
 
+class NoDialer(Dialer):
+    """Makes channels that lead nowhere."""
+
+    def dial(
+        self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener
+    ) -> NoLink:
+        """Make one."""
+        del job_uid, credentials, listener
+        return NoLink(address)
+
+
 class Bench:
     """One core and its cluster."""
 
@@ -167,14 +178,10 @@ class Bench:
         self.api.tell = self.pod
 
     def _ports(self) -> Ports:
-        def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> NoLink:
-            del job_uid, credentials, listener
-            return NoLink(address)
-
         return Ports(
             kube=self.api,
             clock=self.clock,
-            dial=dial,
+            dialer=NoDialer(Leadership(), self.clock),
             announcer=Announcer(self.api, self.clock, "bench"),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
             authorities=AuthorityStore(self.api, self.clock, NAMESPACE, timedelta(days=365)),

@@ -25,7 +25,7 @@ from hajob.api.base import Json
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
-from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
+from hajob.coordinator_link.channel import Dialer
 from hajob.faults.watch import FaultWatch
 from hajob.job.cluster import Cluster
 from hajob.job.ports import Ports
@@ -229,9 +229,6 @@ async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = ""
     api = MemoryApi(directory, addresses)
     caches = Caches()
 
-    def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Channel:
-        return Channel(address, job_uid, credentials, listener, leadership=Leadership(FENCE), clock=SystemClock())
-
     announcer = Announcer(api, clock, "bench")
     plain = kubeconfig.startswith("http:")
     credentials = ApiCredentials(kubeconfig) if plain or not kubeconfig else await from_kubeconfig(kubeconfig)
@@ -240,7 +237,7 @@ async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = ""
         authorities=AuthorityStore(api, clock, "hajob-system", LIFETIME),
         kube=api,
         clock=clock,
-        dial=dial,
+        dialer=Dialer(Leadership(FENCE), clock),
         announcer=announcer,
         pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
         leadership=Leadership(FENCE),

@@ -14,7 +14,7 @@ from hajob.api.job import HATrainingJob, Metadata
 from hajob.capacity.avoided_nodes import AvoidedNodes
 from hajob.capacity.caches import Caches
 from hajob.capacity.nodes import Capacity
-from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
+from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials, Dialer
 from hajob.domain.hardware import ClusterFact
 from hajob.faults.node_faults import NodeFaults
 from hajob.job.cluster import Cluster, NodeMarks
@@ -34,7 +34,7 @@ QUICKSTART = CHECKOUT / "examples/quickstart.yaml"
 NAMESPACE = "default"
 
 
-class Link:
+class Link(Channel):
     """A channel that writes down what it was told."""
 
     def __init__(self, address: str) -> None:
@@ -65,6 +65,18 @@ class Link:
     def acknowledge(self, sequence: int) -> None:
         """Note what was acknowledged last."""
         self.acknowledged = sequence
+
+
+class TownDialer(Dialer):
+    """Makes links that write down what they are told."""
+
+    def __init__(self, town: ControllerTown) -> None:
+        self._links = town.links
+
+    def dial(self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
+        assert all((job_uid, credentials, listener))
+        self._links.append(Link(address))
+        return self._links[-1]
 
 
 class RecordedEvents:
@@ -147,16 +159,11 @@ class ControllerTown:
     def ports(self, caches: Caches | None = None) -> Ports:
         """Return the ports of this world; `caches`: of a core that is shown nodes and pods, not the server's."""
 
-        def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
-            assert all((job_uid, credentials, listener))
-            self.links.append(Link(address))
-            return self.links[-1]
-
         return Ports(
             authorities=self.store,
             kube=self.kube,
             clock=self.clock,
-            dial=dial,
+            dialer=TownDialer(self),
             announcer=cast("Announcer", self.events),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
             cluster=TownCluster(self, caches),

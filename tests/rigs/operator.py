@@ -23,7 +23,8 @@ from hajob.app import operator as app
 from hajob.app.frontend import JobIntake
 from hajob.app.operator import Operator
 from hajob.app.settings import Settings
-from hajob.coordinator_link.channel import ChannelListener
+from hajob.coordinator_link import channel
+from hajob.coordinator_link.channel import Channel, ChannelListener, Dialer
 from hajob.kube.credentials import ApiCredentials
 from hajob.protocol import sidecar_pb2 as wire
 from tests.rigs.fake_clock import FakeClock
@@ -69,12 +70,12 @@ class IdleFrontend:
         """Read nothing anew."""
 
 
-class RecordedChannel:
+class RecordedChannel(Channel):
     """A channel to a coordinator that dials nobody and keeps the orders that it is given."""
 
     up = True
 
-    def __init__(self, address: str, job_uid: str, _: object, listener: ChannelListener, **_more: object) -> None:
+    def __init__(self, address: str, job_uid: str, _: object, listener: ChannelListener, _dialer: Dialer) -> None:
         self.address, self.job_uid, self.listener = address, job_uid, listener
         self.orders: list[wire.Order] = []
         self.ordered: Callable[[], object] = lambda: None
@@ -137,8 +138,8 @@ class OperatorWorld:
         with mock.patch.object(app, "Frontend", return_value=self.frontend):
             self.operator = Operator(chosen, self.kube, ApiCredentials("https://nowhere"), self.clock)
 
-    def _dial(self, *where: Any, **more: Any) -> RecordedChannel:
-        self.channels.append(RecordedChannel(*where, **more))
+    def _dial(self, *where: Any) -> RecordedChannel:
+        self.channels.append(RecordedChannel(*where))
         return self.channels[-1]
 
     async def run(self) -> None:
@@ -146,7 +147,7 @@ class OperatorWorld:
         if self._beside is not None:
             await self.operator.run()
             return
-        with mock.patch.object(app, "Channel", self._dial):
+        with mock.patch.object(channel, "Channel", self._dial):
             await self.operator.run()
 
     async def node(self, name: str, **condition: str) -> None:

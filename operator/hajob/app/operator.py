@@ -32,11 +32,11 @@ from hajob.app.tenants import Tenants
 from hajob.backoff import Backoff
 from hajob.capacity.caches import Caches
 from hajob.clock import Clock, SystemClock
-from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
+from hajob.coordinator_link.channel import Dialer
 from hajob.faults.quarantines import Quarantines
 from hajob.faults.watch import FaultWatch, ReadObject
 from hajob.job.cluster import Cluster, NodeMarks
-from hajob.job.ports import Link, Ports
+from hajob.job.ports import Ports
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.credentials import ApiCredentials, CredentialsError, load
 from hajob.kube.events import Announcer
@@ -113,7 +113,7 @@ class Operator(Candidate):
         return Ports(
             kube=self._leader_kube,
             clock=self._clock,
-            dial=self._dial,
+            dialer=Dialer(self._lease, self._clock),
             announcer=self._announcer,
             pod_settings=self._settings.pod_settings(),
             authorities=AuthorityStore(
@@ -150,9 +150,6 @@ class Operator(Candidate):
         found = reach(await probe(self._caches.pods.values(), self._clock), self._caches.nodes)
         log.info("a leader that is cut off offers its Lease; from here %s", found)
         return found.total > 0 and not found.is_cut_off
-
-    def _dial(self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Link:
-        return Channel(address, job_uid, credentials, listener, leadership=self._lease, clock=self._clock)
 
     def _pod_changed(self, change: Change[PodView]) -> None:
         pod, deleted = change.value, change.type is ChangeType.DELETED

@@ -68,6 +68,24 @@ class ChannelListener(Protocol):
         """Handle that the channel came up or went down, and why."""
 
 
+class Dialer:
+    """Makes the channels of one operator.
+
+    Attributes:
+        leadership: of this process: each coordinator is told its fence.
+        clock: of the machine.
+    """
+
+    def __init__(self, leadership: Leadership, clock: Clock) -> None:
+        self.leadership, self.clock = leadership, clock
+
+    def dial(
+        self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener
+    ) -> Channel:
+        """Make a channel that is not started yet."""
+        return Channel(address, job_uid, credentials, listener, self)
+
+
 class Channel:
     """The channel to one coordinator, by its address, for as long as `run` runs.
 
@@ -81,16 +99,14 @@ class Channel:
         job_uid: str,
         credentials: CoordinatorCredentials,
         listener: ChannelListener,
-        *,
-        leadership: Leadership,
-        clock: Clock,
+        dialer: Dialer,
     ) -> None:
         self.address = address
         self._job_uid = job_uid
         self._credentials = credentials
         self._listener = listener
-        self._leadership = leadership
-        self._clock = clock
+        self._leadership = dialer.leadership
+        self._clock = dialer.clock
         self._assignment: wire.Assignment | None = None
         self._order: wire.Order | None = None
         self._heard = 0

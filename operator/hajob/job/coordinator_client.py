@@ -16,9 +16,9 @@ from typing import Protocol
 from hajob import metrics
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
-from hajob.coordinator_link.channel import CoordinatorCredentials
+from hajob.coordinator_link.channel import Channel, CoordinatorCredentials
 from hajob.job.coordinator_reports import CoordinatorReports
-from hajob.job.ports import Link, Ports
+from hajob.job.ports import Ports
 from hajob.kube.client import ApiError
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol.addresses import host_port
@@ -47,7 +47,7 @@ class _Line:
     def __init__(self, client: CoordinatorClient, pod: PodView, address: str) -> None:
         self._client = client
         self.pod, self.address = pod, address
-        self.link: Link | None = None
+        self.link: Channel | None = None
         self.closed = False
 
     async def greeted(self, hello: wire.Hello) -> bool:
@@ -94,7 +94,7 @@ class CoordinatorClient:
         return self._line.address if self._line else ""
 
     @property
-    def _link(self) -> Link | None:
+    def _link(self) -> Channel | None:
         return self._line.link if self._line else None
 
     def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
@@ -107,7 +107,7 @@ class CoordinatorClient:
         self._hang_up(self._former)
         self._former = self._leave()
         self._line = _Line(self, pod, address)
-        self._line.link = link = self._ports.dial(address, self._job.metadata.uid, credentials, self._line)
+        self._line.link = link = self._ports.dialer.dial(address, self._job.metadata.uid, credentials, self._line)
         if self._assignment is not None:
             link.assign(self._assignment)
         link.start()

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from hajob.clock import Clock
-from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
+from hajob.coordinator_link.channel import Dialer
 from hajob.job.cluster import Cluster
 from hajob.job.dry_run_cache import DryRunCache
 from hajob.job.status_publisher import WritePace
@@ -20,40 +19,6 @@ from hajob.kube.events import Announcer
 from hajob.leader.leadership import Leadership
 from hajob.pki.authority_store import AuthorityStore
 from hajob.pods.settings import PodSettings
-from hajob.protocol import sidecar_pb2 as wire
-
-
-class Link(Protocol):
-    """A connection to one coordinator (hajob.coordinator_link.channel.Channel)."""
-
-    address: str
-
-    def start(self) -> None:
-        """Start dialling."""
-
-    async def close(self) -> None:
-        """Close the link for good."""
-
-    def hurry(self) -> None:
-        """Dial at once again, if the coordinator has not answered."""
-
-    def assign(self, assignment: wire.Assignment) -> None:
-        """Send the job's description and the addresses of its pods."""
-
-    def order(self, order: wire.Order) -> None:
-        """Send the action that is wanted now."""
-
-    def acknowledge(self, sequence: int) -> None:
-        """Acknowledge that the effects of a report are in the status."""
-
-
-class Dial(Protocol):
-    """A factory of links to coordinators."""
-
-    def __call__(
-        self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener
-    ) -> Link:
-        """Make a link that is not started yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +36,7 @@ class Ports:
 
     kube: Kube
     clock: Clock
-    dial: Dial
+    dialer: Dialer
     announcer: Announcer
     pod_settings: PodSettings
     authorities: AuthorityStore

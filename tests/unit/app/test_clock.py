@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hajob.clock import Alarm, SystemClock, timeout
-from hajob.coordinator_link.channel import SILENCE_SECONDS, Channel, CoordinatorCredentials
+from hajob.coordinator_link.channel import SILENCE_SECONDS, Channel, CoordinatorCredentials, Dialer
 from hajob.leader.leadership import Leadership
 from tests.rigs.channel_listeners import NotingListener, ScriptedStream, put_at_every_address
 from tests.rigs.fake_clock import FakeClock, settle
@@ -40,7 +40,7 @@ async def test_a_silent_coordinator_is_given_up_by_the_given_clock(monkeypatch: 
     put_at_every_address(monkeypatch, ScriptedStream())
     clock, listener = FakeClock(), NotingListener()
     credentials = CoordinatorCredentials(b"", b"", b"")
-    channel = Channel("127.0.0.1:1", "uid", credentials, listener, leadership=Leadership(), clock=clock)
+    channel = Channel("127.0.0.1:1", "uid", credentials, listener, Dialer(Leadership(), clock))
     channel.start()
     await settle()
     await clock.advance(SILENCE_SECONDS - 0.1)

@@ -17,7 +17,7 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
-from hajob.coordinator_link.channel import Channel, CoordinatorCredentials
+from hajob.coordinator_link.channel import Channel, CoordinatorCredentials, Dialer
 from hajob.job.controller import JobController
 from hajob.job.ports import Ports
 from hajob.job.status.journal import read
@@ -174,7 +174,7 @@ async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytes
     stream = ScriptedStream()
     put_at_every_address(monkeypatch, stream)
     listener, clock, credentials = FailingListener(), FakeClock(), CoordinatorCredentials(b"", b"", b"")
-    channel = Channel("127.0.0.1:1", UID, credentials, listener, leadership=Leadership(), clock=clock)
+    channel = Channel("127.0.0.1:1", UID, credentials, listener, Dialer(Leadership(), clock))
     channel.start()
     await settle()
     stream.say(report=wire.Report())

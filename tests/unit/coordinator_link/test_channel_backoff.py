@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hajob.coordinator_link.channel import Channel, CoordinatorCredentials
+from hajob.coordinator_link.channel import Channel, CoordinatorCredentials, Dialer
 from hajob.leader.leadership import Leadership
 from hajob.leader.probe import answers
 from tests.rigs.channel_listeners import CHANNEL, DeafListener
@@ -20,7 +20,7 @@ class Absent:
         self.answers = False
         self.looked: list[float] = []
         none = CoordinatorCredentials(b"", b"", b"")
-        self.channel = Channel("127.0.0.1:1", "uid", none, DeafListener(), leadership=Leadership(), clock=self.clock)
+        self.channel = Channel("127.0.0.1:1", "uid", none, DeafListener(), Dialer(Leadership(), self.clock))
         monkeypatch.setattr("hajob.wire.tls.secure_channel", self._dial)
         monkeypatch.setattr(f"{CHANNEL}.answers", self._look)
         self.channel.start()

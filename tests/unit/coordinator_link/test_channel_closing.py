@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hajob.coordinator_link.channel import Channel, CoordinatorCredentials
+from hajob.coordinator_link.channel import Channel, CoordinatorCredentials, Dialer
 from hajob.leader.leadership import Leadership
 from hajob.protocol import sidecar_pb2 as wire
 from tests.rigs.channel_listeners import DeafListener, NotingListener, ScriptedStream, put_at_every_address
@@ -32,7 +32,7 @@ class Stream:
 async def test_closing_is_not_lost_when_a_message_comes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream()
     put_at_every_address(monkeypatch, stream)
-    channel = Channel("127.0.0.1:1", "uid", CREDENTIALS, DeafListener(), leadership=Leadership(), clock=FakeClock())
+    channel = Channel("127.0.0.1:1", "uid", CREDENTIALS, DeafListener(), Dialer(Leadership(), FakeClock()))
     channel.start()
     await settle()  # until it waits for the next message
     assert channel.up
@@ -53,7 +53,7 @@ async def test_a_conversation_in_which_nothing_can_be_said_ends(monkeypatch: pyt
     """Reports would go on arriving, and no order would ever leave."""
     put_at_every_address(monkeypatch, Unwritable())
     listener = NotingListener()
-    channel = Channel("127.0.0.1:1", "uid", CREDENTIALS, listener, leadership=Leadership(), clock=FakeClock())
+    channel = Channel("127.0.0.1:1", "uid", CREDENTIALS, listener, Dialer(Leadership(), FakeClock()))
     channel.start()
     await settle()
     channel.order(wire.Order(revision=1))

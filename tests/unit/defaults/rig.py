@@ -18,7 +18,7 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
-from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
+from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials, Dialer
 from hajob.job.controller import JobController
 from hajob.job.ports import Ports
 from hajob.plan.state import JobPhase, JobState
@@ -199,7 +199,7 @@ class CoordinatorWorld(World):
 
 
 @dataclass
-class RigLink:
+class RigLink(Channel):
     """The operator's channel to one coordinator."""
 
     rig: Rig
@@ -227,7 +227,7 @@ class RigLink:
         world.core.note_operator(world.now)
         self.listener.connected_changed(True, "")
         for message in self.waiting:
-            self._say(message)
+            self._say_to_world(message)
 
     def end(self) -> bool:
         """End the stream, if it is open."""
@@ -251,9 +251,9 @@ class RigLink:
     def _keep(self, message: pb.Assignment | pb.Order) -> None:
         self.waiting = [one for one in self.waiting if type(one) is not type(message)]
         self.waiting.append(message)
-        self._say(message)
+        self._say_to_world(message)
 
-    def _say(self, message: pb.Assignment | pb.Order) -> None:
+    def _say_to_world(self, message: pb.Assignment | pb.Order) -> None:
         if not self.is_open or self.world is None:
             return
         core, now = self.world.core, self.world.now
@@ -265,6 +265,21 @@ class RigLink:
     def acknowledge(self, sequence: int) -> None:
         if self.is_open and self.world is not None:
             self.world.core.job.effects.outbox.acknowledge_reports(sequence)
+
+
+class RigDialer(Dialer):
+    """Dials the coordinators of a rig."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    def dial(
+        self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener
+    ) -> RigLink:
+        assert job_uid == UID
+        assert credentials
+        self._rig.dialled.append(RigLink(self._rig, address, listener))
+        return self._rig.dialled[-1]
 
 
 class Rig(ControllerTown):
@@ -297,13 +312,7 @@ class Rig(ControllerTown):
         return None  # type: ignore[return-value]
 
     def ports(self, caches: Caches | None = None) -> Ports:
-        def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> RigLink:
-            assert job_uid == UID
-            assert credentials
-            self.dialled.append(RigLink(self, address, listener))
-            return self.dialled[-1]
-
-        return replace(super().ports(caches), dial=dial)
+        return replace(super().ports(caches), dialer=RigDialer(self))
 
     # -- the operator --------------------------------------------------------------------------------------------
 

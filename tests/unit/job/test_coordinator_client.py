@@ -128,7 +128,7 @@ class Dialled(Owner):
         super().__init__()
         self.lines: list[Line] = []
         self.asked, self.answer = asyncio.Event(), asyncio.Event()
-        world = SimpleNamespace(dial=self.dial, kube=self, clock=None)
+        world = SimpleNamespace(dialer=self, kube=self, clock=None)
         job = SimpleNamespace(metadata=SimpleNamespace(uid="job"))
         self.controller = CoordinatorClient(cast("HATrainingJob", job), cast("Ports", world), self)
 

@@ -20,7 +20,7 @@ from hajob import metrics
 from hajob.api import constants as names
 from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
-from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials
+from hajob.coordinator_link.channel import Channel, ChannelListener, CoordinatorCredentials, Dialer
 from hajob.job.ports import Ports
 from hajob.leader.leadership import Leadership
 from hajob.protocol import sidecar_pb2 as pb
@@ -40,6 +40,21 @@ VERSIONS = sorted(place.name for place in RECORDINGS.iterdir())
 everyone = pytest.mark.parametrize("version", VERSIONS)
 
 
+class KeptDialer(Dialer):
+    """Dials the coordinator of the recording, whatever its pod's address is."""
+
+    def __init__(self, town: TownWithKeptCoordinator) -> None:
+        super().__init__(Leadership(), SystemClock())
+        self._town = town
+
+    def dial(
+        self, address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener
+    ) -> Channel:
+        assert self._town.server is not None, address
+        self._town.channels.append(super().dial(self._town.server.address, job_uid, credentials, listener))
+        return self._town.channels[-1]
+
+
 class TownWithKeptCoordinator(ControllerTown):
     """A job of two nodes with two chips each, whose coordinator is dialled for real."""
 
@@ -56,15 +71,7 @@ class TownWithKeptCoordinator(ControllerTown):
         return super().open()
 
     def ports(self, caches: Caches | None = None) -> Ports:
-        def dial(address: str, job_uid: str, credentials: CoordinatorCredentials, listener: ChannelListener) -> Channel:
-            assert self.server is not None, address
-            made = Channel(
-                self.server.address, job_uid, credentials, listener, leadership=Leadership(), clock=SystemClock()
-            )
-            self.channels.append(made)
-            return made
-
-        return replace(super().ports(caches), dial=dial)
+        return replace(super().ports(caches), dialer=KeptDialer(self))
 
     async def serve(self) -> KeptServer:
         """The coordinator of the recording, with the certificate that the operator made."""
