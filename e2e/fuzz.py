@@ -295,13 +295,13 @@ def _sorted(inner: Object) -> Object:
 
 def _read(raw: Object) -> Sequence[int]:
     terms = Terms(NOW_MS, conditions={"NPULost": SickCondition(Level.SEPARATE)}, serials={SERIAL: "node-2"})
-    found = registry.read(raw, terms)
+    found = registry.read_object(raw, terms)
     return len(found.facts), len(found.rejected), len(found.over)
 
 
 def _read_pod(raw: Object) -> Sequence[int]:
-    view = pod.view(raw)
-    found = [*pod.facts(view, NOW_MS), pod.lost(view, NOW_MS), *pod.taken(view, NOW_MS)]
+    view = pod.pod_view_of(raw)
+    found = [*pod.facts_of_pod(view, NOW_MS), pod.fact_of_lost_pod(view, NOW_MS), *pod.facts_of_taken_pod(view, NOW_MS)]
     return len(found), len(view.chips)
 
 
@@ -311,15 +311,15 @@ def _read_report(raw: Object) -> Sequence[int]:
         told = json_format.ParseDict(raw, wire.Report(), ignore_unknown_fields=True)
     except (json_format.ParseError, SystemError, UnicodeError):  # protobuf's own: half a surrogate is a SystemError
         return (0,)
-    pods = {1: pod.view(_pod())}
-    found = observe.of_report(told, pods, NOW_MS)
+    pods = {1: pod.pod_view_of(_pod())}
+    found = observe.events_of_report(told, pods, NOW_MS)
     heard = observe.Heard()
-    seen = list(observe.of_coordinator(JobState(), heard, heard.then(told.state), 4))
+    seen = list(observe.of_coordinator(JobState(), heard, heard.after_report(told.state), 4))
     return len(found.observed), len(found.refused), len(seen)
 
 
 def _read_settings(raw: Object) -> Sequence[int]:
-    found, reading = settings.read(raw, NOW_MS)
+    found, reading = settings.parse_settings(raw, NOW_MS)
     return len(found.codes), len(reading.rejected)
 
 

@@ -24,7 +24,7 @@ import grpc.aio
 from e2e.bench.operator_core import write_certificates
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.cluster.run import Run
-from hajob.pods.naming import pod_hash
+from hajob.pods.naming import hash_of_pod
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol import versions
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorServicer, add_CoordinatorServicer_to_server
@@ -78,7 +78,7 @@ class ScriptedCoordinator(CoordinatorServicer):
         await anext(request_iterator)
         reader = asyncio.create_task(self._read(request_iterator))
         try:
-            pod = f"job-{self.uid}-coordinator-{pod_hash(self.uid, 1)}"
+            pod = f"job-{self.uid}-coordinator-{hash_of_pod(self.uid, 1)}"
             token, pod_uid = self.token or pod, self.pod_uid or pod
             hello = wire.Hello(version=versions.OURS.lowest, job_uid=self.uid, token=token, pod_uid=pod_uid)
             yield wire.CoordinatorMessage(hello=hello)

@@ -39,7 +39,7 @@ from hajob.job.ports import Ports
 from hajob.kube.events import Announcer
 from hajob.leader.leadership import Leadership
 from hajob.pki.authority_store import AuthorityStore
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
@@ -70,22 +70,22 @@ class NoLink(Channel):
     def __init__(self, address: str) -> None:
         self.address = address
 
-    def start(self) -> None:
+    def start_dialling(self) -> None:
         """Nothing."""
 
-    def hurry(self) -> None:
+    def dial_at_once(self) -> None:
         """Nothing."""
 
     async def close(self) -> None:
         """Nothing."""
 
-    def assign(self, assignment: object) -> None:
+    def send_assignment(self, assignment: object) -> None:
         """Nothing."""
 
-    def order(self, order: object) -> None:
+    def send_order(self, order: object) -> None:
         """Nothing."""
 
-    def acknowledge(self, sequence: int) -> None:
+    def acknowledge_report(self, sequence: int) -> None:
         """Nothing."""
 
 
@@ -111,7 +111,7 @@ class ForgetfulApi(MemoryApi):
         if self.made < count:
             await self._all.wait()
 
-    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+    async def create_object(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
         """Nothing is kept."""
         del namespace
         if resource == "pods" and not dry_run:
@@ -197,11 +197,11 @@ class Bench:
         self._node(orjson.dumps(body))
 
     def _node(self, raw: bytes) -> None:
-        self.core.node_changed(node_source.view(orjson.loads(raw)), deleted=False)
+        self.core.node_changed(node_source.node_view_of(orjson.loads(raw)), deleted=False)
 
     def pod(self, raw: bytes) -> None:
         """An event of a pod, as its bytes."""
-        self.core.pod_changed(pod_source.view(orjson.loads(raw)), deleted=False)
+        self.core.pod_changed(pod_source.pod_view_of(orjson.loads(raw)), deleted=False)
 
     async def run(self) -> Cost:
         """Fill the cluster, let it become quiet, then time events."""
@@ -231,7 +231,7 @@ class Bench:
         nodes, jobs, pods = self.size
         for number in range(min(EVENTS, jobs * pods)):
             job = HATrainingJob.from_object(_job(number // pods, pods))
-            found.append(running(rank_pod(job, number % pods, 1, settings), number % nodes, "again"))
+            found.append(running(build_rank_pod(job, number % pods, 1, settings), number % nodes, "again"))
         return found
 
     async def _time(self, tell: Callable[[bytes], None], events: Sequence[bytes]) -> float:

@@ -36,7 +36,7 @@ from hajob.kube.http import HttpKube
 from hajob.kube.informer import Change, ChangeType, Informer
 from hajob.leader.leadership import Leadership
 from hajob.pki.authority_store import AuthorityStore
-from hajob.pki.certificates import issue, new_authority
+from hajob.pki.certificates import issue_certificates, new_authority
 from hajob.pods.settings import PodSettings
 from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
@@ -69,7 +69,7 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         self._statuses: dict[str, Json] = {}
         self.core: OperatorCore | None = None
 
-    async def get(self, resource: str, namespace: str, name: str) -> Json:
+    async def get_object(self, resource: str, namespace: str, name: str) -> Json:
         """The certificates of the job with that name; nothing else is asked for."""
         uid = namespace  # every job has a namespace of its own, called like its UID
         if resource != "secrets" or uid not in self._addresses:
@@ -77,12 +77,12 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         files = {file.name: base64.b64encode(file.read_bytes()).decode() for file in (self._directory / uid).iterdir()}
         return {"metadata": {"name": name, "namespace": namespace, "uid": name}, "data": files}
 
-    async def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
+    async def list_pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
         """Nothing is listed."""
         del resource, namespace, label_selector
         yield Page([], "1")
 
-    async def watch(
+    async def watch_objects(
         self,
         resource: str,
         namespace: str = "",
@@ -96,7 +96,7 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         await asyncio.Event().wait()
         yield WatchEvent("BOOKMARK", {})
 
-    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+    async def create_object(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
         """A pod runs at once; the certificates of a job are there already."""
         if resource == "secrets" and namespace in self._addresses:
             raise ApiError(409, ALREADY_EXISTS, f"secrets of {namespace}")
@@ -111,9 +111,9 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         node = node_of(uid, int(rank)) if rank is not None else f"{NODE}-{uid}"
         pod = {"metadata": metadata, "spec": {"nodeName": node}, "status": status}
         if self.core is not None:
-            self.core.pod_changed(pod_source.view(pod), deleted=False)
+            self.core.pod_changed(pod_source.pod_view_of(pod), deleted=False)
 
-    async def patch(
+    async def patch_object(
         self,
         resource: str,
         namespace: str,
@@ -132,12 +132,12 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         self._statuses[namespace] = whole["status"]
         return whole
 
-    async def replace(self, resource: str, namespace: str, body: Json) -> Json:
+    async def replace_object(self, resource: str, namespace: str, body: Json) -> Json:
         """It is taken as it is."""
         del resource, namespace
         return body
 
-    async def delete(
+    async def delete_object(
         self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
     ) -> None:
         """It is gone."""
@@ -187,7 +187,7 @@ def write_certificates(directory: Path, uid: str) -> None:
     place = directory / uid
     place.mkdir(parents=True)
     now = datetime.now(UTC)
-    for name, content in issue(uid, [new_authority(now, LIFETIME)], now, LIFETIME).items():
+    for name, content in issue_certificates(uid, [new_authority(now, LIFETIME)], now, LIFETIME).items():
         (place / name).write_bytes(content)
 
 
@@ -199,28 +199,28 @@ class RealFaults:
         self._kube = HttpKube(credentials)
         clock = SystemClock()
         self.watch = FaultWatch(self._kube, clock, self, caches, namespaces=("kube-system",))
-        self._nodes = Informer(self._kube, clock, "nodes", node_source.view, self._node_changed)
+        self._nodes = Informer(self._kube, clock, "nodes", node_source.node_view_of, self._node_changed)
 
     def _node_changed(self, change: Change[NodeView]) -> None:
         assert self.core is not None
         self.core.node_changed(change.value, deleted=change.type is ChangeType.DELETED)
 
-    def faults_changed(self, nodes: frozenset[str]) -> None:
+    def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Hand them to the jobs."""
         assert self.core is not None
-        self.core.faults_changed(nodes)
+        self.core.handle_changed_faults(nodes)
 
     def places_changed(self) -> None:
         """Isolate nothing here."""
 
-    def breaker_changed(self, held: str) -> None:
+    def handle_breaker_change(self, held: str) -> None:
         """A breaker that opens would spoil the measurement."""
         print(f"breaker: {held or 'closed'}", flush=True)
 
     async def run(self) -> None:
         """Watch for ever."""
         async with self._kube:
-            await asyncio.gather(*(informer.run() for informer in (self._nodes, *self.watch.informers)))
+            await asyncio.gather(*(informer.list_and_watch() for informer in (self._nodes, *self.watch.informers)))
 
 
 async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = "") -> None:
@@ -251,7 +251,7 @@ async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = ""
     if faults is not None:
         faults.core = core
         await faults.run()
-    await announcer.run()
+    await announcer.post_queued()
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ from typing import Final
 
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.layout import Layout
-from hajob.domain.loss import isolate
+from hajob.domain.loss import isolate_loss
 from hajob.job.status.journal import Journal, read
 from hajob.plan import events
 from hajob.plan.machine import advance
@@ -61,7 +61,7 @@ def faults(count: int, layout: Layout) -> list[events.FactSeen]:
         kind = dice.choice(
             (FactKind.PROCESS_EXITED, FactKind.PROCESS_EXITED, FactKind.AGENT_SILENT, FactKind.MEMORY_FAULT)
         )
-        node = layout.node_of(rank) if kind is FactKind.AGENT_SILENT else None
+        node = layout.node_of_rank(rank) if kind is FactKind.AGENT_SILENT else None
         ranks = () if node is not None else (rank,)
         found.append(events.FactSeen(fact=Fact(f"{number}", kind, Source.MINDIO, node, ranks, step=number)))
     return found
@@ -157,7 +157,7 @@ def figures(count: int) -> list[Figure]:
     """Everything that is measured."""
     rate, middle, tail = decisions(count)
     whole, early, late = whole_incidents(max(3000, count // 4))
-    build, one = best_of(5, build_huge), best_of(50, lambda: isolate(huge(), [99_999]))
+    build, one = best_of(5, build_huge), best_of(50, lambda: isolate_loss(huge(), [99_999]))
     return [
         Figure("decisions at 4,096 ranks, one core, best batch", rate, "1/s", "at least 4,000", rate >= 4_000),
         Figure("one decision, p50", middle, "us"),

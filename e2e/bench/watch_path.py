@@ -52,30 +52,30 @@ class WatchPath:
         namespaces = ("kube-system",)
         self.faults = FaultWatch(kube, clock, self, self.caches, namespaces=namespaces)
         self.nodes = Informer(kube, clock, "nodes", self._read, self._node_changed, large=True)
-        self.pods = Informer(kube, clock, "pods", pod_source.view, self._pod_changed, large=True)
+        self.pods = Informer(kube, clock, "pods", pod_source.pod_view_of, self._pod_changed, large=True)
 
     def _read(self, raw: Json) -> tuple[NodeView, ReadObject]:
-        return node_source.view(raw), self.faults.read_node(raw)
+        return node_source.node_view_of(raw), self.faults.read_node_faults(raw)
 
     def _node_changed(self, change: Change[tuple[NodeView, ReadObject]]) -> None:
         node, found = change.value
         self.events += 1
         self.newest[node.name] = int(node.labels["change"])
         self.core.node_changed(node, deleted=change.type is ChangeType.DELETED)
-        self.faults.node_changed(node.name, found)
+        self.faults.apply_node(node.name, found)
 
     def _pod_changed(self, change: Change[PodView]) -> None:
         self.core.pod_changed(change.value, deleted=change.type is ChangeType.DELETED)
 
-    def faults_changed(self, nodes: frozenset[str]) -> None:
+    def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """First what saves a training."""
         self.told.append(time.time())
-        self.core.faults_changed(nodes)
+        self.core.handle_changed_faults(nodes)
 
     def places_changed(self) -> None:
         """Isolate nothing here."""
 
-    def breaker_changed(self, held: str) -> None:
+    def handle_breaker_change(self, held: str) -> None:
         """The breaker opened, or closed."""
         self.held.append(held)
 
@@ -91,7 +91,7 @@ async def measure(url: str, flood: tuple[int, int] | None) -> dict[str, Any]:
     async with HttpKube(ApiCredentials(url)) as kube:
         path = WatchPath(kube)
         all_: list[Informer[Any]] = [path.pods, path.nodes, *path.faults.informers]
-        tasks = [asyncio.create_task(informer.run()) for informer in all_]
+        tasks = [asyncio.create_task(informer.list_and_watch()) for informer in all_]
         await asyncio.gather(*(informer.synced.wait() for informer in all_))
         gc.freeze()
         listed = time.time()

@@ -81,7 +81,7 @@ class CountedKube(Kube):
         super().__init__(kube.transport)
         self._fuse = fuse
 
-    async def write(
+    async def send_write(
         self,
         method: str,
         resource: str,
@@ -92,7 +92,7 @@ class CountedKube(Kube):
         content_type: str = "application/json",
     ) -> Json:
         """Counted, unless it is a heartbeat."""
-        answer = await super().write(method, resource, path, body, query=query, content_type=content_type)
+        answer = await super().send_write(method, resource, path, body, query=query, content_type=content_type)
         if resource not in UNCOUNTED:
             self._fuse.did(f"{method} {path}")
         return answer
@@ -102,8 +102,8 @@ def counted_channel(fuse: Fuse) -> type[Channel]:
     """The channel to a coordinator, whose commands are told to the fuse when they have left."""
 
     class CountedChannel(Channel):
-        async def _say(self, stream: Stream, message: wire.OperatorMessage) -> None:
-            await super()._say(stream, message)  # comes back when gRPC has taken it
+        async def _write_message(self, stream: Stream, message: wire.OperatorMessage) -> None:
+            await super()._write_message(stream, message)  # comes back when gRPC has taken it
             body = message.WhichOneof("body")
             if body == "order":
                 fuse.ordered(message.order.incarnation)

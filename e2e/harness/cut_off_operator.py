@@ -23,7 +23,7 @@ from hajob.app import operator as app
 from hajob.app.settings import Settings
 from hajob.clock import Clock
 from hajob.coordinator_link.channel import Channel
-from hajob.leader.probe import probe, to_probe
+from hajob.leader.probe import coordinators_to_probe, probe_coordinators
 from hajob.leader.reachability import ExpectedCoordinator
 from hajob.sources.pod import PodView
 
@@ -97,11 +97,11 @@ def main() -> int:
 
     async def switched_probe(pods: Iterable[PodView], clock: Clock) -> list[ExpectedCoordinator]:
         if switch.is_open:
-            return [ExpectedCoordinator(pod.node_name, reached=False) for pod in to_probe(pods)]
-        return await probe(pods, clock)
+            return [ExpectedCoordinator(pod.node_name, reached=False) for pod in coordinators_to_probe(pods)]
+        return await probe_coordinators(pods, clock)
 
     setattr(app, "Channel", switched_channel(switch))  # noqa: B010 - the operator has no seam there, and needs none
-    setattr(app, "probe", switched_probe)  # noqa: B010
+    setattr(app, "probe_coordinators", switched_probe)  # noqa: B010
     app.run(settings)
     return 0
 

@@ -18,7 +18,7 @@ from hajob.kube.client import (
     ApiError,
     Kube,
     WatchEvent,
-    unreachable,
+    unreachable_error,
 )
 
 BOOKMARK_SECONDS: Final = 60.0
@@ -47,7 +47,7 @@ class MemoryTransport:
         self._client = client
         self._under_way: set[asyncio.Future[Json]] = set()
 
-    async def request(
+    async def send_request(
         self,
         method: str,
         path: str,
@@ -75,7 +75,7 @@ class MemoryTransport:
         finally:
             timer.cancel()
         if not task.done():
-            raise unreachable(request.method, request.path, "TimeoutError")
+            raise unreachable_error(request.method, request.path, "TimeoutError")
         return task.result()
 
     def _arrived(self, task: asyncio.Future[Json]) -> None:
@@ -83,7 +83,7 @@ class MemoryTransport:
         if not task.cancelled():
             task.exception()  # the client may have given up
 
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+    async def watch_path(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
         """The events of a watch: bookmarks every minute, an end after half an hour, an error after 70 s of silence."""
         request = Request("GET", path, dict(query), client=self._client)
         await asyncio.sleep(0)
@@ -146,7 +146,7 @@ class _Reader:
         now = self._clock.monotonic()
         if self._stream.silent:
             if now - self._heard >= INACTIVITY_SECONDS:
-                return (unreachable("GET", "watch", "SocketTimeoutError"),)
+                return (unreachable_error("GET", "watch", "SocketTimeoutError"),)
         elif now >= self._ends:
             return (None,)
         elif now - self._heard >= BOOKMARK_SECONDS:

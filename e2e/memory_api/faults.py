@@ -14,7 +14,7 @@ from typing import TypeVar
 from e2e.memory_api.requests import Matching, Request, any_request
 from hajob.api.base import Json
 from hajob.clock import Clock
-from hajob.kube.client import ApiError, unreachable
+from hajob.kube.client import ApiError, unreachable_error
 
 Proceed = Callable[[], Json]
 F = TypeVar("F", bound="Fault")
@@ -56,7 +56,7 @@ class Unreachable(Fault):
     async def carry(self, request: Request, proceed: Proceed) -> Json:
         """It never arrives."""
         del proceed
-        raise unreachable(request.method, request.path, "connection refused")
+        raise unreachable_error(request.method, request.path, "connection refused")
 
 
 class LoseAnswer(Fault):
@@ -65,7 +65,7 @@ class LoseAnswer(Fault):
     async def carry(self, request: Request, proceed: Proceed) -> Json:
         """It arrives, and nobody learns of it."""
         proceed()
-        raise unreachable(request.method, request.path, "connection reset by peer")
+        raise unreachable_error(request.method, request.path, "connection reset by peer")
 
 
 class CloseWatch(Fault):

@@ -29,11 +29,11 @@ class Backoff:
         self._random = rand
         self._next = first
 
-    def reset(self) -> None:
+    def reset_delay(self) -> None:
         """Start again with the shortest delay, after a success."""
         self._next = self._first
 
-    def delay(self) -> float:
+    def next_delay(self) -> float:
         """Return the seconds to wait now."""
         ceiling = self._next
         self._next = min(self._next * 2, self._longest)
@@ -64,17 +64,17 @@ class Retry:
         self._at = 0.0
 
     @property
-    def due(self) -> bool:
+    def is_try_due(self) -> bool:
         """Whether the operation may be tried now."""
         return self._clock.monotonic() >= self._at
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Note a failure: the next try waits longer."""
-        delay = self._backoff.delay()
+        delay = self._backoff.next_delay()
         self._at = self._clock.monotonic() + delay
-        self._alarm.set(delay, self._wake)
+        self._alarm.set_alarm(delay, self._wake)
 
-    def sooner(self, seconds: float) -> None:
+    def try_within(self, seconds: float) -> None:
         """Try within this many seconds, at a random moment, because the cause of the failure may be gone.
 
         Of repeated calls the first one counts.
@@ -82,14 +82,14 @@ class Retry:
         at = self._clock.monotonic() + seconds * self._random()
         if self._alarm.is_set and at < self._at - seconds:
             self._at = at
-            self._alarm.set(at - self._clock.monotonic(), self._wake)
+            self._alarm.set_alarm(at - self._clock.monotonic(), self._wake)
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """Note a success: the next failure begins with the shortest delay again."""
-        self._backoff.reset()
-        self.hurry()
+        self._backoff.reset_delay()
+        self.try_at_once()
 
-    def hurry(self) -> None:
+    def try_at_once(self) -> None:
         """Try at once, because the cause of the failure may be gone."""
         self._at = 0.0
         self.cancel()

@@ -56,16 +56,16 @@ class Alarm:
         """Whether a call is pending; False already while the call runs."""
         return self._timer is not None
 
-    def set(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+    def set_alarm(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
         """Make this call, not before this many seconds have passed."""
         self.cancel()
         self._due, self._call = self._clock.monotonic() + seconds, partial(call, *arguments)
-        self._timer = self._clock.call_later(seconds, self._ring)
+        self._timer = self._clock.call_later(seconds, self._make_call)
 
     def bring_forward(self, seconds: float) -> None:
         """Make the pending call, if there is one, after this many seconds at the latest."""
         if self._timer is not None and self._due > self._clock.monotonic() + seconds:
-            self.set(seconds, self._call)
+            self.set_alarm(seconds, self._call)
 
     def cancel(self) -> None:
         """Cancel the pending call."""
@@ -73,7 +73,7 @@ class Alarm:
             self._timer.cancel()
             self._timer = None
 
-    def _ring(self) -> None:
+    def _make_call(self) -> None:
         self._timer = None
         self._call()
 
@@ -138,7 +138,7 @@ async def give_way() -> None:
     await asyncio.sleep(0)
 
 
-def timestamp(milliseconds: int) -> str:
+def format_microtime(milliseconds: int) -> str:
     """Format as RFC 3339 with six places, the only form that `metav1.MicroTime` reads: 2026-11-21T09:00:00.123000Z."""
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"

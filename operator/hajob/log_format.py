@@ -13,7 +13,7 @@ _FIELDS: Final = {"levelname": "level", "name": "logger", "message": "msg", "exc
 """Of a record, and what they are called in an object; its `ts` is RFC 3339."""
 
 
-def begin(log_format: str, text: str, *, level: str = "INFO", time_format: str | None = None) -> None:
+def begin_logging(log_format: str, text: str, *, level: str = "INFO", time_format: str | None = None) -> None:
     """Let this process log to standard error.
 
     Args:
@@ -22,13 +22,13 @@ def begin(log_format: str, text: str, *, level: str = "INFO", time_format: str |
         level: what is logged at least.
         time_format: of the line's time.
     """
-    formatter = _objects() if log_format == "json" else logging.Formatter(text, time_format)
+    formatter = _json_formatter() if log_format == "json" else logging.Formatter(text, time_format)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler])
 
 
-def _objects() -> logging.Formatter:
+def _json_formatter() -> logging.Formatter:
     from pythonjsonlogger.json import JsonFormatter
 
     class Objects(JsonFormatter):

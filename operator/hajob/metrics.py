@@ -136,7 +136,7 @@ class CannotServeError(Exception):
     """The port of health and metrics cannot be had; the message says where and why."""
 
 
-def addresses(pod_ip: str) -> tuple[str, ...]:
+def listening_addresses(pod_ip: str) -> tuple[str, ...]:
     """Return where to listen: the pod's own address, for kubelet and Prometheus, and the loopback, for `port-forward`.
 
     Never at the wildcard. A pod whose own address is a loopback one shares the loopback with others.
@@ -147,14 +147,14 @@ def addresses(pod_ip: str) -> tuple[str, ...]:
     return (pod_ip, "127.0.0.1" if own.version == 4 else "::1")
 
 
-async def listen(runner: web.AppRunner, pod_ip: str, port: int) -> None:
+async def listen_for_metrics(runner: web.AppRunner, pod_ip: str, port: int) -> None:
     """Listen at these addresses.
 
     Raises:
         CannotServeError: the pod's own address is none, or cannot be had.
     """
     try:
-        own, *others = addresses(pod_ip)
+        own, *others = listening_addresses(pod_ip)
         await web.TCPSite(runner, own, port).start()
     except (OSError, ValueError) as error:
         where = f"{pod_ip}, port {port} (HAJOB_POD_IP, HAJOB_METRICS_PORT)"
@@ -168,7 +168,7 @@ async def listen(runner: web.AppRunner, pod_ip: str, port: int) -> None:
             )
 
 
-def application(
+def build_application(
     healthy: Callable[[], str],
     ready: Callable[[], str],
     note: Callable[[], str] = lambda: "",

@@ -5,17 +5,17 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 
-def _installed() -> str:
+def _installed_version() -> str:
     try:
         return version("hajob")
     except PackageNotFoundError:
         return "unknown"
 
 
-VERSION: Final = _installed()
+VERSION: Final = _installed_version()
 
 
-def said(program: str, arguments: Sequence[str]) -> bool:
+def print_if_asked(program: str, arguments: Sequence[str]) -> bool:
     """Print the version where that is all that is asked for; whether it was."""
     if list(arguments) != ["--version"]:
         return False

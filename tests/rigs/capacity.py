@@ -25,7 +25,7 @@ def caches_of(*nodes: str) -> Caches:
     """Build the caches of an operator that knows these nodes, and no pods."""
     made = Caches()
     for name in nodes:
-        made.node_seen(NodeView(name))
+        made.store_node(NodeView(name))
     return made
 
 
@@ -39,7 +39,7 @@ def quickstart_spec(excluded: tuple[str, ...] = (), **pod: Any) -> HATrainingJob
 
 def demand_of(job: HATrainingJobSpec) -> Demand:
     """Compute what a job asks for."""
-    return Demand.of(job, layout_of(job))
+    return Demand.from_spec(job, layout_of(job))
 
 
 def pod_of_this_operator(name: str, node: str, role: str = names.ROLE_RANK) -> PodView:
@@ -48,15 +48,17 @@ def pod_of_this_operator(name: str, node: str, role: str = names.ROLE_RANK) -> P
     return PodView("default", name, name, "uid-1", role, 0, 1, node_name=node, requests=held)
 
 
-DEMAND_FOR_POOL_A = Demand.of(quickstart_spec(nodeSelector={"pool": "a"}), layout_of(quickstart_spec()))
-DEMAND_FOR_ANY_NODE = Demand.of(quickstart_spec(), layout_of(quickstart_spec()))
+DEMAND_FOR_POOL_A = Demand.from_spec(quickstart_spec(nodeSelector={"pool": "a"}), layout_of(quickstart_spec()))
+DEMAND_FOR_ANY_NODE = Demand.from_spec(quickstart_spec(), layout_of(quickstart_spec()))
 
 
 def capacity_of_pools(a: int = 0, b: int = 0) -> Capacity:
     """Build a cluster of free nodes with two chips each: so many in the pools a and b."""
     pools = {**{f"a-{n}": "a" for n in range(a)}, **{f"b-{n}": "b" for n in range(b)}}
     chips = {names.DEFAULT_RESOURCE_NAME: 2}
-    return Capacity.of([NodeView(name, chips=chips, labels={"pool": pool}) for name, pool in pools.items()], [])
+    return Capacity.from_nodes_and_pods(
+        [NodeView(name, chips=chips, labels={"pool": pool}) for name, pool in pools.items()], []
+    )
 
 
 def waiting_claim(uid: str, need: int, demand: Demand = DEMAND_FOR_POOL_A) -> Claim:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hajob.pki.certificates import issue, new_authority
+from hajob.pki.certificates import issue_certificates, new_authority
 
 DAY = datetime.timedelta(days=1)
 YEAR = datetime.timedelta(days=365)
@@ -64,4 +64,4 @@ class Authority:
 def certificates_of_a_job(uid: str) -> dict[str, bytes]:
     """Make the certificates of a job, signed by an authority of their own."""
     now = datetime.datetime.now(datetime.UTC)
-    return issue(uid, [new_authority(now, YEAR)], now, YEAR)
+    return issue_certificates(uid, [new_authority(now, YEAR)], now, YEAR)

@@ -16,13 +16,13 @@ CHANNEL = "hajob.coordinator_link.channel"
 class DeafListener:
     """A listener that welcomes every coordinator and does nothing with what it says."""
 
-    async def greeted(self, _hello: wire.Hello) -> bool:
+    async def check_hello(self, _hello: wire.Hello) -> bool:
         return True
 
-    def reported(self, _report: wire.Report) -> None:
+    def apply_report(self, _report: wire.Report) -> None:
         pass
 
-    def connected_changed(self, up: bool, reason: str) -> None:
+    def note_connection_change(self, up: bool, reason: str) -> None:
         pass
 
 
@@ -32,7 +32,7 @@ class NotingListener(DeafListener):
     def __init__(self) -> None:
         self.news: list[tuple[bool, str]] = []
 
-    def connected_changed(self, up: bool, reason: str) -> None:
+    def note_connection_change(self, up: bool, reason: str) -> None:
         """Note it."""
         self.news.append((up, reason))
 
@@ -64,6 +64,6 @@ def put_at_every_address(monkeypatch: pytest.MonkeyPatch, stream: object) -> Non
     async def answers(*_: object) -> bool:
         return True
 
-    monkeypatch.setattr(f"{CHANNEL}.answers", answers)
+    monkeypatch.setattr(f"{CHANNEL}.accepts_connection", answers)
     monkeypatch.setattr("hajob.wire.tls.secure_channel", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(f"{CHANNEL}.CoordinatorStub", lambda _: SimpleNamespace(Converse=lambda: stream))

@@ -11,10 +11,10 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.hook_pod import hook_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.hook_pod import build_hook_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
-from hajob.pods.spare_pod import spare_pod
+from hajob.pods.spare_pod import build_spare_pod
 
 UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
 Object = dict[str, Any]
@@ -68,13 +68,13 @@ def example_in_the_nodes_network(name: str, **spec: Any) -> HATrainingJob:
 def pods_of_every_kind(job: HATrainingJob) -> list[Json]:
     """Build a pod of every kind, as it is made in every situation."""
     pods = [
-        rank_pod(job, 0, 1, SETTINGS, gated=True),
-        rank_pod(job, 3, 17, SETTINGS, ["node-1"], place="node-2"),
+        build_rank_pod(job, 0, 1, SETTINGS, gated=True),
+        build_rank_pod(job, 3, 17, SETTINGS, ["node-1"], place="node-2"),
         coordinator_pod(job, 2, SETTINGS, ["node-1"], silent=["node-2"]),
         coordinator_pod(job, 3, SETTINGS, apart=False),
-        spare_pod(job, 0, SETTINGS, ["node-1"]),
+        build_spare_pod(job, 0, SETTINGS, ["node-1"]),
     ]
-    return pods + ([hook_pod(job, 1, "node-1", 4)] if job.spec.pause is not None else [])
+    return pods + ([build_hook_pod(job, 1, "node-1", 4)] if job.spec.pause is not None else [])
 
 
 def smallest_spec(**fields: Any) -> HATrainingJobSpec:

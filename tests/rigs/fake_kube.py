@@ -37,12 +37,12 @@ class FakeKube(MemoryKube):
         metadata = {"uid": f"uid-of-{body['metadata']['name']}", "namespace": namespace, **body["metadata"]}
         return copy.deepcopy(self.server.history.put(resource, {**copy.deepcopy(body), "metadata": metadata}))
 
-    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
-        answer = await super().create(resource, namespace, body, dry_run=dry_run)
+    async def create_object(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+        answer = await super().create_object(resource, namespace, body, dry_run=dry_run)
         self.writes += [] if dry_run else [("create", resource, body)]
         return answer
 
-    async def patch(
+    async def patch_object(
         self,
         resource: str,
         namespace: str,
@@ -52,7 +52,7 @@ class FakeKube(MemoryKube):
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
     ) -> Json:
-        answer = await super().patch(resource, namespace, name, body, kind=kind, subresource=subresource)
+        answer = await super().patch_object(resource, namespace, name, body, kind=kind, subresource=subresource)
         self.writes.append(("patch", resource, {"body": body}))
         return answer
 

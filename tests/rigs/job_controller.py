@@ -26,7 +26,7 @@ from hajob.pki.authority_store import AuthorityStore
 from hajob.pods.settings import PodSettings
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
 
@@ -44,25 +44,25 @@ class Link(Channel):
         self.acknowledged = 0
         self.closed = False
 
-    def start(self) -> None:
+    def start_dialling(self) -> None:
         """Dial nothing."""
 
-    def hurry(self) -> None:
+    def dial_at_once(self) -> None:
         """Dial nothing."""
 
     async def close(self) -> None:
         """Note that it was closed."""
         self.closed = True
 
-    def assign(self, assignment: wire.Assignment) -> None:
+    def send_assignment(self, assignment: wire.Assignment) -> None:
         """Note an assignment."""
         self.assignments.append(assignment)
 
-    def order(self, order: wire.Order) -> None:
+    def send_order(self, order: wire.Order) -> None:
         """Note an order."""
         self.orders.append(order)
 
-    def acknowledge(self, sequence: int) -> None:
+    def acknowledge_report(self, sequence: int) -> None:
         """Note what was acknowledged last."""
         self.acknowledged = sequence
 
@@ -86,7 +86,7 @@ class RecordedEvents:
         self.reasons: list[str] = []
         self.messages: list[str] = []
 
-    def announce(self, _job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
+    def queue_event(self, _job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
         """Note an event."""
         assert warning in {True, False}
         self.reasons.append(reason)
@@ -105,7 +105,7 @@ class TownFaults(NodeFaults):
     def why_held(self) -> str:
         return self._town.held
 
-    def standing(self, node: str) -> list[ClusterFact] | None:
+    def standing_faults(self, node: str) -> list[ClusterFact] | None:
         return self._town.faults.get(node, []) if self._town.faults_known and not self._town.held else None
 
 
@@ -173,8 +173,8 @@ class ControllerTown:
 
     def capacity(self) -> Capacity:
         """Count nodes and pods as they are now."""
-        found = Capacity.of(self.nodes.values(), self.pods())
-        found.keep_out(self.quarantined)
+        found = Capacity.from_nodes_and_pods(self.nodes.values(), self.pods())
+        found.set_kept_out(self.quarantined)
         return found
 
     def quarantine(self, *nodes: str) -> None:
@@ -194,7 +194,7 @@ class ControllerTown:
 
     def pods(self) -> list[PodView]:
         """List the pods on the server."""
-        return [view(body) for (resource, _, _), body in self.kube.objects.items() if resource == "pods"]
+        return [pod_view_of(body) for (resource, _, _), body in self.kube.objects.items() if resource == "pods"]
 
     async def run_pods(self) -> None:
         """Give every pod a node and an address, let it run, and show it to the controller."""
@@ -202,7 +202,7 @@ class ControllerTown:
             if resource == "pods" and "podIP" not in body.get("status", {}):
                 body["spec"]["nodeName"] = f"node-{number % 6}"
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
-                self.controller.pod_seen(view(body))
+                self.controller.pod_seen(pod_view_of(body))
         await settle_town(self)
 
     async def end_deleted_pods(self) -> None:
@@ -219,10 +219,10 @@ class ControllerTown:
         self.sequence += 1
         milestones = state.pop("milestones", [])
         if state.pop("hello", True):
-            self.controller.observer.coordinator.connected_changed(True, "")
+            self.controller.observer.coordinator.note_connection_change(True, "")
         attempt = self.controller.state.attempt
         known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
-        self.controller.observer.coordinator.reported(
+        self.controller.observer.coordinator.apply_report(
             wire.Report(
                 sequence=self.sequence,
                 state=wire.CoordinatorState(**known),
@@ -261,10 +261,10 @@ def incarnations_of_node_1(town: ControllerTown) -> list[int]:
 async def end_pods(town: ControllerTown, role: str, code: int = 0) -> None:
     """End every pod of a role, and show it to the controller."""
     for (resource, _, _), body in sorted(town.kube.objects.items()):
-        if resource == "pods" and view(body).role == role:
+        if resource == "pods" and pod_view_of(body).role == role:
             ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
             body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
-            town.controller.pod_seen(view(body))
+            town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
 
 
@@ -302,6 +302,6 @@ class PodQuota:
         kube, path = self._town.kube, f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
         body: dict[str, Any] = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": str(pods)}}}
         if ("resourcequotas", NAMESPACE, "q") in kube.objects:
-            await kube.transport.request("DELETE", f"{path}/q", query={})
-        await kube.transport.request("POST", path, query={}, body=body)
+            await kube.transport.send_request("DELETE", f"{path}/q", query={})
+        await kube.transport.send_request("POST", path, query={}, body=body)
         await self._town.clock.advance(0.5)

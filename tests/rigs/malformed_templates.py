@@ -128,7 +128,7 @@ async def check_refused_in_words(kube: Kube, case: Any) -> None:
     """Check that the CRD or the operator refuses a template, and that whatever reads it before bears it."""
     stored = None
     try:
-        stored = await kube.create(names.PLURAL, "default", job_with(*case))
+        stored = await kube.create_object(names.PLURAL, "default", job_with(*case))
     except ApiError as error:
         refused = error
     if stored is None:
@@ -137,7 +137,7 @@ async def check_refused_in_words(kube: Kube, case: Any) -> None:
         return
     job = HATrainingJob.from_object(stored)
     read_flags(job.spec.template)
-    Demand.of(job.spec, layout_of(job.spec)).node_filter()(NODE)
+    Demand.from_spec(job.spec, layout_of(job.spec)).node_filter()(NODE)
     reason, message = await evaluate(kube, job, SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert message

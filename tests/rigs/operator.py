@@ -81,22 +81,22 @@ class RecordedChannel(Channel):
         self.ordered: Callable[[], object] = lambda: None
         self._reports = 0
 
-    def start(self) -> None:
+    def start_dialling(self) -> None:
         """Dial nobody."""
 
-    def hurry(self) -> None:
+    def dial_at_once(self) -> None:
         """Dial nobody."""
 
     async def close(self) -> None:
         """Close nothing."""
 
-    def assign(self, _: wire.Assignment) -> None:
+    def send_assignment(self, _: wire.Assignment) -> None:
         """Send nothing."""
 
-    def acknowledge(self, _: int) -> None:
+    def acknowledge_report(self, _: int) -> None:
         """Send nothing."""
 
-    def order(self, order: wire.Order) -> None:
+    def send_order(self, order: wire.Order) -> None:
         """Keep an order that differs from the one before, as a channel sends it."""
         if not self.orders or self.orders[-1] != order:
             self.orders.append(order)
@@ -106,7 +106,9 @@ class RecordedChannel(Channel):
         """Report, as the coordinator of a job's first attempt does."""
         self._reports += 1
         now = wire.CoordinatorState(**{"controller_ready": True, "attempt": 1, "step": 0, **state})
-        self.listener.reported(wire.Report(sequence=self._reports, state=now, facts=facts, milestones=milestones or []))
+        self.listener.apply_report(
+            wire.Report(sequence=self._reports, state=now, facts=facts, milestones=milestones or [])
+        )
 
 
 PORTS: Final = itertools.count(20_000)
@@ -153,40 +155,40 @@ class OperatorWorld:
     async def node(self, name: str, **condition: str) -> None:
         """Make a node of the pool of its first letter, with conditions beside Ready."""
         told = [{"type": key, "status": status} for key, status in {"Ready": "True", **condition}.items()]
-        await self.kube.create("nodes", "", {"metadata": {"name": name, "labels": {"pool": name[0]}}})
-        await self.kube.patch("nodes", "", name, {"status": {"conditions": told}}, subresource="status")
+        await self.kube.create_object("nodes", "", {"metadata": {"name": name, "labels": {"pool": name[0]}}})
+        await self.kube.patch_object("nodes", "", name, {"status": {"conditions": told}}, subresource="status")
 
     async def job(self, name: str, fence: int, namespace: str = "default") -> None:
         """Make a job whose status holds a fence."""
-        await self.kube.create(names.PLURAL, namespace, {**QUICKSTART, "metadata": {"name": name}})
-        await self.kube.patch(names.PLURAL, namespace, name, {"status": {"fence": fence}}, subresource="status")
+        await self.kube.create_object(names.PLURAL, namespace, {**QUICKSTART, "metadata": {"name": name}})
+        await self.kube.patch_object(names.PLURAL, namespace, name, {"status": {"fence": fence}}, subresource="status")
 
     async def lease(self) -> Json:
         """Return the spec of the Lease: who leads, and with which fence (`leaseTransitions`)."""
-        spec: Json = (await self.kube.get("leases", "hajob-system", "hajob-operator"))["spec"]
+        spec: Json = (await self.kube.get_object("leases", "hajob-system", "hajob-operator"))["spec"]
         return spec
 
     async def chip_node(self, name: str) -> None:
         """Make a ready node with two chips."""
         there = {names.DEFAULT_RESOURCE_NAME: "2", "pods": "100"}
         ready = {"type": "Ready", "status": "True"}
-        await self.kube.create("nodes", "", {"metadata": {"name": name}})
+        await self.kube.create_object("nodes", "", {"metadata": {"name": name}})
         status = {"conditions": [ready], "allocatable": there, "capacity": there}
-        await self.kube.patch("nodes", "", name, {"status": status}, subresource="status")
+        await self.kube.patch_object("nodes", "", name, {"status": status}, subresource="status")
 
     async def show_job(self, name: str) -> None:
         """Show the leader a job, as the frontend does."""
         assert self.frontend.intake is not None, "it does not lead"
-        self.frontend.intake.job_seen(await self.kube.get(names.PLURAL, "default", name))
+        self.frontend.intake.job_seen(await self.kube.get_object(names.PLURAL, "default", name))
 
     async def train(self, name: str) -> RecordedChannel:
         """Let the leader take a new job to a training that has done five steps; return the coordinator's channel."""
-        await self.kube.create(names.PLURAL, "default", {**QUICKSTART, "metadata": {"name": name}})
+        await self.kube.create_object(names.PLURAL, "default", {**QUICKSTART, "metadata": {"name": name}})
         await self.show_job(name)
         before = len(self.channels)
         await self.until(lambda: len(self.channels) > before)
         channel = self.channels[-1]
-        channel.listener.connected_changed(True, "")
+        channel.listener.note_connection_change(True, "")
         for step, milestones in ((0, []), (0, [wire.Milestone(kind=wire.STARTED, incarnation=1)]), (5, [])):
             channel.report(milestones=milestones, step=step)
             await self.clock.advance(0.2)
@@ -194,8 +196,8 @@ class OperatorWorld:
 
     async def place_pods(self) -> None:
         """Give each pod without a gate a node of its own, and run it."""
-        pods = [raw async for page in self.kube.pages("pods", "default") for raw in page.items]
-        nodes = [raw["metadata"]["name"] async for page in self.kube.pages("nodes", "") for raw in page.items]
+        pods = [raw async for page in self.kube.list_pages("pods", "default") for raw in page.items]
+        nodes = [raw["metadata"]["name"] async for page in self.kube.list_pages("nodes", "") for raw in page.items]
         free = sorted(set(nodes) - {raw["spec"].get("nodeName") for raw in pods})
         for raw in pods:
             name = raw["metadata"]["name"]

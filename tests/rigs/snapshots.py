@@ -71,7 +71,7 @@ def snapshot(
         layout=layout,
         pods=index,
         coordinator=coordinator,
-        cluster=Cluster(clock, Capacity.of(nodes, ())),
+        cluster=Cluster(clock, Capacity.from_nodes_and_pods(nodes, ())),
         answers=ServerAnswers(**{"admitted": True, **(answers or {})}),
         settings=PodSettings("hajob/sidecar:dev"),
         **{**given, **fields},

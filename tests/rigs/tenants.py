@@ -24,7 +24,7 @@ class RecordedTenants:
         self.pods: list[tuple[str, str]] = []
         self.quotas: list[tuple[str, str, int | None]] = []
         self.tenants = Tenants(self.kube, self.clock, namespaces or ("",), self._pod, self._quota)
-        self.tasks = [asyncio.create_task(informer.run()) for informer in self.tenants.informers]
+        self.tasks = [asyncio.create_task(informer.list_and_watch()) for informer in self.tenants.informers]
 
     def _pod(self, now: ForeignPod | None, before: ForeignPod | None) -> None:
         self.pods.append((before.node_name if before else "", now.node_name if now else ""))

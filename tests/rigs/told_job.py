@@ -48,7 +48,7 @@ def told_job(phase: JobPhase = JobPhase.RUNNING, **fields: Any) -> Json:
     job = example_job("quickstart")
     began = NOW_MS - 300_000
     marks = {mark: NOW_MS - 90_000 + at for mark, at in MARKS.items()} | {Mark.STEP_BEFORE: NOW_MS - 90_000}
-    account = Account(began).switch(Bucket.START_UP, began).train(1, began + 20_000)
+    account = Account(began).switch_bucket(Bucket.START_UP, began).book_training(1, began + 20_000)
     usual: dict[str, Any] = {
         "step": 212,
         "step_ms": 1_420,

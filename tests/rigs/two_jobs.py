@@ -5,7 +5,7 @@ from __future__ import annotations
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown
 
 
@@ -42,7 +42,7 @@ class TwoJobs:
                     body["spec"]["nodeName"] = free[0]
                     taken.add(free[0])
             for body in [body for (kind, _, _), body in self.town.kube.objects.items() if kind == "pods"]:
-                self.core.pod_changed(view(body), deleted=False)
+                self.core.pod_changed(pod_view_of(body), deleted=False)
             await self.town.clock.advance(0.2)
 
     def placed(self, job: int) -> int:

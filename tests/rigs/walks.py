@@ -17,7 +17,7 @@ NODES = 11
 async def walks_to_orders() -> tuple[Walk, Walk]:
     """Follow a broken chip from its device plugin's ConfigMap to the order, and the report of a dead process."""
     world = OperatorWorld()
-    await world.kube.create("namespaces", "", {"metadata": {"name": "kube-system"}})
+    await world.kube.create_object("namespaces", "", {"metadata": {"name": "kube-system"}})
     for number in range(NODES):
         await world.chip_node(f"node-{number}")
     led = LedOperator(world)
@@ -30,13 +30,13 @@ async def walks_to_orders() -> tuple[Walk, Walk]:
 
 async def fault_to_order(world: OperatorWorld, channel: RecordedChannel, pod: str) -> Walk:
     """Break a chip under a pod."""
-    walk, ordered = Walk(device_info.read), len(channel.orders)
+    walk, ordered = Walk(device_info.parse_device_info), len(channel.orders)
     channel.ordered = walk.end
-    pods = [raw async for page in world.kube.pages("pods", "default") for raw in page.items]
+    pods = [raw async for page in world.kube.list_pages("pods", "default") for raw in page.items]
     node = next(raw["spec"]["nodeName"] for raw in pods if raw["metadata"]["name"].startswith(pod))
     body = device_map(None, Injection.of(InjectionKind.CHIP, node, 1), world.clock.now_milliseconds())
     with walk.recorded():
-        await world.kube.create("configmaps", "kube-system", body)
+        await world.kube.create_object("configmaps", "kube-system", body)
         await world.until(lambda: len(channel.orders) > ordered)
     return walk
 

@@ -176,9 +176,11 @@ async def _run_agent(settings: AgentSettings) -> None:
 
 def main() -> int:
     """Run the agent; return 64 when its settings are wrong, 1 when its port is taken."""
-    if version.said("agent", sys.argv[1:]):
+    if version.print_if_asked("agent", sys.argv[1:]):
         return 0
-    log_format.begin(os.environ.get(log_format.VARIABLE, ""), "%(asctime)s %(levelname).1s %(name)s: %(message)s")
+    log_format.begin_logging(
+        os.environ.get(log_format.VARIABLE, ""), "%(asctime)s %(levelname).1s %(name)s: %(message)s"
+    )
     try:
         settings = read_settings(os.environ)
     except SettingsError as problem:

@@ -93,7 +93,7 @@ def shard_directories(layout: Layout) -> Iterator[str]:
 def _ranks_that_write(layout: Layout) -> Iterator[int]:
     """Return the ranks that are the first of their dense group, or of their expert group."""
     for key in range(layout.tensor * layout.pipeline):
-        yield layout.group(key)[0]
+        yield layout.ranks_of_group(key)[0]
     if layout.expert > 1:
         for run in layout.ranks_at_expert_position(0):
             yield from run

@@ -135,7 +135,7 @@ def ranks_with_same_shard(layout: Layout, rank: int, told: tuple[int, ...] = ())
     """
     if rank in told:
         return tuple(other for other in told if other != rank)
-    held = [layout.holders(rank, kind) for kind in layout.copy_kinds]
+    held = [layout.holders_of_shard(rank, kind) for kind in layout.copy_kinds]
     return tuple(other for other in held[0] if other != rank and all(other in one for one in held))
 
 

@@ -31,9 +31,9 @@ async def serve_until_signal(hub: Hub) -> None:
 
 def main() -> int:
     """Run the coordinator; return 2 when the environment is incomplete, 1 when the port is not available."""
-    if version.said("coordinator", sys.argv[1:]):
+    if version.print_if_asked("coordinator", sys.argv[1:]):
         return 0
-    log_format.begin(
+    log_format.begin_logging(
         os.environ.get(log_format.VARIABLE, ""),
         "%(asctime)s.%(msecs)03d %(levelname)s %(message)s",
         level=os.environ.get("HAJOB_LOG_LEVEL", "INFO"),

@@ -34,7 +34,7 @@ class ApiModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def unread(model: ApiModel, raw: JsonValue, path: str) -> Iterator[str]:
+def unread_fields(model: ApiModel, raw: JsonValue, path: str) -> Iterator[str]:
     """Yield the paths of the fields of an object that its model does not know."""
     if not isinstance(raw, dict):
         return
@@ -45,11 +45,11 @@ def unread(model: ApiModel, raw: JsonValue, path: str) -> Iterator[str]:
             continue
         member, place = getattr(model, known[key]), f"{path}.{key}"
         if isinstance(member, ApiModel):
-            yield from unread(member, value, place)
+            yield from unread_fields(member, value, place)
         elif isinstance(member, tuple) and isinstance(value, list):
             for number, (one, written) in enumerate(zip(member, value, strict=False)):
                 if isinstance(one, ApiModel):
-                    yield from unread(one, written, f"{place}[{number}]")
+                    yield from unread_fields(one, written, f"{place}[{number}]")
 
 
 def format_time(moment: datetime) -> str:
@@ -65,7 +65,7 @@ Timestamp = Annotated[
 ]
 
 
-def rule(expression: str, message: str, *, field: str = "", told: str = "") -> Json:
+def validation_rule(expression: str, message: str, *, field: str = "", told: str = "") -> Json:
     """Build one entry of x-kubernetes-validations.
 
     Args:
@@ -83,18 +83,18 @@ def rule(expression: str, message: str, *, field: str = "", told: str = "") -> J
     return entry
 
 
-def rules(*entries: Json) -> Json:
+def validation_rules(*entries: Json) -> Json:
     """Build the `json_schema_extra` of a model that carries these rules."""
     return {"x-kubernetes-validations": list(entries)}
 
 
-def unchanged(field: str, fix: str) -> Json:
+def unchanged_rule(field: str, fix: str) -> Json:
     """Build a rule for the parent: the field keeps its value, and can be neither added nor removed.
 
     The API server would not evaluate a rule on the field itself when the field is added or removed.
     """
     expression = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
-    return rule(expression, f"spec.{field} cannot be changed: {fix}", field=f".{field}")
+    return validation_rule(expression, f"spec.{field} cannot be changed: {fix}", field=f".{field}")
 
 
 def keyed_list(*keys: str) -> Json:

@@ -419,7 +419,7 @@ def reason_of(type_: str, word: str) -> Reason | None:
     return next((reason for reason in Reason if (reason.type, reason.word) == (type_, word)), None)
 
 
-def condition(reason: Reason, now: datetime, *, message: str = "", generation: int | None = None) -> Condition:
+def build_condition(reason: Reason, now: datetime, *, message: str = "", generation: int | None = None) -> Condition:
     """Build the condition that a reason stands for; an empty message is replaced by the reason's sentence."""
     return Condition(
         type=reason.type,

@@ -38,12 +38,12 @@ class CrdDifference:
 
 
 @cache
-def _own() -> dict[str, Any]:
+def _load_own_crd() -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads((resources.files(__package__) / OWN_FILE).read_text(encoding="utf-8"))
     return loaded
 
 
-def difference(crd: Json) -> CrdDifference:
+def compare_crd(crd: Json) -> CrdDifference:
     """Compare an installed CRD, as the server has it, with this program's.
 
     Args:
@@ -56,11 +56,11 @@ def difference(crd: Json) -> CrdDifference:
     if served is None:
         return CrdDifference(lacking=(f"{kind} version {names.VERSION}".strip(),))
     installed = served.get("schema", {}).get("openAPIV3Schema") or {}
-    own = _own()[name]
-    return CrdDifference(tuple(_only(own, installed, kind)), tuple(_only(installed, own, kind)))
+    own = _load_own_crd()[name]
+    return CrdDifference(tuple(_only_in_first(own, installed, kind)), tuple(_only_in_first(installed, own, kind)))
 
 
-def _only(one: Json, other: Json, path: str) -> Iterator[str]:
+def _only_in_first(one: Json, other: Json, path: str) -> Iterator[str]:
     """What only the first of two schemas has; of a field that the other lacks nothing more is said."""
     if other.get(OPEN) and not other.get("properties"):
         return
@@ -71,9 +71,9 @@ def _only(one: Json, other: Json, path: str) -> Iterator[str]:
     for name, schema in (one.get("properties") or {}).items():
         place = f"{path}.{name}".lstrip(".")
         if name in theirs:
-            yield from _only(schema, theirs[name], place)
+            yield from _only_in_first(schema, theirs[name], place)
         else:
             yield place
     for part, sign in PARTS.items():
         if isinstance(one.get(part), dict) and isinstance(other.get(part), dict):
-            yield from _only(one[part], other[part], f"{path}{sign}")
+            yield from _only_in_first(one[part], other[part], f"{path}{sign}")

@@ -53,7 +53,7 @@ def chips_per_node(spec: HATrainingJobSpec) -> int:
     return spec.accelerator.chips_per_node or CHIPS_PER_NODE[spec.accelerator.product]
 
 
-def layout(spec: HATrainingJobSpec) -> Layout:
+def layout_of_spec(spec: HATrainingJobSpec) -> Layout:
     """Build the rank layout of the job.
 
     Raises:
@@ -74,7 +74,7 @@ def layout(spec: HATrainingJobSpec) -> Layout:
     )
 
 
-def with_nodes(spec: HATrainingJobSpec, nodes: int) -> HATrainingJobSpec:
+def with_number_of_nodes(spec: HATrainingJobSpec, nodes: int) -> HATrainingJobSpec:
     """Return the spec of a start with this number of nodes; 0: with all of them."""
     return spec.model_copy(update={"num_nodes": nodes}) if nodes else spec
 
@@ -122,14 +122,14 @@ def coordinator_ports(spec: HATrainingJobSpec) -> CoordinatorPorts:
     return CoordinatorPorts(network.coordinator_port, next(free), next(free))
 
 
-def world_size(spec: HATrainingJobSpec) -> int:
+def world_size_of(spec: HATrainingJobSpec) -> int:
     """Return the number of ranks of the job."""
     return spec.num_nodes * chips_per_node(spec)
 
 
 def data_parallel_size(spec: HATrainingJobSpec) -> int:
-    """Return the number of data-parallel ranks at full size; raises like `layout`."""
-    return layout(spec).data
+    """Return the number of data-parallel ranks at full size; raises like `layout_of_spec`."""
+    return layout_of_spec(spec).data
 
 
 def action_limits(spec: HATrainingJobSpec, action: Action) -> ActionLimits:
@@ -158,7 +158,7 @@ def extra_bytes_per_chip(spec: HATrainingJobSpec) -> int:
 
 def copy_groups(spec: HATrainingJobSpec) -> tuple[int, tuple[CopyGroup, ...]]:
     """Count the optimizer's shards, and list the holders of the first ones."""
-    sizes = layout(spec)
+    sizes = layout_of_spec(spec)
     number = sum(sizes.world_size // sizes.effective_copies(kind) for kind in sizes.copy_kinds)
     shown = itertools.islice(sizes.report_group_list(), SHOWN_GROUPS)
     groups = (
@@ -168,19 +168,19 @@ def copy_groups(spec: HATrainingJobSpec) -> tuple[int, tuple[CopyGroup, ...]]:
     return number, tuple(groups)
 
 
-def effective(spec: HATrainingJobSpec) -> Effective:
+def effective_status(spec: HATrainingJobSpec) -> Effective:
     """Build `status.effective`."""
     number, groups = copy_groups(spec)
     return Effective(
         num_copy_groups=number,
         copy_groups=groups,
         chips_per_node=chips_per_node(spec),
-        world_size=world_size(spec),
+        world_size=world_size_of(spec),
         extra_bytes_per_chip=extra_bytes_per_chip(spec),
     )
 
 
-def not_served(spec: HATrainingJobSpec) -> str:
+def why_not_served(spec: HATrainingJobSpec) -> str:
     """Say in a sentence what the spec asks for and this version cannot do; empty when there is nothing.
 
     Such a job is not started: a setting that is silently ignored shows only when it is needed. A setting that has its

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema
 
 from hajob.api import new_jobs
-from hajob.api.base import ApiModel, Timestamp, rule, rules, unread
+from hajob.api.base import ApiModel, Timestamp, unread_fields, validation_rule, validation_rules
 from hajob.api.constants import API_VERSION, JOB_NAME_MAX_LENGTH, KIND, MANAGED_BY
 from hajob.api.spec import HATrainingJobSpec
 from hajob.api.status import HATrainingJobStatus
@@ -32,13 +32,13 @@ class Metadata(ApiModel):
     """Its labels."""
 
 
-_RULES: Final = rules(
-    rule(
+_RULES: Final = validation_rules(
+    validation_rule(
         f"size(self.metadata.name) <= {JOB_NAME_MAX_LENGTH}",
         f"metadata.name must have at most {JOB_NAME_MAX_LENGTH} characters, because node rank and incarnation are "
         "added to it in the names of the pods: choose a shorter name",
     ),
-    rule(
+    validation_rule(
         "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
         "metadata.name must be a DNS label, because it becomes a label of the pods: use lower-case letters, digits "
         "and dashes, no dots",
@@ -80,17 +80,17 @@ class HATrainingJob(ApiModel):
         Raises:
             pydantic.ValidationError: the object is not one that this version's CRD admits.
         """
-        made = cls._validated(raw)
-        made._unread = tuple(unread(made.spec, raw.get("spec"), "spec"))
+        made = cls._validate_object(raw)
+        made._unread = tuple(unread_fields(made.spec, raw.get("spec"), "spec"))
         return made
 
     @property
-    def unread(self) -> tuple[str, ...]:
+    def unread_fields(self) -> tuple[str, ...]:
         """Fields of the spec that this version does not know, by their paths: they are as if not set."""
         return self._unread
 
     @classmethod
-    def _validated(cls, raw: dict[str, Any]) -> Self:
+    def _validate_object(cls, raw: dict[str, Any]) -> Self:
         status = raw.get("status") or {}
         try:
             return cls.model_validate({**raw, "status": status})

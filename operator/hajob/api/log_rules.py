@@ -36,12 +36,12 @@ class UsualLine:
     text: str
 
 
-def _usual(framework: Framework, printed: Printed, *texts: str) -> tuple[UsualLine, ...]:
+def _usual_lines(framework: Framework, printed: Printed, *texts: str) -> tuple[UsualLine, ...]:
     return tuple(UsualLine(framework, printed, text) for text in texts)
 
 
 USUAL_LINES: Final = (
-    *_usual(
+    *_usual_lines(
         Framework.PYTORCH,
         Printed.AT_STEPS,
         " [2026-03-01 12:00:00] iteration      100/  100000 | consumed samples:        25600 | "
@@ -54,7 +54,7 @@ USUAL_LINES: Final = (
         "(min, max) time across ranks (ms):",
         " validation loss at iteration 1000 | lm loss value: 2.345678E+00 | lm loss PPL: 1.044034E+01 | ",
     ),
-    *_usual(
+    *_usual_lines(
         Framework.PYTORCH,
         Printed.AT_START,
         "> initializing torch distributed ...",
@@ -70,13 +70,13 @@ USUAL_LINES: Final = (
         "  error_injection_rate ................. 0",
         "  distributed_timeout_minutes .......... 10",
     ),
-    *_usual(
+    *_usual_lines(
         Framework.PYTORCH,
         Printed.AT_SAVES,
         "saving checkpoint at iteration    1000 to /ckpt in torch format",
         "  successfully saved checkpoint from iteration    1000 to /ckpt",
     ),
-    *_usual(
+    *_usual_lines(
         Framework.MINDSPORE,
         Printed.AT_STEPS,
         "2026-03-01 12:00:00,000 - mindformers/core/callback/callback.py:756 - INFO - { Epoch:[  1/  2], "
@@ -103,37 +103,37 @@ def log_rule_refusal(spec: HATrainingJobSpec) -> str:
 
 def log_rule_notes(spec: HATrainingJobSpec) -> str:
     """Name the log rules that a healthy training would meet, each with one such line; empty: there is none."""
-    return _notes(spec.framework, spec.recovery.log_rules)
+    return _notes_on_rules(spec.framework, spec.recovery.log_rules)
 
 
 @lru_cache(maxsize=1024)  # asked with every status, and the rules of a job hardly ever change
-def _notes(framework: Framework, rules: Sequence[LogRule]) -> str:
+def _notes_on_rules(framework: Framework, rules: Sequence[LogRule]) -> str:
     usual = [line for line in USUAL_LINES if line.framework is framework]
-    return "; ".join(filter(None, (_note(rule, usual) for rule in rules)))
+    return "; ".join(filter(None, (_note_on_rule(rule, usual) for rule in rules)))
 
 
-def _note(rule: LogRule, usual: Sequence[UsualLine]) -> str:
+def _note_on_rule(rule: LogRule, usual: Sequence[UsualLine]) -> str:
     try:
         pattern = LinePattern(rule.pattern)
     except PatternError as error:
         return f"log rule {rule.name} is not evaluated: {error}" if isinstance(error, EngineMissingError) else ""
     for line in usual:
         skipped = line.printed is Printed.AT_START and rule.start_delay_seconds
-        if not skipped and pattern.matches(line.text):
+        if not skipped and pattern.matches_line(line.text):
             do = (
                 "set its startDelaySeconds, or let it match only what a fault prints"
                 if line.printed is Printed.AT_START
                 else "let it match only what a fault prints"
             )
-            found = _where(pattern, line.text)
+            found = _shortest_match(pattern, line.text)
             return f"log rule {rule.name} meets what a healthy training prints {line.printed}, {found!r}: {do}"
     return ""
 
 
-def _where(pattern: LinePattern, text: str) -> str:
+def _shortest_match(pattern: LinePattern, text: str) -> str:
     """Return the shortest beginning of the line that still matches, or rather its end."""
     low, high = 1, len(text)
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if pattern.matches(text[:middle]) else (middle + 1, high)
+        low, high = (low, middle) if pattern.matches_line(text[:middle]) else (middle + 1, high)
     return text[max(0, high - _SHOWN_CHARACTERS // 2) : high + _SHOWN_CHARACTERS // 2].strip()

@@ -10,7 +10,7 @@ What CEL cannot say within its budget is in hajob.pods.review.
 import re
 from typing import Final
 
-from hajob.api.base import Json, rule
+from hajob.api.base import Json, validation_rule
 from hajob.api.constants import (
     HOOK_CONTAINER,
     TRAINER_CONTAINER,
@@ -27,7 +27,7 @@ _TAKEN: Final = ("agent", "install", "controller", HOOK_CONTAINER)
 _TAKEN_VOLUMES: Final = ("hajob", "hajob-tls")
 
 
-def _refused(served: str, message: str, *, field: str, told: str = "", fixed: bool = False) -> tuple[Json, ...]:
+def _refusal_rules(served: str, message: str, *, field: str, told: str = "", fixed: bool = False) -> tuple[Json, ...]:
     """The two rules; the first alone where no update can bring it in.
 
     Args:
@@ -37,27 +37,27 @@ def _refused(served: str, message: str, *, field: str, told: str = "", fixed: bo
         told: as in `rule`.
         fixed: all fields of it are immutable.
     """
-    new = rule(f"has(self.status) || {served}", message, field=field, told=told)
+    new = validation_rule(f"has(self.status) || {served}", message, field=field, told=told)
     before = re.sub(r"\bself\b", "oldSelf", served)
-    return (new,) if fixed else (new, rule(f"{served} || !{before}", message, field=field, told=told))
+    return (new,) if fixed else (new, validation_rule(f"{served} || !{before}", message, field=field, told=told))
 
 
-def _absent(name: str, message: str, *, told: str = "") -> tuple[Json, ...]:
+def _absence_rules(name: str, message: str, *, told: str = "") -> tuple[Json, ...]:
     """A field of the pod's spec that may not be set."""
-    return _refused(f"(!has({_POD}.{name}))", f"{_PATH}.{name} {message}", field=f".{_PATH}.{name}", told=told)
+    return _refusal_rules(f"(!has({_POD}.{name}))", f"{_PATH}.{name} {message}", field=f".{_PATH}.{name}", told=told)
 
 
 def _trainer_lacks(name: str, message: str) -> tuple[Json, ...]:
-    return _refused(
+    return _refusal_rules(
         f"(!has({_POD}.containers) || {_POD}.containers.all(c, c.name != '{TRAINER_CONTAINER}' || !has(c.{name})))",
         f"container {TRAINER_CONTAINER} has {name}: {message}",
         field=f".{_PATH}.containers",
     )
 
 
-def _names_free(part: str, taken: tuple[str, ...]) -> tuple[Json, ...]:
+def _free_name_rules(part: str, taken: tuple[str, ...]) -> tuple[Json, ...]:
     listed = ", ".join(f"'{name}'" for name in taken)
-    return _refused(
+    return _refusal_rules(
         f"(!has({_POD}.{part}) || {_POD}.{part}.all(c, !has(c.name) || !(c.name in [{listed}])))",
         f"{_PATH}.{part} has a name that Hajob's own have ({', '.join(taken)}): choose another name",
         field=f".{_PATH}.{part}",
@@ -79,8 +79,8 @@ _MOUNTED: Final = "has(c.volumeMounts) && c.volumeMounts.exists(m, has(m.mountPa
 left to hajob.pods.review: putting a slash behind each mountPath exceeds the budget."""
 
 
-def _log_rules() -> tuple[Json, ...]:
-    """Patterns that are none: the comparison of `_refused` would end in an error where the stored one is none, too."""
+def _log_pattern_rules() -> tuple[Json, ...]:
+    """Patterns that are none: the comparison of `_refusal_rules` ends in an error where the stored one is none, too."""
     listed = "self.spec.recovery.logRules"
     before = listed.replace("self", "oldSelf")
     served = f"(!has({listed}) || {listed}.all(r, !''.matches(r.pattern)))"
@@ -91,52 +91,54 @@ def _log_rules() -> tuple[Json, ...]:
     )
     field = ".spec.recovery.logRules"
     return (
-        rule(f"has(self.status) || {served}", message, field=field),
-        rule(f"{same} || {served}", message, field=field),
+        validation_rule(f"has(self.status) || {served}", message, field=field),
+        validation_rule(f"{same} || {served}", message, field=field),
     )
 
 
 _UNSERVED: Final = "is not supported by this version of Hajob yet: leave it out"
 
 RULES: Final[tuple[Json, ...]] = (
-    *_absent(
+    *_absence_rules(
         "nodeName",
         "binds every pod to one node, past the scheduler: leave it out, and choose nodes by nodeSelector or affinity",
         told=f"{_POD}.nodeName",
     ),
-    *_refused(
+    *_refusal_rules(
         f"(!has({_POD}.schedulingGates) || size({_POD}.schedulingGates) == 0)",
         f"{_PATH}.schedulingGates keeps every pod from being placed, and nobody opens the gates of the pods that Hajob "
         "makes later: leave it out, and hold the job with spec.suspend",
         field=f".{_PATH}.schedulingGates",
     ),
-    *_refused(
+    *_refusal_rules(
         f"(!has({_POD}.restartPolicy) || {_POD}.restartPolicy == 'Never')",
         f"{_PATH}.restartPolicy must be Never, or left out: Hajob restarts what fails, and nobody behind its back",
         field=f".{_PATH}.restartPolicy",
         told=f"{_POD}.restartPolicy",
     ),
-    *_absent(
+    *_absence_rules(
         "activeDeadlineSeconds",
         "would end each pod by itself, which counts as a fault of its node: leave it out, and limit the job with "
         "spec.activeDeadlineSeconds",
     ),
-    *_refused(
+    *_refusal_rules(
         f"(!has({_POD}.terminationGracePeriodSeconds) || ({_POD}.terminationGracePeriodSeconds >= 1 && "
         f"{_POD}.terminationGracePeriodSeconds <= {LONGEST_GRACE_SECONDS}))",
         f"{_PATH}.terminationGracePeriodSeconds must be 1 to {LONGEST_GRACE_SECONDS}: with 0 a pod is forgotten while "
         "its processes run, and a pod that does not end holds its node and the job's restart for so long",
         field=f".{_PATH}.terminationGracePeriodSeconds",
     ),
-    *_absent("hostname", "would give all rank pods one name: leave it out; a pod's name is its host name"),
-    *_absent("hostnameOverride", "would give all rank pods one name: leave it out; a pod's name is its host name"),
-    *_refused(
+    *_absence_rules("hostname", "would give all rank pods one name: leave it out; a pod's name is its host name"),
+    *_absence_rules(
+        "hostnameOverride", "would give all rank pods one name: leave it out; a pod's name is its host name"
+    ),
+    *_refusal_rules(
         f"(!has({_POD}.setHostnameAsFQDN) || !{_POD}.setHostnameAsFQDN)",
         f"{_PATH}.setHostnameAsFQDN makes host names longer than the 64 characters of a node, where the pods would not "
         "start: leave it out",
         field=f".{_PATH}.setHostnameAsFQDN",
     ),
-    *_refused(
+    *_refusal_rules(
         f"(!has({_POD}.os) || !has({_POD}.os.name) || {_POD}.os.name == 'linux')",
         f"{_PATH}.os.name must be linux, or left out: Hajob's containers run on Linux",
         field=f".{_PATH}.os",
@@ -149,17 +151,17 @@ RULES: Final[tuple[Json, ...]] = (
     ),
     *_trainer_lacks("restartPolicy", "the kubelet would restart it behind Hajob's back; leave it out"),
     *_trainer_lacks("restartPolicyRules", "the kubelet would restart it behind Hajob's back; leave it out"),
-    *_refused(
+    *_refusal_rules(
         f"(!has({_POD}.containers) || {_POD}.containers.all(c, c.name != '{TRAINER_CONTAINER}' || !has(c.lifecycle) || "
         "!has(c.lifecycle.stopSignal) || c.lifecycle.stopSignal == 'SIGTERM'))",
         f"container {TRAINER_CONTAINER} has lifecycle.stopSignal: Hajob's launcher ends the ranks at SIGTERM; leave it "
         "out",
         field=f".{_PATH}.containers",
     ),
-    *_names_free("containers", _TAKEN),
-    *_names_free("initContainers", _TAKEN),
-    *_names_free("volumes", _TAKEN_VOLUMES),
-    *_refused(
+    *_free_name_rules("containers", _TAKEN),
+    *_free_name_rules("initContainers", _TAKEN),
+    *_free_name_rules("volumes", _TAKEN_VOLUMES),
+    *_refusal_rules(
         f"(!has({_POD}.containers) || {_POD}.containers.all(c, c.name == '{TRAINER_CONTAINER}' || "
         f"!({_asks_for_chips('c')})))",
         f"another container than {TRAINER_CONTAINER} asks for accelerator.resourceName: all chips of a node are the "
@@ -167,14 +169,14 @@ RULES: Final[tuple[Json, ...]] = (
         field=f".{_PATH}.containers",
         fixed=True,
     ),
-    *_refused(
+    *_refusal_rules(
         f"(!has({_POD}.initContainers) || {_POD}.initContainers.all(c, !({_asks_for_chips('c')})))",
         f"an init container asks for accelerator.resourceName: all chips of a node are the ranks', which run in "
         f"{TRAINER_CONTAINER}; take the chips out of its resources",
         field=f".{_PATH}.initContainers",
         fixed=True,
     ),
-    *_refused(
+    *_refusal_rules(
         f"(!self.spec.checkpoint.path.startsWith('/') || !has({_POD}.containers) || "
         f"[self.spec.checkpoint.path + '/'].all(path, {_POD}.containers.all(c, "
         f"c.name != '{TRAINER_CONTAINER}' || ({_MOUNTED}))))",
@@ -184,35 +186,35 @@ RULES: Final[tuple[Json, ...]] = (
         told="self.spec.checkpoint.path",
         fixed=True,
     ),
-    *_refused(
+    *_refusal_rules(
         f"(self.spec.recovery.replacementTimeoutSeconds <= {LONGEST_WAIT_SECONDS})",
         f"MindIO holds the training while a replacement is awaited, for {MINDIO_WAIT_SECONDS} s at most, and the next "
         f"action needs the last two minutes: set recovery.replacementTimeoutSeconds to {LONGEST_WAIT_SECONDS} or less",
         field=".spec.recovery.replacementTimeoutSeconds",
     ),
-    *_log_rules(),
-    *_refused(
+    *_log_pattern_rules(),
+    *_refusal_rules(
         "(self.spec.launcher == 'Hajob')", f"spec.launcher: TaskD {_UNSERVED}", field=".spec.launcher", fixed=True
     ),
-    *_refused(
+    *_refusal_rules(
         "(self.spec.scheduling.gangPolicy != 'Volcano')",
         f"spec.scheduling.gangPolicy: Volcano {_UNSERVED}; SchedulingGates, the default, works with any scheduler",
         field=".spec.scheduling.gangPolicy",
     ),
-    *_refused(
+    *_refusal_rules(
         "(!has(self.spec.scheduling.queueName) || self.spec.scheduling.queueName == '')",
         f"spec.scheduling.queueName {_UNSERVED}",
         field=".spec.scheduling.queueName",
         told="self.spec.scheduling.queueName",
     ),
-    *_refused(
+    *_refusal_rules(
         "(!has(self.spec.output) || !has(self.spec.output.path) || self.spec.output.path == '' || "
         "self.spec.output.path.startsWith('/'))",
         "spec.output.path must be absolute: write the path where the container trainer mounts the volume",
         field=".spec.output.path",
         told="self.spec.output.path",
     ),
-    *_refused(
+    *_refusal_rules(
         "(!has(self.spec.network.interface) || "
         "self.spec.network.interface.matches('^[=^]?[A-Za-z0-9_.@-]+(,[A-Za-z0-9_.@-]+)*$'))",
         "spec.network.interface must be the name of a network interface, as `ip link` shows it (eth0), without blanks: "
@@ -220,23 +222,23 @@ RULES: Final[tuple[Json, ...]] = (
         field=".spec.network.interface",
         told="self.spec.network.interface",
     ),
-    *_refused(
+    *_refusal_rules(
         "(self.spec.network.mindIOTLSPolicy == 'Disabled')",
         f"spec.network.mindIOTLSPolicy: Enabled {_UNSERVED}",
         field=".spec.network.mindIOTLSPolicy",
     ),
-    *_refused(
+    *_refusal_rules(
         "(self.spec.framework != 'MindSpore' || self.spec.elastic.restartSize == 'Original')",
         f"spec.elastic.restartSize: Available with framework: MindSpore {_UNSERVED}",
         field=".spec.elastic.restartSize",
     ),
-    *_refused(
+    *_refusal_rules(
         "(self.spec.accelerator.product != 'A3' || !has(self.spec.accelerator.superPodChips))",
         f"spec.accelerator.superPodChips {_UNSERVED}",
         field=".spec.accelerator.superPodChips",
         fixed=True,
     ),
-    *_refused(
+    *_refusal_rules(
         "(self.spec.checkpoint.savedLimit == 2)",
         f"spec.checkpoint.savedLimit {_UNSERVED}",
         field=".spec.checkpoint.savedLimit",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from hajob.api.base import ApiModel, Timestamp, rule, rules
+from hajob.api.base import ApiModel, Timestamp, validation_rule, validation_rules
 from hajob.api.constants import API_VERSION, QUARANTINE_KIND
 
 BY_HAND: Final = "Admin"
@@ -39,15 +39,15 @@ class NodeMetadata(ApiModel):
     """Version of the object."""
 
 
-_IMMUTABLE: Final = rules(
-    rule(
+_IMMUTABLE: Final = validation_rules(
+    validation_rule(
         "self.nodeName == oldSelf.nodeName",
         "spec.nodeName cannot be changed: delete this NodeQuarantine and make another one",
         field=".nodeName",
     )
 )
-_NAMED_AFTER_ITS_NODE: Final = rules(
-    rule(
+_NAMED_AFTER_ITS_NODE: Final = validation_rules(
+    validation_rule(
         "self.metadata.name == self.spec.nodeName",
         "metadata.name must be spec.nodeName, because a node has one quarantine: give both the name of the node",
     )

@@ -10,7 +10,15 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from hajob.api.base import SECONDS_PER_YEAR, ApiModel, Timestamp, keyed_list, rule, rules, unchanged
+from hajob.api.base import (
+    SECONDS_PER_YEAR,
+    ApiModel,
+    Timestamp,
+    keyed_list,
+    unchanged_rule,
+    validation_rule,
+    validation_rules,
+)
 from hajob.api.constants import COORDINATOR_PORT, DEFAULT_RESOURCE_NAME, MANAGED_BY
 from hajob.api.enums import (
     CoordinatorLossPolicy,
@@ -105,8 +113,8 @@ class Checkpoint(ApiModel):
     --ckpt-step, so that an unchanged script resumes (PyTorch)."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
+        json_schema_extra=validation_rules(
+            validation_rule(
                 "self.path.startsWith('/')",
                 "spec.checkpoint.path must be absolute: write the path where the container trainer mounts the volume",
                 field=".path",
@@ -307,8 +315,8 @@ class Network(ApiModel):
     """Whether gates and coordinator speak TLS on MindIO's port."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
+        json_schema_extra=validation_rules(
+            validation_rule(
                 " && ".join(f"self.{one} != self.{other}" for one, other in combinations(_PORTS, 2)),
                 f"two listeners cannot share a port: give each of network.{', '.join(_PORTS)} one of its own",
             )
@@ -338,47 +346,47 @@ _EXPERT_TENSOR: Final = (
 )
 _EXPERT_BLOCK: Final = f"({_EXPERT_TENSOR} * self.parallelism.expert * self.parallelism.pipeline)"
 
-SPEC_RULES: Final = rules(
-    rule(
+SPEC_RULES: Final = validation_rules(
+    validation_rule(
         f"{_RANKS} % {_BLOCK} == 0",
         "the chips cannot be divided: numNodes × accelerator.chipsPerNode (8 on A2 and 16 on A3 when left out) must be "
         "a multiple of parallelism tensor × pipeline × context; change one of them so that data parallel comes out "
         "whole",
         field=".numNodes",
     ),
-    rule(
+    validation_rule(
         f"{_RANKS} % {_EXPERT_BLOCK} == 0",
         "the experts cannot be spread: numNodes × accelerator.chipsPerNode must be a multiple of parallelism "
         "expertTensor (tensor when left out, 1 for MindSpore) × expert × pipeline: change one of them",
         field=".parallelism",
     ),
-    rule(
+    validation_rule(
         f"{_RANKS} < {_BLOCK} || self.elastic.minDataParallel <= {_RANKS} / {_BLOCK}",
         "elastic.minDataParallel is larger than data parallel, which is numNodes × accelerator.chipsPerNode / "
         "(parallelism tensor × pipeline × context): lower it",
         field=".elastic",
     ),
-    rule(
+    validation_rule(
         f"!has(self.accelerator.superPodChips) || self.accelerator.superPodChips % {_CHIPS} == 0",
         "a super pod consists of whole nodes: make accelerator.superPodChips a multiple of accelerator.chipsPerNode",
         field=".accelerator",
     ),
-    rule(
+    validation_rule(
         "self.launcher != 'Hajob' || !has(self.template.spec) || !has(self.template.spec.containers) || "
         "self.template.spec.containers.all(c, c.name != 'trainer' || (has(c.command) && size(c.command) > 0))",
         "the container trainer needs a command, such as ['bash', 'train.sh']: Kubernetes cannot tell Hajob's launcher "
         "what the image would start by itself",
         field=".template",
     ),
-    unchanged("framework", _IDENTITY),
-    unchanged("accelerator", _LAYOUT),
-    unchanged("numNodes", _LAYOUT),
-    unchanged("parallelism", _LAYOUT),
-    unchanged("optimizer", _LAYOUT),
-    unchanged("launcher", _IDENTITY),
-    unchanged("managedBy", _IDENTITY),
-    unchanged("checkpoint", _IDENTITY),
-    rule(
+    unchanged_rule("framework", _IDENTITY),
+    unchanged_rule("accelerator", _LAYOUT),
+    unchanged_rule("numNodes", _LAYOUT),
+    unchanged_rule("parallelism", _LAYOUT),
+    unchanged_rule("optimizer", _LAYOUT),
+    unchanged_rule("launcher", _IDENTITY),
+    unchanged_rule("managedBy", _IDENTITY),
+    unchanged_rule("checkpoint", _IDENTITY),
+    validation_rule(
         "self.network.agentPort == oldSelf.network.agentPort",
         f"spec.network.agentPort cannot be changed: {_IDENTITY}",
         field=".network.agentPort",

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from hajob.api.base import ApiModel, Timestamp, keyed_list, rule, rules
+from hajob.api.base import ApiModel, Timestamp, keyed_list, validation_rule, validation_rules
 from hajob.api.enums import ConditionStatus
 from hajob.domain.actions import Action
 from hajob.domain.incidents import IncidentOutcome, RestoredFrom
@@ -392,8 +392,8 @@ class HATrainingJobStatus(ApiModel):
     """The newest outages, newest first."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
+        json_schema_extra=validation_rules(
+            validation_rule(
                 "!has(oldSelf.fence) || (has(self.fence) && self.fence >= oldSelf.fence)",
                 "status.fence may only grow: another operator has taken over since; this one must stop writing",
                 field=".fence",

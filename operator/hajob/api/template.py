@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from pydantic import WithJsonSchema
 
-from hajob.api.base import Json, rule
+from hajob.api.base import Json, validation_rule
 from hajob.api.constants import HOOK_CONTAINER, TRAINER_CONTAINER
 
 _KEEP: Final[Json] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -31,16 +31,16 @@ _AMOUNTS: Final[Json] = {
 }
 
 
-def _keep(**properties: Json) -> Json:
+def _object_keeping(**properties: Json) -> Json:
     """An object of which only these are declared."""
     return {**_KEEP, "properties": properties, **_AS_IN_A_POD}
 
 
-def _items(**properties: Json) -> Json:
-    return {**_ITEMS, "items": _keep(**properties), **_AS_IN_A_POD}
+def _list_keeping(**properties: Json) -> Json:
+    return {**_ITEMS, "items": _object_keeping(**properties), **_AS_IN_A_POD}
 
 
-_TOLERATIONS: Final[Json] = _items(key=_TEXT, operator=_TEXT, value=_TEXT, effect=_TEXT)
+_TOLERATIONS: Final[Json] = _list_keeping(key=_TEXT, operator=_TEXT, value=_TEXT, effect=_TEXT)
 _LIST: Final[Json] = {**_ITEMS, **_AS_IN_A_POD}
 _OBJECT: Final[Json] = {**_KEEP, **_AS_IN_A_POD}
 _METADATA: Final[Json] = {
@@ -52,12 +52,12 @@ _METADATA: Final[Json] = {
     },
 }
 """Nothing else of a template's metadata comes into its pods, so nothing else is known."""
-_TERMS: Final[Json] = _items(matchFields=_LIST, matchExpressions=_LIST)
+_TERMS: Final[Json] = _list_keeping(matchFields=_LIST, matchExpressions=_LIST)
 _RULES: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_AFFINITY: Final[Json] = _keep(
-    nodeAffinity=_keep(**{_RULES: _keep(nodeSelectorTerms=_TERMS)}),
-    podAffinity=_keep(**{_RULES: _LIST}),
-    podAntiAffinity=_keep(**{_RULES: _LIST}),
+_AFFINITY: Final[Json] = _object_keeping(
+    nodeAffinity=_object_keeping(**{_RULES: _object_keeping(nodeSelectorTerms=_TERMS)}),
+    podAffinity=_object_keeping(**{_RULES: _LIST}),
+    podAntiAffinity=_object_keeping(**{_RULES: _LIST}),
 )
 
 # What stays as it is even while a job is suspended, so that a suspended job comes back as the same training.
@@ -78,23 +78,23 @@ _CONTAINER: Final[Json] = {
         "command": {**_WORDS, "description": "The start command; the trainer needs one."},
         "args": {**_WORDS, "description": "Arguments of the start command."},
         "env": {
-            **_items(name=_TEXT, value=_TEXT),
+            **_list_keeping(name=_TEXT, value=_TEXT),
             "description": "Environment; what Hajob sets itself cannot be overridden.",
         },
         "envFrom": {**_ITEMS, "description": "Environment from ConfigMaps and Secrets."},
         "volumeMounts": {
-            **_items(name=_TEXT, mountPath=_PATH),
+            **_list_keeping(name=_TEXT, mountPath=_PATH),
             "description": "Mounts, among them that of checkpoint.path.",
         },
         "resources": {
-            **_keep(requests=_AMOUNTS, limits=_AMOUNTS),
+            **_object_keeping(requests=_AMOUNTS, limits=_AMOUNTS),
             "description": "CPU and memory; the chips are added.",
         },
         "livenessProbe": {**_OBJECT, "description": "As in a Pod; trainer has none: Hajob finds hangs."},
         "startupProbe": {**_OBJECT, "description": "As in a Pod; trainer has none."},
         "restartPolicy": {**_NAME, "description": "As in a Pod; trainer has none: Hajob restarts ranks."},
         "restartPolicyRules": {**_LIST, "description": "As in a Pod; trainer has none."},
-        "lifecycle": {**_keep(stopSignal=_NAME), "description": "As in a Pod; trainer is ended by SIGTERM."},
+        "lifecycle": {**_object_keeping(stopSignal=_NAME), "description": "As in a Pod; trainer is ended by SIGTERM."},
         "workingDir": {"type": "string", "maxLength": 4096, "description": "Where the command starts."},
     },
 }
@@ -126,9 +126,9 @@ TEMPLATE_SCHEMA: Final[Json] = {
                     "items": _CONTAINER,
                     "description": "Containers of a rank pod; exactly one is named trainer.",
                 },
-                "volumes": {**_items(name=_NAME), "description": "Volumes, among them that of checkpoint.path."},
+                "volumes": {**_list_keeping(name=_NAME), "description": "Volumes, among them that of checkpoint.path."},
                 "initContainers": {
-                    **_items(name=_NAME, resources=_keep(requests=_AMOUNTS, limits=_AMOUNTS)),
+                    **_list_keeping(name=_NAME, resources=_object_keeping(requests=_AMOUNTS, limits=_AMOUNTS)),
                     "maxItems": 64,
                     "description": "Containers that run before; Hajob's own come first.",
                 },
@@ -159,12 +159,12 @@ TEMPLATE_SCHEMA: Final[Json] = {
                 "hostname": {**_NAME, "description": "Refused: all rank pods would have the same."},
                 "hostnameOverride": {**_NAME, "description": "Refused: all rank pods would have the same."},
                 "setHostnameAsFQDN": {"type": "boolean", "description": "Refused: the name is too long for a node."},
-                "os": {**_keep(name=_NAME), "description": "linux, or left out."},
+                "os": {**_object_keeping(name=_NAME), "description": "linux, or left out."},
                 "hostNetwork": {"type": "boolean", "description": "Whether the pods use the node's network."},
             },
             "x-kubernetes-validations": [
-                rule("has(self.containers)", _MISSING_CONTAINERS),
-                rule(
+                validation_rule("has(self.containers)", _MISSING_CONTAINERS),
+                validation_rule(
                     f"!has(self.containers) || self.containers.exists_one(c, c.name == '{TRAINER_CONTAINER}')",
                     _ONE_TRAINER,
                     field=".containers",
@@ -175,12 +175,12 @@ TEMPLATE_SCHEMA: Final[Json] = {
 }
 
 
-def _same(field: str, new: str, old: str) -> str:
+def _same_field_rule(field: str, new: str, old: str) -> str:
     return f"has({new}.{field}) == has({old}.{field}) && (!has({new}.{field}) || {new}.{field} == {old}.{field})"
 
 
 def _same_containers(new: str, old: str) -> str:
-    parts = " && ".join(f"({_same(field, 'c', 'o')})" for field in _KEPT_IN_CONTAINER)
+    parts = " && ".join(f"({_same_field_rule(field, 'c', 'o')})" for field in _KEPT_IN_CONTAINER)
     return (
         f"has({new}.containers) && has({old}.containers) && size({new}.containers) == size({old}.containers) && "
         f"{new}.containers.all(c, {old}.containers.exists(o, o.name == c.name && {parts}))"
@@ -189,11 +189,11 @@ def _same_containers(new: str, old: str) -> str:
 
 def _unchanged_but_for_placement() -> str:
     new, old = "self.template.spec", "oldSelf.template.spec"
-    fields = " && ".join(f"({_same(field, new, old)})" for field in _KEPT_IN_SPEC)
+    fields = " && ".join(f"({_same_field_rule(field, new, old)})" for field in _KEPT_IN_SPEC)
     return f"{fields} && {_same_containers(new, old)}"
 
 
-TEMPLATE_UNCHANGED: Final = rule(
+TEMPLATE_UNCHANGED: Final = validation_rule(
     f"self.template == oldSelf.template || ((self.suspend || oldSelf.suspend) && {_unchanged_but_for_placement()})",
     "spec.template is fixed: only image, labels, annotations, nodeSelector and tolerations can be changed, and only "
     "while the job is suspended (set spec.suspend to true first, or in the same update as the change); for anything "
@@ -218,7 +218,7 @@ _HOOK_SCHEMA: Final[Json] = {
             "required": ["containers"],
             "properties": {
                 "containers": {
-                    **_items(name=_NAME, image=_TEXT),
+                    **_list_keeping(name=_NAME, image=_TEXT),
                     "maxItems": 16,
                     "minItems": 1,
                     "description": (

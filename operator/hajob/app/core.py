@@ -137,7 +137,7 @@ class OperatorCore:
         self._controllers[uid] = controller
         metrics.JOBS.set(len(self._controllers))
         controller.start()
-        for pod in [pod for pod in self._caches.of_job(uid) if _is_of(pod, job)]:
+        for pod in [pod for pod in self._caches.pods_of_job(uid) if _is_of(pod, job)]:
             self._guard(uid, partial(controller.pod_seen, pod))
         version = self._caches.listed_version(job.metadata.namespace)
         if version is not None:
@@ -179,14 +179,14 @@ class OperatorCore:
         waits = self._waits.setdefault(uid, Backoff(first=0.5, longest=60.0))
         metadata = controller.job.metadata
         while uid in self._broken:
-            await self._ports.clock.sleep(waits.delay())
+            await self._ports.clock.sleep(waits.next_delay())
             try:
-                raw = await self._ports.kube.get(names.PLURAL, metadata.namespace, metadata.name)
+                raw = await self._ports.kube.get_object(names.PLURAL, metadata.namespace, metadata.name)
                 job = HATrainingJob.from_object(raw)
             except (ApiError, pydantic.ValidationError) as error:
                 log.warning("the controller of job %s cannot be opened again yet: %s", uid, error)
                 if uid in self._broken:
-                    self._broken[uid].server_away = isinstance(error, ApiError) and error.passes
+                    self._broken[uid].server_away = isinstance(error, ApiError) and error.may_pass
                 continue
             self._broken.pop(uid, None)
             if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
@@ -248,7 +248,7 @@ class OperatorCore:
 
     def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
         """Handle a changed pod of a job."""
-        occupied = self._caches.pod_gone(pod) if deleted else self._caches.pod_seen(pod)
+        occupied = self._caches.remove_pod(pod) if deleted else self._caches.store_pod(pod)
         controller = self._controllers.get(pod.job_uid)
         if controller is not None and _is_of(pod, controller.job):
             self._guard(pod.job_uid, partial(controller.pod_seen, pod, deleted=deleted))
@@ -258,8 +258,8 @@ class OperatorCore:
     def foreign_pod_changed(self, pod: ForeignPod | None, before: ForeignPod | None) -> None:
         """Handle a pod of another tenant: one with chips or host ports came, went, or ended (None)."""
         capacity = self._caches.capacity
-        gone = before is not None and pod is None and capacity.pod_gone(before.key)
-        if gone or (pod is not None and capacity.pod_seen(pod)):
+        gone = before is not None and pod is None and capacity.remove_pod(before.key)
+        if gone or (pod is not None and capacity.store_pod(pod)):
             self._capacity_changed()
 
     def pods_complete(self, version: str = "", namespace: str = "") -> None:
@@ -269,18 +269,18 @@ class OperatorCore:
             version: of the list.
             namespace: whose pods it lists; empty: all.
         """
-        self._caches.pods_listed(version, namespace)
+        self._caches.note_complete_list(version, namespace)
         for uid, controller in list(self._controllers.items()):
             if namespace in {"", controller.job.metadata.namespace}:
                 self._guard(uid, partial(controller.pods_listed, version))
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """Handle a changed node."""
-        before = self._caches.nodes.get(node.name)
+        before = self._caches.all_nodes.get(node.name)
         if deleted:
-            self._caches.node_gone(node.name)
+            self._caches.remove_node(node.name)
         else:
-            self._caches.node_seen(node)
+            self._caches.store_node(node)
         for uid, controller in self._on_nodes({node.name}):
             self._guard(uid, partial(controller.look_for_stranded, node.name, gone=deleted))
             if before is not None and before.is_to_be_emptied != node.is_to_be_emptied:
@@ -290,14 +290,14 @@ class OperatorCore:
     def quota_changed(self, namespace: str, name: str, quota: Quota | None) -> None:
         """Handle that a ResourceQuota's limit or usage changed, or that it is gone (None)."""
         if quota is None:
-            self._caches.quotas.gone(namespace, name)
+            self._caches.quotas.remove_quota(namespace, name)
         else:
-            self._caches.quotas.seen(quota)
+            self._caches.quotas.store_quota(quota)
         for uid, controller in list(self._controllers.items()):
             if controller.job.metadata.namespace == namespace:
                 self._guard(uid, controller.quota_changed)
 
-    def faults_changed(self, nodes: frozenset[str]) -> None:
+    def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""
         for uid, controller in self._on_nodes(nodes):
             self._guard(uid, partial(controller.look_for_faults, nodes))
@@ -308,21 +308,21 @@ class OperatorCore:
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.say_again)
 
-    def breaker_changed(self, held: str) -> None:
+    def handle_breaker_change(self, held: str) -> None:
         """Handle that the breaker holds faults of nodes and chips back (why), or believes them again (empty)."""
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, partial(controller.breaker_changed, held))
 
     def places_changed(self) -> None:
         """Handle that nodes were quarantined or released."""
-        self._caches.capacity.keep_out(self._ports.cluster.marks.quarantined)
+        self._caches.capacity.set_kept_out(self._ports.cluster.marks.quarantined)
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.places_changed)
         self._capacity_changed()
 
     def _on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
         """Return the controllers of jobs with pods on these nodes."""
-        return [(uid, self._controllers[uid]) for uid in self._caches.jobs_on(nodes) if uid in self._controllers]
+        return [(uid, self._controllers[uid]) for uid in self._caches.jobs_on_nodes(nodes) if uid in self._controllers]
 
     def _capacity_changed(self) -> None:
         """Tell the jobs that capacity changed: other tenants' pods decide whether a shrunk job can grow."""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob import metrics
-from hajob.api.crd_difference import CRD_NAMES, CrdDifference, difference
+from hajob.api.crd_difference import CRD_NAMES, CrdDifference, compare_crd
 from hajob.clock import Clock
-from hajob.domain.text import some
+from hajob.domain.text import first_of_list
 from hajob.kube.client import ApiError, Kube
 
 log = logging.getLogger(__name__)
@@ -39,14 +39,16 @@ class CrdCheck:
         """Return what an older CRD lacks, in a sentence; empty where it lacks nothing."""
         if not self.found.lacking:
             return ""
-        return f"the CRD is older than this operator, it lacks {some(self.found.lacking)}: kubectl apply -f crds/"
+        return (
+            f"the CRD is older than this operator, it lacks {first_of_list(self.found.lacking)}: kubectl apply -f crds/"
+        )
 
     @property
     def newer(self) -> str:
         """Return what a newer CRD has that this operator does not read; empty where it reads everything."""
         if not self.found.unknown:
             return ""
-        return f"the CRD is newer than this operator, which does not read {some(self.found.unknown)}"
+        return f"the CRD is newer than this operator, which does not read {first_of_list(self.found.unknown)}"
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -73,7 +75,7 @@ class CrdCheck:
 
     async def _difference(self, name: str) -> CrdDifference:
         try:
-            return difference(await self._kube.get("customresourcedefinitions", "", name))
+            return compare_crd(await self._kube.get_object("customresourcedefinitions", "", name))
         except ApiError as error:
             if error.status == 404:
                 return CrdDifference(lacking=(f"all of {name}",))

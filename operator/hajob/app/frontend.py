@@ -145,7 +145,7 @@ class Frontend:
                 problem = f"{type(error).__name__}: {error}"
             FRONTEND_RESTARTS.inc()
             log.warning("the frontend ended (%s) and is started again", problem or "without a reason")
-            await self._clock.sleep(self._backoff.delay())
+            await self._clock.sleep(self._backoff.next_delay())
 
     async def _live(self) -> str:
         """Wait for the CRD, then run kopf once; return why it ended."""
@@ -153,7 +153,7 @@ class Frontend:
         started = self._clock.monotonic()
         problem = await self._run_thread()
         if self._clock.monotonic() - started > 60:
-            self._backoff.reset()
+            self._backoff.reset_delay()
         return problem
 
     async def _crd_installed(self) -> None:
@@ -166,14 +166,14 @@ class Frontend:
         while True:
             for namespace in self._namespaces:
                 try:
-                    async for _ in self._kube.pages(names.PLURAL, namespace):
+                    async for _ in self._kube.list_pages(names.PLURAL, namespace):
                         return
                 except ApiError as error:
                     hint = " The CRD is missing: kubectl apply -f crds/." if error.status == 404 else ""
                     if str(error) not in said:
                         log.warning("HATrainingJobs cannot be listed: %s.%s", error, hint)
                         said.add(str(error))
-            await self._clock.sleep(waits.delay())
+            await self._clock.sleep(waits.next_delay())
 
     async def _run_thread(self) -> str:
         """Run kopf once in a thread; return why it ended. Cancelling ends it in an orderly way."""
@@ -223,7 +223,7 @@ class Frontend:
         where = {"group": names.GROUP, "version": names.VERSION, "plural": names.PLURAL, "registry": registry}
 
         async def login(**_: object) -> kopf.ConnectionInfo:
-            await self._credentials.refresh()
+            await self._credentials.refresh_kubeconfig()
             return connection(self._credentials)
 
         async def seen(event: dict[str, Any], **_: object) -> None:
@@ -273,7 +273,7 @@ async def _release(intake: JobIntake, uid: str, clock: Clock) -> None:
             await intake.job_released(uid)
         except ApiError as error:
             log.warning("job %s cannot be released yet: %s", uid, error)
-            await clock.sleep(backoff.delay())
+            await clock.sleep(backoff.next_delay())
         else:
             return
 
@@ -290,5 +290,5 @@ def connection(credentials: ApiCredentials) -> kopf.ConnectionInfo:
         certificate_path=credentials.certificate_file or None,
         private_key_path=credentials.key_file or None,
         insecure=not credentials.verify,
-        token=credentials.token or None,
+        token=credentials.bearer_token or None,
     )

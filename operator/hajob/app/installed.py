@@ -13,11 +13,11 @@ from typing import Final
 
 from hajob import version
 from hajob.api.constants import CRD_NAME
-from hajob.api.crd_difference import difference
+from hajob.api.crd_difference import compare_crd
 from hajob.app.settings import Settings
 from hajob.clock import Clock, SystemClock
 from hajob.kube.client import ApiError, Kube
-from hajob.kube.credentials import load
+from hajob.kube.credentials import load_credentials
 from hajob.kube.http import HttpKube
 
 PATIENCE_SECONDS: Final = 60.0
@@ -43,10 +43,10 @@ async def look(kube: Kube, clock: Clock, settings: Settings) -> str:
 
 async def _look(kube: Kube, settings: Settings) -> tuple[str, str]:
     """Return the problem and the Lease's renewTime; times of one format sort as text."""
-    lacking = difference(await kube.get("customresourcedefinitions", "", CRD_NAME)).lacking
+    lacking = compare_crd(await kube.get_object("customresourcedefinitions", "", CRD_NAME)).lacking
     if lacking:
         return f"the CRD {CRD_NAME} lacks {', '.join(lacking)}: it is older than this operator", ""
-    lease = (await kube.get("leases", settings.namespace, settings.lease_name)).get("spec") or {}
+    lease = (await kube.get_object("leases", settings.namespace, settings.lease_name)).get("spec") or {}
     if not lease.get("holderIdentity"):
         return f"the Lease {settings.namespace}/{settings.lease_name} has no holder: no operator leads", ""
     return "", str(lease.get("renewTime", ""))
@@ -55,7 +55,7 @@ async def _look(kube: Kube, settings: Settings) -> tuple[str, str]:
 async def check() -> int:
     """Check, and print the result."""
     settings = Settings.from_environment()
-    credentials = await load(settings.kubeconfig, settings.service_account_dir)
+    credentials = await load_credentials(settings.kubeconfig, settings.service_account_dir)
     async with HttpKube(credentials) as kube:
         found = await look(kube, SystemClock(), settings)
     print(found or "Hajob is installed: the CRD is this version's, and an operator leads", file=sys.stderr)
@@ -64,7 +64,7 @@ async def check() -> int:
 
 def main() -> int:
     """Run as the entry point."""
-    return 0 if version.said("installed", sys.argv[1:]) else asyncio.run(check())
+    return 0 if version.print_if_asked("installed", sys.argv[1:]) else asyncio.run(check())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from hajob.api import constants as names
 from hajob.clock import Clock
 from hajob.kube.client import Kube
 from hajob.kube.informer import Change, Informer
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 
 
 class JobPods:
@@ -53,7 +53,7 @@ class JobPods:
             kube,
             clock,
             "pods",
-            view,
+            pod_view_of,
             changed,
             namespace=namespace,
             label_selector=names.LABEL_JOB_UID,
@@ -71,10 +71,10 @@ class JobPods:
         """Whether `synced` would return at once."""
         return self._one_is_listed.is_set() and all(informer.answered.is_set() for informer in self.informers)
 
-    def age(self) -> float:
+    def seconds_since_answer(self) -> float:
         """Return seconds since the server last answered the cache that has waited longest."""
-        return max(informer.age() for informer in self.informers)
+        return max(informer.seconds_since_answer() for informer in self.informers)
 
-    def idle(self) -> float:
+    def seconds_since_activity(self) -> float:
         """Return seconds since the cache that has been idle longest was active."""
-        return max(informer.idle() for informer in self.informers)
+        return max(informer.seconds_since_activity() for informer in self.informers)

@@ -38,15 +38,15 @@ from hajob.faults.watch import FaultWatch, ReadObject
 from hajob.job.cluster import Cluster, NodeMarks
 from hajob.job.ports import Ports
 from hajob.kube.client import ApiError, Kube
-from hajob.kube.credentials import ApiCredentials, CredentialsError, load
+from hajob.kube.credentials import ApiCredentials, CredentialsError, load_credentials
 from hajob.kube.events import Announcer
 from hajob.kube.http import HttpKube
 from hajob.kube.informer import Change, ChangeType, Informer
 from hajob.leader.leader_kube import LeaderKube
 from hajob.leader.lease import FENCE_LIMIT, Candidate, LeaseHolder, LeaseSettings
 from hajob.leader.partition_detector import PartitionDetector
-from hajob.leader.probe import probe
-from hajob.leader.reachability import Reach, reach
+from hajob.leader.probe import probe_coordinators
+from hajob.leader.reachability import Reach, count_reachable
 from hajob.pki.authority_store import AuthorityStore
 from hajob.protocol import descriptors
 from hajob.sources import node as node_source
@@ -94,7 +94,7 @@ class Operator(Candidate):
             self._caches,
             namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
             settings_namespace=settings.namespace,
-            pardoned=lambda node: self._quarantines.pardoned(node),  # noqa: PLW0108 - made below
+            pardoned=lambda node: self._quarantines.pardoned_faults(node),  # noqa: PLW0108 - made below
         )
         self._quarantines = Quarantines(self._leader_kube, clock, self._faults, self._caches, self._lease)
         self._core = OperatorCore(self._ports(), self._caches)
@@ -106,7 +106,7 @@ class Operator(Candidate):
         self._nodes = Informer(
             kube, clock, "nodes", self._node_read, self._node_changed, large=True, went_back=self._server_restored
         )
-        self._faults.reads_too(self._nodes)
+        self._faults.add_informer(self._nodes)
         self._tenants = Tenants(kube, clock, namespaces, self._core.foreign_pod_changed, self._core.quota_changed)
 
     def _ports(self) -> Ports:
@@ -135,11 +135,11 @@ class Operator(Candidate):
                 self._caches.quotas,
             ),
             crd_is_older=lambda: self._crd.older,
-            cut_off=lambda: self._partition.cut_off,
+            cut_off=lambda: self._partition.why_cut_off,
         )
 
     def _reach(self) -> Reach:
-        return reach(self._core.coordinators(), self._caches.nodes)
+        return count_reachable(self._core.coordinators(), self._caches.all_nodes)
 
     def why_unfit(self) -> str:
         """Return why this operator is taken to be cut off from the coordinators; empty: it is not."""
@@ -147,7 +147,9 @@ class Operator(Candidate):
 
     async def reaches_coordinators(self) -> bool:
         """Return whether this standby reaches coordinators, unlike a leader that is cut off."""
-        found = reach(await probe(self._caches.pods.values(), self._clock), self._caches.nodes)
+        found = count_reachable(
+            await probe_coordinators(self._caches.pods.values(), self._clock), self._caches.all_nodes
+        )
         log.info("a leader that is cut off offers its Lease; from here %s", found)
         return found.total > 0 and not found.is_cut_off
 
@@ -155,27 +157,27 @@ class Operator(Candidate):
         pod, deleted = change.value, change.type is ChangeType.DELETED
         self._core.pod_changed(pod, deleted=deleted)
         if pod.node_name and not deleted and self._faults.cluster.has_faults(pod.node_name):
-            self._quarantines.faults_changed({pod.node_name})  # a chip of it may be idle no more
+            self._quarantines.update_nodes({pod.node_name})  # a chip of it may be idle no more
 
     def _node_read(self, raw: Json) -> tuple[NodeView, ReadObject]:
-        return node_source.view(raw, self._faults.settings.drain_taints), self._faults.read_node(raw)
+        return node_source.node_view_of(raw, self._faults.settings.drain_taints), self._faults.read_node_faults(raw)
 
     def _node_changed(self, change: Change[tuple[NodeView, ReadObject]]) -> None:
         (node, found), deleted = change.value, change.type is ChangeType.DELETED
         if change.previous is None or deleted or change.previous[0] != node:
             self._core.node_changed(node, deleted=deleted)
-        self._faults.node_changed(node.name, None if deleted else found)
+        self._faults.apply_node(node.name, None if deleted else found)
 
-    def faults_changed(self, nodes: frozenset[str]) -> None:
+    def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Pass on changed faults of these nodes: first to the jobs, then to the quarantines."""
-        self._core.faults_changed(nodes)
-        self._quarantines.faults_changed(nodes)
+        self._core.handle_changed_faults(nodes)
+        self._quarantines.update_nodes(nodes)
 
-    def breaker_changed(self, held: str) -> None:
+    def handle_breaker_change(self, held: str) -> None:
         """Pass on that the breaker holds faults back from now on (why), or believes them again (empty)."""
-        self._core.breaker_changed(held)
+        self._core.handle_breaker_change(held)
         if not held:
-            self._quarantines.follow_all()
+            self._quarantines.update_all()
 
     def places_changed(self) -> None:
         """Pass on that nodes were isolated, or let in again."""
@@ -191,7 +193,7 @@ class Operator(Candidate):
         log.info("this process leads, fence %d", fence)
         metrics.LEADER.set(1)
         self._frontend.start(self._core)
-        self._quarantines.follow_all()
+        self._quarantines.update_all()
 
     def leadership_lost(self, reason: str) -> None:
         """End this process: another one leads."""
@@ -204,10 +206,10 @@ class Operator(Candidate):
         loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        served = metrics.application(self._unhealthy, self._unready, self._note, self._faults.report)
+        served = metrics.build_application(self._unhealthy, self._unready, self._note, self._faults.state_report)
         runner = web.AppRunner(served, access_log=None)
         await runner.setup()
-        await metrics.listen(runner, self._settings.pod_ip, self._settings.metrics_port)
+        await metrics.listen_for_metrics(runner, self._settings.pod_ip, self._settings.metrics_port)
         informers: tuple[Informer[Any], ...] = (
             self._quarantines.informer,
             *self._pods.informers,
@@ -216,7 +218,8 @@ class Operator(Candidate):
             *self._faults.informers,
         )
         self._look_after(
-            asyncio.create_task(informer.run(), name=f"watch of {informer.resource}") for informer in informers
+            asyncio.create_task(informer.list_and_watch(), name=f"watch of {informer.resource}")
+            for informer in informers
         )
         beginning = asyncio.create_task(self._begin(), name="beginning")
         ended = asyncio.create_task(self._stop.wait(), name="signal")
@@ -235,11 +238,11 @@ class Operator(Candidate):
         gc.freeze()  # the filled caches need not be walked by every collection
         self._look_after(
             [
-                asyncio.create_task(self._announcer.run(), name="announcer"),
-                asyncio.create_task(self._lease.run(), name="lease"),
+                asyncio.create_task(self._announcer.post_queued(), name="announcer"),
+                asyncio.create_task(self._lease.hold_for_ever(), name="lease"),
                 asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
-                asyncio.create_task(self._partition.run(), name="partition detector"),
-                asyncio.create_task(self._quarantines.run(), name="quarantines"),
+                asyncio.create_task(self._partition.check_for_ever(), name="partition detector"),
+                asyncio.create_task(self._quarantines.write_for_ever(), name="quarantines"),
                 asyncio.create_task(memory_tuning.trim_now_and_then(self._clock), name="memory"),
             ]
         )
@@ -265,13 +268,13 @@ class Operator(Candidate):
             known = [fences for fences in found if fences is not None]
             if known:
                 return max((fence for fences in known for fence in fences if fence < FENCE_LIMIT), default=0)
-            await self._clock.sleep(backoff.delay())
+            await self._clock.sleep(backoff.next_delay())
 
     async def _fences(self, namespace: str) -> list[int] | None:
         """Return the fences of a namespace's jobs; None: the namespace refuses access. ApiError: ask again."""
         found: list[int] = []
         try:
-            async for page in self._kube.pages(names.PLURAL, namespace):
+            async for page in self._kube.list_pages(names.PLURAL, namespace):
                 found += [int((raw.get("status") or {}).get("fence", 0)) for raw in page.items]
         except ApiError as error:
             log.warning("HATrainingJobs cannot be listed yet: %s", error)
@@ -286,15 +289,15 @@ class Operator(Candidate):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._lease.release()
+        await self._lease.release_lease()
         await self._frontend.stop()
         await runner.cleanup()
 
     def _unhealthy(self) -> str:
         for resource, watch in (("pods", self._pods), ("nodes", self._nodes)):
-            metrics.WATCH_AGE.labels(resource).set(watch.age())
-            if watch.idle() > IDLE_SECONDS:
-                return f"the watch of {resource} has done nothing for {watch.idle():.0f} s"
+            metrics.WATCH_AGE.labels(resource).set(watch.seconds_since_answer())
+            if watch.seconds_since_activity() > IDLE_SECONDS:
+                return f"the watch of {resource} has done nothing for {watch.seconds_since_activity():.0f} s"
         self._refused()
         ended = next((task for task in self._tasks if task.done()), None)
         if ended is not None:
@@ -339,7 +342,7 @@ async def serve(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: 
         settings: of the installation.
         wrap: puts something between the operator and the API; for tests that end it after a certain write.
     """
-    credentials = await load(settings.kubeconfig, settings.service_account_dir)
+    credentials = await load_credentials(settings.kubeconfig, settings.service_account_dir)
     async with HttpKube(credentials) as kube:
         await Operator(settings, wrap(kube), credentials, SystemClock()).run()
 
@@ -352,7 +355,7 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
         wrap: as for `serve`.
     """
     line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    log_format.begin(settings.log_format, line, level=settings.log_level)
+    log_format.begin_logging(settings.log_format, line, level=settings.log_level)
     memory_tuning.give_memory_back()
     memory_tuning.use_small_tls_buffers()
     gc.freeze()  # nor what was imported, while the lists are read
@@ -363,7 +366,7 @@ def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) ->
 
 def main() -> int:
     """Run as the entry point; without usable credentials, or where its port is taken, end with a sentence."""
-    if version.said("operator", sys.argv[1:]):
+    if version.print_if_asked("operator", sys.argv[1:]):
         return 0
     try:
         run(Settings.from_environment())

@@ -17,9 +17,9 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hajob.api import constants as names
-from hajob.domain.savers import DEFAULT_SAVERS, savers
+from hajob.domain.savers import DEFAULT_SAVERS, compile_savers
 from hajob.log_format import LogFormat
-from hajob.pods.settings import PodSettings, PullPolicy, read_object
+from hajob.pods.settings import PodSettings, PullPolicy, parse_json_object
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Selector = Annotated[str, Field(json_schema_extra={"pattern": "^([^=,]+=[^=,]*(,[^=,]+=[^=,]*)*)?$"})]
@@ -157,7 +157,7 @@ class Settings:
                 f"HAJOB_TOPOLOGY_LABEL={self.topology_label!r}: no label of a node: give kubernetes.io/hostname"
             )
         try:
-            savers(self.saving_functions)
+            compile_savers(self.saving_functions)
         except ValueError as error:
             raise ValueError(f"HAJOB_SAVING_FUNCTIONS={self.saving_functions!r}: {error}") from None
 
@@ -197,11 +197,11 @@ class Settings:
             sidecar_image=self.sidecar_image,
             image_pull_policy=self.sidecar_image_pull_policy,
             image_pull_secrets=tuple(name.strip() for name in self.sidecar_pull_secrets.split(",") if name.strip()),
-            resources=read_object("HAJOB_SIDECAR_RESOURCES", self.sidecar_resources),
+            resources=parse_json_object("HAJOB_SIDECAR_RESOURCES", self.sidecar_resources),
             log_format=self.log_format,
             topology_label=self.topology_label,
             saving_functions=self.saving_functions,
-            security_context=read_object("HAJOB_SIDECAR_SECURITY_CONTEXT", self.sidecar_security_context),
+            security_context=parse_json_object("HAJOB_SIDECAR_SECURITY_CONTEXT", self.sidecar_security_context),
         )
 
 

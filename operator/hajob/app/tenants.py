@@ -16,8 +16,8 @@ from hajob.api.base import Json
 from hajob.clock import Clock, timeout
 from hajob.kube.client import Kube
 from hajob.kube.informer import Change, ChangeType, Informer
-from hajob.sources.pod import ForeignPod, foreign_pod
-from hajob.sources.quota import Quota, view
+from hajob.sources.pod import ForeignPod, view_of_foreign_pod
+from hajob.sources.quota import Quota, quota_view_of
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,8 @@ class Tenants:
         others = f"!{names.LABEL_JOB_UID}" if "" in namespaces else ""
         self._pods = Informer(kube, clock, "pods", self._other, self._pod, label_selector=others, large=True)
         self.quotas = [
-            Informer(kube, clock, "resourcequotas", view, self._quota, namespace=namespace) for namespace in namespaces
+            Informer(kube, clock, "resourcequotas", quota_view_of, self._quota, namespace=namespace)
+            for namespace in namespaces
         ]
 
     @property
@@ -64,7 +65,7 @@ class Tenants:
         """Return what is kept of a pod: None, if it belongs to a served job."""
         metadata = raw["metadata"]
         is_of_job = names.LABEL_JOB_UID in (metadata.get("labels") or {})
-        return None if is_of_job and metadata.get("namespace") in self._namespaces else foreign_pod(raw)
+        return None if is_of_job and metadata.get("namespace") in self._namespaces else view_of_foreign_pod(raw)
 
     async def synced(self) -> None:
         """Wait until the pods are known, for a limited time."""

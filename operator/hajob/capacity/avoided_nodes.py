@@ -28,7 +28,7 @@ class _Trouble:
     seconds: float
     boot: str
 
-    def is_over(self, now: float) -> bool:
+    def is_avoidance_over(self, now: float) -> bool:
         return now - self.at >= self.seconds
 
 
@@ -38,22 +38,22 @@ class AvoidedNodes:
     def __init__(self) -> None:
         self._known: dict[str, _Trouble] = {}
 
-    def add(self, name: str, now: float, boot: str = "") -> None:
+    def avoid_node(self, name: str, now: float, boot: str = "") -> None:
         """Avoid this node from `now` on; an empty name is ignored. `boot`: identifies the machine's current start."""
         if not name:
             return
         before = self._known.get(name)
         seconds = AVOIDED_SECONDS if before is None else before.seconds
-        if before is not None and before.is_over(now):
+        if before is not None and before.is_avoidance_over(now):
             seconds = min(2 * seconds, LONGEST_SECONDS)
         self._known[name] = _Trouble(now, seconds, boot)
 
-    def names(self, now: float) -> list[str]:
+    def avoided_names(self, now: float) -> list[str]:
         """Return the nodes to avoid now, the longest avoided first; forget those without trouble for long."""
         self._known = {name: known for name, known in self._known.items() if now - known.at < FORGOTTEN_SECONDS}
-        avoided = {name: known.at for name, known in self._known.items() if not known.is_over(now)}
+        avoided = {name: known.at for name, known in self._known.items() if not known.is_avoidance_over(now)}
         return sorted(avoided, key=avoided.__getitem__)
 
-    def unturned(self, now: float, boot_of: Callable[[str], str]) -> set[str]:
+    def not_restarted(self, now: float, boot_of: Callable[[str], str]) -> set[str]:
         """Return those whose machine has not restarted since: that they look ready proves nothing yet."""
-        return {name for name in self.names(now) if boot_of(name) == self._known[name].boot}
+        return {name for name in self.avoided_names(now) if boot_of(name) == self._known[name].boot}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from hajob.api import constants as names
 from hajob.capacity.nodes import Capacity
 from hajob.capacity.quotas import Quotas
-from hajob.sources.chips import Seat, seat
+from hajob.sources.chips import Seat, seat_on_chip
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 
@@ -37,51 +37,51 @@ class Caches:
         self._by_job: dict[str, dict[str, PodView]] = {}
 
     @property
-    def nodes(self) -> dict[str, NodeView]:
+    def all_nodes(self) -> dict[str, NodeView]:
         """Return nodes by name."""
         return self.capacity.nodes
 
-    def node_seen(self, node: NodeView) -> None:
+    def store_node(self, node: NodeView) -> None:
         """Store a node as it is now."""
-        self.capacity.node_seen(node)
+        self.capacity.store_node(node)
         if self._own_labels.items() <= node.labels.items():
             self.own_nodes[node.name] = node
         else:
             self.own_nodes.pop(node.name, None)
 
-    def node_gone(self, name: str) -> None:
+    def remove_node(self, name: str) -> None:
         """Remove a deleted node."""
-        self.capacity.node_gone(name)
+        self.capacity.remove_node(name)
         self.own_nodes.pop(name, None)
 
-    def is_foreign(self, node: str) -> bool:
+    def is_foreign_node(self, node: str) -> bool:
         """Return whether another operator may be responsible for the node: it has no such labels, or is gone."""
         return bool(self._own_labels) and node not in self.own_nodes
 
-    def pod_seen(self, pod: PodView) -> bool:
+    def store_pod(self, pod: PodView) -> bool:
         """Store a pod of a job as it is now; return whether it changes what is occupied."""
         before = self.pods.get(pod.key)
         self.pods[pod.key] = pod
         self._by_job.setdefault(pod.job_uid, {})[pod.key] = pod
         if before is None or (before.node_name, before.job_uid) != (pod.node_name, pod.job_uid):
-            self._leave(before)
+            self._forget_place(before)
             if pod.node_name and pod.job_uid:
                 there = self._jobs_on.setdefault(pod.node_name, {})
                 there[pod.job_uid] = there.get(pod.job_uid, 0) + 1
-        return self.capacity.pod_seen(pod)
+        return self.capacity.store_pod(pod)
 
-    def pod_gone(self, pod: PodView) -> bool:
+    def remove_pod(self, pod: PodView) -> bool:
         """Remove a deleted pod of a job; return whether it occupied anything."""
         before = self.pods.pop(pod.key, None)
         if before is not None:
-            self._leave(before)
+            self._forget_place(before)
             of_job = self._by_job[before.job_uid]
             of_job.pop(pod.key, None)
             if not of_job:
                 del self._by_job[before.job_uid]
-        return self.capacity.pod_gone(pod.key)
+        return self.capacity.remove_pod(pod.key)
 
-    def _leave(self, pod: PodView | None) -> None:
+    def _forget_place(self, pod: PodView | None) -> None:
         there = self._jobs_on.get(pod.node_name) if pod is not None else None
         if pod is None or there is None or pod.job_uid not in there:
             return
@@ -91,7 +91,7 @@ class Caches:
         if not there:
             del self._jobs_on[pod.node_name]
 
-    def pods_listed(self, version: str, namespace: str) -> None:
+    def note_complete_list(self, version: str, namespace: str) -> None:
         """Note that a list of all pods of jobs in a namespace (empty: in all of them) was read to its end."""
         self._listed[namespace] = version
 
@@ -99,17 +99,17 @@ class Caches:
         """Return the resourceVersion of the last list that holds the namespace's pods; None before the first."""
         return self._listed.get(namespace, self._listed.get(""))
 
-    def of_job(self, job_uid: str) -> list[PodView]:
+    def pods_of_job(self, job_uid: str) -> list[PodView]:
         """Return the pods of one job."""
         return list(self._by_job.get(job_uid, {}).values())
 
-    def is_idle(self, node: str, chip: str) -> bool:
+    def is_idle_chip(self, node: str, chip: str) -> bool:
         """Return whether a chip, by its number, is known to be no pod's; other tenants' pods do not tell theirs."""
         jobs, pods = self._jobs_on.get(node, {}), self._by_job
         mine = [pod for uid in jobs for pod in pods[uid].values() if pod.node_name == node and pod.requests]
-        is_none_of_mine = all(pod.ended or seat(chip, pod.chips, has_all=False) is Seat.OFF for pod in mine)
+        is_none_of_mine = all(pod.has_ended or seat_on_chip(chip, pod.chips, has_all=False) is Seat.OFF for pod in mine)
         return is_none_of_mine and not self.capacity.has_other_tenants(node)
 
-    def jobs_on(self, nodes: Iterable[str]) -> list[str]:
+    def jobs_on_nodes(self, nodes: Iterable[str]) -> list[str]:
         """Return the sorted UIDs of the jobs with pods on these nodes."""
         return sorted({uid for node in nodes for uid in self._jobs_on.get(node, ())})

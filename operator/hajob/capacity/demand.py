@@ -17,7 +17,7 @@ import orjson
 from hajob.api.derived import rank_host_ports
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import Layout
-from hajob.sources.host_ports import HostPort, HostPorts, host_ports
+from hajob.sources.host_ports import HostPort, HostPorts, host_ports_of_spec
 from hajob.sources.node import UNSCHEDULABLE, NodeView, Taint
 from hajob.sources.reading import items, text
 
@@ -47,7 +47,7 @@ class Demand:
     ports: HostPorts = ()
 
     @classmethod
-    def of(cls, spec: HATrainingJobSpec, layout: Layout) -> Demand:
+    def from_spec(cls, spec: HATrainingJobSpec, layout: Layout) -> Demand:
         """Return the demand of each rank pod of a job."""
         pod: Mapping[str, Any] = spec.template["spec"]
         affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
@@ -59,7 +59,7 @@ class Demand:
             "excluded": sorted(spec.scheduling.excluded_node_names),
         }
         written = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
-        ports = (*host_ports(pod), *map(HostPort, rank_host_ports(spec).values()))
+        ports = (*host_ports_of_spec(pod), *map(HostPort, rank_host_ports(spec).values()))
         return cls(spec.accelerator.resource_name, layout.chips_per_node, written, ports)
 
     @property
@@ -77,11 +77,11 @@ class Demand:
         excluded = frozenset(rules["excluded"])
 
         def may_take(node: NodeView) -> bool:
-            if not node.usable or node.is_to_be_emptied or node.name in excluded:
+            if not node.is_usable or node.is_to_be_emptied or node.name in excluded:
                 return False
             if any(node.labels.get(label) != value for label, value in selector.items()):
                 return False
-            if terms is not None and not any(_fits(term, node) for term in terms):
+            if terms is not None and not any(_matches_term(term, node) for term in terms):
                 return False
             return not is_kept_off(node, tolerations)
 
@@ -95,16 +95,18 @@ def is_kept_off(node: NodeView, tolerations: Collection[Mapping[str, str]]) -> b
     return not all(any(taint.is_tolerated(one) for one in tolerations) for taint in keep_off)
 
 
-def _fits(term: Mapping[str, Any], node: NodeView) -> bool:
+def _matches_term(term: Mapping[str, Any], node: NodeView) -> bool:
     """Whether a node matches one term of a node affinity; an empty term matches none."""
     labels, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not labels and not fields:
         return False
     own = {_NAME_FIELD: node.name}
-    return all(_holds(one, node.labels) for one in labels) and all(_holds(one, own) for one in fields)
+    return all(_holds_requirement(one, node.labels) for one in labels) and all(
+        _holds_requirement(one, own) for one in fields
+    )
 
 
-def _holds(requirement: Mapping[str, Any], known: Mapping[str, str]) -> bool:
+def _holds_requirement(requirement: Mapping[str, Any], known: Mapping[str, str]) -> bool:
     """Whether a requirement holds; one that the API server would refuse, as nothing has checked it yet, does not."""
     value, wanted = known.get(text(requirement.get("key"))), list(items(requirement.get("values")))
     match requirement.get("operator"):
@@ -117,10 +119,10 @@ def _holds(requirement: Mapping[str, Any], known: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator if len(wanted) == 1:
-            own, other = _number(value), _number(wanted[0])
+            own, other = _parse_integer(value), _parse_integer(wanted[0])
             return own is not None and other is not None and (own > other if operator == "Gt" else own < other)
     return False
 
 
-def _number(written: object) -> int | None:
+def _parse_integer(written: object) -> int | None:
     return int(written) if isinstance(written, str) and _INTEGER.fullmatch(written) else None

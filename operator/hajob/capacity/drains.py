@@ -28,7 +28,7 @@ class Budgets:
     coordinator: int = 0
 
 
-def budgets(desired: Placements, policy: Policy, *, overdue: bool, opened: bool = False) -> Budgets:
+def budgets_of_job(desired: Placements, policy: Policy, *, overdue: bool, opened: bool = False) -> Budgets:
     """Return the budgets that hold now.
 
     Args:
@@ -58,13 +58,13 @@ class Drains:
         self.timeout = timeout
         self._since: dict[str, float] = {}
 
-    def look(self, nodes: Collection[str], now: float) -> tuple[str, ...]:
+    def update_nodes(self, nodes: Collection[str], now: float) -> tuple[str, ...]:
         """Set the nodes that are to be emptied now; return the new ones."""
         fresh = tuple(sorted(set(nodes) - self._since.keys()))
         self._since = {name: self._since.get(name, now) for name in nodes}
         return fresh
 
-    def overdue(self, now: float) -> bool:
+    def is_any_overdue(self, now: float) -> bool:
         """Return whether one of the nodes has waited for the whole timeout."""
         return any(now - since >= self.timeout for since in self._since.values())
 
@@ -80,7 +80,7 @@ class Openings:
     def __init__(self) -> None:
         self._last = -math.inf
 
-    def next(self, now: float) -> float:
+    def next_opening(self, now: float) -> float:
         """Return when the budgets of the next job open, in seconds of one clock."""
         self._last = max(now, self._last + OPENING_GAP_SECONDS)
         return self._last
@@ -97,22 +97,23 @@ class EvictionTurn:
         self._openings = openings
         self._due = self._opens_at = self._closes_at = -math.inf
 
-    def begin_anew(self) -> None:
+    def restart_timeout(self) -> None:
         """Begin the timeout anew: evictions were let through for another reason."""
         self._closes_at = -math.inf
 
-    def is_now(self, now: float, timeout: float) -> bool:
+    def is_open_now(self, now: float, timeout: float) -> bool:
         """Return whether the budgets are open; call it at `next_change` at the latest. Seconds of one clock."""
+        # recovery.drainTimeoutSeconds is 0: an admin wants evictions to pass at once.
         if timeout <= 0:
             return True  # nothing waits: they are open all the time
         if now >= self._closes_at:
             self._due = now + timeout
             self._opens_at = self._closes_at = math.inf
         if now >= self._due and self._opens_at == math.inf:
-            self._opens_at = self._openings.next(now)
+            self._opens_at = self._openings.next_opening(now)
             self._closes_at = self._opens_at + OPEN_SHARE * timeout
         return now >= self._opens_at
 
     def next_change(self, now: float) -> float | None:
-        """Return when `is_now` may change next by time alone; None for never."""
+        """Return when `is_open_now` may change next by time alone; None for never."""
         return next((at for at in (self._due, self._opens_at, self._closes_at) if now < at < math.inf), None)

@@ -49,18 +49,18 @@ class Claim:
     ask: Ask = NOTHING
 
     @property
-    def turn(self) -> tuple[bool, int, str, str]:
+    def sort_key(self) -> tuple[bool, int, str, str]:
         """Return the sort key: the lesser one is served first."""
         return self.waits, -self.priority, self.made, self.job_uid
 
 
-def let_in(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = ()) -> list[str]:
-    """Return the UIDs of the jobs that may start, in order; arguments as of `rooms`."""
-    found = rooms(claims, capacity, closed)
+def jobs_that_may_start(claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = ()) -> list[str]:
+    """Return the UIDs of the jobs that may start, in order; arguments as of `nodes_for_claims`."""
+    found = nodes_for_claims(claims, capacity, closed)
     return [claim.job_uid for claim, room in found if claim.waits and not claim.grows and room >= claim.need]
 
 
-def rooms(
+def nodes_for_claims(
     claims: Iterable[Claim], capacity: Capacity, closed: Collection[str] = (), quotas: Quotas | None = None
 ) -> Iterator[tuple[Claim, int]]:
     """Yield each job that needs nodes with their number, less those that belong or are promised to others before it.
@@ -72,10 +72,12 @@ def rooms(
         quotas: checked for pods of growths only. The pods of a start exist before it takes nodes.
     """
     room = _Room(capacity, closed, quotas or Quotas())
-    for claim in sorted((one for one in claims if one.need > 0), key=lambda one: one.turn):
-        left = room.left(claim) if claim.waits else claim.need
+    for claim in sorted((one for one in claims if one.need > 0), key=lambda one: one.sort_key):
+        # A job that may take nodes already holds on to what it asked for; only those that wait are weighed against the
+        # room.
+        left = room.nodes_left(claim) if claim.waits else claim.need
         if left >= claim.need:
-            room.promise(claim)
+            room.promise_nodes(claim)
         yield claim, left
 
 
@@ -98,66 +100,70 @@ class _Room:
         self._reached: dict[_Kind, set[str]] = {}
         self._overlaps: dict[tuple[_Kind, _Kind], bool] = {}
 
-    def promise(self, claim: Claim) -> None:
+    def promise_nodes(self, claim: Claim) -> None:
         """Reserve the nodes that the claim's pods will take."""
-        kind = _kind(claim)
+        kind = _kind_of_claim(claim)
         self._promised[kind] = self._promised.get(kind, 0) + claim.need
         if claim.grows:
             used = self._used.setdefault(claim.ask.namespace, Counter())
             used.update({name: claim.need * amount for name, amount in claim.ask.use})
 
-    def left(self, claim: Claim) -> int:
+    def nodes_left(self, claim: Claim) -> int:
         """Return the nodes for this job, less those promised to others that could use its nodes."""
         left = self._left_by_node(claim)
         if not self._capacity.shares_domains:
             return left
-        kind = _kind(claim)
-        reached = self._reach(kind) | (set() if claim.grows else self._capacity.soon_free(claim.demand, claim.job_uid))
+        kind = _kind_of_claim(claim)
+        reached = self._reachable_nodes(kind) | (
+            set() if claim.grows else self._capacity.soon_free_nodes(claim.demand, claim.job_uid)
+        )
         own = frozenset(claim.own_nodes if claim.grows else ())
-        return min(left, self._capacity.pods_on(reached.difference(self._closed), own) - self._taken(kind))
+        return min(
+            left, self._capacity.pods_placeable_on(reached.difference(self._closed), own) - self._promised_nodes(kind)
+        )
 
     def _left_by_node(self, claim: Claim) -> int:
         """Return the same where every node has a domain of its own."""
-        demand, kind, capacity = claim.demand, _kind(claim), self._capacity
+        demand, kind, capacity = claim.demand, _kind_of_claim(claim), self._capacity
         if demand not in self._free:
-            self._free[demand] = len(capacity.free(demand).difference(self._closed))
+            self._free[demand] = len(capacity.free_nodes(demand).difference(self._closed))
         room, more = self._free[demand], set[str]()
         if claim.grows:
-            room -= len(capacity.free(demand).intersection(claim.own_nodes).difference(self._closed))
+            room -= len(capacity.free_nodes(demand).intersection(claim.own_nodes).difference(self._closed))
         elif claim.own_nodes:
-            more = capacity.soon_free(demand, claim.job_uid)
-        left = room + len(more.difference(self._closed)) - self._taken(kind)
+            more = capacity.soon_free_nodes(demand, claim.job_uid)
+        left = room + len(more.difference(self._closed)) - self._promised_nodes(kind)
         if claim.grows:
-            allowed = self._quotas.allowed(claim.ask, self._used.get(claim.ask.namespace))
+            allowed = self._quotas.allowed_pods(claim.ask, self._used.get(claim.ask.namespace))
             return left if allowed is None else min(left, allowed.pods)
         if left >= claim.need or not kind.preempts:
             return left
-        more = more.union(self._reach(kind)).difference(capacity.free(demand))
-        return room + len(more.difference(self._closed)) - self._taken(kind, kind.priority)
+        more = more.union(self._reachable_nodes(kind)).difference(capacity.free_nodes(demand))
+        return room + len(more.difference(self._closed)) - self._promised_nodes(kind, kind.priority)
 
-    def _taken(self, kind: _Kind, priority: int | None = None) -> int:
+    def _promised_nodes(self, kind: _Kind, priority: int | None = None) -> int:
         """Return the promised nodes that such a claim could have; if given, to jobs of this priority and higher."""
         return sum(
             need
             for other, need in self._promised.items()
-            if (priority is None or other.priority >= priority) and self._overlap(kind, other)
+            if (priority is None or other.priority >= priority) and self._may_overlap(kind, other)
         )
 
-    def _reach(self, kind: _Kind) -> set[str]:
+    def _reachable_nodes(self, kind: _Kind) -> set[str]:
         """Return the names of the nodes that are free for such claims, or that they may take from others."""
         if kind not in self._reached:
-            free = self._capacity.free(kind.demand)
-            lower = self._capacity.taken_by_lower(kind.demand, kind.priority) if kind.preempts else set[str]()
+            free = self._capacity.free_nodes(kind.demand)
+            lower = self._capacity.nodes_taken_by_lower(kind.demand, kind.priority) if kind.preempts else set[str]()
             self._reached[kind] = free | lower if lower else free
         return self._reached[kind]
 
-    def _overlap(self, one: _Kind, other: _Kind) -> bool:
+    def _may_overlap(self, one: _Kind, other: _Kind) -> bool:
         if one.demand == other.demand:
             return True
         if (one, other) not in self._overlaps:
-            self._overlaps[one, other] = not self._reach(one).isdisjoint(self._reach(other))
+            self._overlaps[one, other] = not self._reachable_nodes(one).isdisjoint(self._reachable_nodes(other))
         return self._overlaps[one, other]
 
 
-def _kind(claim: Claim) -> _Kind:
+def _kind_of_claim(claim: Claim) -> _Kind:
     return _Kind(claim.demand, claim.priority, claim.preempts and not claim.grows)

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from hajob.api.constants import LABEL_HOSTNAME
 from hajob.capacity.demand import Demand
-from hajob.sources.host_ports import HostPorts, meet
+from hajob.sources.host_ports import HostPorts, do_ports_collide
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView, Requests
 
@@ -75,39 +75,39 @@ class Capacity:
         self._kept: dict[tuple[Demand, str], _Kept] = {}
 
     @classmethod
-    def of(cls, nodes: Iterable[NodeView], pods: Iterable[PodView | ForeignPod]) -> Self:
+    def from_nodes_and_pods(cls, nodes: Iterable[NodeView], pods: Iterable[PodView | ForeignPod]) -> Self:
         """Return the capacity of these nodes with these pods on them."""
         made = cls()
         for node in nodes:
-            made.node_seen(node)
+            made.store_node(node)
         for pod in pods:
-            made.pod_seen(pod)
+            made.store_pod(pod)
         return made
 
-    def node_seen(self, node: NodeView) -> None:
+    def store_node(self, node: NodeView) -> None:
         """Record a node as it is now."""
         self._leave_domain(node.name)
         self.nodes[node.name] = node
-        self._domains[self._domain(node.name)] += 1
+        self._domains[self._domain_of_node(node.name)] += 1
         (self.not_ready.discard if node.ready else self.not_ready.add)(node.name)
         (self.to_be_emptied.add if node.is_to_be_emptied else self.to_be_emptied.discard)(node.name)
-        self._changed(node.name)
+        self._note_change(node.name)
 
-    def node_gone(self, name: str) -> None:
+    def remove_node(self, name: str) -> None:
         """Remove a node that is gone."""
         self._leave_domain(name)
         self.nodes.pop(name, None)
         self.not_ready.discard(name)
         self.to_be_emptied.discard(name)
-        self._changed(name)
+        self._note_change(name)
 
-    def _domain(self, name: str) -> str:
+    def _domain_of_node(self, name: str) -> str:
         node = self.nodes.get(name)
         return (node.labels.get(self._topology) if node is not None else None) or f"node/{name}"
 
     def _leave_domain(self, name: str) -> None:
         if name in self.nodes:
-            domain = self._domain(name)
+            domain = self._domain_of_node(name)
             self._domains[domain] -= 1
             if not self._domains[domain]:
                 del self._domains[domain]
@@ -117,7 +117,7 @@ class Capacity:
         """Whether some nodes have the same value of the topology label."""
         return len(self._domains) < len(self.nodes)
 
-    def pods_on(self, names: AbstractSet[str], beside: AbstractSet[str] = frozenset()) -> int:
+    def pods_placeable_on(self, names: AbstractSet[str], beside: AbstractSet[str] = frozenset()) -> int:
         """Return how many pods of one job the scheduler would place on these nodes: one for each domain.
 
         Args:
@@ -126,37 +126,38 @@ class Capacity:
         """
         if not self.shares_domains:
             return len(names) - len(names & beside)
-        return len({self._domain(name) for name in names} - {self._domain(name) for name in beside})
+        return len({self._domain_of_node(name) for name in names} - {self._domain_of_node(name) for name in beside})
 
-    def keep_out(self, names: Iterable[str]) -> None:
+    def set_kept_out(self, names: Iterable[str]) -> None:
         """Set the nodes that take no pod from now on, in place of those set before."""
         before, self._kept_out = self._kept_out, frozenset(names)
         for name in before ^ self._kept_out:
-            self._changed(name)
+            self._note_change(name)
 
-    def pod_seen(self, pod: PodView | ForeignPod) -> bool:
+    def store_pod(self, pod: PodView | ForeignPod) -> bool:
         """Record any owner's pod as it is now; return whether that changes what is occupied."""
-        if not pod.node_name or pod.ended or not (pod.requests or pod.ports or pod.job_uid):
-            return self.pod_gone(pod.key)
-        now, key = self._occupant(pod), pod.key
+        if not pod.node_name or pod.has_ended or not (pod.requests or pod.ports or pod.job_uid):
+            return self.remove_pod(pod.key)
+        now, key = self._occupant_of_pod(pod), pod.key
         there = self._occupants.setdefault(pod.node_name, {})
         if there.get(key) == now:
             return False
-        self.pod_gone(key)
+        self.remove_pod(key)
         self._occupants.setdefault(pod.node_name, {})[key] = now
         self._places[key] = pod.node_name
         self._priorities[pod.priority] += 1
-        self._changed(pod.node_name)
+        self._note_change(pod.node_name)
         return True
 
-    def _occupant(self, pod: PodView | ForeignPod) -> Occupant:
+    def _occupant_of_pod(self, pod: PodView | ForeignPod) -> Occupant:
         """Return the pod's occupant; foreign pods with equal requests share one: there may be ten thousand."""
         if pod.job_uid:
             return Occupant(pod.job_uid, pod.requests, pod.priority, pod.ports)
+        # Frozen and shared, so it must hold nothing that differs from pod to pod.
         alike = pod.requests, pod.priority, pod.ports
         return self._foreign.get(alike) or self._foreign.setdefault(alike, Occupant("", *alike))
 
-    def pod_gone(self, key: str) -> bool:
+    def remove_pod(self, key: str) -> bool:
         """Remove a pod that is gone, by namespace and name; return whether it occupied anything."""
         name = self._places.pop(key, None)
         if name is None:
@@ -168,17 +169,17 @@ class Capacity:
             del self._priorities[priority]
         if not there:
             del self._occupants[name]
-        self._changed(name)
+        self._note_change(name)
         return True
 
-    def free(self, demand: Demand) -> set[str]:
+    def free_nodes(self, demand: Demand) -> set[str]:
         """Return the names of the nodes that have room for one such pod; not to be changed."""
-        kept = self._keep(demand)
-        for name in self._news_for(kept):
-            (kept.names.add if self._fits(kept, demand, name) else kept.names.discard)(name)
+        kept = self._cache_entry(demand)
+        for name in self._changed_nodes_for(kept):
+            (kept.names.add if self._fits_on_node(kept, demand, name) else kept.names.discard)(name)
         return kept.names
 
-    def free_for(
+    def count_free_for(
         self, demand: Demand, job_uid: str, own_nodes: AbstractSet[str], closed: AbstractSet[str] = frozenset()
     ) -> int:
         """Return how many nodes could take one more rank pod of this job, not counting nodes that run one already.
@@ -189,33 +190,33 @@ class Capacity:
             own_nodes: names of the nodes of its pods.
             closed: names of nodes that do not count.
         """
-        free = self.free(demand)
+        free = self.free_nodes(demand)
         if closed:
             free = free - closed
         near = own_nodes if self.shares_domains else free & own_nodes  # else the others keep no pod off a free node
-        return self.pods_on(free, {name for name in near if self._has(name, job_uid)})
+        return self.pods_placeable_on(free, {name for name in near if self._has_pod_of(name, job_uid)})
 
-    def soon_free(self, demand: Demand, job_uid: str) -> set[str]:
+    def soon_free_nodes(self, demand: Demand, job_uid: str) -> set[str]:
         """Return the names of nodes with room for one such pod once this job's pods have left; not to be changed."""
-        free, kept = self.free(demand), self._keep(demand, job_uid)
-        for name in self._news_for(kept):
-            leaves = name not in free and self._has(name, job_uid)
-            fits = leaves and self._fits(kept, demand, name, stays=lambda one: one.job_uid != job_uid)
+        free, kept = self.free_nodes(demand), self._cache_entry(demand, job_uid)
+        for name in self._changed_nodes_for(kept):
+            leaves = name not in free and self._has_pod_of(name, job_uid)
+            fits = leaves and self._fits_on_node(kept, demand, name, stays=lambda one: one.job_uid != job_uid)
             (kept.names.add if fits else kept.names.discard)(name)
         return kept.names
 
-    def taken_by_lower(self, demand: Demand, priority: int) -> set[str]:
+    def nodes_taken_by_lower(self, demand: Demand, priority: int) -> set[str]:
         """Return the names of nodes with room for one such pod only without the pods of a lower priority."""
         if not any(one < priority for one in self._priorities):
             return set()
-        free, kept = self.free(demand), self._keep(demand)
+        free, kept = self.free_nodes(demand), self._cache_entry(demand)
         return {
             name
             for name in self._occupants
-            if name not in free and self._fits(kept, demand, name, stays=lambda one: one.priority >= priority)
+            if name not in free and self._fits_on_node(kept, demand, name, stays=lambda one: one.priority >= priority)
         }
 
-    def to_avoid(self, demand: Demand, job_uid: str, need: int, avoided: Sequence[str]) -> set[str]:
+    def nodes_to_avoid(self, demand: Demand, job_uid: str, need: int, avoided: Sequence[str]) -> set[str]:
         """Return the nodes that the pods of a whole start must avoid; it uses no more of `avoided` than it needs.
 
         Args:
@@ -227,12 +228,12 @@ class Capacity:
         """
         if not avoided:
             return set(self.not_ready)
-        free, soon_free = self.free(demand), self.soon_free(demand, job_uid)
+        free, soon_free = self.free_nodes(demand), self.soon_free_nodes(demand, job_uid)
         could_take = [name for name in avoided if name in free or name in soon_free]
-        missing = need - self.pods_on((free | soon_free).difference(could_take))
+        missing = need - self.pods_placeable_on((free | soon_free).difference(could_take))
         return self.not_ready | (set(avoided) - set(could_take[: max(missing, 0)]))
 
-    def users(self, name: str, resource: str) -> list[tuple[str, str]]:
+    def users_of_node(self, name: str, resource: str) -> list[tuple[str, str]]:
         """Return who has chips of this kind on a node: namespace and name of each pod, and its job's UID."""
         there = self._occupants.get(name, {})
         return [(key, one.job_uid) for key, one in there.items() if any(held == resource for held, _ in one.chips)]
@@ -241,10 +242,12 @@ class Capacity:
         """Return whether a pod that is none of Hajob's has chips of the node."""
         return any(not one.job_uid and one.chips for one in self._occupants.get(name, {}).values())
 
-    def _has(self, name: str, job_uid: str) -> bool:
+    def _has_pod_of(self, name: str, job_uid: str) -> bool:
         return any(one.job_uid == job_uid for one in self._occupants.get(name, {}).values())
 
-    def _fits(self, kept: _Kept, demand: Demand, name: str, stays: Callable[[Occupant], bool] | None = None) -> bool:
+    def _fits_on_node(
+        self, kept: _Kept, demand: Demand, name: str, stays: Callable[[Occupant], bool] | None = None
+    ) -> bool:
         """Whether one such pod fits on a node; `stays` selects the occupants that count."""
         node = self.nodes.get(name)
         if node is None or name in self._kept_out or not kept.may_take(node):
@@ -252,12 +255,12 @@ class Capacity:
         room = (node.chips or {}).get(demand.resource, 0)
         for one in self._occupants.get(name, {}).values():
             if stays is None or stays(one):
-                if meet(one.ports, demand.ports):
+                if do_ports_collide(one.ports, demand.ports):
                     return False
                 room -= sum(count for resource, count in one.chips if resource == demand.resource)
         return room >= demand.chips
 
-    def _keep(self, demand: Demand, job_uid: str = "") -> _Kept:
+    def _cache_entry(self, demand: Demand, job_uid: str = "") -> _Kept:
         """Return the cache entry of this demand and job; the entry not queried for longest is dropped."""
         key = demand, job_uid
         self._kept[key] = kept = self._kept.pop(key) if key in self._kept else _Kept(demand.node_filter())
@@ -265,7 +268,7 @@ class Capacity:
             del self._kept[next(iter(self._kept))]
         return kept
 
-    def _news_for(self, kept: _Kept) -> Iterable[str]:
+    def _changed_nodes_for(self, kept: _Kept) -> Iterable[str]:
         """Return the names of the nodes whose membership in the entry may have changed."""
         forgotten, seen = kept.seen < self._forgotten, kept.seen
         kept.seen = self._forgotten + len(self._log)
@@ -274,10 +277,11 @@ class Capacity:
             return self.nodes
         return self._log[seen - self._forgotten :]
 
-    def _changed(self, name: str) -> None:
+    def _note_change(self, name: str) -> None:
         self.changes += 1
         self._log.append(name)
         if len(self._log) > LOG_LIMIT:
+            # Half at a time: cutting off one entry for each new one would move the whole list at every event.
             half = LOG_LIMIT // 2
             del self._log[:half]
             self._forgotten += half

@@ -45,31 +45,31 @@ class Quotas:
 
     known: dict[str, dict[str, Quota]] = field(default_factory=dict)
 
-    def seen(self, quota: Quota) -> None:
+    def store_quota(self, quota: Quota) -> None:
         """Record a quota as it is now."""
         self.known.setdefault(quota.namespace, {})[quota.name] = quota
 
-    def gone(self, namespace: str, name: str) -> None:
+    def remove_quota(self, namespace: str, name: str) -> None:
         """Remove a quota that is gone."""
         there = self.known.get(namespace, {})
         there.pop(name, None)
         if not there:
             self.known.pop(namespace, None)
 
-    def allowed(self, ask: Ask, promised: Counter[str] | None = None) -> Allowed | None:
+    def allowed_pods(self, ask: Ask, promised: Counter[str] | None = None) -> Allowed | None:
         """Return how many such pods are allowed beside the existing ones; None: no quota applies.
 
         Args:
             ask: what one of them uses.
             promised: what other jobs of this namespace will use before them, in thousandths.
         """
-        found = list(self._found(ask, promised or Counter()))
+        found = list(self._limits_by_quota(ask, promised or Counter()))
         return min(found, key=lambda one: (one.pods, one.told)) if found else None
 
-    def _found(self, ask: Ask, promised: Counter[str]) -> Iterator[Allowed]:
+    def _limits_by_quota(self, ask: Ask, promised: Counter[str]) -> Iterator[Allowed]:
         use = dict(ask.use)
         for quota in self.known.get(ask.namespace, {}).values():
-            if not quota.is_about(ask.use, ask.priority_class):
+            if not quota.counts_pod(ask.use, ask.priority_class):
                 continue
             used = dict(quota.used)
             for name, hard in quota.hard:

@@ -9,7 +9,7 @@ from typing import Final
 
 from hajob.capacity.demand import Demand
 from hajob.capacity.nodes import Capacity
-from hajob.domain.text import counted, some
+from hajob.domain.text import counted_noun, first_of_list
 
 OTHERS: Final = "pods that are not Hajob's"
 _SHOWN: Final = 3
@@ -33,22 +33,23 @@ def shortfall_of_nodes(
         name
         for name, node in capacity.nodes.items()
         if (node.chips or {}).get(demand.resource, 0) >= demand.chips
+        # A node that is only down or cordoned now counts as able: the sentence names what became of it.
         and may_take(replace(node, ready=True, unschedulable=False, drained=False))
     }
-    free = (capacity.free(demand) | capacity.soon_free(demand, job_uid)).difference(quarantined) & able
+    free = (capacity.free_nodes(demand) | capacity.soon_free_nodes(demand, job_uid)).difference(quarantined) & able
     rest = able - free
     kept = sorted(rest.intersection(quarantined))
     unready = sorted(name for name in rest.difference(kept) if not may_take(capacity.nodes[name]))
     used = rest.difference(kept, unready)
-    needs = f"needs {counted(need, 'node')} with {demand.chips} {demand.resource}"
+    needs = f"needs {counted_noun(need, 'node')} with {demand.chips} {demand.resource}"
     if not able:
         return f"{needs}; the cluster has none"
-    told = [f"{needs}; of {counted(len(able), 'such node')}"]
+    told = [f"{needs}; of {counted_noun(len(able), 'such node')}"]
     told += _nodes_in_use(used, demand, capacity, job_uid)
     if kept:
-        told.append(f"{_number_with_verb(len(kept))} in quarantine ({some(kept, _SHOWN)})")
+        told.append(f"{_number_with_verb(len(kept))} in quarantine ({first_of_list(kept, _SHOWN)})")
     if unready:
-        told.append(f"{_number_with_verb(len(unready))} not ready or cordoned ({some(unready, _SHOWN)})")
+        told.append(f"{_number_with_verb(len(unready))} not ready or cordoned ({first_of_list(unready, _SHOWN)})")
     told.append(f"{_number_with_verb(len(free))} free")
     return ", ".join(told)
 
@@ -62,9 +63,11 @@ def _nodes_in_use(used: Collection[str], demand: Demand, capacity: Capacity, job
         return
     owners: Counter[str] = Counter()
     for name in used:
-        owners.update({_owner_of_pod(key, uid) for key, uid in capacity.users(name, demand.resource) if uid != job_uid})
+        owners.update(
+            {_owner_of_pod(key, uid) for key, uid in capacity.users_of_node(name, demand.resource) if uid != job_uid}
+        )
     listed = [f"{owner} {number}" for owner, number in sorted(owners.items(), key=lambda one: (-one[1], one[0]))]
-    yield f"{_number_with_verb(len(used))} used" + (f" ({some(listed, _SHOWN)})" if listed else "")
+    yield f"{_number_with_verb(len(used))} used" + (f" ({first_of_list(listed, _SHOWN)})" if listed else "")
 
 
 def _owner_of_pod(pod: str, job_uid: str) -> str:

@@ -35,18 +35,20 @@ def ready_spares(pods: Mapping[str, PodView], may_hold: Callable[[str], bool]) -
     return [
         pods[name]
         for name in sorted(pods)
-        if pods[name].is_spare and pods[name].ready and not pods[name].deleting and may_hold(pods[name].node_name)
+        if pods[name].is_spare_pod and pods[name].ready and not pods[name].deleting and may_hold(pods[name].node_name)
     ]
 
 
-def successors(pods: Mapping[str, PodView]) -> dict[str, PodView]:
+def successors_by_node(pods: Mapping[str, PodView]) -> dict[str, PodView]:
     """Return, by node name, the rank pod that may go there and nowhere else, and has no node yet."""
     return {
-        pod.place: pod for pod in pods.values() if pod.is_rank and pod.place and not pod.node_name and not pod.deleting
+        pod.place: pod
+        for pod in pods.values()
+        if pod.is_rank_pod and pod.place and not pod.node_name and not pod.deleting
     }
 
 
-def look(
+def spare_changes(
     state: JobState,
     desired: Sequence[str],
     pods: Mapping[str, PodView],
@@ -64,15 +66,15 @@ def look(
         warm: the spec's `spareMode` is Warm.
     """
     known = frozenset() if state.phase in WITHOUT_COORDINATOR else frozenset(desired)
-    calm, coming = state.phase is JobPhase.RUNNING and not state.nodes, successors(pods)
+    calm, coming = state.phase is JobPhase.RUNNING and not state.nodes, successors_by_node(pods)
     surplus, nominate = [], []
-    for pod in (pod for pod in pods.values() if pod.is_spare and not pod.deleting):
+    for pod in (pod for pod in pods.values() if pod.is_spare_pod and not pod.deleting):
         successor = coming.get(pod.node_name) if pod.node_name else None
         if successor is not None and successor.unschedulable and not successor.nominated:
             nominate.append(successor)
         handed_over = successor is not None and bool(successor.nominated)
         may_stay = may_hold(pod.node_name) if pod.node_name else calm and not _keeps_away_in_vain(pod, may_hold)
-        held = pod.name in known and not pod.ended and may_stay
+        held = pod.name in known and not pod.has_ended and may_stay
         if handed_over or not held or (calm and pod.warm is not warm):
             surplus.append(pod)
     missing = tuple(name for name in desired if name not in pods) if calm else ()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import Final
 
-from hajob.capacity.gang import Claim, let_in, rooms
+from hajob.capacity.gang import Claim, jobs_that_may_start, nodes_for_claims
 from hajob.capacity.nodes import Capacity
 from hajob.capacity.quotas import Quotas
 
@@ -28,7 +28,7 @@ class StartQueue:
         self._seen: tuple[object, ...] = ()
         self._at = -math.inf
 
-    def lets_in(self, job_uid: str, now: float, capacity: Capacity, closed: Collection[str]) -> bool:
+    def may_start(self, job_uid: str, now: float, capacity: Capacity, closed: Collection[str]) -> bool:
         """Return whether all pods of a waiting job may be scheduled now.
 
         All waiting jobs ask together when capacity changes: one evaluation of all claims answers them.
@@ -39,11 +39,12 @@ class StartQueue:
             capacity: of the cluster.
             closed: names of nodes where no rank pod may be placed.
         """
+        # What an answer depends on; time is added because priorities and claims of other jobs change without a node.
         seen = (capacity, capacity.changes, frozenset(closed))
         if job_uid not in self._asked or seen != self._seen or now - self._at >= KEPT_SECONDS:
-            claims = self._all()
+            claims = self._all_claims()
             self._asked = frozenset(claim.job_uid for claim in claims)
-            self._let_in = frozenset(let_in(claims, capacity, closed))
+            self._let_in = frozenset(jobs_that_may_start(claims, capacity, closed))
             self._seen, self._at = seen, now
         return job_uid in self._let_in
 
@@ -51,8 +52,8 @@ class StartQueue:
         self, job_uid: str, capacity: Capacity, closed: Collection[str], quotas: Quotas | None = None
     ) -> int | None:
         """Return how many nodes a shrunk job may have after the jobs ahead of it; None: it wants none."""
-        found = rooms(self._all(), capacity, closed, quotas)
+        found = nodes_for_claims(self._all_claims(), capacity, closed, quotas)
         return next((room for claim, room in found if claim.job_uid == job_uid and claim.grows), None)
 
-    def _all(self) -> list[Claim]:
+    def _all_claims(self) -> list[Claim]:
         return [claim for ask in list(self.claims.values()) if (claim := ask()) is not None]

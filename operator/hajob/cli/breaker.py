@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 def held(objects: Objects, say: Callable[[str], object]) -> None:
     """Say of every job that is held why it is."""
     found = told = False
-    for raw in (objects.find(JOBS) or {}).get("items") or []:
+    for raw in (objects.find_object(JOBS) or {}).get("items") or []:
         metadata, status = raw["metadata"], raw.get("status") or {}
         for condition in status.get("conditions") or []:
             told = told or condition.get("type") == ConditionType.HELD
@@ -62,10 +62,10 @@ def believe(objects: Objects, namespace: str, now: datetime) -> str:
     """Annotate the settings, or make them."""
     annotated = {"annotations": {BELIEVE: format_time(now)}}
     path = config_maps(namespace)
-    if objects.find(f"{path}/{NAME}") is not None:
-        objects.patch(f"{path}/{NAME}", {"metadata": annotated})
+    if objects.find_object(f"{path}/{NAME}") is not None:
+        objects.patch_object(f"{path}/{NAME}", {"metadata": annotated})
     else:
         metadata: dict[str, Any] = {"name": NAME, "labels": {LABEL: "faults"}}
-        objects.create(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-        objects.patch(f"{path}/{NAME}", {"metadata": annotated})
+        objects.create_object(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        objects.patch_object(f"{path}/{NAME}", {"metadata": annotated})
     return "the operator now acts on the faults that it held back"

@@ -50,7 +50,7 @@ def suspend_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> st
     spec = mapping(find_job(objects, namespace, name).get("spec"))
     if spec.get("suspend") is True:
         return f"nothing changes: {namespace}/{name} is suspended, or about to be"
-    objects.patch(path_of_job(namespace, name), {"spec": {"suspend": True}})
+    objects.patch_object(path_of_job(namespace, name), {"spec": {"suspend": True}})
     return f"{namespace}/{name} saves its last step and ends its pods; kubectl hajob resume {name} -n {namespace}"
 
 
@@ -59,7 +59,7 @@ def resume_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str
     spec = mapping(find_job(objects, namespace, name).get("spec"))
     if spec.get("suspend") is not True:
         return f"nothing changes: {namespace}/{name} is not suspended"
-    objects.patch(path_of_job(namespace, name), {"spec": {"suspend": False}})
+    objects.patch_object(path_of_job(namespace, name), {"spec": {"suspend": False}})
     return f"{namespace}/{name} goes on as soon as there are nodes; {_how_to_watch(namespace, name)}"
 
 
@@ -78,7 +78,7 @@ def restart_job(objects: Objects, namespace: str, name: str, now_ms: int) -> str
     # The operator restarts for any request that is newer than the last one it has seen.
     at = format_time(datetime.fromtimestamp(now_ms // 1000, UTC))
     body: Json = {"spec": {"restartRequestTime": at}}
-    objects.patch(path_of_job(namespace, name), body)
+    objects.patch_object(path_of_job(namespace, name), body)
     return f"{namespace}/{name} starts anew from its newest checkpoint; {_how_to_watch(namespace, name)}"
 
 

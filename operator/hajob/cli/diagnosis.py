@@ -12,14 +12,24 @@ from typing import Any, Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import ConditionType, Reason, reason_of
-from hajob.api.crd_difference import CRD_NAMES, difference
+from hajob.api.crd_difference import CRD_NAMES, compare_crd
 from hajob.domain.hardware import ClusterFact
-from hajob.domain.text import last_lines, some
+from hajob.domain.text import first_of_list, last_lines
 from hajob.faults.rules import settings as fault_settings
 from hajob.plan.protection import remedy_of_precondition
 from hajob.sources import device_info, node, pod, registry
-from hajob.sources.node import serials_of
-from hajob.sources.reading import Reading, Rejection, Terms, data_of, items, mapping, name_of, text, whole
+from hajob.sources.node import nodes_by_serial
+from hajob.sources.reading import (
+    Reading,
+    Rejection,
+    Terms,
+    data_of_config_map,
+    items,
+    mapping,
+    name_of_object,
+    parse_whole_number,
+    text,
+)
 
 LEADS_SECONDS: Final = 15
 """A leader renews its Lease every second; clocks may differ a little."""
@@ -120,19 +130,21 @@ class FaultsRead:
 
 def read_faults(gathered: Gathered) -> FaultsRead:
     """Read every object, under the admin's settings."""
-    serials = serials_of(gathered.objects)
+    serials = nodes_by_serial(gathered.objects)
     found, terms = FaultsRead(), Terms(gathered.now_ms, serials=serials)
     if gathered.settings is not None:
-        admins, reading = fault_settings.read(gathered.settings, gathered.now_ms)
-        terms = admins.terms(gathered.now_ms, serials)
+        admins, reading = fault_settings.parse_settings(gathered.settings, gathered.now_ms)
+        terms = admins.parsing_terms(gathered.now_ms, serials)
         found.rejected += [(f"ConfigMap {fault_settings.NAME}", one) for one in reading.rejected]
     for raw in gathered.objects:
-        rows = [row for row in registry.SOURCES if row.takes(raw)]
-        found.seen.update(row.name for row in rows if row.name != "switch info" or data_of(raw, "SwitchInfoCfg"))
-        title, reading = f"{raw.get('kind')} {name_of(raw)}", registry.read(raw, terms)
+        rows = [row for row in registry.SOURCES if row.takes_object(raw)]
+        found.seen.update(
+            row.name for row in rows if row.name != "switch info" or data_of_config_map(raw, "SwitchInfoCfg")
+        )
+        title, reading = f"{raw.get('kind')} {name_of_object(raw)}", registry.read_object(raw, terms)
         found.facts.update({fact.id: fact for fact in reading.facts})
         found.rejected += [(title, one) for one in reading.rejected]
-        if any(registry.is_silent(row, reading.updated_ms, gathered.now_ms) for row in rows):
+        if any(registry.is_source_silent(row, reading.updated_ms, gathered.now_ms) for row in rows):
             found.silent.append(_silence(title, reading, gathered.now_ms))
     return found
 
@@ -181,16 +193,18 @@ def _of_crds(gathered: Gathered) -> Iterator[Finding]:
         if name not in gathered.crds:
             continue
         crd = gathered.crds[name]
-        told = difference(crd) if crd is not None else None
+        told = compare_crd(crd) if crd is not None else None
         if told is None:
             wrong = True
             yield Finding(Grade.PROBLEM, "CRD", f"{name} is not installed", do)
         elif told.lacking:
             wrong = True
-            yield Finding(Grade.PROBLEM, "CRD", f"{name} is older than this command: it lacks {some(told.lacking)}", do)
+            yield Finding(
+                Grade.PROBLEM, "CRD", f"{name} is older than this command: it lacks {first_of_list(told.lacking)}", do
+            )
         elif told.unknown:
             wrong = True
-            message = f"{name} is newer than this command, which does not know {some(told.unknown)}"
+            message = f"{name} is newer than this command, which does not know {first_of_list(told.unknown)}"
             yield Finding(Grade.NOTE, "CRD", message, "use kubectl-hajob of the operator's version")
     if not wrong and len(gathered.crds) == len(CRD_NAMES):
         yield Finding(Grade.FINE, "CRD", "both are of this version")
@@ -202,7 +216,7 @@ def of_operator(gathered: Gathered) -> Iterator[Finding]:
         return
     spec = mapping((gathered.lease or {}).get("spec"))
     holder = text(spec.get("holderIdentity"))
-    renewed = Reading(Terms(gathered.now_ms)).timestamp(spec.get("renewTime"), "renewTime")
+    renewed = Reading(Terms(gathered.now_ms)).parse_timestamp(spec.get("renewTime"), "renewTime")
     do = "kubectl -n hajob-system get pods; trainings go on, but no node is replaced (docs/admin.md)"
     if not holder or renewed is None:
         yield Finding(Grade.PROBLEM, "operator", "no operator leads: its Lease has no holder", do)
@@ -237,16 +251,20 @@ def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
     seen = ", ".join(f"{row.name} {faults.seen[row.name]}" for row in registry.SOURCES)
     yield Finding(Grade.FINE, "sources", f"objects seen: {seen}")
     told = {
-        name_of(raw) for raw in gathered.objects if raw.get("kind") == "ConfigMap" and data_of(raw, device_info.KEY)
+        name_of_object(raw)
+        for raw in gathered.objects
+        if raw.get("kind") == "ConfigMap" and data_of_config_map(raw, device_info.KEY)
     }
-    chips = sorted(name_of(raw) for raw in gathered.objects if raw.get("kind") == "Node" and _has_chips(raw))
+    chips = sorted(name_of_object(raw) for raw in gathered.objects if raw.get("kind") == "Node" and _has_chips(raw))
     missing = [name for name in chips if f"mindx-dl-deviceinfo-{name}" not in told]
     if missing:
-        message = f"{len(missing)} of {len(chips)} nodes with chips have no mindx-dl-deviceinfo: {some(missing)}"
+        message = (
+            f"{len(missing)} of {len(chips)} nodes with chips have no mindx-dl-deviceinfo: {first_of_list(missing)}"
+        )
         do = "check the device plugin there: Hajob does not see faults of these chips"
         yield Finding(Grade.PROBLEM, "sources", message, do)
     if faults.silent:
-        message = f"{len(faults.silent)} writers are silent: {some(faults.silent)}"
+        message = f"{len(faults.silent)} writers are silent: {first_of_list(faults.silent)}"
         yield Finding(
             Grade.PROBLEM,
             "sources",
@@ -257,7 +275,7 @@ def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
 
 def _has_chips(raw: Json) -> bool:
     capacity = mapping(mapping(raw.get("status")).get("capacity"))
-    return any(name.startswith(_CHIPS) and whole(amount) for name, amount in capacity.items())
+    return any(name.startswith(_CHIPS) and parse_whole_number(amount) for name, amount in capacity.items())
 
 
 def _of_rejected(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
@@ -268,7 +286,7 @@ def _of_rejected(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
         title, first = listed[0]
         more = f" and {len(listed) - 1} more" if len(listed) > 1 else ""
         do = "kubectl hajob facts -f OBJECT.yaml names each rejected part (docs/faults.md)"
-        yield Finding(Grade.PROBLEM, f"rejected: {reason}", f"{title}: {first.message}{more}", do)
+        yield Finding(Grade.PROBLEM, f"rejected: {reason}", f"{title}: {first.rejection_message}{more}", do)
     if not by_reason and Look.SOURCES not in gathered.unread:
         yield Finding(Grade.FINE, "rejected", "no object is rejected")
 
@@ -289,12 +307,15 @@ def _of_standing(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
 
 def _of_quarantines(gathered: Gathered) -> Iterator[Finding]:
     active = [raw for raw in gathered.quarantines if mapping(raw.get("status")).get("state") == "Active"]
-    for raw in sorted(active, key=name_of)[:MOST_SHOWN]:
+    for raw in sorted(active, key=name_of_object)[:MOST_SHOWN]:
         spec = mapping(raw.get("spec"))
         until = text(spec.get("expireTime")) or "its faults are gone"
         message = f"{spec.get('source')}, {spec.get('reason')}, until {until}: no new pods are placed there"
         yield Finding(
-            Grade.NOTE, f"quarantine of {name_of(raw)}", message, f"kubectl hajob quarantine release {name_of(raw)}"
+            Grade.NOTE,
+            f"quarantine of {name_of_object(raw)}",
+            message,
+            f"kubectl hajob quarantine release {name_of_object(raw)}",
         )
     if len(active) > MOST_SHOWN:
         yield Finding(Grade.NOTE, "quarantine", f"{len(active)} nodes in all", "kubectl hajob quarantine")
@@ -316,8 +337,8 @@ def _of_jobs(gathered: Gathered) -> Iterator[Finding]:
         if worst:
             troubled += 1
             metadata = mapping(job.get("metadata"))
-            title = f"job {metadata.get('namespace')}/{name_of(job)}"
-            do = f"kubectl hajob doctor {name_of(job)} -n {metadata.get('namespace')}"
+            title = f"job {metadata.get('namespace')}/{name_of_object(job)}"
+            do = f"kubectl hajob doctor {name_of_object(job)} -n {metadata.get('namespace')}"
             yield Finding(Grade.PROBLEM, title, f"{worst[0].about}: {worst[0].message}", do)
     if not troubled and Look.JOBS not in gathered.unread:
         yield Finding(Grade.FINE, "jobs", f"{len(gathered.jobs)}, none with a problem")
@@ -390,7 +411,7 @@ def of_status(job: Json, now_ms: int) -> Iterator[Finding]:
         grade = Grade.NOTE if new else Grade.PROBLEM
         yield Finding(grade, "status", f"no operator has written it yet{since}", _LOOK_AT_OPERATOR)
         return
-    seen, newest = whole(status.get("observedGeneration")), whole(metadata.get("generation"))
+    seen, newest = parse_whole_number(status.get("observedGeneration")), parse_whole_number(metadata.get("generation"))
     if seen is not None and newest is not None and seen < newest:
         message = f"it speaks of generation {seen} of the spec, which is at {newest}: the newest change is not served"
         yield Finding(Grade.PROBLEM, "status", message, f"If it stays: {_LOOK_AT_OPERATOR}")
@@ -422,7 +443,7 @@ def _of_training(
         message = f"step {step.get('step')} is the newest, and {_duration(still)} old: the status stands still"
         yield Finding(Grade.PROBLEM, "training", message, _LOOK_AT_OPERATOR)
     counts = mapping(status.get("restarts"))
-    restarts = {kind: whole(counts.get(kind)) or 0 for kind in ("infrastructure", "program")}
+    restarts = {kind: parse_whole_number(counts.get(kind)) or 0 for kind in ("infrastructure", "program")}
     total = sum(restarts.values())
     if total >= MANY_RESTARTS and not (trains and (since is None or since > SETTLED_SECONDS)):
         cause = mapping(mapping(next(iter(items(status.get("incidents"))), None)).get("cause"))
@@ -440,7 +461,7 @@ def _seconds_since(moment: object, now_ms: int) -> int | None:
     """Age of a time of an object in whole seconds; None where there is none."""
     if not moment:
         return None
-    at = Reading(Terms(now_ms)).timestamp(moment, "time")
+    at = Reading(Terms(now_ms)).parse_timestamp(moment, "time")
     return None if at is None else max(0, now_ms - at) // 1000
 
 
@@ -454,16 +475,18 @@ def of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Find
     for leads in of_operator(gathered):
         if leads.grade is not Grade.FINE:
             yield Finding(leads.grade, leads.about, f"{leads.message}; the rest is what the last one wrote", leads.do)
-    own = [raw for raw in pods if pod.view(raw).job_uid == _uid(job)]
+    own = [raw for raw in pods if pod.pod_view_of(raw).job_uid == _uid(job)]
     found = [*of_status(job, gathered.now_ms), *_of_leaving(own, gathered.now_ms)]
-    found += _of_pods(map(pod.view, own), ended=_has_ended(job), finishes=_finishes(job))
+    found += _of_pods(map(pod.pod_view_of, own), ended=_has_ended(job), finishes=_finishes(job))
     if Look.PODS not in gathered.unread:
-        found += _of_missing(job, [pod.view(raw) for raw in own])
+        found += _of_missing(job, [pod.pod_view_of(raw) for raw in own])
     yield from found
     if not found:
         yield Finding(Grade.FINE, "conditions", "all are fine")
     yield from _of_protection(mapping(job.get("status")))
-    yield from _of_places({one.node_name for one in map(pod.view, pods) if one.is_rank and one.node_name}, gathered)
+    yield from _of_places(
+        {one.node_name for one in map(pod.pod_view_of, pods) if one.is_rank_pod and one.node_name}, gathered
+    )
 
 
 def _uid(job: Json) -> str:
@@ -515,11 +538,14 @@ def _finishes(job: Json) -> bool:
 
 def _of_missing(job: Json, pods: Sequence[pod.PodView]) -> Iterator[Finding]:
     """Rank pods of a job in full size that are not there, or are over."""
-    wanted, running = whole(mapping(job.get("spec")).get("numNodes")) or 0, _condition(job, ConditionType.RUNNING)
+    wanted, running = (
+        parse_whole_number(mapping(job.get("spec")).get("numNodes")) or 0,
+        _condition(job, ConditionType.RUNNING),
+    )
     smaller = _condition(job, ConditionType.SHRUNK).get("status") == "True"
     if _has_ended(job) or _finishes(job) or smaller or running.get("reason") in _WITHOUT_PODS or not running:
         return
-    there = len({one.node_rank for one in pods if one.is_rank and not one.ended and not one.deleting})
+    there = len({one.node_rank for one in pods if one.is_rank_pod and not one.has_ended and not one.deleting})
     if there < wanted:
         message = f"{there} of {wanted} rank pods are there"
         yield Finding(Grade.PROBLEM, "pods", message, "If it stays: look at conditions Scheduled and Held of the job.")
@@ -546,17 +572,17 @@ def _of_leaving(pods: Iterable[Json], now_ms: int) -> Iterator[Finding]:
             )
             message = f"should have been gone for {_duration(age)}{held}"
             do = "see who holds it; kubectl describe pod, and its node (docs/operations.md)"
-            yield Finding(Grade.PROBLEM, f"pod {name_of(raw)}", message, do)
+            yield Finding(Grade.PROBLEM, f"pod {name_of_object(raw)}", message, do)
 
 
 def _of_pods(pods: Iterable[pod.PodView], *, ended: bool, finishes: bool) -> Iterator[Finding]:
     for one in pods:
-        if finishes and one.finished:
+        if finishes and one.has_finished:
             continue
         look = f"kubectl describe pod {one.name} -n {one.namespace}"
-        if one.trouble and not one.finished:
+        if one.trouble and not one.has_finished:
             yield Finding(Grade.PROBLEM, f"pod {one.name}", one.trouble, look)
-        elif one.ended and not ended and not one.deleting:
+        elif one.has_ended and not ended and not one.deleting:
             message = f"is over ({one.phase}), and the job is not"
             yield Finding(Grade.PROBLEM, f"pod {one.name}", message, look)
         elif one.unschedulable:
@@ -565,17 +591,19 @@ def _of_pods(pods: Iterable[pod.PodView], *, ended: bool, finishes: bool) -> Ite
 
 def _of_places(nodes: set[str], gathered: Gathered) -> Iterator[Finding]:
     """What stands where its ranks sit."""
-    known = {name_of(raw): raw for raw in gathered.objects if raw.get("kind") == "Node"}
+    known = {name_of_object(raw): raw for raw in gathered.objects if raw.get("kind") == "Node"}
     for fact in sorted(read_faults(gathered).harmful, key=lambda fact: fact.id):
         if fact.node in nodes:
             yield Finding(Grade.NOTE, f"fault on {fact.node}", f"{fact.level or fact.code}: {fact.message}")
     for name in sorted(nodes & known.keys()):
-        if node.view(known[name]).is_to_be_emptied:
+        if node.node_view_of(known[name]).is_to_be_emptied:
             yield Finding(Grade.NOTE, f"node {name}", "is being drained; spec.recovery.cordonPolicy says what follows")
     for raw in gathered.quarantines:
-        if name_of(raw) in nodes and mapping(raw.get("status")).get("state") == "Active":
-            do = f"kubectl hajob quarantine release {name_of(raw)}"
-            yield Finding(Grade.NOTE, f"quarantine of {name_of(raw)}", "replacement pods are not placed there", do)
+        if name_of_object(raw) in nodes and mapping(raw.get("status")).get("state") == "Active":
+            do = f"kubectl hajob quarantine release {name_of_object(raw)}"
+            yield Finding(
+                Grade.NOTE, f"quarantine of {name_of_object(raw)}", "replacement pods are not placed there", do
+            )
 
 
 def selector_of(job: str) -> str:

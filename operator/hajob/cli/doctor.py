@@ -99,7 +99,7 @@ class Gatherer:
         for name in CRD_NAMES:
             self._try(Look.CRDS, "get customresourcedefinitions", partial(self._read_crd, name))
         leader = f"{_LEASES}/{operator_namespace}/leases/{Settings().lease_name}"
-        self._try(Look.LEASE, f"get leases {here}", lambda: setattr(found, "lease", objects.find(leader)))
+        self._try(Look.LEASE, f"get leases {here}", lambda: setattr(found, "lease", objects.find_object(leader)))
         self._ask_leader(operator_namespace)
         self.gather_faults(fault_namespaces, operator_namespace)
         jobs = partial(_listed, objects, JOBS)
@@ -110,7 +110,7 @@ class Gatherer:
         """Collect what tells of faults of nodes and chips, and what follows from them."""
         found, objects, here = self._found, self._objects, f"in {operator_namespace}"
         own = f"{config_maps(operator_namespace)}/{settings.NAME}"
-        self._try(Look.SETTINGS, f"get configmaps {here}", lambda: setattr(found, "settings", objects.find(own)))
+        self._try(Look.SETTINGS, f"get configmaps {here}", lambda: setattr(found, "settings", objects.find_object(own)))
         selectors = dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
         for namespace in fault_namespaces:
             for selector in selectors:
@@ -129,7 +129,7 @@ class Gatherer:
         return pods
 
     def _read_crd(self, name: str) -> None:
-        self._found.crds[name] = self._objects.find(f"{_CRDS}/{name}")
+        self._found.crds[name] = self._objects.find_object(f"{_CRDS}/{name}")
 
     def _read(self, right: str, path: str, kind: str, selector: str = "") -> None:
         listed = ({**raw, "kind": kind} for raw in _listed(self._objects, path, selector))
@@ -144,7 +144,7 @@ class Gatherer:
         pod = f"{holder.rpartition('_')[0]}:{Settings().metrics_port}"
 
         def ask() -> None:
-            found.report = self._objects.find(f"/api/v1/namespaces/{namespace}/pods/{pod}/proxy/faults")
+            found.report = self._objects.find_object(f"/api/v1/namespaces/{namespace}/pods/{pod}/proxy/faults")
             if found.report is None:
                 raise ClusterError(f"there is no pod {pod.partition(':')[0]}")
 
@@ -163,7 +163,7 @@ class Gatherer:
 
 
 def _listed(objects: Objects, path: str, selector: str = "") -> Iterator[Json]:
-    found = objects.find(f"{path}?labelSelector={quote(selector)}" if selector else path)
+    found = objects.find_object(f"{path}?labelSelector={quote(selector)}" if selector else path)
     yield from (found or {}).get("items") or []
 
 

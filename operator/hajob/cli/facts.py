@@ -26,11 +26,11 @@ from hajob.faults.rules.filters import what_is_repeated
 from hajob.faults.rules.store import FaultStore
 from hajob.sources import observe, registry
 from hajob.sources import pod as pod_source
-from hajob.sources.chips import Seat, rank_on
-from hajob.sources.node import NodeView, serials_of
-from hajob.sources.node import view as node_view
+from hajob.sources.chips import Seat, rank_on_chip
+from hajob.sources.node import NodeView, nodes_by_serial
+from hajob.sources.node import node_view_of as node_view
 from hajob.sources.pod import PodView
-from hajob.sources.reading import Reading, RejectionReason, Terms, name_of
+from hajob.sources.reading import Reading, RejectionReason, Terms, name_of_object
 
 
 def add_parser(commands: Commands) -> None:
@@ -76,15 +76,15 @@ def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, n
     rows: list[dict[str, Any]] = []
     rejected: list[dict[str, Any]] = []
     terms = _terms(objects, now_ms, rejected)
-    pods = [pod for one in objects if one.get("kind") == "Pod" and (pod := pod_source.view(one)).node_rank >= 0]
+    pods = [pod for one in objects if one.get("kind") == "Pod" and (pod := pod_source.pod_view_of(one)).node_rank >= 0]
     nodes = {node.name: node for one in objects if one.get("kind") == "Node" and (node := node_view(one)).name}
     standing = _Standing()
     for one in objects:
-        title = f"{one.get('kind')}/{name_of(one)}"
+        title = f"{one.get('kind')}/{name_of_object(one)}"
         if one.get("kind") == "Pod":
-            rows += [_pod_row(fact, name_of(one)) for fact in _pod_facts(pod_source.view(one), now_ms)]
+            rows += [_pod_row(fact, name_of_object(one)) for fact in _pod_facts(pod_source.pod_view_of(one), now_ms)]
         elif not _is_settings(one):
-            reading = registry.read(one, terms)
+            reading = registry.read_object(one, terms)
             standing.take(title, reading)
             rejected += _rejected(reading, title)
     rows += [row for fact, told_by in standing.facts() for row in _rows(fact, told_by, pods, nodes, spec)]
@@ -100,13 +100,15 @@ class _Standing:
 
     def take(self, title: str, reading: Reading) -> None:
         """Add what was read of an object."""
-        self._store.take(title, reading, keeps=True)
+        self._store.store_report(title, reading, keeps=True)
         for fact_id in dict.fromkeys(fact.id for fact in reading.facts):
             self._tellers.setdefault(fact_id, []).append(title)
 
     def facts(self) -> Iterator[tuple[ClusterFact, list[str]]]:
         """Yield the facts that stand, each with the objects that tell it, in the order of the first telling."""
-        standing = {fact.id: fact for node in self._store.nodes() for fact in self._store.on_node(node)}
+        standing = {
+            fact.id: fact for node in self._store.nodes_with_faults() for fact in self._store.faults_on_node(node)
+        }
         own = {(fact.node, *what_is_repeated(fact)): fact.id for fact in standing.values() if not fact.repeated}
         told_by: dict[str, list[str]] = {}
         for fact_id, titles in self._tellers.items():
@@ -117,24 +119,26 @@ class _Standing:
 
 
 def _is_settings(raw: Mapping[str, Any]) -> bool:
-    return raw.get("kind") == "ConfigMap" and name_of(raw) == settings.NAME
+    return raw.get("kind") == "ConfigMap" and name_of_object(raw) == settings.NAME
 
 
 def _terms(objects: list[Mapping[str, Any]], now_ms: int, rejected: list[dict[str, Any]]) -> Terms:
     """By the admin's settings where the file has them."""
-    serials = serials_of(objects)
+    serials = nodes_by_serial(objects)
     terms = Terms(now_ms, serials=serials)
     for one in filter(_is_settings, objects):
-        found, reading = settings.read(one, now_ms)
-        terms = found.terms(now_ms, serials)
+        found, reading = settings.parse_settings(one, now_ms)
+        terms = found.parsing_terms(now_ms, serials)
         rejected += _rejected(reading, f"ConfigMap/{settings.NAME}")
     return terms
 
 
 def _pod_facts(pod: PodView, now_ms: int) -> list[Fact]:
     """A pod that is being deleted is lost already, unless its trainer has finished."""
-    found = pod_source.facts(pod, now_ms)
-    return found or ([pod_source.lost(pod, now_ms)] if pod.is_rank and pod.deleting and not pod.finished else [])
+    found = pod_source.facts_of_pod(pod, now_ms)
+    return found or (
+        [pod_source.fact_of_lost_pod(pod, now_ms)] if pod.is_rank_pod and pod.deleting and not pod.has_finished else []
+    )
 
 
 def _rows(
@@ -148,12 +152,12 @@ def _rows(
     told, hit = _row(fact, told_by, spec), False
     resource = spec.accelerator.resource_name if spec is not None else DEFAULT_RESOURCE_NAME
     for pod in (pod for pod in pods if pod.node_name == fact.node):
-        seat = observe.seat_of(pod, fact.chip, nodes.get(fact.node), resource)
+        seat = observe.seat_of_pod(pod, fact.chip_number, nodes.get(fact.node), resource)
         if seat is Seat.OFF:
             continue
         hit = True
         chips = chips_per_node(spec) if spec is not None else len(pod.chips)
-        row = {**told, "pod": pod.name, "rank": rank_on(fact.chip, pod.chips, pod.node_rank, chips)}
+        row = {**told, "pod": pod.name, "rank": rank_on_chip(fact.chip_number, pod.chips, pod.node_rank, chips)}
         if seat is Seat.UNKNOWN:
             row |= {"action": None, "message": f"{fact.message}; whether the pod has this chip is not known"}
         yield row
@@ -219,7 +223,7 @@ def _pod_row(fact: Fact, pod: str) -> dict[str, Any]:
 def _rejected(reading: Reading, title: str) -> Iterator[dict[str, Any]]:
     for one in reading.rejected:
         what = "" if one.reason is RejectionReason.UNKNOWN_OBJECT else one.where
-        yield {"object": title, "reason": one.reason, "where": what, "message": one.message}
+        yield {"object": title, "reason": one.reason, "where": what, "message": one.rejection_message}
 
 
 def _time(since_ms: int | None) -> str | None:

@@ -81,23 +81,23 @@ def carry_out(injection: Injection, objects: Objects, now_ms: int, say: Callable
         ClusterError: the cluster refuses, or there is no such node; of a node that is gone faults can be removed.
     """
     recovers = injection.kind is InjectionKind.RECOVER
-    if not recovers and objects.find(f"{NODES}/{injection.node}") is None:
+    if not recovers and objects.find_object(f"{NODES}/{injection.node}") is None:
         raise ClusterError(f"there is no node {injection.node}: kubectl get nodes names them")
     node_path = f"{config_maps(NODE_NAMESPACE)}/{node_map_name(injection.node)}"
     if injection.kind is InjectionKind.NODE:
         now = format_time(datetime.fromtimestamp(now_ms // 1000, UTC))
-        objects.delete(node_path)
-        objects.create(config_maps(NODE_NAMESPACE), node_map(injection, now))
+        objects.delete_object(node_path)
+        objects.create_object(config_maps(NODE_NAMESPACE), node_map(injection, now))
     else:
         path, name = config_maps(DEVICE_NAMESPACE), device_map_name(injection.node)
-        known = objects.find(f"{path}/{name}")
+        known = objects.find_object(f"{path}/{name}")
         body = device_map(known, injection, now_ms)
         if known is not None:
-            objects.replace(f"{path}/{name}", body)
+            objects.replace_object(f"{path}/{name}", body)
         elif not recovers:
-            objects.create(path, body)
+            objects.create_object(path, body)
         if recovers and injection.chip is None:
-            objects.delete(node_path)
+            objects.delete_object(node_path)
     where = injection.node if injection.chip is None else f"{injection.node} chip {injection.chip}"
     what = "has no simulated fault any more" if recovers else f"has {injection.code} ({injection.level})"
     say(f"{where} {what}: see `kubectl hajob quarantine` and the incidents of the job")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hajob.api.base import Json
-from hajob.sources.reading import items, mapping, text, whole
+from hajob.sources.reading import items, mapping, parse_whole_number, text
 
 HEALTHY: Final = frozenset({"Running", "Complete", "Suspended"})
 """States in which a job needs no explanation."""
@@ -154,7 +154,7 @@ def time_of_day(value: object, now_ms: int) -> str:
 
 def outage_milliseconds(incident: Mapping[str, Any]) -> int:
     """Return the milliseconds of an incident so far."""
-    return sum(whole(mapping(one).get("milliseconds")) or 0 for one in items(incident.get("phases")))
+    return sum(parse_whole_number(mapping(one).get("milliseconds")) or 0 for one in items(incident.get("phases")))
 
 
 def short_duration(milliseconds: int) -> str:

@@ -25,7 +25,7 @@ from hajob.cli.output import Answer, Block, add_output, print_answer
 from hajob.domain.errors import HajobInputError
 from hajob.plan.policy import from_spec
 from hajob.plan.protection import remedy_of_precondition
-from hajob.pods.review import notes, why_not_started
+from hajob.pods.review import notes_on_spec, why_not_started
 
 ERROR: Final = "error"
 NOTE: Final = "note"
@@ -102,7 +102,7 @@ def _told_of_job(raw: Json) -> Iterator[tuple[str, str]]:
         if refused := why_not_started(job.spec):
             yield ERROR, refused
             return
-        yield from ((NOTE, told) for told in (*notes(job), log_rule_notes(job.spec)) if told)
+        yield from ((NOTE, told) for told in (*notes_on_spec(job), log_rule_notes(job.spec)) if told)
     except (ValueError, KeyError, TypeError, AttributeError):
         yield ERROR, "spec.template is no pod: kubectl apply --dry-run=server says why"
         return

@@ -11,8 +11,8 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.pods.containers import trainer_of
-from hajob.pods.rank_pod import mount_for, output_directory
+from hajob.pods.containers import trainer_container
+from hajob.pods.rank_pod import innermost_mount, output_directory
 
 CONTAINER: Final = "reader"
 NAME_PREFIX: Final = "hajob-logs-"
@@ -54,8 +54,8 @@ def reader_pod(job: HATrainingJob, rank: int, attempt: int | None, tail: int | N
         ValueError: output is kept on no volume.
     """
     template = job.spec.template["spec"]
-    trainer, directory = trainer_of(template), output_directory(job)
-    mount = mount_for(trainer, directory)
+    trainer, directory = trainer_container(template), output_directory(job)
+    mount = innermost_mount(trainer, directory)
     if mount is None:
         raise ValueError(f"{directory} is on no volume")
     volumes = [copy.deepcopy(each) for each in template.get("volumes") or [] if each["name"] == mount["name"]]

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import ConditionType, find_condition
-from hajob.api.derived import chips_per_node, world_size
+from hajob.api.derived import chips_per_node, world_size_of
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli import log_reader
@@ -25,10 +25,10 @@ from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluste
 from hajob.cli.exits import NOT_DONE, reported
 from hajob.cli.options import Commands, add_command, add_context, add_namespace
 from hajob.domain.errors import HajobInputError
-from hajob.pods.containers import trainer_of
-from hajob.pods.rank_pod import mount_for, output_directory
+from hajob.pods.containers import trainer_container
+from hajob.pods.rank_pod import innermost_mount, output_directory
 from hajob.sources.pod import UNSTARTABLE
-from hajob.sources.pod import view as view_of_pod
+from hajob.sources.pod import pod_view_of as view_of_pod
 
 _READER_NOT_KEPT: Final = 3  # trainer_sidecar.logs.NOT_KEPT
 _ENDED_BY_PERSON: Final = 130  # 128 + SIGINT, as shells tell it
@@ -225,7 +225,7 @@ def _wait_for_end(cluster: Cluster, namespace: str, name: str) -> tuple[str, str
     """Wait until a pod has ended; its phase, empty where it never will, and what it says of itself."""
     for _ in range(int(log_reader.DEADLINE_SECONDS / _POLL_SECONDS)):
         view = view_of_pod(cluster.pod(namespace, name))
-        if view.ended:
+        if view.has_ended:
             return view.phase, view.trouble
         if view.trouble_code in UNSTARTABLE:
             return "", view.trouble
@@ -260,7 +260,7 @@ def _read(raw: Json, question: LogQuery) -> HATrainingJob:
         raise HajobInputError(f"{question.job} is not understood by this version of kubectl-hajob: {problem}") from None
     if job.spec.launcher is not Launcher.HAJOB:
         raise HajobInputError(f"{question.job} has launcher {job.spec.launcher}, which keeps its ranks' output itself")
-    ranks = world_size(job.spec)
+    ranks = world_size_of(job.spec)
     if question.rank >= ranks:
         raise HajobInputError(f"{question.job} has no rank {question.rank}: its ranks are 0 to {ranks - 1}")
     return job
@@ -310,7 +310,7 @@ def _from_container_log(question: LogQuery, log: Iterable[bytes], streams: Strea
 
 def _volume(job: HATrainingJob) -> Json | None:
     """The mount of the trainer under which output is kept; None: on no volume."""
-    return mount_for(trainer_of(job.spec.template["spec"]), output_directory(job))
+    return innermost_mount(trainer_container(job.spec.template["spec"]), output_directory(job))
 
 
 def where(job: HATrainingJob) -> str:

@@ -63,7 +63,7 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
         return f"nothing changes: the job {'may use' if undo else 'already excludes'} {', '.join(nodes)}"
     version = found["metadata"].get("resourceVersion")
     body = {"metadata": {"resourceVersion": version}, "spec": {"scheduling": {"excludedNodeNames": after}}}
-    objects.patch(path, body)
+    objects.patch_object(path, body)
     if undo:
         return f"{namespace}/{job} may use {', '.join(nodes)} again"
     watch = f"kubectl get hajob {job} -n {namespace} -w"
@@ -73,7 +73,7 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
 def _unseen(objects: Objects, nodes: Sequence[str]) -> str:
     """Return what is to be said of nodes that may not be looked at; ClusterError: one is not there."""
     try:
-        missing = [node for node in nodes if objects.find(f"{NODES}/{node}") is None]
+        missing = [node for node in nodes if objects.find_object(f"{NODES}/{node}") is None]
     except ForbiddenError:
         return " (whether there is such a node could not be looked up: that needs the right to get nodes)"
     if missing:

@@ -21,10 +21,10 @@ from hajob.cli.output import UNKNOWN, Answer, Block, Table, add_output, print_an
 from hajob.clock import SystemClock
 from hajob.domain.facts import FactKind
 from hajob.domain.hardware import ClusterFact
-from hajob.domain.text import some
+from hajob.domain.text import first_of_list
 from hajob.sources import node as node_source
-from hajob.sources.pod import foreign_pod
-from hajob.sources.reading import mapping, name_of, text
+from hajob.sources.pod import view_of_foreign_pod
+from hajob.sources.reading import mapping, name_of_object, text
 
 _COLUMNS: Final = ("NODE", "STATE", "CHIPS", "FREE", "JOBS", "DETAIL")
 _DETAIL_WIDTH: Final = 110
@@ -129,8 +129,8 @@ def table_of_nodes(objects: Objects, resource: str, namespaces: Sequence[str], n
         if fact.node in rows and fact.kind not in _TOLD_BY_STATE:
             rows[fact.node].faults.append(fact)
     for one in gathered.quarantines:
-        if name_of(one) in rows and mapping(one.get("status")).get("state") == "Active":
-            rows[name_of(one)].quarantine = one
+        if name_of_object(one) in rows and mapping(one.get("status")).get("state") == "Active":
+            rows[name_of_object(one)].quarantine = one
     if not rows:
         return Answer([f"no node has {resource} (--resource names other chips)"], [])
     ordered = [rows[name] for name in sorted(rows, key=_sort_key_of_name)]
@@ -141,7 +141,7 @@ def table_of_nodes(objects: Objects, resource: str, namespaces: Sequence[str], n
 
 
 def _rows_of_nodes(raw_nodes: Iterable[Json], resource: str) -> dict[str, NodeRow]:
-    found = (node_source.view(raw) for raw in raw_nodes)
+    found = (node_source.node_view_of(raw) for raw in raw_nodes)
     made = {view.name: NodeRow(view, (view.all_chips or {}).get(resource, 0)) for view in found}
     for row in made.values():
         row.healthy = (row.view.chips or {}).get(resource, 0)
@@ -157,7 +157,7 @@ def _add_pods_of_nodes(objects: Objects, rows: dict[str, NodeRow], resource: str
             row.used = None
         return "list pods in all namespaces"
     for raw in pods:
-        pod = foreign_pod(raw)  # of any owner: chips are chips
+        pod = view_of_foreign_pod(raw)  # of any owner: chips are chips
         if pod is None or pod.node_name not in rows:
             continue
         row = rows[pod.node_name]
@@ -184,7 +184,7 @@ def _what_keeps_it_out(row: NodeRow, now_ms: int) -> str:
 
 def _as_table_row(row: NodeRow, now_ms: int) -> tuple[str, ...]:
     free = UNKNOWN if row.used is None else str(max(row.healthy - row.used, 0))
-    owners = some(list(dict.fromkeys(row.owners)), 2)
+    owners = first_of_list(list(dict.fromkeys(row.owners)), 2)
     return row.view.name, row.state, str(row.chips), free, owners, _what_keeps_it_out(row, now_ms)
 
 

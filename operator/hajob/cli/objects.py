@@ -38,7 +38,7 @@ def find_job(objects: Objects, namespace: str, name: str) -> Json:
     Raises:
         ClusterError: there is none of this name, or the cluster refuses.
     """
-    found = objects.find(path_of_job(namespace, name))
+    found = objects.find_object(path_of_job(namespace, name))
     if found is None:
         raise ClusterError(f"there is no HATrainingJob {name} in namespace {namespace}")
     return found
@@ -47,7 +47,7 @@ def find_job(objects: Objects, namespace: str, name: str) -> Json:
 def listed(objects: Objects, path: str, **selectors: str) -> list[Json]:
     """Return the objects of a list; `selectors`: such as labelSelector."""
     asked = "&".join(f"{key}={quote(value)}" for key, value in selectors.items() if value)
-    found = objects.find(f"{path}?{asked}" if asked else path)
+    found = objects.find_object(f"{path}?{asked}" if asked else path)
     return list((found or {}).get("items") or [])
 
 
@@ -59,19 +59,19 @@ def config_maps(namespace: str) -> str:
 class Objects(Protocol):
     """Requests to an API server. Every method raises `ClusterError`."""
 
-    def find(self, path: str) -> Json | None:
+    def find_object(self, path: str) -> Json | None:
         """Return an object or a list; None where there is none."""
 
-    def create(self, path: str, body: Mapping[str, Any]) -> Json:
+    def create_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Create an object in a collection, and return it."""
 
-    def replace(self, path: str, body: Mapping[str, Any]) -> Json:
+    def replace_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Put an object; refused where it has changed since it was read."""
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+    def patch_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Change an object by a merge patch."""
 
-    def delete(self, path: str) -> None:
+    def delete_object(self, path: str) -> None:
         """Delete an object; that it is gone already is as good."""
 
 
@@ -91,23 +91,23 @@ class KubernetesObjects:
         chosen = next((each for each in contexts if each["name"] == context), active)
         self.namespace: str = chosen["context"].get("namespace") or "default"
 
-    def find(self, path: str) -> Json | None:
+    def find_object(self, path: str) -> Json | None:
         """Return an object or a list; None where there is none."""
         return self._ask("GET", path, absent_is_fine=True)
 
-    def create(self, path: str, body: Mapping[str, Any]) -> Json:
+    def create_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Create an object in a collection, and return it."""
         return self._ask("POST", path, body) or {}
 
-    def replace(self, path: str, body: Mapping[str, Any]) -> Json:
+    def replace_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Put an object; refused where it has changed since it was read."""
         return self._ask("PUT", path, body) or {}
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+    def patch_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Change an object by a merge patch."""
         return self._ask("PATCH", path, body, content=_MERGE) or {}
 
-    def delete(self, path: str) -> None:
+    def delete_object(self, path: str) -> None:
         """Delete an object; that it is gone already is as good."""
         self._ask("DELETE", path, absent_is_fine=True)
 

@@ -62,7 +62,7 @@ def carry_out(arguments: argparse.Namespace, objects: Objects, now: datetime, sa
         ValueError: a duration is none.
     """
     if arguments.action == "list":
-        for line in listed(_read((objects.find(QUARANTINES) or {}).get("items") or []), now):
+        for line in listed(_read((objects.find_object(QUARANTINES) or {}).get("items") or []), now):
             say(line)
     elif arguments.action == "add":
         say(_add(arguments, objects, now))
@@ -73,32 +73,34 @@ def carry_out(arguments: argparse.Namespace, objects: Objects, now: datetime, sa
 
 def _add(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
     until = now + seconds_of(arguments.duration) if arguments.duration else None
-    node = objects.find(f"{NODES}/{arguments.node}")
+    node = objects.find_object(f"{NODES}/{arguments.node}")
     if node is None:
         raise ClusterError(f"there is no node {arguments.node}")
     spec = {"nodeName": arguments.node, "source": "Admin", "reason": arguments.reason, "message": arguments.message}
     spec |= {"startTime": format_time(now)} | ({"expireTime": format_time(until)} if until else {})
-    if objects.find(f"{QUARANTINES}/{arguments.node}") is not None:  # of the operator's: the admin's word counts more
+    if (
+        objects.find_object(f"{QUARANTINES}/{arguments.node}") is not None
+    ):  # of the operator's: the admin's word counts more
         absent = {"faults": None, "releaseTime": None, "expireTime": None}
         active = {"state": QuarantineState.ACTIVE.value}
-        objects.patch(f"{QUARANTINES}/{arguments.node}", {"spec": absent | spec, "status": active})
+        objects.patch_object(f"{QUARANTINES}/{arguments.node}", {"spec": absent | spec, "status": active})
     else:
-        objects.create(QUARANTINES, node_quarantine(spec, node["metadata"]["uid"]))
+        objects.create_object(QUARANTINES, node_quarantine(spec, node["metadata"]["uid"]))
     return f"node {arguments.node} is in quarantine until {format_time(until) if until else 'it is released'}"
 
 
 def _release(node: str, objects: Objects, now: datetime) -> str:
     """Release a node; one that is not in quarantine may have faults that harm jobs, so it is pardoned as well."""
     path, released = f"{QUARANTINES}/{node}", {"releaseTime": format_time(now)}
-    known = objects.find(path)
+    known = objects.find_object(path)
     if known is None:
-        found = objects.find(f"{NODES}/{node}")
+        found = objects.find_object(f"{NODES}/{node}")
         if found is None:
             raise ClusterError(f"there is no node {node}")
         spec = {"nodeName": node, "source": BY_HAND, "reason": "Released", "startTime": format_time(now)}
-        objects.create(QUARANTINES, node_quarantine(spec | released, found["metadata"]["uid"]))
+        objects.create_object(QUARANTINES, node_quarantine(spec | released, found["metadata"]["uid"]))
         return f"node {node} is not in quarantine; the faults that it has now are pardoned until they are over"
-    objects.patch(path, {"spec": released, "status": {"state": QuarantineState.ACTIVE.value}})
+    objects.patch_object(path, {"spec": released, "status": {"state": QuarantineState.ACTIVE.value}})
     faults = (known.get("spec") or {}).get("faults") or []
     still = f"; pardoned until they are over: {', '.join(faults)}" if faults else ""
     return f"node {node} is released{still}"

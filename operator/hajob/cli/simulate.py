@@ -141,7 +141,7 @@ def as_text(answer: SimulationResult) -> str:
         f"  isolated ranks          {_list(isolation.ranks)}",
         f"  pods that leave         {_list(isolation.nodes)}",
     ]
-    if not isolation.agrees:
+    if not isolation.agrees_with_mindio:
         lines.append(f"  MindIO alone would drop {_list(isolation.mindio_ranks)}")
     lines += [
         "",
@@ -173,7 +173,7 @@ def _costs(answer: SimulationResult) -> list[str]:
     if answer.step_time is not None:
         lines.append(f"expected step time        {float(answer.step_time):.2f} times that of the full size")
     if answer.memory is not None:
-        each, whole = answer.memory.extra / 1e9, answer.memory.extra_total / 1e9
+        each, whole = answer.memory.extra_bytes / 1e9, answer.memory.extra_bytes_total / 1e9
         lines.append(f"memory of the copies      {each:.2f} GB on each chip, {whole:.1f} GB in all")
         lines.append(f"memory of a shrink        up to {answer.memory.elastic / 1e9:.1f} GB more on each chip")
     return lines
@@ -182,7 +182,7 @@ def _costs(answer: SimulationResult) -> list[str]:
 def _copy_groups(answer: SimulationResult) -> list[str]:
     """Shards that a lost rank holds, with everybody who holds them."""
     layout = answer.layout
-    held = [(kind, layout.holders(rank, kind)) for rank in answer.fault_ranks for kind in layout.copy_kinds]
+    held = [(kind, layout.holders_of_shard(rank, kind)) for rank in answer.fault_ranks for kind in layout.copy_kinds]
     groups = list(dict.fromkeys((kind, tuple(sorted(holders))) for kind, holders in held))
     lines = [f"  {kind.lower():<8}ranks {_list(holders)}" for kind, holders in groups[:_SHOWN]]
     return lines if len(groups) <= _SHOWN else [*lines, f"  … {len(groups) - _SHOWN} more"]

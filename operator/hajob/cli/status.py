@@ -16,7 +16,7 @@ from hajob.cli.options import Commands, add_command, add_context, add_job
 from hajob.cli.output import UNKNOWN, Answer, Block, Table, add_output, print_answer
 from hajob.clock import SystemClock
 from hajob.sources import pod as pod_source
-from hajob.sources.reading import items, mapping, text, whole
+from hajob.sources.reading import items, mapping, parse_whole_number, text
 
 _ASKED_FOR: Final = frozenset({"Suspended", "Paused"})
 """Buckets of time in which nobody wanted the job to train."""
@@ -78,7 +78,7 @@ def pods_of(objects: Objects, job: JobView) -> tuple[list[pod_source.PodView], s
         return [], f"needs the right to list pods in {job.namespace}"
     # A job that was deleted and applied again has the name of the pods before it.
     uid = text(job.metadata.get("uid"))
-    pods = [one for one in map(pod_source.view, raw) if one.job_uid == uid]
+    pods = [one for one in map(pod_source.pod_view_of, raw) if one.job_uid == uid]
     return sorted(pods, key=lambda one: (one.node_rank < 0, one.node_rank, one.incarnation)), ""
 
 
@@ -86,12 +86,12 @@ def _headline_of_job(job: JobView) -> str:
     spec, effective = job.spec, mapping(job.status.get("effective"))
     sizes = mapping(spec.get("parallelism"))
     product = text(mapping(spec.get("accelerator")).get("product"))
-    chips = whole(effective.get("chipsPerNode"))
+    chips = parse_whole_number(effective.get("chipsPerNode"))
     shape = f"{product}, {spec.get('numNodes')} nodes" + (f" x {chips} chips" if chips else "")
     shape += "".join(
         f", {word} {sizes[word]}"
         for word in ("tensor", "pipeline", "context", "expert")
-        if whole(sizes.get(word)) not in {None, 1}
+        if parse_whole_number(sizes.get(word)) not in {None, 1}
     )
     data = text(job.summary.get("size"))
     reason = f" ({job.summary['reason']})" if job.summary.get("reason") else ""
@@ -116,7 +116,7 @@ def _line_of_progress(job: JobView) -> Iterator[str]:
     if job.summary.get("stepTime"):
         told.append(f"{job.summary['stepTime']} a step")
     told.append(f"seen {age_since(job.progress.get('observedTime'), job.now_ms)} ago")
-    saved = whole(job.progress.get("checkpointStep"))
+    saved = parse_whole_number(job.progress.get("checkpointStep"))
     if saved is not None:
         told.append(f"checkpoint {saved}, {age_since(job.progress.get('checkpointTime'), job.now_ms)} ago")
     yield "   ".join(told)
@@ -125,7 +125,8 @@ def _line_of_progress(job: JobView) -> Iterator[str]:
 def _line_of_goodput(job: JobView) -> Iterator[str]:
     goodput = mapping(job.status.get("goodput"))
     buckets = {
-        text(one.get("name")): whole(one.get("seconds")) or 0 for one in map(mapping, items(goodput.get("buckets")))
+        text(one.get("name")): parse_whole_number(one.get("seconds")) or 0
+        for one in map(mapping, items(goodput.get("buckets")))
     }
     if not buckets:
         return
@@ -163,14 +164,14 @@ def _table_of_pods(job: JobView, pods: Sequence[pod_source.PodView]) -> Iterator
     if not pods:
         yield "nodes     no pod is there"
         return
-    chips = whole(mapping(job.status.get("effective")).get("chipsPerNode")) or 0
+    chips = parse_whole_number(mapping(job.status.get("effective")).get("chipsPerNode")) or 0
     yield Table(("RANKS", "NODE", "POD", "STATE"), [_row_of_pod(pod, chips) for pod in pods])
 
 
 def _row_of_pod(pod: pod_source.PodView, chips: int) -> tuple[str, ...]:
     first = pod.node_rank * chips
     ranks = f"{first}-{first + chips - 1}" if chips > 1 else str(pod.node_rank)
-    return ranks if pod.is_rank else pod.role, pod.node_name or "-", pod.name, pod_state(pod)
+    return ranks if pod.is_rank_pod else pod.role, pod.node_name or "-", pod.name, pod_state(pod)
 
 
 def pod_state(pod: pod_source.PodView) -> str:
@@ -178,9 +179,9 @@ def pod_state(pod: pod_source.PodView) -> str:
     if pod.deleting:
         return "ends"
     # A container beside the trainer may fail after the training has ended well.
-    if pod.trouble and not pod.finished:
+    if pod.trouble and not pod.has_finished:
         return f"error: {one_line(pod.trouble, 80)}"
-    if pod.finished:
+    if pod.has_finished:
         return "ended with 0"
     if not pod.node_name:
         return "waits for a node" + (f": {one_line(pod.unschedulable, 80)}" if pod.unschedulable else "")
@@ -204,7 +205,7 @@ def _lines_of_incidents(job: JobView) -> Iterator[str]:
         return
     newest: Mapping[str, Any] = job.incidents[0]
     number = len(job.incidents)
-    lost = sum(whole(one.get("lostSteps")) or 0 for one in job.incidents)
+    lost = sum(parse_whole_number(one.get("lostSteps")) or 0 for one in job.incidents)
     opened = sum(one.get("outcome") == "Open" for one in job.incidents)
     told = f"incidents {number}{'+' if number >= 16 else ''}, {opened} open, {lost} steps done again"
     yield f"{told}   newest: {time_of_day(newest.get('startTime'), job.now_ms)} {text(newest.get('message'))}".rstrip()

@@ -17,8 +17,8 @@ from hajob.cli.objects import KubernetesObjects, Objects, find_job, listed
 from hajob.cli.options import Commands, add_command, add_context, add_job
 from hajob.cli.output import UNKNOWN, Answer, Block, Table, add_output, print_answer
 from hajob.clock import SystemClock
-from hajob.domain.text import counted
-from hajob.sources.reading import items, mapping, text, whole
+from hajob.domain.text import counted_noun
+from hajob.sources.reading import items, mapping, parse_whole_number, text
 
 _IN_INCIDENTS: Final = frozenset({"Recovering", "Recovered", "NotRecovered", "PlannedWork", "PlannedWorkDone"})
 """Events that say what an incident of the status says, too."""
@@ -117,14 +117,14 @@ def _rows_of_incidents(job: JobView) -> Iterator[Json]:
     for one in job.incidents:
         left, taken = (", ".join(map(text, items(one.get(part)))) for part in ("fromNodes", "toNodes"))
         moved = f"{left} -> {taken or '?'}" if left else text(mapping(one.get("cause")).get("nodeName"))
-        step = whole(one.get("step"))
+        step = parse_whole_number(one.get("step"))
         yield {
             **_row_of_moment(one.get("startTime"), _what_happened(one), step=step),
             "incident": one.get("incarnation"),
             "action": text(one.get("action")),
             "outcome": text(one.get("outcome")),
             "outageMilliseconds": outage_milliseconds(one),
-            "lostSteps": whole(one.get("lostSteps")) or 0,
+            "lostSteps": parse_whole_number(one.get("lostSteps")) or 0,
             "nodes": moved,
         }
 
@@ -178,11 +178,10 @@ def _total_of_incidents(job: JobView) -> Iterator[str]:
         return
     done = [one for one in job.incidents if one.get("outcome") == "Recovered"]
     total = sum(map(outage_milliseconds, done))
-    lost = sum(whole(one.get("lostSteps")) or 0 for one in job.incidents)
+    lost = sum(parse_whole_number(one.get("lostSteps")) or 0 for one in job.incidents)
     each = f", {short_duration(total // len(done))} on average" if done else ""
-    told = (
-        f"total: {counted(len(job.incidents), 'incident')}, {len(done)} recovered, {short_duration(total)} outage{each}"
-    )
+    listed = counted_noun(len(job.incidents), "incident")
+    told = f"total: {listed}, {len(done)} recovered, {short_duration(total)} outage{each}"
     yield f"{told}, {lost} steps done again   (--incident N shows everything of one)"
 
 
@@ -190,7 +189,7 @@ def _lines_of_incident(incident: Mapping[str, Any]) -> Iterator[str]:
     """Everything of one incident: its sentence, its phases as parts of the outage, the rest as it stands."""
     yield f"incident {incident.get('incarnation')}: {what_of(incident)}"
     for one in map(mapping, items(incident.get("phases"))):
-        took, whole_outage = whole(one.get("milliseconds")) or 0, max(outage_milliseconds(incident), 1)
+        took, whole_outage = parse_whole_number(one.get("milliseconds")) or 0, max(outage_milliseconds(incident), 1)
         yield f"  {text(one.get('name')):<10} {short_duration(took):>7}  {'█' * max(1, 40 * took // whole_outage)}"
     rest = {key: value for key, value in incident.items() if key not in {"incarnation", "message", "phases"}}
     yield from yaml.safe_dump(rest, sort_keys=False, allow_unicode=True).splitlines()

@@ -136,7 +136,7 @@ def _explain_pods(objects: Objects, job: JobView) -> Iterator[Said]:
     if unread:
         yield Said("pods", f"{UNKNOWN}: {unread}")
     # A gated pod waits for Hajob, which has said why in the condition Scheduled.
-    troubled = [pod for pod in pods if not pod.ready and not pod.deleting and not pod.finished and not pod.gated]
+    troubled = [pod for pod in pods if not pod.ready and not pod.deleting and not pod.has_finished and not pod.is_gated]
     for pod in troubled[:_MOST_PODS]:
         own = pod.trouble or pod.unschedulable
         events, forbidden = events_of(objects, pod.namespace, "Pod", pod.name)

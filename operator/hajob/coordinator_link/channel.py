@@ -21,7 +21,7 @@ import grpc.aio
 
 from hajob.clock import Clock, timeout
 from hajob.leader.leadership import Leadership
-from hajob.leader.probe import answers
+from hajob.leader.probe import accepts_connection
 from hajob.protocol import addresses, versions
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol.sidecar_pb2_grpc import CoordinatorStub
@@ -58,13 +58,13 @@ class CoordinatorCredentials:
 class ChannelListener(Protocol):
     """The receiver of a coordinator's messages: its job's controller."""
 
-    async def greeted(self, hello: wire.Hello) -> bool:
+    async def check_hello(self, hello: wire.Hello) -> bool:
         """Check the coordinator's first message; False refuses it (its token does not prove its identity)."""
 
-    def reported(self, report: wire.Report) -> None:
+    def apply_report(self, report: wire.Report) -> None:
         """Handle a report. Called in the reader before it reads on: must not wait."""
 
-    def connected_changed(self, up: bool, reason: str) -> None:
+    def note_connection_change(self, up: bool, reason: str) -> None:
         """Handle that the channel came up or went down, and why."""
 
 
@@ -117,9 +117,9 @@ class Channel:
         self._task: asyncio.Task[None] | None = None
         self.up = False
 
-    def start(self) -> None:
+    def start_dialling(self) -> None:
         """Start dialling."""
-        self._task = asyncio.create_task(self._run(), name=f"channel {self.address}")
+        self._task = asyncio.create_task(self._redial_for_ever(), name=f"channel {self.address}")
 
     async def close(self) -> None:
         """Close the channel for good."""
@@ -129,42 +129,42 @@ class Channel:
                 await self._task
             self._task = None
 
-    def assign(self, assignment: wire.Assignment) -> None:
+    def send_assignment(self, assignment: wire.Assignment) -> None:
         """Send the job's description and the addresses of its pods, if they have changed."""
         if assignment != self._assignment:
             self._assignment = assignment
             self._changed.set()
 
-    def order(self, order: wire.Order) -> None:
+    def send_order(self, order: wire.Order) -> None:
         """Send the action that the coordinator is to take now, if it has changed."""
         if order != self._order:
             self._order = order
             self._changed.set()
 
-    def acknowledge(self, sequence: int) -> None:
+    def acknowledge_report(self, sequence: int) -> None:
         """Acknowledge that the effects of a report are in the status: it need not be repeated to the next leader."""
         if self._acknowledged < sequence <= self._heard:
             self._acknowledged = sequence
             self._changed.set()
 
-    def hurry(self) -> None:
+    def dial_at_once(self) -> None:
         """Dial at once again, and often, because the pod has changed."""
         if not self.up:
             self._dials = 0
             self._hurry.set()
 
-    async def _run(self) -> None:
+    async def _redial_for_ever(self) -> None:
         while True:
-            reason = await self._converse() if await self._answers() else "nobody is there"
+            reason = await self._run_stream() if await self._accepts_connection() else "nobody is there"
             if self.up:
                 self._dials = 0
                 self.up = False
-                self._listener.connected_changed(False, reason)
+                self._listener.note_connection_change(False, reason)
             log.debug("coordinator %s: %s", self.address, reason)
-            await self._pause()
+            await self._pause_before_dial()
 
-    async def _pause(self) -> None:
-        """Wait before the next dial, longer each time; `hurry` ends the wait."""
+    async def _pause_before_dial(self) -> None:
+        """Wait before the next dial, longer each time; `dial_at_once` ends the wait."""
         seconds = BACKOFF_SECONDS[min(self._dials, len(BACKOFF_SECONDS) - 1)]
         if self._dials >= STEADY_DIALS:
             seconds *= 1 - random.random() / 2
@@ -174,18 +174,18 @@ class Channel:
             async with timeout(self._clock, seconds):
                 await self._hurry.wait()
 
-    async def _answers(self) -> bool:
+    async def _accepts_connection(self) -> bool:
         """Whether the port accepts a connection: cheaper than a new gRPC channel (1 ms and 0.1 MiB each time)."""
-        return await answers(*addresses.split(self.address), self._clock)
+        return await accepts_connection(*addresses.split(self.address), self._clock)
 
-    async def _converse(self) -> str:
+    async def _run_stream(self) -> str:
         """Run one stream from its opening to its end; return why it ended, in words."""
         self._heard = self._acknowledged = 0  # another process may answer now, and count from one again
         try:
-            async with self._dial() as channel:
+            async with self._open_channel() as channel:
                 stub = CoordinatorStub(channel)  # type: ignore[no-untyped-call]
                 stream: Stream = stub.Converse()
-                return await until_first_ends(self._read(stream), self._speak(stream))
+                return await until_first_ends(self._read_messages(stream), self._write_levels(stream))
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
         except TimeoutError:
@@ -196,22 +196,22 @@ class Channel:
             log.exception("coordinator %s: what it said could not be taken in", self.address)
             return f"an error of this program: {type(error).__name__}: {error}"
 
-    def _dial(self) -> grpc.aio.Channel:
+    def _open_channel(self) -> grpc.aio.Channel:
         own = self._credentials
         content = own.authority, own.key, own.certificate
         return tls.secure_channel(self.address, f"coordinator.{self._job_uid}", content, CHANNEL_OPTIONS)
 
-    async def _read(self, stream: Stream) -> str:
+    async def _read_messages(self, stream: Stream) -> str:
         async with timeout(self._clock, SILENCE_SECONDS):
             hello = await stream.read()
         if not isinstance(hello, wire.CoordinatorMessage):
             return "it hung up before a word"
         if problem := versions.disagreement(hello.hello, "the coordinator"):
             return problem
-        if not await self._listener.greeted(hello.hello):
+        if not await self._listener.check_hello(hello.hello):
             return "its token does not prove that it is this job's coordinator"
         self.up = True
-        self._listener.connected_changed(True, "")
+        self._listener.note_connection_change(True, "")
         while True:
             async with timeout(self._clock, SILENCE_SECONDS):
                 message = await stream.read()
@@ -219,12 +219,12 @@ class Channel:
                 return "it hung up"
             if message.WhichOneof("body") == "report":
                 self._heard = message.report.sequence
-                self._listener.reported(message.report)
+                self._listener.apply_report(message.report)
 
-    async def _speak(self, stream: Stream) -> NoReturn:
+    async def _write_levels(self, stream: Stream) -> NoReturn:
         """Send assignment and order, and each again whenever it changes, until cancelled."""
         hello = versions.hello(self._job_uid, fence=self._leadership.fence)
-        await self._say(stream, wire.OperatorMessage(hello=hello))
+        await self._write_message(stream, wire.OperatorMessage(hello=hello))
         assignment: wire.Assignment | None = None
         order: wire.Order | None = None
         acknowledged = 0
@@ -232,14 +232,16 @@ class Channel:
             self._changed.clear()
             if self._order is not None and self._order is not order:
                 order = self._order
-                await self._say(stream, wire.OperatorMessage(order=order))
+                await self._write_message(stream, wire.OperatorMessage(order=order))
             if self._assignment is not None and self._assignment is not assignment:
                 assignment = self._assignment
-                await self._say(stream, wire.OperatorMessage(assignment=assignment))
+                await self._write_message(stream, wire.OperatorMessage(assignment=assignment))
             if self._acknowledged > acknowledged:
                 acknowledged = self._acknowledged
-                await self._say(stream, wire.OperatorMessage(acknowledge=wire.Acknowledge(sequence=acknowledged)))
+                await self._write_message(
+                    stream, wire.OperatorMessage(acknowledge=wire.Acknowledge(sequence=acknowledged))
+                )
             await self._changed.wait()
 
-    async def _say(self, stream: Stream, message: wire.OperatorMessage) -> None:
+    async def _write_message(self, stream: Stream, message: wire.OperatorMessage) -> None:
         await stream.write(message)

@@ -34,7 +34,7 @@ ACTION: Final = {
 }
 
 
-def order(wanted: SendOrder, incident: int = 0) -> wire.Order:
+def build_order(wanted: SendOrder, incident: int = 0) -> wire.Order:
     """Build the current order; `incident`: the number under which the open incident began, 0 when there is none."""
     return wire.Order(
         incident=incident,
@@ -49,7 +49,7 @@ def order(wanted: SendOrder, incident: int = 0) -> wire.Order:
     )
 
 
-def assignment(
+def build_assignment(
     *,
     revision: int,
     world_size: int,
@@ -97,7 +97,9 @@ def assignment(
     )
 
 
-def checkpoint_rules(framework: Framework, layout: Layout, passed_over: Sequence[int] = ()) -> wire.CheckpointRules:
+def build_checkpoint_rules(
+    framework: Framework, layout: Layout, passed_over: Sequence[int] = ()
+) -> wire.CheckpointRules:
     """Build the rules for what a checkpoint of a job contains; `passed_over`: steps that are not to be loaded."""
     return wire.CheckpointRules(
         framework=framework.value,
@@ -115,7 +117,7 @@ def checkpoint_rules(framework: Framework, layout: Layout, passed_over: Sequence
     )
 
 
-def standing_orders(policy: Policy) -> wire.StandingOrders:
+def build_standing_orders(policy: Policy) -> wire.StandingOrders:
     """Build the actions that the coordinator takes by itself while the operator is away."""
     allowed = set(policy.allowed) if policy.mode is Mode.ENFORCE else set()
     return wire.StandingOrders(

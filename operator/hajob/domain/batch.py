@@ -23,7 +23,7 @@ class Batch:
     desired: int
 
     @classmethod
-    def of(cls, global_batch: int, micro_batch: int, desired: int) -> "Batch":
+    def from_sizes(cls, global_batch: int, micro_batch: int, desired: int) -> "Batch":
         """Build the batch from Megatron's sizes, in samples.
 
         Raises:
@@ -39,13 +39,13 @@ class Batch:
             )
         return cls(global_batch // micro_batch, desired)
 
-    def shares(self, current: int) -> tuple[int, ...]:
+    def micro_batches_per_rank(self, current: int) -> tuple[int, ...]:
         """Return the micro batches of each remaining data-parallel rank, in the new order; they add up to the whole."""
         if not 1 <= current <= self.desired:
             raise HajobInputError(f"{current} data-parallel ranks of {self.desired}: not between 1 and {self.desired}")
         each, more = divmod(self.micro_batches, current)
         return (each + 1,) * more + (each,) * (current - more)
 
-    def step_time(self, current: int) -> Fraction:
+    def relative_step_time(self, current: int) -> Fraction:
         """Return the expected step time as a multiple of the full size's: the longest share decides."""
-        return Fraction(max(self.shares(current)) * self.desired, self.micro_batches)
+        return Fraction(max(self.micro_batches_per_rank(current)) * self.desired, self.micro_batches)

@@ -15,33 +15,33 @@ _HEADLINE_LIMIT: Final = 300
 """Characters of the first line: a status column and an Event show little more."""
 
 
-def headline(text: str) -> str:
+def headline_of_output(text: str) -> str:
     """Return the line of a program's output that says what went wrong: the newest exception, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = next((line for line in reversed(lines) if _EXCEPTION.match(line)), lines[-1] if lines else "")
     return found if len(found) <= _HEADLINE_LIMIT else f"{found[: _HEADLINE_LIMIT - 3]}..."
 
 
-def sentence(cause: Cause, *more: str) -> str:
+def sentence_of_cause(cause: Cause, *more: str) -> str:
     """Return one line: what went wrong, then in brackets where, and what else the caller has to say about it."""
-    text, where = _split(cause.message)
-    said = headline(text)
+    text, where = _split_message(cause.message)
+    said = headline_of_output(text)
     if not said:
         said = cause.code or "of unknown cause"
     elif cause.code and cause.code.startswith("SIG") and cause.code not in said:
         said = f"{cause.code}: {said}"
-    brackets = "; ".join(filter(None, (", ".join([*where, *_place(cause)]), *more)))
+    brackets = "; ".join(filter(None, (", ".join([*where, *_place_of_cause(cause)]), *more)))
     return f"{said} ({brackets})" if brackets else said
 
 
-def report(cause: Cause, *more: str) -> str:
-    """Return the `sentence` of a cause, and below it the output that it was taken from, where that has more lines."""
-    first = sentence(cause, *more)
+def report_of_cause(cause: Cause, *more: str) -> str:
+    """Return the `sentence_of_cause`, and below it the output that it was taken from, where that has more lines."""
+    first = sentence_of_cause(cause, *more)
     lines = cause.message.strip().splitlines()
     return "\n".join([first, *lines]) if len(lines) > 1 else first
 
 
-def _split(message: str) -> tuple[str, list[str]]:
+def _split_message(message: str) -> tuple[str, list[str]]:
     """Return a message without the words of whoever handed it on, and these words."""
     where: list[str] = []
     if (found := _CONTAINER.match(message)) is not None:
@@ -53,7 +53,7 @@ def _split(message: str) -> tuple[str, list[str]]:
     return message, where
 
 
-def _place(cause: Cause) -> Iterable[str]:
+def _place_of_cause(cause: Cause) -> Iterable[str]:
     if cause.node_name:
         yield cause.node_name
     if cause.num_ranks == 1:
@@ -62,13 +62,13 @@ def _place(cause: Cause) -> Iterable[str]:
         yield f"ranks {cause.first_rank}-{cause.first_rank + cause.num_ranks - 1}"
 
 
-def ordinal(number: int) -> str:
+def ordinal_number(number: int) -> str:
     """Return `1st`, `2nd`, `11th`."""
     teens = number % 100 in range(11, 14)
     return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
-def duration(seconds: int) -> str:
+def duration_in_words(seconds: int) -> str:
     """Return a time as people say it: `80 s`, `25 min`, `3 h`."""
     if seconds < 120:
         return f"{seconds} s"

@@ -48,13 +48,13 @@ class CheckpointRefusal:
     detail: str = ""
 
     @property
-    def message(self) -> str:
+    def refusal_message(self) -> str:
         """Sentence for people; the reason of another version is shown as it is."""
         known = SENTENCE.get(RefusalReason(self.reason)) if self.reason in set(RefusalReason) else self.reason
         return f"{known}: {self.detail}" if self.detail else f"{known}"
 
 
-def in_words(refused: Sequence[CheckpointRefusal], step: int) -> str:
+def describe_checkpoints(refused: Sequence[CheckpointRefusal], step: int) -> str:
     """Return one line for a condition or an event: what is loaded, and what is not."""
     loaded = f"resumes from step {step}" if step >= 0 else "no complete checkpoint is left, starts from step 0"
     if not refused:

@@ -148,7 +148,7 @@ _REFUSALS: Final = frozenset(
 _OUT_OF: Final = "OutOf"  # cpu, memory, pods, or a resource such as chips
 
 
-def is_refusal(code: str) -> bool:
+def is_refusal_code(code: str) -> bool:
     """Return whether the code is a kubelet's reason for refusing a pod that the scheduler has placed on its node."""
     return code in _REFUSALS or code.startswith(_OUT_OF)
 
@@ -248,7 +248,7 @@ class Fact:
     @property
     def refused_by_node(self) -> bool:
         """Whether the node refused the pod: nothing in it was started, and the node would refuse it again."""
-        return self.kind is FactKind.POD_FAILED and self.exit_code is None and is_refusal(self.code)
+        return self.kind is FactKind.POD_FAILED and self.exit_code is None and is_refusal_code(self.code)
 
     @property
     def takes_only_the_pod(self) -> bool:
@@ -285,6 +285,7 @@ def origin_of_exit(exit_code: int) -> Origin:
     A positive code is the program's, except the one MindIO forces and those of a shell for a signal; a signal is
     the machine's, except those a program raises against itself. Exit 0 in the middle of a training is the program's.
     """
+    # A process ended by a signal has a negative code; where a shell is in between, it turns it into 128 + signal.
     signal = max(-exit_code, exit_code - _SHELL_SIGNAL_BASE)
     if signal > 0:
         return Origin.PROGRAM if signal in _PROGRAM_SIGNALS else Origin.INFRASTRUCTURE

@@ -58,9 +58,10 @@ class Account:
     disturbed: Bucket | None = None
     undetected_ms: int = 0
 
-    def until(self, now_ms: int) -> "Account":
+    def book_until(self, now_ms: int) -> "Account":
         """Book the time up to now; a clock that went back books nothing."""
         elapsed = now_ms - self.since_ms
+        # Wall clocks of two leaders may differ: time is booked once, by whoever is ahead.
         if elapsed <= 0:
             return self
         if self.bucket is None:
@@ -72,19 +73,19 @@ class Account:
                 booked[bucket] = booked.get(bucket, 0) + amount
         return replace(self, since_ms=now_ms, booked=booked)
 
-    def switch(self, bucket: Bucket | None, now_ms: int) -> "Account":
+    def switch_bucket(self, bucket: Bucket | None, now_ms: int) -> "Account":
         """Book time into another bucket from now on; None ends the account."""
-        return replace(self.until(now_ms), bucket=bucket)
+        return replace(self.book_until(now_ms), bucket=bucket)
 
-    def shrink(self, missing: int, desired: int, now_ms: int) -> "Account":
+    def set_missing(self, missing: int, desired: int, now_ms: int) -> "Account":
         """Set how many data-parallel ranks are missing from now on; 0 is full size."""
         if desired < 1 or not 0 <= missing < desired:
             raise HajobInputError(
                 f"{missing} of {desired} data-parallel ranks missing: not between 0 and {desired - 1}"
             )
-        return replace(self.until(now_ms), missing=missing, desired=desired)
+        return replace(self.book_until(now_ms), missing=missing, desired=desired)
 
-    def move(self, source: Bucket, target: Bucket, milliseconds: int) -> "Account":
+    def move_time(self, source: Bucket, target: Bucket, milliseconds: int) -> "Account":
         """Move booked time to another bucket; never more than the source holds."""
         amount = max(0, min(milliseconds, self.booked.get(source, 0)))
         if not amount or source is target:
@@ -93,24 +94,24 @@ class Account:
         booked[target] = booked.get(target, 0) + amount
         return replace(self, booked=booked)
 
-    def outage(self, bucket: Bucket | None, now_ms: int) -> "Account":
+    def begin_outage(self, bucket: Bucket | None, now_ms: int) -> "Account":
         """Begin or continue an outage: book time into another bucket and remember the one before."""
         if self.disturbed is None and self.bucket in PROGRESS:
-            return replace(self.switch(bucket, now_ms), disturbed=self.bucket, undetected_ms=0)
-        return self.switch(bucket, now_ms)
+            return replace(self.switch_bucket(bucket, now_ms), disturbed=self.bucket, undetected_ms=0)
+        return self.switch_bucket(bucket, now_ms)
 
-    def train(self, step: int, now_ms: int) -> "Account":
+    def book_training(self, step: int, now_ms: int) -> "Account":
         """Book training at this step (-1: unknown): as progress, or as repeated steps."""
         again = step < self.furthest_step if step >= 0 else self.bucket is Bucket.LOST_STEPS
-        account = self.switch(Bucket.LOST_STEPS if again else Bucket.TRAINING, now_ms)
+        account = self.switch_bucket(Bucket.LOST_STEPS if again else Bucket.TRAINING, now_ms)
         return replace(account, furthest_step=max(step, self.furthest_step), disturbed=None)
 
-    def stepped(self, step: int, now_ms: int) -> "Account":
+    def note_step(self, step: int, now_ms: int) -> "Account":
         """Note that training has come to this step; return the same account where that is nothing new."""
         known = self.bucket is Bucket.TRAINING and step == self.furthest_step
-        return self if known or self.bucket not in PROGRESS else self.train(step, now_ms)
+        return self if known or self.bucket not in PROGRESS else self.book_training(step, now_ms)
 
-    def unnoticed(self, milliseconds: int) -> "Account":
+    def move_unnoticed(self, milliseconds: int) -> "Account":
         """Move the unnoticed time of the current outage, booked as training so far, to `DETECTION`.
 
         May be repeated, also for an outage that is over: only the increase is moved.
@@ -119,7 +120,9 @@ class Account:
         if self.disturbed is None or more <= 0:
             return self
         lost = more * self.missing // self.desired if self.disturbed is Bucket.TRAINING else 0
-        account = self.move(self.disturbed, Bucket.DETECTION, more - lost).move(Bucket.SHRUNK, Bucket.DETECTION, lost)
+        account = self.move_time(self.disturbed, Bucket.DETECTION, more - lost).move_time(
+            Bucket.SHRUNK, Bucket.DETECTION, lost
+        )
         return replace(account, undetected_ms=milliseconds)
 
     @property
@@ -128,7 +131,7 @@ class Account:
         return sum(self.booked.values())
 
     @property
-    def percent(self) -> int:
+    def percent_training(self) -> int:
         """Percentage of training time, rounded down; 0 before anything is booked."""
         total = self.total_ms
         return 100 * self.booked.get(Bucket.TRAINING, 0) // total if total else 0

@@ -94,17 +94,17 @@ class ClusterFact:
         return self.level in KEEPS_OUT
 
     @property
-    def chip(self) -> str:
+    def chip_number(self) -> str:
         """Number of the chip on its node; empty: the whole node, or a part of it that is no chip."""
         return self.device.rpartition("-")[2] if self.source in _TELL_OF_CHIPS else ""
 
 
-def kind_of(level: Level) -> FactKind:
+def kind_of_level(level: Level) -> FactKind:
     """Return the kind of a fault of this level for an affected job."""
     return _KIND[level]
 
 
-def harms(level: Level, *, unhealthy: bool = False) -> bool:
+def harms_job(level: Level, *, unhealthy: bool = False) -> bool:
     """Return whether a running job has to react.
 
     Args:
@@ -114,6 +114,6 @@ def harms(level: Level, *, unhealthy: bool = False) -> bool:
     return unhealthy if level is Level.FREE_RESTART else level not in _HARMLESS
 
 
-def worst(levels: list[Level]) -> Level:
+def worst_level(levels: list[Level]) -> Level:
     """Return the most severe of some levels; at least one."""
     return max(levels, key=SEVERITY.__getitem__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from hajob.domain.actions import Action
-from hajob.domain.cause_words import headline, sentence
+from hajob.domain.cause_words import headline_of_output, sentence_of_cause
 from hajob.domain.facts import FactKind
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
-from hajob.domain.text import counted
+from hajob.domain.text import counted_noun
 
 PLANNED: Final = frozenset(
     {Purpose.REQUEST, Purpose.SUSPEND, Purpose.EXPAND, Purpose.GROW, Purpose.MIGRATE, Purpose.PAUSE}
@@ -60,17 +60,17 @@ def _cause_in_words(cause: Cause) -> str:
     if cause.kind in _OF_NODES:
         return _OF_NODES[cause.kind].format(cause.node_name or "a node")
     if cause.kind in _OF_CHIPS:
-        said = headline(cause.message) or cause.code
+        said = headline_of_output(cause.message) or cause.code
         return f"{said} on {cause.node_name}" if cause.node_name and cause.node_name not in said else said
     if cause.kind is FactKind.PROCESS_EXITED:
         return _ended_process_in_words(cause)
-    return sentence(cause)
+    return sentence_of_cause(cause)
 
 
 def _ended_process_in_words(cause: Cause) -> str:
     who = ranks_in_words(cause.first_rank, cause.num_ranks) or "a rank"
     where = f" on {cause.node_name}" if cause.node_name else ""
-    said = headline(cause.message)
+    said = headline_of_output(cause.message)
     why = ": ".join(filter(None, (cause.code if cause.code not in said else "", said)))
     return f"{who}{where} ended: {why}" if why else f"{who}{where} ended"
 
@@ -80,7 +80,7 @@ def what_follows(incident: Incident) -> str:
     cause = incident.cause
     hit = ranks_in_words(cause.first_rank, cause.num_ranks) or _ranks_that_are_named(incident.lost_ranks)
     # What is planned names no ranks of its own, only pods that move.
-    who = hit or counted(len(incident.replaced_nodes) or 1, "pod")
+    who = hit or counted_noun(len(incident.replaced_nodes) or 1, "pod")
     one = who.startswith(("rank ", "1 "))
     told = {
         Action.RETRY: "the step is done again",
@@ -101,7 +101,9 @@ def _ranks_that_are_named(numbers: tuple[int, ...]) -> str:
         return ""
     whole = numbers[-1] - numbers[0] + 1 == len(numbers)
     return (
-        ranks_in_words(numbers[0], len(numbers)) if whole else f"{counted(len(numbers), 'rank')} from {numbers[0]} on"
+        ranks_in_words(numbers[0], len(numbers))
+        if whole
+        else f"{counted_noun(len(numbers), 'rank')} from {numbers[0]} on"
     )
 
 
@@ -120,5 +122,5 @@ def whole_sentence(incident: Incident, outcome: IncidentOutcome, outage_ms: int 
     if outcome is IncidentOutcome.FAILED:
         return f"{told}, which did not work"
     took = f" after {outage_ms / 1000:.1f} s" if outage_ms is not None else ""
-    lost = f"{counted(lost_steps, 'step')} done again" if lost_steps else "no step lost"
+    lost = f"{counted_noun(lost_steps, 'step')} done again" if lost_steps else "no step lost"
     return f"{told}; training again{took}, {lost}"

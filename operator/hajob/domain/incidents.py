@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind, Origin, Source
-from hajob.domain.text import harmless, last_lines
+from hajob.domain.text import harmless_text, last_lines
 
 
 class IncidentOutcome(StrEnum):
@@ -66,10 +66,10 @@ class Cause:
     base: int = 0
 
     @staticmethod
-    def of(fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
+    def from_fact(fact: Fact, ranks: tuple[int, ...], step: int, message_limit: int = 1024) -> "Cause":
         """Shorten a fact; the message keeps its end, where programs say what went wrong."""
         code, first_rank = fact.code or fact.kind.value, ranks[0] if ranks else -1
-        message = last_lines(harmless(fact.message), message_limit)
+        message = last_lines(harmless_text(fact.message), message_limit)
         return Cause(
             fact.kind,
             fact.source,
@@ -83,7 +83,7 @@ class Cause:
             unexplained=fact.unexplained,
         )
 
-    def explained(self, fact: Fact) -> "Cause":
+    def explained_by(self, fact: Fact) -> "Cause":
         """Return the cause told by a fact that explains it, where this one does not; time and step stay.
 
         A pod explains only what happened on its own node; it names no ranks.
@@ -93,7 +93,8 @@ class Cause:
             return self
         if not fact.ranks and fact.node_name != self.node_name:
             return self
-        told = replace(Cause.of(fact, fact.ranks, self.step), time_ms=self.time_ms, base=self.base)
+        # When it happened stays what was seen first: the explanation comes later, and outages are counted from here.
+        told = replace(Cause.from_fact(fact, fact.ranks, self.step), time_ms=self.time_ms, base=self.base)
         return told if fact.ranks else replace(told, first_rank=self.first_rank, num_ranks=self.num_ranks)
 
 

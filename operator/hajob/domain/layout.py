@@ -140,23 +140,23 @@ class Layout:
             raise RankError(f"node rank {node_rank} is outside the job of {self.num_nodes} nodes")
         return node_rank
 
-    def node_of(self, rank: int) -> int:
+    def node_of_rank(self, rank: int) -> int:
         """Return the node rank of the pod that runs the rank."""
         return self.check_rank(rank) // self.chips_per_node
 
-    def ranks_of(self, node_rank: int) -> range:
+    def ranks_of_node(self, node_rank: int) -> range:
         """Return the ranks of one pod."""
         first = self.check_node(node_rank) * self.chips_per_node
         return range(first, first + self.chips_per_node)
 
-    def nodes_of(self, ranks: Iterable[int]) -> tuple[int, ...]:
+    def nodes_of_ranks(self, ranks: Iterable[int]) -> tuple[int, ...]:
         """Return the node ranks of the pods that run these ranks, ascending."""
         return tuple(sorted({self.check_rank(rank) // self.chips_per_node for rank in ranks}))
 
     # ------------------------------------------------------------------ coordinates
 
     def coordinates(self, rank: int) -> Coordinates:
-        """Return the coordinates of a rank; the inverse of `rank_at`."""
+        """Return the coordinates of a rank; the inverse of `rank_at_coordinates`."""
         rest, tensor = divmod(self.check_rank(rank), self.tensor)
         rest, context = divmod(rest, self.context)
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
@@ -165,7 +165,7 @@ class Layout:
             data, pipeline = divmod(rest, self.pipeline)
         return Coordinates(tensor, context, data, pipeline)
 
-    def rank_at(self, at: Coordinates) -> int:
+    def rank_at_coordinates(self, at: Coordinates) -> int:
         """Return the rank at these coordinates."""
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
             outer = at.data + self.data * at.pipeline
@@ -211,7 +211,7 @@ class Layout:
         """Return how often each shard exists; without sharding every rank of the group holds everything."""
         return self._copies_of[0] if kind is CopyKind.DENSE else self._copies_of[1]
 
-    def position(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, int]:
+    def position_in_group(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, int]:
         """Return the key of the rank's copy group and its position in it (groups are sorted by rank)."""
         if kind is CopyKind.EXPERT:
             return self._expert_position(self.check_rank(rank))
@@ -224,7 +224,7 @@ class Layout:
         return tensor + self.tensor * pipeline, dense
 
     def _expert_position(self, rank: int) -> tuple[int, int]:
-        """As `position`; the key is (place in the block of one expert grid) + (block size) x pipeline."""
+        """As `position_in_group`; the key is (place in the block of one expert grid) + (block size) x pipeline."""
         block = self.expert_tensor * self.expert
         outer, inner = divmod(rank, block)
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
@@ -233,7 +233,7 @@ class Layout:
             place, pipeline = divmod(outer, self.pipeline)
         return inner + block * pipeline, place
 
-    def group(self, key: int, kind: CopyKind = CopyKind.DENSE) -> Sequence[int]:
+    def ranks_of_group(self, key: int, kind: CopyKind = CopyKind.DENSE) -> Sequence[int]:
         """Return a copy group by its key, sorted; a `range` wherever the ranks are evenly spaced."""
         if kind is CopyKind.EXPERT:
             return self._expert_group(key)
@@ -247,7 +247,7 @@ class Layout:
             first = tensor + width * pipeline
             return range(first, first + stride * size, stride)
         places = ((context, data) for data in range(self.data) for context in range(self.context))
-        return tuple(self.rank_at(Coordinates(tensor, context, data, pipeline)) for context, data in places)
+        return tuple(self.rank_at_coordinates(Coordinates(tensor, context, data, pipeline)) for context, data in places)
 
     def _expert_group(self, key: int) -> range:
         block = self.expert_tensor * self.expert
@@ -272,23 +272,24 @@ class Layout:
         """Return the distance in a group between two holders of the same shard."""
         return self.group_size(kind) // self.effective_copies(kind)
 
-    def holders(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, ...]:
+    def holders_of_shard(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> tuple[int, ...]:
         """Return every rank that holds the same shard, the rank itself first, then in the order MindIO asks them."""
-        key, place = self.position(rank, kind)
+        key, place = self.position_in_group(rank, kind)
         size, offset = self.group_size(kind), self.copy_offset(kind)
-        group = self.group(key, kind)
+        group = self.ranks_of_group(key, kind)
         return tuple(group[(place + offset * turn) % size] for turn in range(self.effective_copies(kind)))
 
-    def partner(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> int | None:
+    def first_other_holder(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> int | None:
         """Return the first other holder of the rank's shard, None when there is only one copy."""
-        holders = self.holders(rank, kind)
+        holders = self.holders_of_shard(rank, kind)
         return holders[1] if len(holders) > 1 else None
 
     def report_group_list(self) -> Iterator[CopyRow]:
         """Yield the holders of each shard, one row for each: the list MindIO prints as "report group list"."""
         for kind in self.copy_kinds:
+            # MindIO places copies at even distances in the sorted group (docs/layout.md).
             size, offset, copies = self.group_size(kind), self.copy_offset(kind), self.effective_copies(kind)
             for key in range(self.world_size // size):
-                group = self.group(key, kind)
+                group = self.ranks_of_group(key, kind)
                 for place in range(offset):
                     yield CopyRow(kind, group[place : place + offset * copies : offset])

@@ -32,7 +32,7 @@ class Isolation:
     mindio_ranks: tuple[int, ...]
 
     @property
-    def agrees(self) -> bool:
+    def agrees_with_mindio(self) -> bool:
         """Whether MindIO would drop exactly these ranks."""
         return self.ranks == self.mindio_ranks
 
@@ -42,30 +42,31 @@ class Isolation:
         return bool(self.ranks) and self.ranks[0] == 0
 
 
-def isolate(layout: Layout, lost: Iterable[int]) -> Isolation:
+def isolate_loss(layout: Layout, lost: Iterable[int]) -> Isolation:
     """Compute what a shrink after this loss would drop.
 
     Raises:
         RankError: a lost rank is outside the world.
     """
-    nodes = set(layout.nodes_of(lost))
+    nodes = set(layout.nodes_of_ranks(lost))
     if not nodes:
         return Isolation((), (), (), ())
     first_pass: tuple[int, ...] | None = None
     seen: set[int] = set()
     dropped: set[int] = set()
     ranks: set[int] = set()
+    # Each turn adds whole data-parallel ranks and whole pods, so it ends at the latest when everything is lost.
     while nodes - seen:
-        fresh = [rank for node in nodes - seen for rank in layout.ranks_of(node)]
+        fresh = [rank for node in nodes - seen for rank in layout.ranks_of_node(node)]
         seen = nodes
-        _drop(layout, fresh, dropped, ranks)
+        _drop_data_ranks(layout, fresh, dropped, ranks)
         if first_pass is None:
             first_pass = tuple(sorted(ranks))
         nodes = {rank // layout.chips_per_node for rank in ranks}
     return Isolation(tuple(sorted(dropped)), tuple(sorted(ranks)), tuple(sorted(nodes)), first_pass or ())
 
 
-def _drop(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int]) -> None:
+def _drop_data_ranks(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int]) -> None:
     """Add the data-parallel ranks hit by `lost` and their ranks; experts' groups hit others at equal positions."""
     for data_rank in {layout.data_rank(rank) for rank in lost} - dropped:
         dropped.add(data_rank)
@@ -73,7 +74,7 @@ def _drop(layout: Layout, lost: Sequence[int], dropped: set[int], ranks: set[int
     if layout.expert == 1:
         return
     width = layout.tensor * layout.context
-    for place in {layout.position(rank, CopyKind.EXPERT)[1] for rank in lost}:
+    for place in {layout.position_in_group(rank, CopyKind.EXPERT)[1] for rank in lost}:
         for run in layout.ranks_at_expert_position(place):
             # one rank of each block of `width` that the run touches suffices to find its data-parallel rank
             for data_rank in {layout.data_rank(rank) for rank in (*run[::width], run[-1])} - dropped:
@@ -95,8 +96,8 @@ def copy_survives(layout: Layout, lost: Iterable[int]) -> bool:
 def _takes_a_shard(layout: Layout, lost: AbstractSet[int], kind: CopyKind, size: int, copies: int) -> bool:
     """Whether some shard of this kind has lost every holder."""
     if size % copies:
-        return any(all(holder in lost for holder in layout.holders(rank, kind)) for rank in lost)
-    positions = (layout.position(rank, kind) for rank in lost)
+        return any(all(holder in lost for holder in layout.holders_of_shard(rank, kind)) for rank in lost)
+    positions = (layout.position_in_group(rank, kind) for rank in lost)
     lost_copies = Counter((key, place % (size // copies)) for key, place in positions)  # of each shard
     return max(lost_copies.values()) == copies
 
@@ -111,7 +112,7 @@ class Repair:
     giver: int | None
 
 
-def repairs(layout: Layout, lost: Iterable[int]) -> tuple[Repair, ...]:
+def plan_repairs(layout: Layout, lost: Iterable[int]) -> tuple[Repair, ...]:
     """Return which rank repairs which, for every lost rank and kind of shard.
 
     As soon as one shard has no live holder MindIO repairs *every* rank from the periodic checkpoint, so that all
@@ -122,7 +123,7 @@ def repairs(layout: Layout, lost: Iterable[int]) -> tuple[Repair, ...]:
     plan: list[Repair] = []
     for rank in sorted(lost_set):
         for kind in layout.copy_kinds:
-            giver = next((holder for holder in layout.holders(rank, kind) if holder not in lost_set), None)
+            giver = next((holder for holder in layout.holders_of_shard(rank, kind) if holder not in lost_set), None)
             if complete and giver is not None:
                 plan.append(Repair(rank, kind, RestoredFrom.OPTIMIZER_COPY, giver))
             else:
@@ -145,21 +146,21 @@ class Tolerance:
     lost_per_node: int
 
 
-def tolerance(layout: Layout) -> Tolerance:
+def tolerance_of_layout(layout: Layout) -> Tolerance:
     """Evaluate the layout by the loss of one node; costs two closures, not one for each node.
 
     No pod holds both holders of a shard unless node 0 does: rank 0 and its partner stand as near as any two.
     """
-    aligned = _aligned(layout)
-    sample = isolate(layout, [layout.world_size - 1])
+    aligned = _is_aligned(layout)
+    sample = isolate_loss(layout, [layout.world_size - 1])
     return Tolerance(
         aligned=aligned,
-        keeps_copy=copy_survives(layout, layout.ranks_of(0)),
+        keeps_copy=copy_survives(layout, layout.ranks_of_node(0)),
         lost_per_node=len(sample.dropped),
     )
 
 
-def _aligned(layout: Layout) -> bool:
+def _is_aligned(layout: Layout) -> bool:
     """Whether pods and data-parallel ranks are cut at the same places, in either rank order."""
     chips, width = layout.chips_per_node, layout.tensor * layout.context
     if layout.rank_order is RankOrder.TENSOR_PIPELINE_DATA:

@@ -35,17 +35,17 @@ class MemoryCost:
     world_size: int
 
     @property
-    def extra(self) -> int:
+    def extra_bytes(self) -> int:
         """Bytes that the copies cost on each chip."""
         return self.copied - self.plain
 
     @property
-    def extra_total(self) -> int:
+    def extra_bytes_total(self) -> int:
         """Bytes that the copies cost in the whole job."""
-        return self.extra * self.world_size
+        return self.extra_bytes * self.world_size
 
 
-def memory(layout: Layout, parameters: int) -> MemoryCost:
+def memory_of_layout(layout: Layout, parameters: int) -> MemoryCost:
     """Return the bytes per chip of a dense model spread evenly over tensor x pipeline; rounded up.
 
     Raises:
@@ -58,11 +58,11 @@ def memory(layout: Layout, parameters: int) -> MemoryCost:
         whole = -(-parameters * (_FIXED + _SHARDED) // split)
         return MemoryCost(whole, whole, ELASTIC_BYTES, layout.world_size)
     group = layout.dense_group_size
-    one = _bytes(parameters, split, group, 1)
-    all_copies = _bytes(parameters, split, group, layout.copies)
+    one = _bytes_per_chip(parameters, split, group, 1)
+    all_copies = _bytes_per_chip(parameters, split, group, layout.copies)
     return MemoryCost(one, all_copies, ELASTIC_BYTES, layout.world_size)
 
 
-def _bytes(parameters: int, split: int, group: int, copies: int) -> int:
+def _bytes_per_chip(parameters: int, split: int, group: int, copies: int) -> int:
     """Return ceil(parameters / split x (fixed + copies x sharded / group)), in integers."""
     return -(-parameters * (_FIXED * group + copies * _SHARDED) // (split * group))

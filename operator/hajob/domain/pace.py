@@ -29,15 +29,17 @@ class StepPace:
     before_ms: int | None = None
 
     @property
-    def step_ms(self) -> int | None:
+    def milliseconds_per_step(self) -> int | None:
         """Milliseconds of a step; None while too few were seen."""
         steps = self.step - self.began
         return max((self.at_ms - self.began_ms) // steps, 1) if steps >= ENOUGH_STEPS else self.before_ms
 
-    def seen(self, size: int, resumed_ms: int, step: int, now_ms: int) -> "StepPace":
+    def with_seen_step(self, size: int, resumed_ms: int, step: int, now_ms: int) -> "StepPace":
         """Record that the training of this size has come to this step (-1: unknown) since the last outage ended."""
         if step < 0:
             return self
         if (size, resumed_ms) != (self.size, self.resumed_ms) or step < self.step:
-            return StepPace(size, resumed_ms, now_ms, step, now_ms, step, self.step_ms if size == self.size else None)
+            return StepPace(
+                size, resumed_ms, now_ms, step, now_ms, step, self.milliseconds_per_step if size == self.size else None
+            )
         return self if step == self.step else replace(self, at_ms=now_ms, step=step)

@@ -38,16 +38,16 @@ class LinePattern:
     __slots__ = ("_regexp",)
 
     def __init__(self, pattern: str) -> None:
-        self._regexp = _compiled(pattern)
-        if self.matches(""):
+        self._regexp = _compile_pattern(pattern)
+        if self.matches_line(""):
             raise PatternError(f"{pattern!r} matches the empty string, so every line would meet it")
 
-    def matches(self, line: str) -> bool:
+    def matches_line(self, line: str) -> bool:
         """Return whether the pattern is found somewhere in the line."""
         return self._regexp.search(line.encode("utf-8", "replace")) is not None
 
 
-def _compiled(pattern: str) -> Any:  # noqa: ANN401  the package has no types
+def _compile_pattern(pattern: str) -> Any:  # noqa: ANN401  the package has no types
     if re2 is None:
         raise EngineMissingError(f"{pattern!r} cannot be evaluated: {NO_ENGINE}")
     options = re2.Options()

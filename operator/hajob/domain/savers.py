@@ -12,7 +12,7 @@ dist_checkpointing, whose own functions are called `save`."""
 _NAME: Final = re.compile(r"\*?[A-Za-z_][A-Za-z0-9_./]{0,126}\*?")
 
 
-def savers(listed: str) -> re.Pattern[str]:
+def compile_savers(listed: str) -> re.Pattern[str]:
     """Compile a list of names, separated by commas, into what is looked for in a stack.
 
     A name is a function's, or a part of a file's path; `*` before or after it stands for more letters of the word.
@@ -26,10 +26,10 @@ def savers(listed: str) -> re.Pattern[str]:
         raise ValueError(f"{wrong!r} is no name of a function or a path: give save_checkpoint*,my_project/saving/")
     if not names:
         return re.compile(r"(?!)")  # nothing is
-    return re.compile("|".join(_pattern(name) for name in names))
+    return re.compile("|".join(_pattern_of_name(name) for name in names))
 
 
-def _pattern(name: str) -> str:
+def _pattern_of_name(name: str) -> str:
     before = "" if name.startswith("*") else r"\b"
     after = "" if name.endswith(("*", "/")) else r"\b"
     return before + re.escape(name.strip("*")) + after

@@ -9,7 +9,7 @@ _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def harmless(text: str) -> str:
+def harmless_text(text: str) -> str:
     """Return the output of a program as a terminal and a status may show it: no colours, control characters escaped.
 
     A progress bar's carriage return ends a line.
@@ -26,12 +26,12 @@ def last_lines(text: str, limit: int) -> str:
     return end.partition("\n")[2] or end[1:]
 
 
-def counted(number: int, noun: str) -> str:
+def counted_noun(number: int, noun: str) -> str:
     """Return `1 node`, `2 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def some(listed: Sequence[object], most: int = 5) -> str:
+def first_of_list(listed: Sequence[object], most: int = 5) -> str:
     """Name the first of some things, and how many more there are."""
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return ", ".join(map(str, listed[:most])) + more

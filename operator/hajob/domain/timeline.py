@@ -45,7 +45,7 @@ class TimedPhase:
     milliseconds: int
 
 
-def phases(marks: Mapping[Mark, int]) -> list[TimedPhase]:
+def phases_of_incident(marks: Mapping[Mark, int]) -> list[TimedPhase]:
     """Return the phases of an incident, in order.
 
     Args:

@@ -15,7 +15,7 @@ class NodeFaults:
         del node
         return []
 
-    def standing(self, node: str) -> Collection[ClusterFact] | None:
+    def standing_faults(self, node: str) -> Collection[ClusterFact] | None:
         """Return the standing faults of a node that concern a job there; None while they are unknown."""
         del node
         return None

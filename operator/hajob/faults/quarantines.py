@@ -19,8 +19,14 @@ from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
 from hajob.capacity.caches import Caches
 from hajob.clock import Clock
 from hajob.faults.node_quarantine import node_quarantine
-from hajob.faults.rules.cluster_faults import mark
-from hajob.faults.rules.quarantine import QuarantineSettings, active, due_ms, follow, pardoned
+from hajob.faults.rules.cluster_faults import mark_node
+from hajob.faults.rules.quarantine import (
+    QuarantineSettings,
+    keeps_node_out,
+    next_change_ms,
+    next_quarantine,
+    pardoned_faults,
+)
 from hajob.faults.watch import FaultWatch
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.informer import Change, ChangeType, Informer
@@ -65,12 +71,12 @@ class Quarantines:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._queued: set[str] = set()
         self.informer: Informer[NodeQuarantine] = Informer(
-            kube, clock, names.QUARANTINES, NodeQuarantine.from_object, self._seen
+            kube, clock, names.QUARANTINES, NodeQuarantine.from_object, self._apply_change
         )
 
-    def pardoned(self, node: str) -> Collection[str]:
+    def pardoned_faults(self, node: str) -> Collection[str]:
         """Return the names of the node's faults that an admin has pardoned."""
-        return pardoned(self._current(node), self._clock.now_milliseconds())
+        return pardoned_faults(self._current_quarantine(node), self._clock.now_milliseconds())
 
     @property
     def _leads(self) -> bool:
@@ -80,30 +86,30 @@ class Quarantines:
     def _settings(self) -> QuarantineSettings:
         return self._faults.settings.quarantine
 
-    async def run(self) -> None:
+    async def write_for_ever(self) -> None:
         """Write what is due until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_now_and_then(), name="quarantines that end")
+            group.create_task(self._check_periodically(), name="quarantines that end")
             for _ in range(WRITERS):
                 group.create_task(self._write_queued(), name="writer of quarantines")
 
     # --------------------------------------------------------------------------------------------- changes
 
-    def faults_changed(self, nodes: Iterable[str]) -> None:
+    def update_nodes(self, nodes: Iterable[str]) -> None:
         """Update the quarantines of these nodes, because their faults have changed."""
         decides, turned = self._may_decide(), set()
         for node in nodes:
             if decides:
-                self._follow(node)
-            if self._turns(node):
+                self._update_quarantine(node)
+            if self._has_turned(node):
                 turned.add(node)
-        self._tell(frozenset(turned))
+        self._report_turned(frozenset(turned))
 
-    def follow_all(self) -> None:
+    def update_all(self) -> None:
         """Update all quarantines: this process now leads, faults are believed again, or the settings have changed."""
-        self.faults_changed({*self._faults.nodes(), *self._known, *self._wanted})
+        self.update_nodes({*self._faults.nodes(), *self._known, *self._wanted})
 
-    def _seen(self, change: Change[NodeQuarantine]) -> None:
+    def _apply_change(self, change: Change[NodeQuarantine]) -> None:
         """Store the server's newest version; it replaces a pending write."""
         node = change.value.metadata.name
         before, state = self._known.get(node), change.value.status.state
@@ -117,35 +123,35 @@ class Quarantines:
             if not self.informer.synced.is_set():
                 self._inherited.add(node)
         self._wanted.pop(node, None)
-        self.faults_changed({node})
+        self.update_nodes({node})
 
     def _may_decide(self) -> bool:
         """Whether this process leads, knows all faults, and believes them."""
         settled = self.informer.synced.is_set() and self._faults.complete
         return self._leads and settled and not self._faults.why_held()
 
-    def _current(self, node: str) -> NodeQuarantine | None:
+    def _current_quarantine(self, node: str) -> NodeQuarantine | None:
         return self._wanted[node] if node in self._wanted else self._known.get(node)
 
-    def _follow(self, node: str) -> None:
+    def _update_quarantine(self, node: str) -> None:
         """Compute the node's quarantine, and schedule a write if it differs."""
-        if self._caches.is_foreign(node):
+        if self._caches.is_foreign_node(node):
             self._refused.discard(node)
             return
         facts = self._faults.of_quarantine(node) if node in self._caches.own_nodes else []
-        current, now = self._current(node), self._clock.now_milliseconds()
-        wanted = follow(node, current, facts, now, self._settings, counts=self._faults.counts)
-        if wanted is not None and active(wanted, now) and not self._has_room(node):
+        current, now = self._current_quarantine(node), self._clock.now_milliseconds()
+        wanted = next_quarantine(node, current, facts, now, self._settings, counts=self._faults.counts)
+        if wanted is not None and keeps_node_out(wanted, now) and not self._has_room(node):
             return
         self._refused.discard(node)
         if wanted != current:
             self._wanted[node] = wanted
-            self._enqueue(node)
+            self._enqueue_write(node)
             self._faults.look_at(node)  # another one may be pardoned now
 
     def _has_room(self, node: str) -> bool:
         """Whether one more node may be kept out: the share limits what the operator does by itself."""
-        ours, most = len(self._ours), self._settings.most(len(self._caches.own_nodes))
+        ours, most = len(self._ours), self._settings.most_nodes(len(self._caches.own_nodes))
         if node in self._active or ours < most:
             return True
         if node not in self._refused:
@@ -153,16 +159,21 @@ class Quarantines:
             log.warning("node %s is not quarantined: %d are, of at most %d; see docs/faults.md", node, ours, most)
         return False
 
-    def _turns(self, node: str) -> bool:
+    def _has_turned(self, node: str) -> bool:
         """Update whether the node is kept out and by whom; return whether that has changed."""
-        current, before = self._current(node), node in self._active
-        keeps_out = active(current, self._clock.now_milliseconds())
-        mark(self._active, node, is_so=keeps_out)
-        own = keeps_out and current is not None and current.spec.source != BY_HAND and not self._caches.is_foreign(node)
-        mark(self._ours, node, is_so=own)
+        current, before = self._current_quarantine(node), node in self._active
+        keeps_out = keeps_node_out(current, self._clock.now_milliseconds())
+        mark_node(self._active, node, is_so=keeps_out)
+        own = (
+            keeps_out
+            and current is not None
+            and current.spec.source != BY_HAND
+            and not self._caches.is_foreign_node(node)
+        )
+        mark_node(self._ours, node, is_so=own)
         return keeps_out is not before
 
-    def _tell(self, turned: frozenset[str]) -> None:
+    def _report_turned(self, turned: frozenset[str]) -> None:
         """Report the changed nodes to the faults and the jobs."""
         metrics.QUARANTINED.set(len(self._active))
         metrics.QUARANTINES_REFUSED.set(len(self._refused))
@@ -173,25 +184,27 @@ class Quarantines:
         self.kept_out.update(self._active)
         self._faults.places_turned(turned)
 
-    async def _look_now_and_then(self) -> None:
+    async def _check_periodically(self) -> None:
         """End quarantines that are over; retry nodes for which there was no room."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             could, self._could = self._could, self._may_decide()
+            # While faults are not believed none is processed, so all of them are due at once when they are believed
+            # again.
             if self._could and not could:  # faults from before that were not processed
-                self.follow_all()
+                self.update_all()
             settings, now = self._settings, self._clock.now_milliseconds()
             due = {
                 node
                 for node, one in self._known.items()
-                if node not in self._wanted and (at := due_ms(one, settings)) is not None and at <= now
+                if node not in self._wanted and (at := next_change_ms(one, settings)) is not None and at <= now
             }
-            self.faults_changed(due | self._refused)
-            self._tell(frozenset(filter(self._turns, {*self._known, *self._wanted, *self._active})))
+            self.update_nodes(due | self._refused)
+            self._report_turned(frozenset(filter(self._has_turned, {*self._known, *self._wanted, *self._active})))
 
     # ---------------------------------------------------------------------------------------------- writes
 
-    def _enqueue(self, node: str) -> None:
+    def _enqueue_write(self, node: str) -> None:
         if node not in self._queued:
             self._queued.add(node)
             self._queue.put_nowait(node)
@@ -203,35 +216,35 @@ class Quarantines:
             if node not in self._wanted or not self._leads:
                 continue
             try:
-                await self._write(node, self._known.get(node), self._wanted[node])
+                await self._write_quarantine(node, self._known.get(node), self._wanted[node])
             except ApiError as error:
                 log.warning("NodeQuarantine %s: %s; trying again soon", node, error)
-                self._clock.call_later(RETRY_SECONDS, self._enqueue, node)
+                self._clock.call_later(RETRY_SECONDS, self._enqueue_write, node)
 
-    async def _write(self, node: str, known: NodeQuarantine | None, wanted: NodeQuarantine | None) -> None:
+    async def _write_quarantine(self, node: str, known: NodeQuarantine | None, wanted: NodeQuarantine | None) -> None:
         """Write the wanted quarantine; another writer's change comes back by the watch."""
         try:
             if wanted is None:
                 if known is None:
                     self._wanted.pop(node, None)
                 else:
-                    await self._kube.delete(names.QUARANTINES, "", node, uid=known.metadata.uid)
+                    await self._kube.delete_object(names.QUARANTINES, "", node, uid=known.metadata.uid)
             elif known is None:
-                await self._kube.create(names.QUARANTINES, "", self._body(wanted))
+                await self._kube.create_object(names.QUARANTINES, "", self._body_of_quarantine(wanted))
             else:
-                await self._kube.patch(names.QUARANTINES, "", node, _patch(known, wanted))
+                await self._kube.patch_object(names.QUARANTINES, "", node, _patch_of_quarantine(known, wanted))
         except ApiError as error:
             if error.status not in _MEANWHILE:
                 raise
             log.info("NodeQuarantine %s has changed meanwhile: %s", node, error.reason)
             self._wanted.pop(node, None)
 
-    def _body(self, wanted: NodeQuarantine) -> Json:
+    def _body_of_quarantine(self, wanted: NodeQuarantine) -> Json:
         node, body = self._caches.own_nodes.get(wanted.spec.node_name), wanted.to_json()
         return body | node_quarantine(body["spec"], node.uid if node is not None else "")
 
 
-def _patch(known: NodeQuarantine, wanted: NodeQuarantine) -> Json:
+def _patch_of_quarantine(known: NodeQuarantine, wanted: NodeQuarantine) -> Json:
     """Build the merge patch; it fails where the object has another version by now."""
     patch: Json = {"metadata": {"resourceVersion": known.metadata.resource_version}}
     before, after = known.to_json(), wanted.to_json()

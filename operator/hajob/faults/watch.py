@@ -24,11 +24,11 @@ from hajob.faults.rules.cluster_faults import ClusterFaults
 from hajob.faults.rules.feeds import WriteTime
 from hajob.faults.rules.settings import NAME as SETTINGS_NAME
 from hajob.faults.rules.settings import SELECTOR, FaultSettings
-from hajob.faults.rules.settings import read as read_settings
+from hajob.faults.rules.settings import parse_settings as read_settings
 from hajob.kube.client import Kube
 from hajob.kube.informer import Change, ChangeType, Informer
 from hajob.sources import registry
-from hajob.sources.node import serial_of
+from hajob.sources.node import serial_of_node
 from hajob.sources.reading import Reading, Rejection, RejectionReason, Terms, mapping, printable, text
 
 log = logging.getLogger(__name__)
@@ -70,10 +70,10 @@ class ReadObject:
 class FaultListener(Protocol):
     """The receiver of changes."""
 
-    def faults_changed(self, nodes: frozenset[str]) -> None:
+    def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes, or a change in which of them are believed."""
 
-    def breaker_changed(self, held: str) -> None:
+    def handle_breaker_change(self, held: str) -> None:
         """Handle that no fault is believed from now on (why), or all are again (empty)."""
 
     def places_changed(self) -> None:
@@ -86,7 +86,7 @@ class Rejections:
     def __init__(self) -> None:
         self._known: dict[str, Sequence[Rejection]] = {}
 
-    def take(self, origin: str, rejected: Sequence[Rejection]) -> None:
+    def store_rejections(self, origin: str, rejected: Sequence[Rejection]) -> None:
         """Store the current rejections of an object; log only the new ones."""
         known = self._known.pop(origin, ())
         for one in known:
@@ -95,18 +95,18 @@ class Rejections:
             metrics.REJECTED.labels(one.reason).inc()
             if one not in known:
                 metrics.REFUSED.labels(f"fault source: {one.reason}").inc()
-                log.warning("%s: %s", origin, one.message)
+                log.warning("%s: %s", origin, one.rejection_message)
         if rejected:
             self._known[origin] = tuple(rejected)
 
-    def found(self, reason: RejectionReason) -> set[str]:
+    def rejected_values(self, reason: RejectionReason) -> set[str]:
         """Return the values that are rejected now for this reason."""
         return {one.found for row in self._known.values() for one in row if one.reason is reason}
 
-    def report(self, most: int) -> Json:
+    def rejection_report(self, most: int) -> Json:
         """Return how many there are by reason, and at most `most` of them."""
         rows = [
-            {"object": origin, "reason": one.reason, "where": one.where, "message": one.message}
+            {"object": origin, "reason": one.reason, "where": one.where, "message": one.rejection_message}
             for origin, row in self._known.items()
             for one in row
         ]
@@ -149,7 +149,15 @@ class FaultWatch(NodeFaults):
         self._serials: dict[str, str] = {}
         self.settings = FaultSettings()
         self._objects: list[Informer[Any]] = [
-            Informer(kube, clock, "configmaps", self._read, self._changed, namespace=namespace, label_selector=selector)
+            Informer(
+                kube,
+                clock,
+                "configmaps",
+                self._read_object,
+                self._apply_change,
+                namespace=namespace,
+                label_selector=selector,
+            )
             for namespace in namespaces
             for selector in dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
         ]
@@ -158,7 +166,7 @@ class FaultWatch(NodeFaults):
             clock,
             "configmaps",
             lambda raw: raw,
-            self._settings_changed,
+            self._apply_settings,
             namespace=settings_namespace,
             label_selector=SELECTOR,
         )
@@ -169,23 +177,27 @@ class FaultWatch(NodeFaults):
     def faults_on(self, node: str) -> list[tuple[ClusterFact, int]]:
         """Return the believed faults that concern a job on the node, each with milliseconds since it was first seen."""
         now = self._now_ms()
-        return [(fact, now - self.cluster.appeared_ms(fact)) for fact in self.cluster.of_node(node, now)]
+        return [(fact, now - self.cluster.appeared_ms(fact)) for fact in self.cluster.faults_on_node(node, now)]
 
-    def standing(self, node: str) -> list[ClusterFact] | None:
+    def standing_faults(self, node: str) -> list[ClusterFact] | None:
         """Return the standing faults of a node that concern a job there; None while they are unknown."""
-        return self.cluster.standing(node, self._now_ms()) if self.complete and not self._held else None
+        return self.cluster.standing_faults(node, self._now_ms()) if self.complete and not self._held else None
 
     def of_quarantine(self, node: str) -> list[ClusterFact]:
         """Return the faults that keep new pods off a node or harm a job there, believed and pardoned or not."""
-        return self.cluster.of_quarantine(node, self._now_ms())
+        return self.cluster.faults_for_quarantine(node, self._now_ms())
 
     def counts(self, fact: ClusterFact) -> bool:
         """Return whether a fault begins a quarantine and counts as a recurrence; of an idle chip the admin decides."""
-        return self.settings.quarantine.idle_chips or not fact.chip or not self._caches.is_idle(fact.node, fact.chip)
+        return (
+            self.settings.quarantine.idle_chips
+            or not fact.chip_number
+            or not self._caches.is_idle_chip(fact.node, fact.chip_number)
+        )
 
     def nodes(self) -> frozenset[str]:
         """Return the names of the nodes with standing faults."""
-        return self.cluster.nodes()
+        return self.cluster.nodes_with_faults()
 
     def why_held(self) -> str:
         """Return why no fault is believed now; empty: faults are believed."""
@@ -196,14 +208,14 @@ class FaultWatch(NodeFaults):
         """Whether every readable object has been read: a fault that is not known then does not stand."""
         return all(informer.synced.is_set() or informer.refused for informer in self._objects)
 
-    def report(self) -> Json:
+    def state_report(self) -> Json:
         """Return the state for an admin who looks for the reason of an inaction; served at /faults."""
         return {
             "held": self._held,
             "standing": len(self.cluster),
-            "nodes": sorted(self.cluster.nodes())[:MOST_SHOWN],
-            "silent": sorted(self.cluster.silent(self._now_ms()))[:MOST_SHOWN],
-            **self._rejections.report(MOST_SHOWN),
+            "nodes": sorted(self.cluster.nodes_with_faults())[:MOST_SHOWN],
+            "silent": sorted(self.cluster.silent_objects(self._now_ms()))[:MOST_SHOWN],
+            **self._rejections.rejection_report(MOST_SHOWN),
             "complete": self.complete,
         }
 
@@ -212,53 +224,53 @@ class FaultWatch(NodeFaults):
 
     # --------------------------------------------------------------------------------------------- changes
 
-    def read_node(self, raw: Json) -> ReadObject:
+    def read_node_faults(self, raw: Json) -> ReadObject:
         """Read a Node's faults, under the present settings."""
-        reading = registry.read({**raw, "kind": "Node"}, self._terms())
+        reading = registry.read_object({**raw, "kind": "Node"}, self._parsing_terms())
         reading.facts = [fact for fact in reading.facts if fact.harms or fact.level is not None]  # taints are no faults
         boot = text(mapping(mapping(raw.get("status")).get("nodeInfo")).get("bootID"))
-        return ReadObject(f"/{raw['metadata']['name']}", reading, serial=serial_of(raw), boot=boot)
+        return ReadObject(f"/{raw['metadata']['name']}", reading, serial=serial_of_node(raw), boot=boot)
 
-    def node_changed(self, name: str, found: ReadObject | None) -> None:
+    def apply_node(self, name: str, found: ReadObject | None) -> None:
         """Handle a node as it is now; None: it is gone."""
         if found is not None:
             if found.boot:
-                self.cluster.booted(name, found.boot)
-            self._take(found)
+                self.cluster.note_boot(name, found.boot)
+            self._store_object(found)
             self._learn_serial(name, found.serial)
         else:
-            self._forget(f"/{name}")
-            self.cluster.node_gone(name)
+            self._forget_object(f"/{name}")
+            self.cluster.forget_node(name)
             self._serials = {serial: node for serial, node in self._serials.items() if node != name}
-        self.cluster.node_changed(name, self._now_ms())
-        self._tell_news()
+        self.cluster.update_node(name, self._now_ms())
+        self._report_changes()
 
     def _learn_serial(self, name: str, serial: str) -> None:
         """Store the serial number of a node's machine: messages may name a node by it, and come before the node."""
         if not serial or self._serials.get(serial) == name:
             return
         self._serials[serial] = name
-        if printable(serial) in self._rejections.found(RejectionReason.UNKNOWN_NODE):
-            self._read_again()
+        if printable(serial) in self._rejections.rejected_values(RejectionReason.UNKNOWN_NODE):
+            self._reread_all()
 
-    def _read_again(self) -> None:
+    def _reread_all(self) -> None:
         for informer in self._objects:
-            informer.read_again()
+            informer.reproject_all()
 
-    def _terms(self) -> Terms:
-        return self.settings.terms(self._clock.now_milliseconds(), self._serials)
+    def _parsing_terms(self) -> Terms:
+        return self.settings.parsing_terms(self._clock.now_milliseconds(), self._serials)
 
-    def reads_too(self, informer: Informer[Any]) -> None:
+    def add_informer(self, informer: Informer[Any]) -> None:
         """Register another informer that uses `read_node`."""
         self._objects.append(informer)
 
     def pardon(self, node: str) -> None:
         """Count the faults of a node from 0, because an admin has released it."""
-        self.cluster.pardon(node, self._now_ms())
+        self.cluster.pardon_node(node, self._now_ms())
 
     def look_at(self, node: str) -> None:
         """Update a node after it was quarantined or released."""
-        self.cluster.node_changed(node, self._now_ms())
+        self.cluster.update_node(node, self._now_ms())
 
     def places_turned(self, nodes: Collection[str]) -> None:
         """Update nodes that were isolated or let in again, and tell the listener."""
@@ -266,83 +278,83 @@ class FaultWatch(NodeFaults):
             self.look_at(node)
         self._listener.places_changed()
 
-    def _read(self, raw: Json) -> ReadObject:
+    def _read_object(self, raw: Json) -> ReadObject:
         metadata = raw["metadata"]
         whole = {**raw, "kind": "ConfigMap"}  # items of a list lack their kind
-        reading = registry.read(whole, self._terms())
-        rows = [row for row in registry.SOURCES if row.takes(whole)]
+        reading = registry.read_object(whole, self._parsing_terms())
+        rows = [row for row in registry.SOURCES if row.takes_object(whole)]
         silent_after = max((row.silent_after_seconds for row in rows), default=0)
         origin = f"{metadata.get('namespace', '')}/{metadata['name']}"
         node = next((metadata["name"].removeprefix(row.prefix) for row in rows if row.of_node), "")
         tells = frozenset[Source]().union(*(row.tells for row in rows))
         return ReadObject(origin, reading, any(row.keeps for row in rows), silent_after * MILLISECONDS, tells, node)
 
-    def _changed(self, change: Change[ReadObject]) -> None:
+    def _apply_change(self, change: Change[ReadObject]) -> None:
         found = change.value
         if change.type is not ChangeType.DELETED:
-            self._take_changed(found)
+            self._store_in_turn(found)
         else:
-            self._forget(found.origin)
-        self._tell_news()
+            self._forget_object(found.origin)
+        self._report_changes()
 
-    def _take(self, found: ReadObject) -> None:
+    def _store_object(self, found: ReadObject) -> None:
         now, reading = self._now_ms(), found.reading
         if found.silent_after_ms and reading.updated_ms is not None:
             wall = self._clock.now_milliseconds()
             told = WriteTime(reading.updated_ms, wall, found.silent_after_ms, found.tells)
-            self.cluster.feeds.heard(found.origin, found.node, told, now)
-        refused = self.cluster.take(found.origin, reading, now, keeps=found.keeps)
-        self._rejections.take(found.origin, [*reading.rejected, *refused])
+            self.cluster.feeds.note_writing(found.origin, found.node, told, now)
+        refused = self.cluster.store_object(found.origin, reading, now, keeps=found.keeps)
+        self._rejections.store_rejections(found.origin, [*reading.rejected, *refused])
 
-    def _take_changed(self, found: ReadObject) -> None:
+    def _store_in_turn(self, found: ReadObject) -> None:
         """Process an object: at once if it was there at the start, otherwise in its sender's turn."""
-        if found.keeps and self.complete and self.cluster.waits(found.origin, found.reading, self._now_ms()):
+        if found.keeps and self.complete and self.cluster.must_wait(found.origin, found.reading, self._now_ms()):
             sender = found.reading.sender
-            self._rejections.take(found.origin, [Rejection(RejectionReason.RATE, "resource", sender)])
+            self._rejections.store_rejections(found.origin, [Rejection(RejectionReason.RATE, "resource", sender)])
         else:
-            self._take(found)
+            self._store_object(found)
 
-    def _take_due_messages(self) -> None:
-        for origin, reading in self.cluster.turns.due(self._now_ms()):
-            self._take(ReadObject(origin, reading, keeps=True))
+    def _store_due_messages(self) -> None:
+        for origin, reading in self.cluster.turns.take_due(self._now_ms()):
+            self._store_object(ReadObject(origin, reading, keeps=True))
 
-    def _forget(self, origin: str) -> None:
-        self._rejections.take(origin, ())
-        self.cluster.forget(origin, self._now_ms())
+    def _forget_object(self, origin: str) -> None:
+        self._rejections.store_rejections(origin, ())
+        self.cluster.forget_object(origin, self._now_ms())
 
-    def _settings_changed(self, change: Change[Json]) -> None:
+    def _apply_settings(self, change: Change[Json]) -> None:
         if change.value["metadata"]["name"] != SETTINGS_NAME:
             return
         before, gone = self.settings, change.type is ChangeType.DELETED
         self.settings, reading = read_settings({} if gone else change.value, self._clock.now_milliseconds())
-        self._rejections.take(f"settings {SETTINGS_NAME}", reading.rejected)
+        self._rejections.store_rejections(f"settings {SETTINGS_NAME}", reading.rejected)
         faults, now = self.cluster, self._now_ms()
         faults.breaker.settings, faults.frequency.settings = self.settings.breaker, self.settings.frequency
         if self.settings.believe != before.believe and change.type is ChangeType.MODIFIED:
             log.warning("an admin says that what is told of nodes is true: %s", self.settings.believe)
-            faults.believe(now)
+            faults.believe_all(now)
         if not self.settings.reads_alike(before):
-            self._read_again()
+            self._reread_all()
         if self.settings.senders != before.senders:
-            faults.keep_senders(self.settings.senders, now)
-        faults.look_again(now)
-        self._tell_news()
+            faults.end_other_senders(self.settings.senders, now)
+        faults.update_all(now)
+        self._report_changes()
 
-    def _tell_news(self) -> None:
+    def _report_changes(self) -> None:
         """Pass on all changes, and wake again when faults change by time alone."""
         now = self._now_ms()
-        self._take_due_messages()
-        self.cluster.clock.look(now, self._clock.now_milliseconds(), CLOCK_HOLD_MS)
+        self._store_due_messages()
+        self.cluster.clock.compare_clocks(now, self._clock.now_milliseconds(), CLOCK_HOLD_MS)
         metrics.HARDWARE_FAULTS.set(len(self.cluster))
-        news, held = self.cluster.news(now), self.cluster.why_held(now)
+        news, held = self.cluster.take_changed_nodes(now), self.cluster.why_held(now)
         metrics.BREAKER_OPEN.set(1 if held else 0)
         turned, self._held = bool(held) != bool(self._held), held
         if turned:
             log.warning("breaker: %s", held or "closed again, jobs are told of faults")
         wait = self.cluster.wakes_in_ms(now)
         wait = LOOK_MS if wait is None else min(wait, LOOK_MS)
-        self._alarm.set(wait / MILLISECONDS, self._tell_news)
+        self._alarm.set_alarm(wait / MILLISECONDS, self._report_changes)
         if turned:
-            self._listener.breaker_changed(held)
+            self._listener.handle_breaker_change(held)
         if news:
-            self._listener.faults_changed(news)
+            self._listener.handle_changed_faults(news)

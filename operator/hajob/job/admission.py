@@ -26,11 +26,11 @@ from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube
 from hajob.pki.authority_store import AuthorityStore
 from hajob.pki.job_certificates import JobCertificates
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.hook_pod import hook_pod
-from hajob.pods.rank_pod import OWN_INIT_CONTAINERS, rank_pod
-from hajob.pods.review import checkpoint_claim, claim_note, why_not_started
+from hajob.pods.hook_pod import build_hook_pod
+from hajob.pods.rank_pod import OWN_INIT_CONTAINERS, build_rank_pod
+from hajob.pods.review import checkpoint_claim, note_on_claim, why_not_started
 from hajob.pods.settings import PodSettings
-from hajob.pods.spare_pod import spare_pod
+from hajob.pods.spare_pod import build_spare_pod
 from hajob.sources import pause
 from hajob.sources.creation import is_over_quota
 
@@ -91,7 +91,7 @@ class Admission:
         """
         reason, refusal = (Reason.VALID, "") if accepted_before else await self._evaluated(job)
         if reason is Reason.VALID:
-            await self.certificates.look(job, new=not accepted_before)
+            await self.certificates.reconcile_secret(job, new=not accepted_before)
         self.reason, self.message = reason, refusal
         return self.admitted
 
@@ -105,7 +105,7 @@ class Admission:
         Raises:
             ApiError: the server could not be asked.
         """
-        request = pause.request_of(job.spec.pause)
+        request = pause.identity_of_request(job.spec.pause)
         if request and request not in {seen, self.pause_answer[0]}:
             self.pause_answer = request, await pause_refusal(self._kube, job)
 
@@ -120,11 +120,11 @@ class Admission:
         if not (name := checkpoint_claim(job.spec)):
             return False
         try:
-            claim = await self._kube.find("persistentvolumeclaims", job.metadata.namespace, name)
+            claim = await self._kube.find_object("persistentvolumeclaims", job.metadata.namespace, name)
         except ApiError as error:
             log.info("%s/%s: claim %s is not read: %s", job.metadata.namespace, job.metadata.name, name, error)
             return False
-        self.claim_note = claim_note(claim or {}, job.spec.num_nodes)
+        self.claim_note = note_on_claim(claim or {}, job.spec.num_nodes)
         return bool(self.claim_note)
 
     async def _evaluated(self, job: HATrainingJob) -> Answer:
@@ -164,7 +164,7 @@ async def pause_refusal(kube: Kube, job: HATrainingJob) -> str:
     if job.spec.pause is None or job.spec.pause.template is None:
         return ""
     try:
-        pod = hook_pod(job, 0, _SOME_NODE, 1)
+        pod = build_hook_pod(job, 0, _SOME_NODE, 1)
     except _MALFORMED as error:
         return f"spec.pause.template is no pod: {error}"
     refusal = await _refusal(kube, job.metadata.namespace, pod)
@@ -174,11 +174,11 @@ async def pause_refusal(kube: Kube, job: HATrainingJob) -> str:
 def _pods(job: HATrainingJob, settings: PodSettings) -> list[Json]:
     """Build one pod of each kind, as it is made."""
     gated = job.spec.scheduling.gang_policy is GangPolicy.SCHEDULING_GATES
-    pods = [rank_pod(job, 0, 1, settings, gated=gated), coordinator_pod(job, 1, settings)]
+    pods = [build_rank_pod(job, 0, 1, settings, gated=gated), coordinator_pod(job, 1, settings)]
     if job.spec.scheduling.num_spare_nodes:
-        pods.append(spare_pod(job, 0, settings))
+        pods.append(build_spare_pod(job, 0, settings))
     if job.spec.pause is not None and job.spec.pause.template is not None:
-        pods.append(hook_pod(job, 0, _SOME_NODE, 1))
+        pods.append(build_hook_pod(job, 0, _SOME_NODE, 1))
     return pods
 
 
@@ -219,7 +219,7 @@ def _but_for_its_name(job: HATrainingJob, settings: PodSettings) -> bytes:
 async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
     """Return the server's reason for refusing a pod; empty if it accepts the pod."""
     try:
-        await kube.create("pods", namespace, pod, dry_run=True)
+        await kube.create_object("pods", namespace, pod, dry_run=True)
     except ApiError as error:
         if error.reason == ALREADY_EXISTS or is_over_quota(error.status, error.message):
             return ""  # nothing is wrong with the pod

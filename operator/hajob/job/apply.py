@@ -14,7 +14,7 @@ from hajob.backoff import Backoff
 from hajob.clock import Clock
 from hajob.job.pod_maker import PodMaker
 from hajob.job.wants import Change, Create, Delete, MakePods, Patch, Put
-from hajob.kube.batches import together
+from hajob.kube.batches import act_on_all
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, PatchKind
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Applier:
 
     async def apply(self, changes: Iterable[Change]) -> bool:
         """Carry these out, many at a time; return whether all succeeded. Never raises: what failed is tried again."""
-        failed = await together(self._attempt, list(changes))
+        failed = await act_on_all(self._attempt, list(changes))
         return not failed
 
     def try_pods_again(self, within: float = 0.0) -> None:
@@ -106,14 +106,14 @@ class Applier:
             return False
         if tried is not None:
             tried.refusal, tried.at = None, inf
-            tried.backoff.reset()
+            tried.backoff.reset_delay()
         if change.done:
             log.info("%s: %s", self._title, change.done)
         return None
 
     def _failed(self, tried: _Try | None, refusal: ApiError | None) -> None:
         if tried is not None:
-            tried.refusal, tried.at = refusal, self._clock.monotonic() + tried.backoff.delay()
+            tried.refusal, tried.at = refusal, self._clock.monotonic() + tried.backoff.next_delay()
 
 
 def _renewed(known: _Try | None, change: Change) -> _Try:
@@ -137,16 +137,16 @@ async def carry_out(kube: Kube, change: Change) -> None:
             await _create(kube, change)
         case Patch():
             body, kind = _for_its_object_only(change)
-            await kube.patch(resource, namespace, name, body, kind=kind, subresource=change.subresource)
+            await kube.patch_object(resource, namespace, name, body, kind=kind, subresource=change.subresource)
         case Put():
-            found = await kube.find(resource, namespace, name)
+            found = await kube.find_object(resource, namespace, name)
             spec = {field: change.body["spec"].get(field) for field in change.fields}
             if found is None:
-                await kube.create(resource, namespace, change.body)
+                await kube.create_object(resource, namespace, change.body)
             elif any(found["spec"].get(field) != value for field, value in spec.items()):
-                await kube.patch(resource, namespace, name, {"spec": spec})
+                await kube.patch_object(resource, namespace, name, {"spec": spec})
         case Delete():
-            await kube.delete(resource, namespace, name, uid=change.uid, grace_seconds=change.grace_seconds)
+            await kube.delete_object(resource, namespace, name, uid=change.uid, grace_seconds=change.grace_seconds)
 
 
 def _for_its_object_only(change: Patch) -> tuple[Json | Sequence[Json], PatchKind]:
@@ -159,7 +159,7 @@ def _for_its_object_only(change: Patch) -> tuple[Json | Sequence[Json], PatchKin
 
 async def _create(kube: Kube, change: Create) -> None:
     try:
-        await kube.create(change.resource, change.namespace, change.body)
+        await kube.create_object(change.resource, change.namespace, change.body)
     except ApiError as error:
         if error.reason != ALREADY_EXISTS:
             raise

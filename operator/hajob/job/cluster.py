@@ -81,7 +81,7 @@ class Cluster:
 
     def may_start(self, job_uid: str) -> bool:
         """Return whether all pods of a waiting job may be scheduled now."""
-        return self.starts.lets_in(job_uid, self._clock.monotonic(), self.capacity, self.marks.quarantined)
+        return self.starts.may_start(job_uid, self._clock.monotonic(), self.capacity, self.marks.quarantined)
 
     def room_to_grow(self, job_uid: str) -> int | None:
         """Return how many nodes a shrunk job may have after the jobs ahead of it; None: it wants none.
@@ -93,11 +93,11 @@ class Cluster:
 
     def avoid(self, node: str) -> None:
         """Avoid this node for starts for a while, because of trouble there."""
-        self.avoided_nodes.add(node, self._clock.monotonic(), self._boot_of(node))
+        self.avoided_nodes.avoid_node(node, self._clock.monotonic(), self._boot_of(node))
 
     def silent_nodes(self) -> set[str]:
         """Return nodes that may only look ready: they had trouble a moment ago, and have not restarted since."""
-        return self.avoided_nodes.unturned(self._clock.monotonic(), self._boot_of)
+        return self.avoided_nodes.not_restarted(self._clock.monotonic(), self._boot_of)
 
     def _boot_of(self, name: str) -> str:
         node = self.nodes.get(name)
@@ -108,18 +108,18 @@ class Cluster:
 
         A job had trouble with them a moment ago (the longest ago first), or they are sub-healthy, or have bad chips.
         """
-        troubled = self.avoided_nodes.names(self._clock.monotonic())
+        troubled = self.avoided_nodes.avoided_names(self._clock.monotonic())
         return list(dict.fromkeys((*troubled, *sorted(self.marks.sub_healthy), *sorted(self.marks.kept_out))))
 
     def free_nodes(
         self, job: HATrainingJob, demand: Demand, own_nodes: AbstractSet[str], closed: Collection[str] = ()
     ) -> int:
         """Return how many nodes could take a rank pod of this job now, beyond those that it has and `closed`."""
-        return self.capacity.free_for(demand, job.metadata.uid, own_nodes, {*self.marks.kept_out, *closed})
+        return self.capacity.count_free_for(demand, job.metadata.uid, own_nodes, {*self.marks.kept_out, *closed})
 
     def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, need: int) -> set[str]:
         """Return the names of the nodes on which no start of this job should go."""
-        return self.capacity.to_avoid(demand, job.metadata.uid, need, self.avoided())
+        return self.capacity.nodes_to_avoid(demand, job.metadata.uid, need, self.avoided())
 
     def nodes_to_refuse(self, demand: Demand, missing: int) -> set[str]:
         """Return the names of the nodes on which none of this many new pods may be placed.
@@ -129,7 +129,7 @@ class Cluster:
         refused = {*self.marks.quarantined, *self.drained_for(demand.tolerations)}
         weak = {*self.marks.kept_out, *self.marks.sub_healthy}
         capacity = self.capacity
-        if weak - refused and capacity.pods_on(capacity.free(demand) - weak) >= missing:
+        if weak - refused and capacity.pods_placeable_on(capacity.free_nodes(demand) - weak) >= missing:
             refused |= weak
         return refused
 
@@ -140,4 +140,4 @@ class Cluster:
 
     def free_names(self, demand: Demand) -> set[str]:
         """Return the names of the nodes that could take a rank pod now, chips included."""
-        return self.capacity.free(demand).difference(self.marks.kept_out)
+        return self.capacity.free_nodes(demand).difference(self.marks.kept_out)

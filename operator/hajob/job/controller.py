@@ -169,27 +169,27 @@ class JobController:
             return
         if is_coordinator(pod, self.job, self.state):
             self._coordinator_pod_seen(pod, deleted=deleted)
-        elif pod.is_rank:
+        elif pod.is_rank_pod:
             self._rank_pod_seen(pod, deleted=deleted)
         self._look_for_places()
         self._outputs.start_if_held()
         self._outputs.status.publish(lazy=True)
         if news.changes_pods:
             self._loop.wake(hurry=deleted)
-        elif pod.place or pod.is_spare or pod.is_hook or self._memory.ended:
+        elif pod.place or pod.is_spare_pod or pod.is_hook_pod or self._memory.ended:
             self._loop.wake()
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Handle a rank pod. A move's second pods are assigned to the coordinator, but are not the job's ranks yet."""
         observer, serving = self.observer, is_serving(pod, self.state)
         self._note_left_over(pod, deleted=deleted)
-        if serving and pod.is_refused and not deleted:
+        if serving and pod.is_refused_by_node and not deleted:
             observer.snapshots.creation.count_refused_pod(pod, self._ports.clock.monotonic())
         self._take_in(observer.of_pod(pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
             self._take_in(observer.of_node(pod.node_name))
             self._take_in(observer.of_hardware({pod.node_name}))
-        if not deleted and not pod.ended:
+        if not deleted and not pod.has_ended:
             self._outputs.assign_soon()
         if serving:
             self._take_in(observer.of_end())
@@ -201,7 +201,7 @@ class JobController:
             self._left_over.discard(pod.uid)
         elif pod.left_over and pod.uid not in self._left_over:
             self._left_over.add(pod.uid)
-            if pod.is_rank and pod.phase == "Running":
+            if pod.is_rank_pod and pod.phase == "Running":
                 self.ranks_unreachable(pod.node_name)
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
@@ -274,7 +274,7 @@ class JobController:
     def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
         """Check for pods that wait or hang on a node that changed or was deleted."""
         self._take_in(self.observer.of_node(node, gone=gone))
-        if any(pod.is_spare or pod.deleting for pod in self.observer.pods.on_node(node)):
+        if any(pod.is_spare_pod or pod.deleting for pod in self.observer.pods.on_node(node)):
             self._loop.wake()
 
     def look_for_moves(self) -> None:
@@ -403,4 +403,6 @@ class JobController:
 
     def _announce(self, told: Announcement | None) -> None:
         if told is not None:
-            self._ports.announcer.announce(self._memory.job.metadata, told.reason, told.message, warning=told.warning)
+            self._ports.announcer.queue_event(
+                self._memory.job.metadata, told.reason, told.message, warning=told.warning
+            )

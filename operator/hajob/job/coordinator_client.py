@@ -50,18 +50,18 @@ class _Line:
         self.link: Channel | None = None
         self.closed = False
 
-    async def greeted(self, hello: wire.Hello) -> bool:
-        return not self.closed and await self._client.greeted(hello, self.pod) and not self.closed
+    async def check_hello(self, hello: wire.Hello) -> bool:
+        return not self.closed and await self._client.check_hello(hello, self.pod) and not self.closed
 
-    def reported(self, report: wire.Report) -> None:
+    def apply_report(self, report: wire.Report) -> None:
         if self.closed:
             self._client.former_reported(self, report)
         else:
-            self._client.reported(report)
+            self._client.apply_report(report)
 
-    def connected_changed(self, up: bool, reason: str) -> None:
+    def note_connection_change(self, up: bool, reason: str) -> None:
         if not self.closed:
-            self._client.connected_changed(up, reason)
+            self._client.note_connection_change(up, reason)
         elif not up:
             self._client.former_ended(self)
 
@@ -102,15 +102,15 @@ class CoordinatorClient:
         address = host_port(pod.address, pod.port)
         if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
             if self._line.link is not None:
-                self._line.link.hurry()
+                self._line.link.dial_at_once()
             return
         self._hang_up(self._former)
         self._former = self._leave()
         self._line = _Line(self, pod, address)
         self._line.link = link = self._ports.dialer.dial(address, self._job.metadata.uid, credentials, self._line)
         if self._assignment is not None:
-            link.assign(self._assignment)
-        link.start()
+            link.send_assignment(self._assignment)
+        link.start_dialling()
 
     def pod_lost(self) -> None:
         """Close the link, because the pod is gone."""
@@ -139,12 +139,12 @@ class CoordinatorClient:
     def order(self, order: wire.Order) -> None:
         """Send the action that is wanted now."""
         if self._link is not None:
-            self._link.order(order)
+            self._link.send_order(order)
 
     def acknowledge(self, sequence: int) -> None:
         """Acknowledge that the effects of the reports up to this one are in the status."""
         if self._link is not None:
-            self._link.acknowledge(sequence)
+            self._link.acknowledge_report(sequence)
 
     def assign(self, build: Callable[[int], wire.Assignment], now_ms: int) -> None:
         """Send the pods as they are now; `build` makes the message of a revision, which is sent only if it has changed.
@@ -159,11 +159,11 @@ class CoordinatorClient:
         new.revision = max(current.revision + 1 if current is not None else 0, now_ms)
         self._assignment = new
         if self._link is not None:
-            self._link.assign(self._assignment)
+            self._link.send_assignment(self._assignment)
 
     # ----------------------------------------------------------------------------------------- from its line
 
-    async def greeted(self, hello: wire.Hello, pod: PodView) -> bool:
+    async def check_hello(self, hello: wire.Hello, pod: PodView) -> bool:
         """Return whether the token proves that this is the pod that was dialled (docs/protocols/sidecar.md)."""
         try:
             uid = await self._ports.kube.pod_of_token(hello.token, COORDINATOR_TOKEN_AUDIENCE)
@@ -177,7 +177,7 @@ class CoordinatorClient:
         log.warning(self.reports.problem)
         return False
 
-    def reported(self, report: wire.Report) -> None:
+    def apply_report(self, report: wire.Report) -> None:
         """Handle a report. Its state is stored first, so that a fact in the first report is decided with it."""
         self.reports.take_in(report)
         self._owner.reported(report)
@@ -194,7 +194,7 @@ class CoordinatorClient:
             self._former = None
             self._hang_up(line)
 
-    def connected_changed(self, up: bool, reason: str) -> None:
+    def note_connection_change(self, up: bool, reason: str) -> None:
         """Handle that the channel came up or went down."""
         if up:
             self.former_ended(self._former)

@@ -39,7 +39,7 @@ class CoordinatorReports:
     def take_in(self, report: wire.Report) -> None:
         """Store a report."""
         self.sequence = report.sequence
-        self.before, self.now = self.now, self.now.then(report.state)
+        self.before, self.now = self.now, self.now.after_report(report.state)
         self.problem = report.state.controller_problem
         _count(self.before.state, report.state)
 
@@ -48,7 +48,7 @@ class CoordinatorReports:
         if up and not self.connected:  # another process may answer now
             self._begin_conversation()
         self.connected = up
-        self.now = self.now if up else self.now.lost()
+        self.now = self.now if up else self.now.after_loss()
         self.problem = reason
 
     def pod_left(self) -> None:

@@ -68,7 +68,7 @@ class DeadlineTimer:
         rest = (at_ms - self._time.now()) / 1000
         delay = min(max(rest, at_least), LOOK_SECONDS)
         self._look_at = self._clock.monotonic() + delay
-        self._alarm.set(delay, self._look, name, at_ms)
+        self._alarm.set_alarm(delay, self._look, name, at_ms)
 
     def _look(self, name: str, at_ms: int) -> None:
         self._notice_absence()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from hajob import metrics
 from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action
-from hajob.domain.checkpoints import in_words
+from hajob.domain.checkpoints import describe_checkpoints
 from hajob.domain.incidents import Incident, IncidentOutcome
 from hajob.domain.timeline import Mark, outage_milliseconds
 from hajob.job.status import announcements
@@ -70,7 +70,9 @@ class IncidentRecorder:
         for refusal in found.refused:
             metrics.CHECKPOINTS_REFUSED.labels(refusal.reason).inc()
         if found.refused:
-            self._announce(Announcement(EventReason.CHECKPOINT_REFUSED, in_words(found.refused, found.step)))
+            self._announce(
+                Announcement(EventReason.CHECKPOINT_REFUSED, describe_checkpoints(found.refused, found.step))
+            )
 
     def _finds(self, checkpoint_step: int | None) -> None:
         """Record the checkpoints that an agent has found.

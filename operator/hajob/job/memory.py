@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from hajob import metrics
-from hajob.api.derived import with_nodes
+from hajob.api.derived import with_number_of_nodes
 from hajob.api.job import HATrainingJob
 from hajob.clock import Clock, JobTime
 from hajob.domain.layout import Layout
@@ -75,13 +75,13 @@ class JobMemory:
         """Derive policy and layout from the spec, for the nodes that the attempt was started with."""
         nodes = self.state.nodes
         self.policy = from_spec(self.job.spec, self._launched, nodes)
-        self.layout = layout_of(with_nodes(self.job.spec, nodes))
+        self.layout = layout_of(with_number_of_nodes(self.job.spec, nodes))
 
     @property
     def started(self) -> HATrainingJob:
         """Return the job with the nodes that the attempt was started with: its pods are built from it."""
         nodes = self.state.nodes
-        return self.job.model_copy(update={"spec": with_nodes(self.job.spec, nodes)}) if nodes else self.job
+        return self.job.model_copy(update={"spec": with_number_of_nodes(self.job.spec, nodes)}) if nodes else self.job
 
     def still_desires(self, state: JobState, layout: Layout) -> bool:
         """Return whether this state and this layout lead to the same desired pods."""
@@ -157,7 +157,7 @@ class JobMemory:
         """Store the training's newest step, if nothing else is new; return whether the training went on."""
         before, now = self.journal.account, self.time.now()
         self._stepped(step, now)
-        after = before and before.stepped(step, now)
+        after = before and before.note_step(step, now)
         self.journal = dataclasses.replace(self.journal, account=after)
         return after is not before
 
@@ -168,7 +168,7 @@ class JobMemory:
 
     def _stepped(self, step: int, now_ms: int) -> None:
         size = self.layout.data - (len(self.state.shrunk.dropped) if self.state.shrunk else 0)
-        self.pace = self.pace.seen(size, self.state.resumed_ms, step, now_ms)
+        self.pace = self.pace.with_seen_step(size, self.state.resumed_ms, step, now_ms)
 
     def _take(self, effect: effects.Effect) -> None:
         self.recorder.take(effect, self.time.now())

@@ -87,7 +87,7 @@ class JobObserver:
             node_names=serving.node_names,
             nodes_to_avoid=snapshot.to_avoid,
             start_sign_ms=self._start_sign_ms,
-            step_ms=memory.pace.step_ms,
+            step_ms=memory.pace.milliseconds_per_step,
             copies_told=reports.copies_told,
         )
 
@@ -101,12 +101,12 @@ class JobObserver:
         now, state = self._memory.time.now(), self._memory.state
         if not is_serving(pod, state):
             is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
-            return observe.of_old_pod(pod, now) if is_old else ()
-        if pod.finished and state.phase not in UNTRAINED:
+            return observe.events_of_old_pod(pod, now) if is_old else ()
+        if pod.has_finished and state.phase not in UNTRAINED:
             return observe.of_finished_pod(state, pod)
-        if pod.is_refused:
-            self._ports.cluster.avoided_nodes.add(pod.node_name, self._ports.clock.monotonic())
-        return observe.of_pod(pod, deleted=deleted, now_ms=now)
+        if pod.is_refused_by_node:
+            self._ports.cluster.avoided_nodes.avoid_node(pod.node_name, self._ports.clock.monotonic())
+        return observe.events_of_pod(pod, deleted=deleted, now_ms=now)
 
     def of_nodes(self) -> Seen:
         """Return events of all nodes with pods of this job."""
@@ -119,7 +119,7 @@ class JobObserver:
         A successor is not dialled before it runs: until then the operator keeps talking to the pod that it replaces.
         """
         yield from observe.of_coordinator_pod(pod, deleted=deleted)
-        if deleted or pod.ended:
+        if deleted or pod.has_ended:
             self.coordinator.pod_lost()
         elif pod.address and credentials is not None and not (self._hears_relieved and pod.phase == "Pending"):
             self.coordinator.pod_is_at(pod, credentials)
@@ -136,7 +136,7 @@ class JobObserver:
             for pod in self.pods.on_node(name)
             if is_serving(pod, state) or (is_coordinator(pod, job, state) and not self._hears(pod))
         ]
-        return observe.of_nodes(pods, self._ports.cluster.nodes, self._memory.time.now(), gone=gone)
+        return observe.events_of_nodes(pods, self._ports.cluster.nodes, self._memory.time.now(), gone=gone)
 
     def of_end(self) -> Seen:
         """Return the end of the training if no pod has work left."""
@@ -146,7 +146,7 @@ class JobObserver:
             return ()
         if ending is not None and ending.saved and not self.pods.complete:
             return ()  # who is absent is not known yet
-        return observe.of_end(state, self._memory.layout.num_nodes, serving.finished, serving.pods)
+        return observe.events_of_end(state, self._memory.layout.num_nodes, serving.finished, serving.pods)
 
     def of_places(self, blocked: str = "") -> Seen:
         """Report whether a start waits for quota or nodes, or for old pods (`blocked`: which)."""
@@ -158,7 +158,7 @@ class JobObserver:
             state.waiting is not None and placed <= num_nodes
         ):
             return ()
-        return observe.of_places(
+        return observe.events_of_places(
             state, num_nodes, serving.pods, coordinator, self.snapshots.creation.why_missing, blocked=blocked
         )
 
@@ -172,7 +172,7 @@ class JobObserver:
     def of_capacity(self) -> Seen:
         """Return what follows from nodes, or pods of any job on one, that came or went."""
         snapshot = self.snapshots.take()
-        return observe.of_capacity(snapshot.state, snapshot.policy, lambda: snapshot.free_nodes)
+        return observe.events_of_capacity(snapshot.state, snapshot.policy, lambda: snapshot.free_nodes)
 
     def of_spec(self) -> Seen:
         """Return what the spec requests and the state does not show yet."""
@@ -182,16 +182,16 @@ class JobObserver:
         if self.snapshots.take().awaits_coordinator:
             return ()  # handled once the coordinator is heard, or given up
         seen = self._memory.follow_restart(observe.restart_asked(spec))
-        return observe.of_spec(state, spec, seen)
+        return observe.events_of_spec(state, spec, seen)
 
     def is_news(self, report: wire.Report) -> bool:
         """Return whether a report says more than the newest step."""
-        return observe.is_news(self._memory.state, report, self.coordinator.reports.before)
+        return observe.is_report_news(self._memory.state, report, self.coordinator.reports.before)
 
     def of_report(self, report: wire.Report) -> tuple[Observed, ...]:
         """Return the contents of a report as events."""
         now = self._memory.time.now()
-        reading = observe.of_report(report, self.pods.serving(self._memory.state).pods, now)
+        reading = observe.events_of_report(report, self.pods.serving(self._memory.state).pods, now)
         self._start_sign_ms = observe.start_sign_ms(self._memory.state, report, now)
         for what in reading.refused:
             metrics.REFUSED.labels(what).inc()
@@ -203,7 +203,7 @@ class JobObserver:
 
     def of_steps(self) -> Seen:
         """Return what follows from the newest finished step alone."""
-        return observe.of_steps(self._memory.state, self.coordinator.reports.step)
+        return observe.events_of_steps(self._memory.state, self.coordinator.reports.step)
 
     def of_coordinator(self) -> Seen:
         """Return events of the state in the coordinator's newest report."""
@@ -217,12 +217,12 @@ class JobObserver:
         """
         pod, up, nodes = self._coordinator_pod, self.coordinator.reports.connected, self._ports.cluster.nodes
         starts = not up and pod is not None and pod.phase == "Pending" and not is_node_away(pod, nodes)
-        return () if self.cut_off or starts else (observe.of_channel(up=up),)
+        return () if self.cut_off or starts else (observe.event_of_channel(up=up),)
 
     def silence_counts(self) -> None:
         """Count the coordinator as silent: until more is known, its node is treated as dead."""
         pod = self._coordinator_pod
-        if pod is not None and not pod.ended and not self.coordinator.reports.connected:
+        if pod is not None and not pod.has_ended and not self.coordinator.reports.connected:
             self._ports.cluster.avoid(pod.node_name)
 
     @property
@@ -265,7 +265,7 @@ class JobObserver:
         if fact.kind not in observe.BAD_PLACES or fact.node_rank is None:
             return
         pod = self.pods.serving(self._memory.state).pods.get(fact.node_rank)
-        if observe.is_silence(fact) and pod is not None:
+        if observe.is_fact_of_silence(fact) and pod is not None:
             self.pods.silent.add(pod.uid)
         self._ports.cluster.avoid(fact.node_name)
 
@@ -290,10 +290,12 @@ class JobObserver:
         )
         now, chips, resource = self._memory.time.now(), self._memory.layout.chips_per_node, self._resource
         for pod in [pod for pod in pods if is_serving(pod, self._memory.state)]:
-            if pod.node_name and not pod.ended:
+            if pod.node_name and not pod.has_ended:
                 node = self._ports.cluster.nodes.get(pod.node_name)
                 faults = self._ports.cluster.faults.faults_on(pod.node_name)
-                yield from observe.of_hardware(pod, faults, node, resource=resource, chips_per_node=chips, now_ms=now)
+                yield from observe.events_of_hardware(
+                    pod, faults, node, resource=resource, chips_per_node=chips, now_ms=now
+                )
                 self._tell_doubts(pod, [fact for fact, _ in faults], node)
         yield from self.of_sub_health(nodes)
         yield from self._withdrawn()
@@ -312,7 +314,7 @@ class JobObserver:
         held = {pod.node_name for pod in snapshot.ready_spares} if found else set()
         better = (held | snapshot.free_names).difference(sick) if found else ()
         for pod, fact, age_ms in found if better else ():
-            key, generation = observe.fact_id(fact, pod), memory.job.metadata.generation
+            key, generation = observe.fact_id_for_pod(fact, pod), memory.job.metadata.generation
             times, last, seen = self._sub_health_asked.get(key, (0, -AGAIN_SECONDS, generation))
             if monotonic - last >= AGAIN_SECONDS or generation != seen:
                 self._sub_health_asked.pop(key, None)
@@ -322,7 +324,7 @@ class JobObserver:
                 again = f"{observe.AGAIN}{times}"
                 chips, now = memory.layout.chips_per_node, memory.time.now()
                 yield events.FactSeen(
-                    fact=observe.of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=now, again=again)
+                    fact=observe.fact_of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=now, again=again)
                 )
 
     @property
@@ -332,9 +334,10 @@ class JobObserver:
     def _tell_doubts(self, pod: PodView, faults: Iterable[ClusterFact], node: NodeView | None) -> None:
         """Announce, once each, the faults of chips of which nobody has told whether the pod has them."""
         doubted = {
-            observe.fact_id(fact, pod): fact
+            observe.fact_id_for_pod(fact, pod): fact
             for fact in faults
-            if observe.concerns_pods(fact) and observe.seat_of(pod, fact.chip, node, self._resource) is Seat.UNKNOWN
+            if observe.concerns_pods(fact)
+            and observe.seat_of_pod(pod, fact.chip_number, node, self._resource) is Seat.UNKNOWN
         }
         for key in doubted.keys() - self._doubted.get(pod.node_rank, frozenset()):
             self._announce(of_unknown_chip(pod.name, doubted[key]))
@@ -352,8 +355,8 @@ class JobObserver:
             return
         standing: set[str] = set()
         for pod in self.pods.all():
-            ids = self._ports.cluster.faults.standing(pod.node_name) if pod.node_name else ()
+            ids = self._ports.cluster.faults.standing_faults(pod.node_name) if pod.node_name else ()
             if ids is None:
                 return  # the standing faults are unknown now
-            standing.update(observe.fact_id(fact, pod) for fact in ids)
+            standing.update(observe.fact_id_for_pod(fact, pod) for fact in ids)
         yield from observe.of_withdrawn(self._memory.state, standing)

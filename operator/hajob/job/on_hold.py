@@ -28,7 +28,7 @@ class JobOnHold:
         self._count.inc()
         log.error("%s/%s is left as it is: %s", job.metadata.namespace, job.metadata.name, why)
         message = f"{reason.sentence} {why}"
-        ports.announcer.announce(job.metadata, reason.word, message, warning=True)
+        ports.announcer.queue_event(job.metadata, reason.word, message, warning=True)
         writer = StatusWriter(ports.kube, ports.clock, job.metadata, job.status.to_json(), ports.leadership)
         writer.write(build_on_hold(job, reason, message, ports.leadership.fence, ports.clock.now_milliseconds()))
         self._writing = asyncio.create_task(writer.run(), name=f"status of {job.metadata.name}")

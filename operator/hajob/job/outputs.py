@@ -33,8 +33,8 @@ from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import UNTRAINED, JobState
 from hajob.plan.waits import wait_of
 from hajob.pods.environment import rank_environment
-from hajob.pods.review import notes
-from hajob.sources.shortage import shortage
+from hajob.pods.review import notes_on_spec
+from hajob.sources.shortage import shortage_of_pods
 
 SHORTFALL_SECONDS: Final = 30.0
 """So long the numbers of free and used nodes stand in the status of a waiting job: each pod of others changes them."""
@@ -101,7 +101,7 @@ class JobOutputs:
         if wanted is not None and not self._is_held(wanted) and self._may_be_repeated(wanted):
             incident = self._memory.state.incident
             of_this = incident is not None and incident.incarnation == wanted.incarnation
-            self._observer.coordinator.order(orders.order(wanted, incident.number if incident and of_this else 0))
+            self._observer.coordinator.order(orders.build_order(wanted, incident.number if incident and of_this else 0))
 
     def _is_held(self, order: effects.SendOrder) -> bool:
         """Whether an order that starts ranks waits; to the earlier attempt's coordinator it only ends what that runs.
@@ -133,7 +133,7 @@ class JobOutputs:
             return  # a coordinator that is dialled later gets everything
         now = self._ports.clock.monotonic()
         rest = self._assigned + ASSIGN_SECONDS_PER_POD * self._memory.layout.num_nodes - now
-        self._assigning.set(max(rest, SOON_SECONDS), self.assign)
+        self._assigning.set_alarm(max(rest, SOON_SECONDS), self.assign)
 
     def close(self) -> None:
         """Send nothing any more."""
@@ -147,16 +147,16 @@ class JobOutputs:
         job, layout, journal = self._memory.started, self._memory.layout, self._memory.journal
         pods = self._observer.pods.ranks()
         self._observer.coordinator.assign(
-            lambda revision: orders.assignment(
+            lambda revision: orders.build_assignment(
                 revision=revision,
                 world_size=layout.world_size,
                 ranks_per_node=layout.chips_per_node,
                 attempt=journal.state.attempt,
                 environment=rank_environment(job, self._memory.policy),
                 pods=pods,
-                standing=orders.standing_orders(self._memory.policy),
+                standing=orders.build_standing_orders(self._memory.policy),
                 recovery=job.spec.recovery,
-                checkpoint_rules=orders.checkpoint_rules(job.spec.framework, layout, journal.state.passed_over),
+                checkpoint_rules=orders.build_checkpoint_rules(job.spec.framework, layout, journal.state.passed_over),
             ),
             self._memory.time.now(),
         )
@@ -190,7 +190,7 @@ class JobOutputs:
             return
         job = self._memory.job
         if job.metadata.generation != self._noted[0]:
-            self._noted = job.metadata.generation, (log_rule_notes(job.spec), *notes(job))
+            self._noted = job.metadata.generation, (log_rule_notes(job.spec), *notes_on_spec(job))
         yield from self._noted[1]
         yield self._admission.claim_note
 
@@ -226,7 +226,7 @@ class JobOutputs:
             fence=self._ports.leadership.fence,
             now_ms=now,
             step=coordinator.reports.step,
-            pods=[pod for pod in pods.all() if not pod.is_hook],
+            pods=[pod for pod in pods.all() if not pod.is_hook_pod],
             not_created=snapshot.creation.why_missing,
             spares_ready=len(snapshot.ready_spares),
             spares_not_created=self._memos.spares.why_missing,
@@ -251,8 +251,10 @@ class JobOutputs:
             held_back=self._ports.cluster.faults.why_held() if not memory.ended else "",
             start_waits=why_closed(snapshot) if self._memos.start.held_since is not None else "",
             to_leave=snapshot.to_leave,
-            wait=wait_of(memory.state, view, memory.policy, now, shortage(pods.all(), snapshot.creation.why_missing)),
-            step_ms=memory.pace.step_ms,
+            wait=wait_of(
+                memory.state, view, memory.policy, now, shortage_of_pods(pods.all(), snapshot.creation.why_missing)
+            ),
+            step_ms=memory.pace.milliseconds_per_step,
             unsatisfiable=self._why_unsatisfiable(snapshot),
             shortfall=self._shortfall_in_words(snapshot),
             checkpoint_step=view.checkpoint_step if (view.checkpoint_step or 0) > 0 else None,

@@ -16,7 +16,7 @@ from hajob.plan.placements import coordinator_placement, serving_incarnation, tu
 from hajob.plan.state import JobState
 from hajob.pods.naming import coordinator_pod_name
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class Serving:
         self.pods[pod.node_rank] = pod
         if pod.node_name:
             self.node_names[pod.node_rank] = pod.node_name
-        elif pod.unschedulable or pod.gated:
+        elif pod.unschedulable or pod.is_gated:
             self.unplaced.add(pod.node_rank)
-        if pod.gated:
+        if pod.is_gated:
             self.gated.add(pod.node_rank)
-        if pod.finished:
+        if pod.has_finished:
             self.finished.add(pod.node_rank)
 
     def take(self, pods: Iterable[PodView], state: JobState) -> None:
@@ -120,7 +120,7 @@ class PodIndex:
 
     def was_made(self, raw: Json) -> None:
         """Note that the server has created this pod; the watch may have been faster."""
-        pod = view(raw)
+        pod = pod_view_of(raw)
         if pod.name not in self.pods and pod.name not in self.gone:
             self.made[pod.name] = Made(pod, str(raw["metadata"].get("resourceVersion", "")))
 
@@ -143,8 +143,8 @@ class PodIndex:
         if known == pod:
             return News.NONE
         if known is None:
-            return News.DETAIL if made is not None and not pod.deleting and not pod.ended else News.WHETHER
-        same = (known.deleting, known.ended, known.uid) == (pod.deleting, pod.ended, pod.uid)
+            return News.DETAIL if made is not None and not pod.deleting and not pod.has_ended else News.WHETHER
+        same = (known.deleting, known.has_ended, known.uid) == (pod.deleting, pod.has_ended, pod.uid)
         return News.DETAIL if same else News.WHETHER
 
     def _move(self, before: PodView | None, now: PodView | None) -> None:
@@ -158,7 +158,7 @@ class PodIndex:
         if self._earlier is not None:
             base, old = self._earlier
             old.discard(before.name if before is not None else "")
-            if now is not None and is_earlier(now, base) and not now.ended:
+            if now is not None and is_earlier(now, base) and not now.has_ended:
                 old.add(now.name)
         if self._serving is None or self._state is None:
             return
@@ -182,12 +182,12 @@ class PodIndex:
     def earlier_ranks(self, base: int) -> Collection[str]:
         """Return the names of rank pods of starts before this incarnation's in which processes may run."""
         if self._earlier is None or self._earlier[0] != base:
-            self._earlier = base, {pod.name for pod in old_ranks(base, self.pods) if not pod.ended}
+            self._earlier = base, {pod.name for pod in old_ranks(base, self.pods) if not pod.has_ended}
         return self._earlier[1]
 
     def ranks(self) -> list[PodView]:
         """Return the rank pods that have not ended, of every incarnation."""
-        return [pod for pod in self.pods.values() if pod.is_rank and not pod.ended]
+        return [pod for pod in self.pods.values() if pod.is_rank_pod and not pod.has_ended]
 
     def serving(self, state: JobState) -> Serving:
         """Return the serving pods: those of the incarnations that should exist in this state."""
@@ -224,7 +224,7 @@ def _is_within(version: str, listed: str) -> bool:
 
 def is_serving(pod: PodView, state: JobState) -> bool:
     """Return whether a pod is the current pod of its node rank."""
-    return pod.is_rank and pod.incarnation == serving_incarnation(state, pod.node_rank)
+    return pod.is_rank_pod and pod.incarnation == serving_incarnation(state, pod.node_rank)
 
 
 def is_coordinator(pod: PodView, job: HATrainingJob, state: JobState) -> bool:
@@ -245,4 +245,4 @@ def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
 
 def is_earlier(pod: PodView, base: int) -> bool:
     """Return whether it is a rank pod of an earlier start that has a node, and that a kubelet may still end."""
-    return pod.is_rank and pod.incarnation < base and bool(pod.node_name) and not pod.left_over
+    return pod.is_rank_pod and pod.incarnation < base and bool(pod.node_name) and not pod.left_over

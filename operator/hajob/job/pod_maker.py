@@ -12,12 +12,12 @@ from hajob.job.memory import JobMemory
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshots
 from hajob.job.wants import MakePods
-from hajob.kube.batches import cautiously
+from hajob.kube.batches import act_cautiously
 from hajob.kube.client import ALREADY_EXISTS, ApiError
 from hajob.plan.placements import CoordinatorPlacement, Placement
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.naming import is_same_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.sources.creation import is_over_quota
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class PodMaker:
                 return ApiError(422, "Invalid", f"spec.template: {error}")
             return None
 
-        return await cautiously(make_one, row)
+        return await act_cautiously(make_one, row)
 
     def _manifest(
         self,
@@ -88,16 +88,16 @@ class PodMaker:
         placement = () if wanted.gated else set(missing.avoid).difference(wanted.returned)
         avoid = tuple(sorted({*placement, *refused}))
         rank, place = missing.node_rank, missing.place
-        return rank_pod(job, rank, missing.incarnation, settings, avoid, place=place, gated=wanted.gated)
+        return build_rank_pod(job, rank, missing.incarnation, settings, avoid, place=place, gated=wanted.gated)
 
     async def _create(self, job: HATrainingJob, manifest: Json) -> Json:
         name, kube = manifest["metadata"]["name"], self._ports.kube
         try:
-            pod = await kube.create("pods", job.metadata.namespace, manifest)
+            pod = await kube.create_object("pods", job.metadata.namespace, manifest)
         except ApiError as error:
             if error.status != 409 or error.reason != ALREADY_EXISTS:
                 raise
-            pod = await kube.get("pods", job.metadata.namespace, name)
+            pod = await kube.get_object("pods", job.metadata.namespace, name)
             if not is_same_pod(pod, manifest):
                 raise
         log.info("%s: pod %s is made", self._memory.title, name)

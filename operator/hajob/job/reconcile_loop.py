@@ -35,7 +35,7 @@ from hajob.job.wants import LONGEST_RETRY_SECONDS, RETRY_SECONDS, Change, Delete
 from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase
-from hajob.sources.creation import NotCreated, not_created
+from hajob.sources.creation import NotCreated, parse_refused_creation
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class ReconcileLoop:
         """Reconcile at this moment (seconds of the monotonic clock) at the latest."""
         if at < self._again_at and not self._closed:
             self._again_at = at
-            self._again.set(max(0.0, at - self._clock.monotonic()), self._come_again)
+            self._again.set_alarm(max(0.0, at - self._clock.monotonic()), self._come_again)
 
     def _come_again(self) -> None:
         self._again_at = inf
@@ -187,9 +187,9 @@ class ReconcileLoop:
             self._again.cancel()
             self._again_at = inf
             if await self._round():
-                self._backoff.reset()
+                self._backoff.reset_delay()
                 continue
-            await self._pause(self._backoff.delay())
+            await self._pause(self._backoff.next_delay())
             self._wake.set()
 
     async def _round(self) -> bool:
@@ -215,7 +215,7 @@ class ReconcileLoop:
     async def _pause(self, seconds: float) -> None:
         """Wait; `wake` and a changed quota shorten it."""
         self._pause_ends = asyncio.Event()
-        self._pause_alarm.set(seconds, self._pause_ends.set)
+        self._pause_alarm.set_alarm(seconds, self._pause_ends.set)
         if self._wake.is_set():
             self._pause_alarm.bring_forward(SHORTEST_PAUSE_SECONDS)
         try:
@@ -307,8 +307,8 @@ class ReconcileLoop:
         certificates = self._admission.certificates
         if self._memory.ended or not self._knows_pods:
             return
-        if certificates.due or (for_pods and not certificates.recent):
-            await certificates.look_again(self._memory.job)
+        if certificates.is_check_due or (for_pods and not certificates.was_just_checked):
+            await certificates.reconcile_again(self._memory.job)
         self._reconcile_at(certificates.due_at)
 
     async def _is_admitted(self) -> bool:
@@ -323,14 +323,14 @@ class ReconcileLoop:
         except ApiError as error:
             if error.status in REFUSALS:
                 before = self._snapshots.creation.why_missing
-                self._snapshots.creation.why_missing = not_created(error.status, error.reason, error.message)
+                self._snapshots.creation.why_missing = parse_refused_creation(error.status, error.reason, error.message)
                 self._tell_missing(before)
             raise
         if admitted:
             self._owner.admitted()
             return True
         if self._admission.reason is Reason.POD_REFUSED:
-            self._asks_again.failed()
+            self._asks_again.note_failure()
         if told != (self._admission.reason, self._admission.message):
             self._owner.refused()
         return False
@@ -352,4 +352,4 @@ class ReconcileLoop:
             if self._clock.monotonic() >= said_at:
                 self._owner.still_there(pods)
                 said_at += SAY_AGAIN_SECONDS
-            await self._clock.sleep(backoff.delay())
+            await self._clock.sleep(backoff.next_delay())

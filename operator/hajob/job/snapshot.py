@@ -94,10 +94,10 @@ class CreationMemo:
         self.refused[pod.node_rank] = pod.uid
         if now - self.row_seen > FORGOTTEN_SECONDS:
             self.row, self.next_at = 0, -inf
-            self.backoff.reset()
+            self.backoff.reset_delay()
         self.row, self.row_seen, self.last = self.row + 1, now, pod
         if self.row > AT_ONCE:
-            self.next_at = now + self.backoff.delay()
+            self.next_at = now + self.backoff.next_delay()
 
     def why_nodes_refuse(self, now: float) -> NotCreated | None:
         """Return why no rank pod is created now; None where they may be."""
@@ -203,7 +203,7 @@ class JobSnapshot:
     def coordinator_shares_node(self) -> bool:
         """Whether the coordinator runs on a node of one of its ranks."""
         pod = self.coordinator_pod
-        return pod is not None and any(one.is_rank for one in self.pods.on_node(pod.node_name))
+        return pod is not None and any(one.is_rank_pod for one in self.pods.on_node(pod.node_name))
 
     @cached_property
     def ready_spares(self) -> list[PodView]:
@@ -219,7 +219,7 @@ class JobSnapshot:
         return [
             pod
             for pod in pods
-            if (is_serving(pod, self.state) or pod.name == coordinator) and observe.is_drained(pod, nodes)
+            if (is_serving(pod, self.state) or pod.name == coordinator) and observe.is_node_drained(pod, nodes)
         ]
 
     @property
@@ -249,7 +249,7 @@ class JobSnapshot:
         """Return what each rank pod needs of its node."""
         generation = self.job.metadata.generation
         if self.kept.demand is None or self.kept.demand[0] != generation:
-            self.kept.demand = generation, Demand.of(self.job.spec, self.layout)
+            self.kept.demand = generation, Demand.from_spec(self.job.spec, self.layout)
         return self.kept.demand[1]
 
     @property
@@ -263,7 +263,7 @@ class JobSnapshot:
     def growth_refused(self) -> str:
         """Return the quotas without room for the pods of a growth, in words; empty: all of them are allowed."""
         need = len(nodes_to_return(self.state, self.policy, self.now_ms))
-        allowed = self.cluster.quotas.allowed(self.quota_use) if need else None
+        allowed = self.cluster.quotas.allowed_pods(self.quota_use) if need else None
         return allowed.told if allowed is not None and allowed.pods < need else ""
 
     @cached_property
@@ -294,8 +294,8 @@ class JobSnapshot:
             return None
         capacity, marks = self.cluster.capacity, self.cluster.marks
         closed = {*marks.quarantined, *marks.kept_out, *self.cluster.silent_nodes(), *capacity.not_ready}
-        soon = capacity.soon_free(self.demand, self.job.metadata.uid)
-        found = capacity.pods_on(capacity.free(self.demand).union(soon).difference(closed))
+        soon = capacity.soon_free_nodes(self.demand, self.job.metadata.uid)
+        found = capacity.pods_placeable_on(capacity.free_nodes(self.demand).union(soon).difference(closed))
         refused = self.creation.why_missing
         return min(found, len(self.serving)) if refused is not None and refused.over_quota else found
 
@@ -332,12 +332,12 @@ class JobSnapshot:
 
     def has_room(self, node: str) -> bool:
         """Return whether this node could take a rank pod now, chips included."""
-        return node in self.cluster.capacity.free(self.demand)
+        return node in self.cluster.capacity.free_nodes(self.demand)
 
     def may_hold(self, node: str) -> bool:
         """Return whether a node can be a spare: in service, and free of known trouble."""
         view, excluded = self.nodes.get(node), self.job.spec.scheduling.excluded_node_names
-        in_service = view is not None and view.usable and not view.is_to_be_emptied
+        in_service = view is not None and view.is_usable and not view.is_to_be_emptied
         return in_service and not any(node in names for names in (*self._unfit, excluded))
 
     def refused_nodes(self, missing: int) -> Collection[str]:

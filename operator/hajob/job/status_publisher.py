@@ -103,7 +103,7 @@ class StatusPublisher:
         if lazy:
             self._put_when_idle(self._clock.monotonic() + LONGEST_SECONDS)
         else:
-            self._alarm.set(SOON_SECONDS, self._put)
+            self._alarm.set_alarm(SOON_SECONDS, self._put)
 
     async def acknowledged(self) -> None:
         """Wait until the server has the current status.
@@ -127,7 +127,7 @@ class StatusPublisher:
 
     def _put_when_idle(self, at_the_latest: float) -> None:
         delay = self._pace.delay(self._clock.monotonic())
-        self._alarm.set(delay, self._put_or_wait, at_the_latest)
+        self._alarm.set_alarm(delay, self._put_or_wait, at_the_latest)
 
     def _put_or_wait(self, at_the_latest: float) -> None:
         if self._pace.creations.locked() and self._clock.monotonic() < at_the_latest:
@@ -164,7 +164,7 @@ class StatusPublisher:
         """Look at a watched job again soon: one that stands has no news by which it would be looked at."""
         watched = longest_age_of_progress(self.current) < RARELY_SECONDS or waits_for_nodes(self.current)
         if watched and not self._closed:
-            self._refreshing.set(OFTEN_SECONDS - LAZY_SECONDS, partial(self.publish, lazy=True))
+            self._refreshing.set_alarm(OFTEN_SECONDS - LAZY_SECONDS, partial(self.publish, lazy=True))
 
     async def _confirm(self, version: int, then: Callable[[], None]) -> None:
         """Call `then` once the server has this version; if it never will, the next leader hears the reports again."""

@@ -131,7 +131,7 @@ class StatusWriter:
         while self._ended is None:
             await self._changed.wait()
             await self._wait_until_due()
-            await self._leadership.writable()
+            await self._leadership.wait_until_writable()
             self._changed.clear()
             self._due = float("inf")
             await self._send()
@@ -159,13 +159,13 @@ class StatusWriter:
             self._acknowledge(revision)
             return
         try:
-            answer = await self._kube.patch(
+            answer = await self._kube.patch_object(
                 names.PLURAL, namespace, name, patch, kind=PatchKind.JSON, subresource="status"
             )
         except ApiError as error:
             await self._failed(revision, error)
             return
-        self._backoff.reset()
+        self._backoff.reset_delay()
         self._known = answer.get("status") or {}
         self._acknowledge(revision)
 
@@ -182,7 +182,7 @@ class StatusWriter:
         await self._again(error)
         namespace, name, uid = self._job
         try:
-            current = await self._kube.get(names.PLURAL, namespace, name)
+            current = await self._kube.get_object(names.PLURAL, namespace, name)
         except ApiError as again:
             if again.status == 404 and again.details.get("name") == name == error.details.get("name"):
                 self._end(JobGoneError(f"{namespace}/{name} is gone"))
@@ -194,7 +194,7 @@ class StatusWriter:
         """Handle a refused patch: another job has the name, the status differs from the known one, or it is invalid."""
         namespace, name, uid = self._job
         try:
-            current = await self._kube.get(names.PLURAL, namespace, name)
+            current = await self._kube.get_object(names.PLURAL, namespace, name)
         except ApiError as unknown:
             await self._again(unknown)
             return
@@ -203,7 +203,7 @@ class StatusWriter:
             self._end(JobGoneError(f"{namespace}/{name} is another job now"))
         elif _is_about_fence(error) and status.get(_FENCE, 0) < FENCE_LIMIT:
             self._known = status
-            self._leadership.claim(int(status.get(_FENCE, 0)))
+            self._leadership.note_claimed_fence(int(status.get(_FENCE, 0)))
             await self._again(error)
         elif status != self._known and not _is_about_fence(error):
             self._known = status
@@ -216,7 +216,7 @@ class StatusWriter:
     async def _again(self, error: ApiError) -> None:
         """Make the newest status due once more, a little later."""
         log.warning("%s/%s: status not written: %s; trying again", *self._job[:2], error)
-        await self._clock.sleep(self._backoff.delay())
+        await self._clock.sleep(self._backoff.next_delay())
         self._due = self._clock.monotonic()
         self._changed.set()
 

@@ -32,7 +32,7 @@ class JobUnread:
         self._count.inc()
         log.error("%s/%s is left as it is: %s", raw["metadata"].get("namespace"), self.name, why)
         told, metadata = f"{Reason.SPEC_NOT_READ.sentence} {why}", Metadata.model_validate(raw["metadata"])
-        ports.announcer.announce(metadata, EventReason.SPEC_NOT_READ, told, warning=True)
+        ports.announcer.queue_event(metadata, EventReason.SPEC_NOT_READ, told, warning=True)
         self._writing = asyncio.create_task(self._write(raw), name=f"unread status of {self.name}")
 
     def is_about(self, raw: Json, why: str) -> bool:
@@ -54,14 +54,16 @@ class JobUnread:
             if not patch:
                 return
             try:
-                await kube.patch(names.PLURAL, namespace, self.name, patch, kind=PatchKind.JSON, subresource="status")
+                await kube.patch_object(
+                    names.PLURAL, namespace, self.name, patch, kind=PatchKind.JSON, subresource="status"
+                )
             except ApiError as error:
                 log.warning("the status of %s cannot be written yet: %s", self.name, error)
             else:
                 return
-            await self._ports.clock.sleep(backoff.delay())
+            await self._ports.clock.sleep(backoff.next_delay())
             try:
-                raw = await kube.get(names.PLURAL, namespace, self.name)
+                raw = await kube.get_object(names.PLURAL, namespace, self.name)
             except ApiError as error:
                 if error.status == 404:
                     return

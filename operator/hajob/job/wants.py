@@ -184,7 +184,7 @@ def pod_deletion(
         name=pod.name,
         uid=pod.uid,
         grace_seconds=0 if forced else None,
-        ranks_may_live_on=pod.node_name if forced and pod.is_rank and pod.phase == "Running" else "",
+        ranks_may_live_on=pod.node_name if forced and pod.is_rank_pod and pod.phase == "Running" else "",
         retry_seconds=retry_seconds,
         settled_by=GONE,
         follows_status=follows_status,

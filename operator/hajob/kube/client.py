@@ -68,7 +68,7 @@ class ApiError(Exception):
         self.details = details or {}
 
     @property
-    def passes(self) -> bool:
+    def may_pass(self) -> bool:
         """Whether the same request may succeed later: no answer, too many requests, a server error."""
         return self.status in {0, 401, 408, 429} or self.status >= 500
 
@@ -99,7 +99,7 @@ class WatchEvent:
 class Transport(Protocol):
     """The carrier of requests to an API server."""
 
-    async def request(
+    async def send_request(
         self,
         method: str,
         path: str,
@@ -110,7 +110,7 @@ class Transport(Protocol):
     ) -> Json:
         """Send one request and return its answer; `ApiError` for a refusal, and for no answer within 10 s."""
 
-    def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+    def watch_path(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
         """Yield the events of a watch; `ApiError` when nothing arrives for 70 s."""
 
 
@@ -133,31 +133,31 @@ class Kube:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
-    async def get(self, resource: str, namespace: str, name: str) -> Json:
+    async def get_object(self, resource: str, namespace: str, name: str) -> Json:
         """Return one object."""
-        return await self.transport.request("GET", object_path(resource, namespace, name), query={})
+        return await self.transport.send_request("GET", object_path(resource, namespace, name), query={})
 
-    async def find(self, resource: str, namespace: str, name: str) -> Json | None:
+    async def find_object(self, resource: str, namespace: str, name: str) -> Json | None:
         """Return an object; None where there is none."""
         try:
-            return await self.get(resource, namespace, name)
+            return await self.get_object(resource, namespace, name)
         except ApiError as error:
             if error.status != 404:
                 raise
             return None
 
-    async def pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
+    async def list_pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
         """Yield a list in parts; an empty namespace means all of them."""
-        query = {"limit": str(PAGE_SIZE), **_selected(label_selector)}
+        query = {"limit": str(PAGE_SIZE), **_selector_query(label_selector)}
         while True:
-            answer = await self.transport.request("GET", object_path(resource, namespace), query=query)
+            answer = await self.transport.send_request("GET", object_path(resource, namespace), query=query)
             metadata = answer.get("metadata") or {}
             yield Page(answer.get("items") or [], str(metadata.get("resourceVersion", "")))
             if not metadata.get("continue"):
                 return
             query["continue"] = metadata["continue"]
 
-    def watch(
+    def watch_objects(
         self,
         resource: str,
         namespace: str = "",
@@ -176,27 +176,27 @@ class Kube:
             with_list: begin with all existing objects, ended by a bookmark that `is_end_of_list` recognizes
                 (Kubernetes calls it a streaming list). A server that cannot do that answers with one of `NO_STREAMS`.
         """
-        query = {"watch": "1", "allowWatchBookmarks": "true", **_selected(label_selector)}
+        query = {"watch": "1", "allowWatchBookmarks": "true", **_selector_query(label_selector)}
         if with_list:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         elif resource_version:
             query["resourceVersion"] = resource_version
-        return self.transport.watch(object_path(resource, namespace), query)
+        return self.transport.watch_path(object_path(resource, namespace), query)
 
-    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+    async def create_object(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
         """Create an object; a dry run only asks whether it would be accepted, with every field that is written."""
         path = object_path(resource, namespace)
         if dry_run:
             query = {"dryRun": "All", "fieldValidation": "Strict"}
-            return await self.transport.request("POST", path, query=query, body=body)
-        return await self.write("POST", resource, path, body)
+            return await self.transport.send_request("POST", path, query=query, body=body)
+        return await self.send_write("POST", resource, path, body)
 
-    async def replace(self, resource: str, namespace: str, body: Json) -> Json:
+    async def replace_object(self, resource: str, namespace: str, body: Json) -> Json:
         """Replace an object; fails with 409 if its resourceVersion is no longer the newest."""
         path = object_path(resource, namespace, body["metadata"]["name"])
-        return await self.write("PUT", resource, path, body)
+        return await self.send_write("PUT", resource, path, body)
 
-    async def patch(
+    async def patch_object(
         self,
         resource: str,
         namespace: str,
@@ -208,11 +208,11 @@ class Kube:
     ) -> Json:
         """Patch an object; `JSON` is a list of operations."""
         path = object_path(resource, namespace, name, subresource)
-        return await self.write(
+        return await self.send_write(
             "PATCH", resource, path, body, query={"fieldManager": names.OPERATOR_NAME}, content_type=kind
         )
 
-    async def delete(
+    async def delete_object(
         self, resource: str, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
     ) -> None:
         """Delete an object; 409 if the object of that name has another UID."""
@@ -221,7 +221,7 @@ class Kube:
             options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        await self.write("DELETE", resource, object_path(resource, namespace, name), options)
+        await self.send_write("DELETE", resource, object_path(resource, namespace, name), options)
 
     async def pod_of_token(self, token: str, audience: str) -> str | None:
         """Return the UID of the pod that owns the token; None if it is not valid for that audience, or no pod's."""
@@ -230,14 +230,14 @@ class Kube:
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [audience]},
         }
-        answer = await self.transport.request("POST", object_path("tokenreviews"), query={}, body=body)
+        answer = await self.transport.send_request("POST", object_path("tokenreviews"), query={}, body=body)
         status = answer.get("status") or {}
         if not status.get("authenticated") or audience not in (status.get("audiences") or []):
             return None
         found = ((status.get("user") or {}).get("extra") or {}).get("authentication.kubernetes.io/pod-uid")
         return str(found[0]) if isinstance(found, list) and found else None
 
-    async def write(
+    async def send_write(
         self,
         method: str,
         resource: str,
@@ -249,7 +249,7 @@ class Kube:
     ) -> Json:
         """Send a counted, changing request. Wrappers between operator and API override this."""
         WRITES.labels(method, resource).inc()
-        return await self.transport.request(method, path, query=query or {}, body=body, content_type=content_type)
+        return await self.transport.send_request(method, path, query=query or {}, body=body, content_type=content_type)
 
 
 def is_end_of_list(event: WatchEvent) -> bool:
@@ -259,7 +259,7 @@ def is_end_of_list(event: WatchEvent) -> bool:
     return (event.object["metadata"].get("annotations") or {}).get(END_OF_LIST) == "true"
 
 
-def refusal(code: int, status: object, reason: str = "") -> ApiError:
+def error_of_refusal(code: int, status: object, reason: str = "") -> ApiError:
     """Build the error for a refusal; `status` is its body, `reason` the fallback."""
     known: Json = status if isinstance(status, dict) else {}
     details = known.get("details")
@@ -271,15 +271,15 @@ def refusal(code: int, status: object, reason: str = "") -> ApiError:
     )
 
 
-def unreachable(method: str, path: str, problem: str) -> ApiError:
+def unreachable_error(method: str, path: str, problem: str) -> ApiError:
     """Build the error for no answer."""
     return ApiError(0, UNREACHABLE, f"{method} {path}: {problem}")
 
 
-def silent(path: str) -> ApiError:
+def silent_watch_error(path: str) -> ApiError:
     """Build the error for a watch on which nothing was heard."""
     return ApiError(0, SILENT, f"GET {path}: neither an event nor a bookmark for {INACTIVITY_SECONDS:.0f} s")
 
 
-def _selected(label_selector: str) -> dict[str, str]:
+def _selector_query(label_selector: str) -> dict[str, str]:
     return {"labelSelector": label_selector} if label_selector else {}

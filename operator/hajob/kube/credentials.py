@@ -46,7 +46,7 @@ class ApiCredentials:
     _kubeconfig: str = ""
     _refused: bool = False
 
-    def tls(self) -> ssl.SSLContext:
+    def tls_context(self) -> ssl.SSLContext:
         """Return a TLS context for connections to the server."""
         context = ssl.create_default_context(cafile=self.ca_file or None)
         if self.certificate_file:
@@ -56,18 +56,18 @@ class ApiCredentials:
             context.verify_mode = ssl.CERT_NONE
         return context
 
-    def authorization(self) -> Mapping[str, str]:
+    def authorization_header(self) -> Mapping[str, str]:
         """Return the Authorization header of a request; empty with a client certificate."""
         if self._token_file is not None:
-            self._reread(self._token_file)
+            self._reread_token(self._token_file)
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def reload(self) -> None:
+    def reload_token(self) -> None:
         """Read the token again at the next request, whatever the file's time says: the server has refused it."""
         self._token_stamp = (0, 0)
         self._refused = True
 
-    async def refresh(self) -> None:
+    async def refresh_kubeconfig(self) -> None:
         """Read a kubeconfig again whose credentials the server has refused; keep them where it cannot be read."""
         if not self._refused:
             return
@@ -80,11 +80,11 @@ class ApiCredentials:
                 log.warning("%s", error)
 
     @property
-    def token(self) -> str:
+    def bearer_token(self) -> str:
         """Return the bearer token, empty with a client certificate."""
-        return self.authorization().get("Authorization", "").removeprefix("Bearer ")
+        return self.authorization_header().get("Authorization", "").removeprefix("Bearer ")
 
-    def _reread(self, path: Path) -> None:
+    def _reread_token(self, path: Path) -> None:
         """Read the token if the file has changed; an unreadable file leaves the old token in use."""
         try:
             status = path.stat()
@@ -132,7 +132,7 @@ def from_service_account(directory: str, environment: Mapping[str, str] | None =
     token, authority = Path(directory) / "token", Path(directory) / "ca.crt"
     host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     problem = "" if host and port else "Service host/port is not set."
-    problem = problem or next((f"{file} {why}." for file in (token, authority) if (why := _unusable(file))), "")
+    problem = problem or next((f"{file} {why}." for file in (token, authority) if (why := _why_unusable(file))), "")
     if problem:
         raise CredentialsError(
             f"service account in {directory} cannot be used: {problem} Check HAJOB_SERVICE_ACCOUNT_DIR, "
@@ -142,7 +142,7 @@ def from_service_account(directory: str, environment: Mapping[str, str] | None =
     return ApiCredentials(server, str(authority), _token_file=token)
 
 
-def _unusable(file: Path) -> str:
+def _why_unusable(file: Path) -> str:
     """Return why a file of a service account is unusable; empty where it is usable."""
     try:
         return "" if file.read_bytes().strip() else "is empty"
@@ -150,7 +150,7 @@ def _unusable(file: Path) -> str:
         return f"cannot be read ({error.strerror})"
 
 
-async def load(kubeconfig: str, service_account_dir: str) -> ApiCredentials:
+async def load_credentials(kubeconfig: str, service_account_dir: str) -> ApiCredentials:
     """Load the kubeconfig where one is given, else the service account."""
     if kubeconfig:
         return await from_kubeconfig(kubeconfig)

@@ -16,7 +16,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import Metadata
 from hajob.backoff import Backoff
-from hajob.clock import Clock, timestamp
+from hajob.clock import Clock, format_microtime
 from hajob.kube.client import ApiError, Kube
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,9 @@ class EventType(StrEnum):
     WARNING = "Warning"
 
 
-def event(job: Metadata, now_milliseconds: int, reason: str, note: str, *, type_: EventType, instance: str) -> Json:
+def build_event(
+    job: Metadata, now_milliseconds: int, reason: str, note: str, *, type_: EventType, instance: str
+) -> Json:
     """Build an Event about a job; the same words in the same millisecond make the same name."""
     # The time is part of the name, so that the same words later make another Event, and a repeated request does not.
     key = f"{job.uid}/{now_milliseconds}/{reason}/{note}"
@@ -45,11 +47,11 @@ def event(job: Metadata, now_milliseconds: int, reason: str, note: str, *, type_
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": f"{job.name}.{digest}", "namespace": job.namespace},
-        "eventTime": timestamp(now_milliseconds),
+        "eventTime": format_microtime(now_milliseconds),
         "type": str(type_),
         "reason": reason,
         "action": reason,
-        "note": _shortened(note),
+        "note": _shorten_note(note),
         "reportingController": names.MANAGED_BY,
         "reportingInstance": instance,
         "regarding": {
@@ -62,7 +64,7 @@ def event(job: Metadata, now_milliseconds: int, reason: str, note: str, *, type_
     }
 
 
-def _shortened(note: str) -> str:
+def _shorten_note(note: str) -> str:
     """Shorten a text to the bytes that the API takes, in whole characters."""
     if len(note.encode()) <= _NOTE_BYTES:
         return note
@@ -79,7 +81,7 @@ class Announcer:
         self._instance = instance[:128]
         self._queue: asyncio.Queue[Json] = asyncio.Queue(_QUEUE_LENGTH)
 
-    def announce(self, job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
+    def queue_event(self, job: Metadata, reason: str, message: str, *, warning: bool = False) -> None:
         """Queue an Event; never wait, never fail.
 
         Args:
@@ -91,32 +93,32 @@ class Announcer:
         type_ = EventType.WARNING if warning else EventType.NORMAL
         now = self._clock.now_milliseconds()
         try:
-            self._queue.put_nowait(event(job, now, reason, message, type_=type_, instance=self._instance))
+            self._queue.put_nowait(build_event(job, now, reason, message, type_=type_, instance=self._instance))
         except asyncio.QueueFull:
             log.warning("%s: Event %s is dropped, too many wait", job.name, reason)
 
-    async def run(self) -> None:
+    async def post_queued(self) -> None:
         """Post until cancelled."""
         while True:
             made = await self._queue.get()
             try:
-                await self._post(made)
+                await self._post_event(made)
             except Exception:  # a failed Event must not end the process
                 log.exception("Event %s is dropped", made["reason"])
 
-    async def _post(self, made: Json) -> None:
+    async def _post_event(self, made: Json) -> None:
         backoff = Backoff(first=0.5)
         for _ in range(_TRIES):
             try:
-                await self._kube.create("events", made["metadata"]["namespace"], made)
+                await self._kube.create_object("events", made["metadata"]["namespace"], made)
             except ApiError as error:
                 # The name is made of the content, so it is this Event, posted by a try whose answer was lost.
                 if error.status == 409:
                     return
                 problem: ApiError = error
-                if not error.passes:
+                if not error.may_pass:
                     break
-                await self._clock.sleep(backoff.delay())
+                await self._clock.sleep(backoff.next_delay())
             else:
                 return
         log.warning("Event %s about %s is not posted: %s", made["reason"], made["regarding"]["name"], problem)

@@ -21,9 +21,9 @@ from hajob.kube.client import (
     ApiError,
     Kube,
     WatchEvent,
-    refusal,
-    silent,
-    unreachable,
+    error_of_refusal,
+    silent_watch_error,
+    unreachable_error,
 )
 from hajob.kube.credentials import ApiCredentials
 from hajob.version import VERSION
@@ -46,13 +46,13 @@ class HttpKube(Kube):
         super().__init__(self._http)
 
     async def __aenter__(self) -> Self:
-        self._http.open()
+        self._http.open_pools()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._http.close()
+        await self._http.close_pools()
 
 
 class HttpTransport:
@@ -63,25 +63,25 @@ class HttpTransport:
         self._pool: aiohttp.ClientSession | None = None
         self._apart: aiohttp.ClientSession | None = None
 
-    def open(self) -> None:
+    def open_pools(self) -> None:
         """Open the pools; called in the loop that uses them."""
-        tls = self._credentials.tls()
-        self._pool = self._session(aiohttp.TCPConnector(ssl=tls, limit=CONNECTIONS))
-        self._apart = self._session(aiohttp.TCPConnector(ssl=tls, limit=0))
+        tls = self._credentials.tls_context()
+        self._pool = self._new_session(aiohttp.TCPConnector(ssl=tls, limit=CONNECTIONS))
+        self._apart = self._new_session(aiohttp.TCPConnector(ssl=tls, limit=0))
 
-    def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    def _new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
         headers = {"User-Agent": f"hajob-operator/{VERSION}", "Accept": "application/json"}
         # Lines of a watch hold whole objects: with the default buffer of 64 KiB a large pod would be read in many
         # turns.
         # Proxies of the environment are not for the cluster's own API server: trust_env stays off.
         return aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**20)
 
-    async def close(self) -> None:
+    async def close_pools(self) -> None:
         """Close every connection."""
         for session in filter(None, (self._pool, self._apart)):
             await session.close()
 
-    async def request(
+    async def send_request(
         self,
         method: str,
         path: str,
@@ -92,20 +92,20 @@ class HttpTransport:
     ) -> Json:
         """Send one request and return its answer."""
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
-        async with self._response(method, path, query, body, content_type, timeout=timeout) as response:
+        async with self._open_response(method, path, query, body, content_type, timeout=timeout) as response:
             try:
                 # The status was good, but the body may still break off; that is no answer either.
                 answer: Json = orjson.loads(await response.read())
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                raise _broken(method, path, error) from error
+                raise _error_of_broken_request(method, path, error) from error
             return answer
 
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+    async def watch_path(self, path: str, query: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
         """Yield the events of a watch."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=INACTIVITY_SECONDS)
-        async with self._response("GET", path, query, timeout=timeout) as response:
+        async with self._open_response("GET", path, query, timeout=timeout) as response:
             rest = b""
-            async for chunk in _chunks(response):
+            async for chunk in _body_chunks(response):
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line:
@@ -113,7 +113,7 @@ class HttpTransport:
                         yield WatchEvent(event["type"], event["object"])
 
     @asynccontextmanager
-    async def _response(
+    async def _open_response(
         self,
         method: str,
         path: str,
@@ -129,34 +129,34 @@ class HttpTransport:
             raise RuntimeError(
                 "the connection to the API server is used outside its context: write `async with HttpKube(…) as kube`"
             )
-        await self._credentials.refresh()
-        headers = {**self._credentials.authorization(), "Content-Type": content_type}
+        await self._credentials.refresh_kubeconfig()
+        headers = {**self._credentials.authorization_header(), "Content-Type": content_type}
         data = None if body is None else orjson.dumps(body)
         url = self._credentials.server + path
         try:
             response = await session.request(method, url, params=query, data=data, headers=headers, timeout=timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _broken(method, path, error) from error
+            raise _error_of_broken_request(method, path, error) from error
         async with response:
             if response.status == 401:
-                self._credentials.reload()
+                self._credentials.reload_token()
             if response.status >= 400:
-                raise refusal(response.status, await _status(response), response.reason or "")
+                raise error_of_refusal(response.status, await _body_of_refusal(response), response.reason or "")
             yield response
 
 
-async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Yield the body as it arrives; silence and breaks are `ApiError`s."""
     try:
         async for chunk in response.content.iter_any():
             yield chunk
     except aiohttp.SocketTimeoutError as error:
-        raise silent(response.url.path) from error
+        raise silent_watch_error(response.url.path) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise _broken("GET", response.url.path, error) from error
+        raise _error_of_broken_request("GET", response.url.path, error) from error
 
 
-async def _status(response: aiohttp.ClientResponse) -> object:
+async def _body_of_refusal(response: aiohttp.ClientResponse) -> object:
     """Return the body of a refusal; None where it is not JSON, as from a proxy or for an unserved path."""
     try:
         return orjson.loads(await response.read())
@@ -164,5 +164,5 @@ async def _status(response: aiohttp.ClientResponse) -> object:
         return None
 
 
-def _broken(method: str, path: str, error: BaseException) -> ApiError:
-    return unreachable(method, path, f"{type(error).__name__} {error}".rstrip())
+def _error_of_broken_request(method: str, path: str, error: BaseException) -> ApiError:
+    return unreachable_error(method, path, f"{type(error).__name__} {error}".rstrip())

@@ -133,42 +133,42 @@ class Informer(Generic[T]):
         self._again = False
         self._watching: asyncio.Task[None] | None = None
 
-    def read_again(self) -> None:
+    def reproject_all(self) -> None:
         """Project every object anew, because `project` gives other results now; differences are reported as changes."""
         self._again = True
         if self._watching is not None:
             self._watching.cancel()
 
-    def get(self, namespace: str, name: str) -> T | None:
+    def get_cached(self, namespace: str, name: str) -> T | None:
         """Return the cached object of that name; nodes have an empty namespace."""
         entry = self._entries.get((namespace, name))
         return None if entry is None else entry.value
 
-    def values(self) -> Iterator[T]:
+    def cached_values(self) -> Iterator[T]:
         """Iterate over all cached objects."""
         return (entry.value for entry in list(self._entries.values()))
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def age(self) -> float:
+    def seconds_since_answer(self) -> float:
         """Return seconds since the server last answered; above some 70 the cache may be out of date."""
         return self._clock.monotonic() - self._heard
 
-    def idle(self) -> float:
+    def seconds_since_activity(self) -> float:
         """Return seconds since this cache was active: the server answered, or a request failed.
 
         A server that is away keeps it active; above some 85 it is stuck by an error of this program.
         """
         return self._clock.monotonic() - self._active
 
-    async def run(self) -> None:
+    async def list_and_watch(self) -> None:
         """List and watch until cancelled."""
         while True:
             began = self._clock.monotonic()
             try:
                 if not self._version and not self._streams_list:
-                    await self._list()
+                    await self._list_all()
                     began = self._clock.monotonic()
                 self._events_before = self._events
                 await self._watch_until_asked()
@@ -184,7 +184,7 @@ class Informer(Generic[T]):
             except Exception:
                 log.exception("%s: the watch is started again after an unexpected error", self.resource)
                 self._version = ""
-            await self._pause(began)
+            await self._pause_before_next(began)
 
     def _cannot_stream(self, error: ApiError) -> bool:
         """Whether that is why a streaming list was refused; if so, read in pages from now on."""
@@ -194,36 +194,36 @@ class Informer(Generic[T]):
         self._streams_list = False
         return True
 
-    async def _pause(self, began: float) -> None:
+    async def _pause_before_next(self, began: float) -> None:
         self._active = self._clock.monotonic()
         has_told = self._events > self._events_before and bool(self._version)
         if has_told or self._active - began >= STEADY_SECONDS:
-            self._backoff.reset()
-        await self._clock.sleep(self._backoff.delay())
+            self._backoff.reset_delay()
+        await self._clock.sleep(self._backoff.next_delay())
 
-    def _is_heard(self) -> None:
+    def _note_answer(self) -> None:
         self._heard = self._active = self._clock.monotonic()
         self.refused = False
 
-    async def _list(self) -> None:
+    async def _list_all(self) -> None:
         """Read everything page by page, then report the missing objects as deleted."""
         seen: set[tuple[str, str]] = set()
         version = ""
-        async with aclosing(self._kube.pages(self.resource, self.namespace, self._selector)) as pages:  # type: ignore[type-var]
+        async with aclosing(self._kube.list_pages(self.resource, self.namespace, self._selector)) as pages:  # type: ignore[type-var]
             async for page in pages:
                 for raw in page.items:
-                    seen.add(_key(raw))
-                    self._take(raw)
-                    await self._give_way()
+                    seen.add(_key_of_object(raw))
+                    self._store_object(raw)
+                    await self._yield_now_and_then()
                 version = page.resource_version
-                self._is_heard()
-        await self._complete(seen, version)
+                self._note_answer()
+        await self._complete_list(seen, version)
 
-    async def _complete(self, seen: Collection[tuple[str, str]], version: str) -> None:
+    async def _complete_list(self, seen: Collection[tuple[str, str]], version: str) -> None:
         """Report the known objects that a complete list lacks as deleted."""
         for key in [key for key in self._entries if key not in seen]:
-            self._drop(key)
-            await self._give_way()
+            self._drop_object(key)
+            await self._yield_now_and_then()
         self._version, before, self._newest = version, self._newest, version
         if version.isdecimal() and before.isdecimal() and int(version) < int(before):
             log.error("%s: the server was at version %s and is at %s: it was restored", self.resource, before, version)
@@ -233,55 +233,55 @@ class Informer(Generic[T]):
         self._listed(version)
 
     async def _watch_until_asked(self) -> None:
-        """Follow the stream until it ends, or `read_again` is called."""
+        """Follow the stream until it ends, or `reproject_all` is called."""
         if not self._again:
-            self._watching = asyncio.create_task(self._watch(), name=f"stream of {self.resource}")
+            self._watching = asyncio.create_task(self._follow_stream(), name=f"stream of {self.resource}")
             try:
                 await self._watching
             except asyncio.CancelledError:
                 self._watching.cancel()
-                if not self._again or _is_cancelled():
+                if not self._again or _is_task_cancelled():
                     raise
             finally:
                 self._watching = None
         if self._again:
             self._again, self._version = False, ""
 
-    async def _watch(self) -> None:
+    async def _follow_stream(self) -> None:
         """Follow the stream until it ends; the version moves with every event and bookmark.
 
         Without a version the stream begins with the existing objects. If it breaks before their end, it begins anew.
         """
         seen: set[tuple[str, str]] | None = None if self._version else set()
-        stream = self._kube.watch(
+        stream = self._kube.watch_objects(
             self.resource, self.namespace, self._selector, self._version, with_list=seen is not None
         )
         async with aclosing(stream) as events:  # type: ignore[type-var]
             async for event in events:
-                self._is_heard()
-                self._take_event(event)
+                self._note_answer()
+                self._apply_event(event)
                 version = event.object["metadata"]["resourceVersion"]
                 if seen is None:
                     self._version = self._newest = version
                 elif is_end_of_list(event):
-                    await self._complete(seen, version)
+                    await self._complete_list(seen, version)
                     seen = None
                 elif event.type != "BOOKMARK":
                     # A streaming list may carry changes among the existing objects, deletions too.
-                    (seen.discard if event.type == "DELETED" else seen.add)(_key(event.object))
-                await self._give_way()
+                    (seen.discard if event.type == "DELETED" else seen.add)(_key_of_object(event.object))
+                await self._yield_now_and_then()
 
-    def _take_event(self, event: WatchEvent) -> None:
+    def _apply_event(self, event: WatchEvent) -> None:
         if event.type == "ERROR":
-            raise _stream_error(event.object)
+            raise _error_of_stream(event.object)
         if event.type == "DELETED":
-            self._drop(_key(event.object), event.object)
+            self._drop_object(_key_of_object(event.object), event.object)
         elif event.type != "BOOKMARK":
-            self._take(event.object)
+            self._store_object(event.object)
 
-    def _take(self, raw: Json) -> None:
+    def _store_object(self, raw: Json) -> None:
         """Store an object as it is now, and report the change."""
-        key, uid = _key(raw), str(raw["metadata"].get("uid", ""))
+        key, uid = _key_of_object(raw), str(raw["metadata"].get("uid", ""))
         try:
             value = self._project(raw)
         except Exception:
@@ -290,44 +290,44 @@ class Informer(Generic[T]):
         # Another UID under the same name is another object: its predecessor was deleted while the watch was away.
         old = self._entries.get(key)
         if old is not None and old.uid != uid:
-            self._drop(key)
+            self._drop_object(key)
             old = None
         self._entries[key] = _Entry(uid, value)
         if old is None:
-            self._tell(Change(ChangeType.ADDED, value))
+            self._report_change(Change(ChangeType.ADDED, value))
         elif old.value != value:
-            self._tell(Change(ChangeType.MODIFIED, value, old.value))
+            self._report_change(Change(ChangeType.MODIFIED, value, old.value))
 
-    def _drop(self, key: tuple[str, str], raw: Json | None = None) -> None:
+    def _drop_object(self, key: tuple[str, str], raw: Json | None = None) -> None:
         """Remove a deleted object; ignore a late event about a predecessor of the same name."""
         entry = self._entries.get(key)
         if entry is None or (raw is not None and entry.uid != str(raw["metadata"].get("uid", ""))):
             return
         del self._entries[key]
-        self._tell(Change(ChangeType.DELETED, entry.value, entry.value))
+        self._report_change(Change(ChangeType.DELETED, entry.value, entry.value))
 
-    def _tell(self, change: Change[T]) -> None:
+    def _report_change(self, change: Change[T]) -> None:
         try:
             self._handler(change)
         except Exception:
             log.exception("%s: the handler of a change failed", self.resource)
 
-    async def _give_way(self) -> None:
+    async def _yield_now_and_then(self) -> None:
         self._events += 1
         if self._events % EVENTS_PER_TURN == 0:
             await give_way()
 
 
-def _is_cancelled() -> bool:
+def _is_task_cancelled() -> bool:
     """Whether this task itself is being cancelled, and not only what it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def _key(raw: Json) -> tuple[str, str]:
+def _key_of_object(raw: Json) -> tuple[str, str]:
     metadata = raw["metadata"]
     return intern(str(metadata.get("namespace", ""))), str(metadata["name"])
 
 
-def _stream_error(status: Json) -> ApiError:
+def _error_of_stream(status: Json) -> ApiError:
     return ApiError(int(status.get("code") or 500), str(status.get("reason", "")), str(status.get("message", "")))

@@ -40,33 +40,33 @@ class RequestLimiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def hold_turn(self) -> AsyncIterator[None]:
         """Hold one request's place, once it may begin."""
-        await self._come_on()
+        await self._wait_for_turn()
         began = self._clock.monotonic()
         try:
             yield
         finally:
             slow = self._clock.monotonic() - began > SLOW_SECONDS
             self.limit = max(self.limit * SHRINK, self._least) if slow else min(self.limit + GROW, self._most)
-            self._leave()
+            self._end_turn()
 
-    async def _come_on(self) -> None:
+    async def _wait_for_turn(self) -> None:
         turn: asyncio.Future[None] = asyncio.Future()
         self._waiting.append(turn)
-        self._call()
+        self._start_waiting()
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # its turn came in the moment in which it left
-                self._leave()
+                self._end_turn()
             raise
 
-    def _leave(self) -> None:
+    def _end_turn(self) -> None:
         self._running -= 1
-        self._call()
+        self._start_waiting()
 
-    def _call(self) -> None:
+    def _start_waiting(self) -> None:
         """Start waiting requests as the limit permits."""
         while self._waiting and self._running < int(self.limit):
             turn = self._waiting.popleft()

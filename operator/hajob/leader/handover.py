@@ -17,36 +17,36 @@ OFFER: Final = f"{names.GROUP}/cut-off"
 VOLUNTEER: Final = f"{names.GROUP}/volunteer"
 
 
-def _annotation(lease: Json, name: str) -> str:
+def _annotation_of_lease(lease: Json, name: str) -> str:
     return str((lease["metadata"].get("annotations") or {}).get(name, ""))
 
 
-def offered(lease: Json) -> str:
+def why_offered(lease: Json) -> str:
     """Return why the leader offers the Lease; empty where it does not."""
-    return _annotation(lease, OFFER)
+    return _annotation_of_lease(lease, OFFER)
 
 
-def volunteer(lease: Json) -> str:
+def volunteer_of_lease(lease: Json) -> str:
     """Return the identity of the standby that volunteers because it reaches the coordinators; empty for none."""
-    return _annotation(lease, VOLUNTEER)
+    return _annotation_of_lease(lease, VOLUNTEER)
 
 
-def offer(lease: Json, why: str) -> None:
+def offer_lease(lease: Json, why: str) -> None:
     """Offer the Lease."""
-    _annotate(lease, OFFER, why)
+    _annotate_lease(lease, OFFER, why)
 
 
-def take_up(lease: Json, identity: str) -> None:
+def volunteer_for_lease(lease: Json, identity: str) -> None:
     """Volunteer."""
-    _annotate(lease, VOLUNTEER, identity)
+    _annotate_lease(lease, VOLUNTEER, identity)
 
 
-def withdraw(lease: Json) -> None:
+def withdraw_offer(lease: Json) -> None:
     """Remove offer and volunteer."""
     annotations = lease["metadata"].get("annotations") or {}
     for name in (OFFER, VOLUNTEER):
         annotations.pop(name, None)
 
 
-def _annotate(lease: Json, name: str, value: str) -> None:
+def _annotate_lease(lease: Json, name: str, value: str) -> None:
     lease["metadata"]["annotations"] = {**(lease["metadata"].get("annotations") or {}), name: value}

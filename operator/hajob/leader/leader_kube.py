@@ -40,7 +40,7 @@ class LeaderKube(Kube):
         self._leadership = leadership
         self._turns = RequestLimiter(clock, WRITES_ALWAYS, WRITES_AT_ONCE)
 
-    async def write(
+    async def send_write(
         self,
         method: str,
         resource: str,
@@ -51,11 +51,13 @@ class LeaderKube(Kube):
         content_type: str = "application/json",
     ) -> Json:
         """Send a changing request; a dry run is not limited."""
-        async with self._turns.turn():
+        async with self._turns.hold_turn():
             left = await self._seconds_left()
             try:
                 async with timeout(self._clock, left):
-                    return await self._kube.write(method, resource, path, body, query=query, content_type=content_type)
+                    return await self._kube.send_write(
+                        method, resource, path, body, query=query, content_type=content_type
+                    )
             except TimeoutError:
                 late = f"no answer within the {left:.1f} s that were left of the Lease"
                 raise ApiError(0, NOT_LEADING, late) from None
@@ -70,7 +72,7 @@ class LeaderKube(Kube):
         if leadership.seconds_left <= 0:
             try:
                 async with timeout(self._clock, LATE_SECONDS):
-                    await leadership.writable()
+                    await leadership.wait_until_writable()
             except TimeoutError:
                 raise ApiError(0, NOT_LEADING, "the Lease is not held for sure: nothing is written") from None
         return leadership.seconds_left

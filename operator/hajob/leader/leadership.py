@@ -20,9 +20,9 @@ class Leadership:
         """Return for how long no other operator can begin to lead; 0 where one may have."""
         return inf
 
-    def claim(self, fence: int) -> None:
+    def note_claimed_fence(self, fence: int) -> None:
         """Note a fence that was found in a status: it may be that of a later leader."""
         del fence
 
-    async def writable(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait until no other operator can have taken over."""

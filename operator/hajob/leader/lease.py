@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hajob.api.base import Json
-from hajob.clock import Clock, timeout, timestamp
+from hajob.clock import Clock, format_microtime, timeout
 from hajob.kube.client import ApiError, Kube
 from hajob.leader import handover
 from hajob.leader.leadership import Leadership
@@ -131,31 +131,31 @@ class LeaseHolder(Leadership):
             return 0.0
         return self._settings.lease_seconds - (self._clock.monotonic() - self._renewed)
 
-    def claim(self, fence: int) -> None:
+    def note_claimed_fence(self, fence: int) -> None:
         """Note a fence found in a status: the next renewal writes a larger one, unless the Lease has another holder."""
         if fence < FENCE_LIMIT:
             self._claimed = max(self._claimed, fence)
 
-    async def writable(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait until `may_write`."""
         while not self.may_write:
             self._writable.clear()
             await self._writable.wait()
 
-    async def run(self) -> None:
+    async def hold_for_ever(self) -> None:
         """Take or renew the Lease until cancelled."""
         while True:
-            if await self.step():
+            if await self.check_lease():
                 self._volunteers = self._is_offered and await self._candidate.reaches_coordinators()
                 await self._clock.sleep(self._settings.retry_seconds / (1 if self.is_leader else STANDBY_LOOKS))
 
-    async def step(self) -> bool:
+    async def check_lease(self) -> bool:
         """Read the Lease once and act on it; return whether the server answered."""
         asked = self._clock.monotonic()
         limit = (self._settings.lease_seconds - self._settings.retry_seconds) / 2
         try:
             async with timeout(self._clock, limit):
-                await self._look(asked)
+                await self._read_and_act(asked)
         except ApiError as error:
             if error.status != 409:  # 409: another writer was faster, the next look tells which
                 log.warning("lease %s: %s", self._settings.name, error)
@@ -164,103 +164,103 @@ class LeaseHolder(Leadership):
             return False
         return True
 
-    async def release(self) -> None:
+    async def release_lease(self) -> None:
         """Give the Lease back, so that another operator need not wait for its expiry."""
         if not self.is_leader:
             return
         fence = self.fence
         # First, so that nothing is written any more while the Lease is on its way back.
-        self._lose("the operator is shutting down")
+        self._stop_leading("the operator is shutting down")
         try:
-            lease = await self._kube.find("leases", self._settings.namespace, self._settings.name)
-            if lease is not None and self._is_ours(lease["spec"], fence):
+            lease = await self._kube.find_object("leases", self._settings.namespace, self._settings.name)
+            if lease is not None and self._is_held_by_us(lease["spec"], fence):
                 lease["spec"]["holderIdentity"] = ""
-                await self._kube.replace("leases", self._settings.namespace, lease)
+                await self._kube.replace_object("leases", self._settings.namespace, lease)
         except ApiError as error:
             log.warning("lease %s cannot be given back: %s", self._settings.name, error)
 
-    async def _look(self, asked: float) -> None:
+    async def _read_and_act(self, asked: float) -> None:
         self._is_offered = False
-        if self.is_leader and await self._renew(asked):
+        if self.is_leader and await self._renew_lease(asked):
             return
-        lease = await self._kube.find("leases", self._settings.namespace, self._settings.name)
+        lease = await self._kube.find_object("leases", self._settings.namespace, self._settings.name)
         if lease is None:
             if self.is_leader or self._is_missing(asked):
                 body: Json = {"metadata": {"name": self._settings.name}, "spec": {}}
-                self._hold(body, self._next_fence(self.fence))
-                stored = await self._kube.create("leases", self._settings.namespace, body)
-                self._gain(body, asked)
+                self._fill_in_holder(body, self._next_fence(self.fence))
+                stored = await self._kube.create_object("leases", self._settings.namespace, body)
+                self._become_leader(body, asked)
                 self._left = stored
             return
         spec = lease.setdefault("spec", {})
-        if self.is_leader and not self._is_ours(spec, self.fence):
-            self._lose(f"{spec.get('holderIdentity') or 'nobody'} holds the Lease")
+        if self.is_leader and not self._is_held_by_us(spec, self.fence):
+            self._stop_leading(f"{spec.get('holderIdentity') or 'nobody'} holds the Lease")
         if self.is_leader:
             self._offer_or_keep(lease)
-            self._hold(lease, self.fence if self._claimed <= self.fence else self._next_fence(self.fence))
-        elif self._is_free(lease, asked):
-            handover.withdraw(lease)
-            self._hold(lease, self._next_fence(int(spec.get("leaseTransitions") or 0)))
+            self._fill_in_holder(lease, self.fence if self._claimed <= self.fence else self._next_fence(self.fence))
+        elif self._is_free_to_take(lease, asked):
+            handover.withdraw_offer(lease)
+            self._fill_in_holder(lease, self._next_fence(int(spec.get("leaseTransitions") or 0)))
         else:
-            await self._volunteer(lease)
+            await self._volunteer_if_able(lease)
             return
-        await self._write(lease, asked)
+        await self._write_lease(lease, asked)
 
-    async def _renew(self, asked: float) -> bool:
+    async def _renew_lease(self, asked: float) -> bool:
         """Renew it in one request, as this leader left it; return whether no other writer has changed it since."""
         lease, self._left = self._left, None
         if lease is None:
             return False
         try:
             self._offer_or_keep(lease)
-            self._hold(lease, self.fence if self._claimed <= self.fence else self._next_fence(self.fence))
-            await self._write(lease, asked)
+            self._fill_in_holder(lease, self.fence if self._claimed <= self.fence else self._next_fence(self.fence))
+            await self._write_lease(lease, asked)
         except ApiError as error:
             if error.status not in {404, 409}:
                 raise
             return False
         return True
 
-    async def _write(self, lease: Json, asked: float) -> None:
+    async def _write_lease(self, lease: Json, asked: float) -> None:
         """Write it, unless another writer was faster; `_left` is only what is known to be stored."""
-        stored = await self._kube.replace("leases", self._settings.namespace, lease)
-        self._gain(lease, asked)
+        stored = await self._kube.replace_object("leases", self._settings.namespace, lease)
+        self._become_leader(lease, asked)
         self._left = stored
 
     def _offer_or_keep(self, lease: Json) -> None:
         """Offer the Lease while this leader is cut off, and stop leading as soon as a standby volunteers."""
-        why, successor = self._candidate.why_unfit(), handover.volunteer(lease)
+        why, successor = self._candidate.why_unfit(), handover.volunteer_of_lease(lease)
         if not why:
-            handover.withdraw(lease)
+            handover.withdraw_offer(lease)
         elif not successor:
-            handover.offer(lease, why)
+            handover.offer_lease(lease, why)
         elif not self._given_up:
             self._given_up = True
             self._candidate.leadership_lost(f"{successor} reaches the coordinators and is to lead; {why}")
 
-    async def _volunteer(self, lease: Json) -> None:
+    async def _volunteer_if_able(self, lease: Json) -> None:
         """Tell the leader that this standby reaches the coordinators."""
-        self._is_offered = bool(handover.offered(lease)) and not handover.volunteer(lease)
+        self._is_offered = bool(handover.why_offered(lease)) and not handover.volunteer_of_lease(lease)
         if self._is_offered and self._volunteers:
-            handover.take_up(lease, self._identity)
-            await self._kube.replace("leases", self._settings.namespace, lease)
-            log.info("lease %s: %s; this standby reaches them", self._settings.name, handover.offered(lease))
+            handover.volunteer_for_lease(lease, self._identity)
+            await self._kube.replace_object("leases", self._settings.namespace, lease)
+            log.info("lease %s: %s; this standby reaches them", self._settings.name, handover.why_offered(lease))
 
     def _next_fence(self, last: int) -> int:
         floor = self._candidate.fence_floor
         return max(last, floor if floor < FENCE_LIMIT else 0, self._claimed) + 1
 
-    def _is_ours(self, spec: Json, fence: int) -> bool:
+    def _is_held_by_us(self, spec: Json, fence: int) -> bool:
         return spec.get("holderIdentity") == self._identity and spec.get("leaseTransitions") == fence
 
-    def _is_free(self, lease: Json, asked: float) -> bool:
+    def _is_free_to_take(self, lease: Json, asked: float) -> bool:
         """Whether it was given back, to this one or to any, or has not changed for its duration while we looked.
 
         The server may have read the record at any moment between request and answer: a new one may be as young as the
         answer, and one that has not changed had not changed when we asked.
         """
         spec = lease["spec"]
-        if not spec.get("holderIdentity") and handover.volunteer(lease) in {"", self._identity}:
+        if not spec.get("holderIdentity") and handover.volunteer_of_lease(lease) in {"", self._identity}:
             return True
         state = (spec.get("holderIdentity"), spec.get("leaseTransitions"), spec.get("renewTime"))
         duration = float(spec.get("leaseDurationSeconds") or self._settings.lease_seconds)
@@ -277,8 +277,8 @@ class LeaseHolder(Leadership):
             self._seen, self._seen_since = state, self._clock.monotonic()
         return asked - self._seen_since >= seconds
 
-    def _hold(self, lease: Json, fence: int) -> None:
-        now = timestamp(self._clock.now_milliseconds())
+    def _fill_in_holder(self, lease: Json, fence: int) -> None:
+        now = format_microtime(self._clock.now_milliseconds())
         spec = lease["spec"]
         if spec.get("leaseTransitions") != fence:
             spec["acquireTime"] = now
@@ -289,7 +289,7 @@ class LeaseHolder(Leadership):
             "renewTime": now,
         }
 
-    def _gain(self, lease: Json, asked: float) -> None:
+    def _become_leader(self, lease: Json, asked: float) -> None:
         """Become or stay leader, because the write was accepted; it counts from the moment at which we began to ask."""
         fence = int(lease["spec"]["leaseTransitions"])
         before, self.fence, self._renewed = self.fence, fence, asked
@@ -301,7 +301,7 @@ class LeaseHolder(Leadership):
         if not before:
             self._candidate.leadership_gained(fence)
 
-    def _lose(self, reason: str) -> None:
+    def _stop_leading(self, reason: str) -> None:
         log.warning("lease %s: no longer leading: %s", self._settings.name, reason)
         self.fence, self._left = 0, None
         self._seen = ()

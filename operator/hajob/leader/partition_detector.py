@@ -36,26 +36,26 @@ class PartitionDetector:
         """Why somebody else should lead; empty while that is not so."""
 
     @property
-    def cut_off(self) -> str:
+    def why_cut_off(self) -> str:
         """Return why it is the suspect, from the first moment on; empty while it is not."""
-        return self._suspicion.why
+        return self._suspicion.why_suspect
 
-    async def run(self) -> None:
+    async def check_for_ever(self) -> None:
         """Check until cancelled."""
         while True:
-            self.look()
+            self.check_once()
             await self._clock.sleep(LOOK_SECONDS)
 
-    def look(self) -> None:
+    def check_once(self) -> None:
         """Check once."""
-        before, now = self.cut_off, self._clock.monotonic()
-        self._suspicion.look(self._count(), now)
-        if before and not self.cut_off:
-            self._changed("", "enough coordinators are reached: this operator is not cut off")
-        elif self._suspicion.lasts(now) and not self.offers:
-            self._changed(self.cut_off, self.cut_off)
+        before, now = self.why_cut_off, self._clock.monotonic()
+        self._suspicion.update_suspicion(self._count(), now)
+        if before and not self.why_cut_off:
+            self._report_suspicion("", "enough coordinators are reached: this operator is not cut off")
+        elif self._suspicion.has_lasted(now) and not self.offers:
+            self._report_suspicion(self.why_cut_off, self.why_cut_off)
 
-    def _changed(self, offers: str, words: str) -> None:
+    def _report_suspicion(self, offers: str, words: str) -> None:
         if offers or self.offers:
             log.warning(words)
         self.offers = offers

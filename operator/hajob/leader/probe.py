@@ -20,7 +20,7 @@ SAMPLE: Final = 100
 """So many coordinators tell enough."""
 
 
-def to_probe(pods: Iterable[PodView]) -> list[PodView]:
+def coordinators_to_probe(pods: Iterable[PodView]) -> list[PodView]:
     """Return the coordinator pods that should answer: of each job the newest, of all of them a stable sample.
 
     A standby does not know how far a job has come; a pod whose containers do not all run has a reason to be silent.
@@ -34,16 +34,16 @@ def to_probe(pods: Iterable[PodView]) -> list[PodView]:
     return [newest[uid] for uid in sorted(newest)[:SAMPLE]]
 
 
-async def probe(pods: Iterable[PodView], clock: Clock) -> list[ExpectedCoordinator]:
+async def probe_coordinators(pods: Iterable[PodView], clock: Clock) -> list[ExpectedCoordinator]:
     """Connect to all of them at once."""
 
     async def one(pod: PodView) -> ExpectedCoordinator:
-        return ExpectedCoordinator(pod.node_name, await answers(pod.address, pod.port, clock))
+        return ExpectedCoordinator(pod.node_name, await accepts_connection(pod.address, pod.port, clock))
 
-    return list(await asyncio.gather(*map(one, to_probe(pods))))
+    return list(await asyncio.gather(*map(one, coordinators_to_probe(pods))))
 
 
-async def answers(host: str, port: int, clock: Clock) -> bool:
+async def accepts_connection(host: str, port: int, clock: Clock) -> bool:
     """Return whether a connection to this port succeeds."""
     try:
         async with timeout(clock, ANSWER_SECONDS):

@@ -46,7 +46,7 @@ class Reach:
         return f"{self.silent} of {self.total} coordinators cannot be reached"
 
 
-def reach(coordinators: Iterable[ExpectedCoordinator], nodes: Mapping[str, NodeView]) -> Reach:
+def count_reachable(coordinators: Iterable[ExpectedCoordinator], nodes: Mapping[str, NodeView]) -> Reach:
     """Count coordinators; the silence of one whose node is not ready is explained by that.
 
     Unless more than half of all nodes are not ready: then it is the control plane that hears nothing, and the operator
@@ -54,11 +54,11 @@ def reach(coordinators: Iterable[ExpectedCoordinator], nodes: Mapping[str, NodeV
     """
     away = {name for name, node in nodes.items() if not node.ready}
     believed = 2 * len(away) <= len(nodes)
-    counted = [one for one in coordinators if one.reached or not (believed and _is_away(one, nodes, away))]
+    counted = [one for one in coordinators if one.reached or not (believed and _is_node_away(one, nodes, away))]
     return Reach(len(counted), sum(not one.reached for one in counted))
 
 
-def _is_away(coordinator: ExpectedCoordinator, nodes: Mapping[str, NodeView], away: set[str]) -> bool:
+def _is_node_away(coordinator: ExpectedCoordinator, nodes: Mapping[str, NodeView], away: set[str]) -> bool:
     return coordinator.node_name in away or coordinator.node_name not in nodes
 
 
@@ -69,7 +69,7 @@ class Suspicion:
         self._since: float | None = None
         self._reach = Reach()
 
-    def look(self, now: Reach, at: float) -> None:
+    def update_suspicion(self, now: Reach, at: float) -> None:
         """Take in how many answer now."""
         self._reach = now
         if not now.is_cut_off:
@@ -78,12 +78,12 @@ class Suspicion:
             self._since = at
 
     @property
-    def why(self) -> str:
+    def why_suspect(self) -> str:
         """Return why it is the suspect, for people; empty while it is not."""
         if self._since is None:
             return ""
         return f"{self._reach}: this operator considers itself cut off and decides nothing from silence"
 
-    def lasts(self, at: float) -> bool:
+    def has_lasted(self, at: float) -> bool:
         """Return whether it has been the suspect for so long that another operator should lead."""
         return self._since is not None and at - self._since >= OFFER_SECONDS

@@ -47,11 +47,11 @@ class AuthorityStore:
         self.lifetime = lifetime
 
     @property
-    def now(self) -> datetime:
+    def current_time(self) -> datetime:
         """Return the time, for dates of certificates."""
         return datetime.fromtimestamp(self._clock.now_milliseconds() / 1000, UTC)
 
-    async def authorities(self) -> Sequence[Authority]:
+    async def trusted_authorities(self) -> Sequence[Authority]:
         """Return the trusted authorities, the newest last.
 
         Raises:
@@ -59,38 +59,40 @@ class AuthorityStore:
         """
         async with self._lock:
             if not self._known or self._clock.monotonic() >= self._until:
-                self._known = await self._read()
+                self._known = await self._read_secret()
                 self._until = self._clock.monotonic() + KEPT_SECONDS
             return self._known
 
-    async def _read(self) -> Sequence[Authority]:
-        secret = await self._kube.find("secrets", self._namespace, SECRET_NAME)
+    async def _read_secret(self) -> Sequence[Authority]:
+        secret = await self._kube.find_object("secrets", self._namespace, SECRET_NAME)
         if secret is None:
-            made = authorities_at(self._known, self.now, self.lifetime)
-            await self._kube.create("secrets", self._namespace, self._secret(made))
+            made = authorities_at(self._known, self.current_time, self.lifetime)
+            await self._kube.create_object("secrets", self._namespace, self._build_secret(made))
             log.info("the Secret %s/%s with the authority of all jobs is made", self._namespace, SECRET_NAME)
             return made
         try:
-            known = _authorities(secret)
-            desired = authorities_at(known, self.now, self.lifetime, _replace_before(secret))
+            known = _authorities_in_secret(secret)
+            desired = authorities_at(known, self.current_time, self.lifetime, _replace_before(secret))
         except ValueError as error:
             message = f"Secret {self._namespace}/{SECRET_NAME} cannot be read: {error}; delete it to have a new one"
             raise ApiError(0, "Unreadable", message) from error
         # An unchanged Secret is not written: every leader looks at it every ten minutes.
-        return known if set(desired) == set(known) else await self._replace(secret, known, desired)
+        return known if set(desired) == set(known) else await self._replace_secret(secret, known, desired)
 
-    async def _replace(
+    async def _replace_secret(
         self, secret: Json, known: Sequence[Authority], desired: Sequence[Authority]
     ) -> Sequence[Authority]:
         try:
-            await self._kube.replace("secrets", self._namespace, {**secret, "data": self._secret(desired)["data"]})
+            await self._kube.replace_object(
+                "secrets", self._namespace, {**secret, "data": self._build_secret(desired)["data"]}
+            )
         except ApiError as error:
             log.warning("the authority of all jobs cannot be renewed, the old one stays in use: %s", error)
             return known
         log.info("the authorities of all jobs have changed, there are %d", len(desired))
         return desired
 
-    def _secret(self, authorities: Sequence[Authority]) -> Json:
+    def _build_secret(self, authorities: Sequence[Authority]) -> Json:
         data: dict[str, str] = {}
         for number, one in enumerate(authorities):
             data[f"{number}.crt"] = base64.b64encode(one.certificate).decode()
@@ -99,14 +101,14 @@ class AuthorityStore:
         return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data}
 
 
-def _authorities(secret: Json) -> tuple[Authority, ...]:
+def _authorities_in_secret(secret: Json) -> tuple[Authority, ...]:
     """Return the authorities in a Secret, the newest last; ValueError: an entry is no authority."""
     data = {name: base64.b64decode(text) for name, text in (secret.get("data") or {}).items()}
     names = sorted(name.removesuffix(".crt") for name in data if name.endswith(".crt"))
     if missing := [name for name in names if f"{name}.key" not in data]:
         raise ValueError(f"it lacks {missing[0]}.key")
     found = [Authority(data[f"{name}.crt"], data[f"{name}.key"]) for name in names]
-    return tuple(sorted(found, key=lambda one: one.made))
+    return tuple(sorted(found, key=lambda one: one.creation_time))
 
 
 def _replace_before(secret: Json) -> datetime | None:

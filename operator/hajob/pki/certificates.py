@@ -45,21 +45,21 @@ class Authority:
     key: bytes
 
     @property
-    def parsed(self) -> x509.Certificate:
+    def parsed_certificate(self) -> x509.Certificate:
         """Return the parsed certificate."""
         return x509.load_pem_x509_certificate(self.certificate)
 
     @property
-    def made(self) -> datetime:
+    def creation_time(self) -> datetime:
         """Return when it was made."""
-        return _made(self.parsed)
+        return _creation_time_of(self.parsed_certificate)
 
 
 def new_authority(now: datetime, lifetime: timedelta) -> Authority:
     """Make an authority, with a key of its own, for certificates that live for `lifetime`."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    name = _name(f"hajob {serial:x}"[:24])
+    name = _x509_name(f"hajob {serial:x}"[:24])
     start = now - _BACKDATED
     certificate = (
         x509.CertificateBuilder()
@@ -74,7 +74,7 @@ def new_authority(now: datetime, lifetime: timedelta) -> Authority:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return Authority(_pem(certificate), _private(key))
+    return Authority(_certificate_pem(certificate), _private_key_pem(key))
 
 
 def authorities_at(
@@ -88,17 +88,21 @@ def authorities_at(
         lifetime: of the certificates that they sign.
         replace_before: the newest must have been made at this time or later; for an admin who lost a key.
     """
-    living = sorted((one for one in known if now < one.parsed.not_valid_after_utc), key=lambda one: one.made)
+    living = sorted(
+        (one for one in known if now < one.parsed_certificate.not_valid_after_utc), key=lambda one: one.creation_time
+    )
     newest = living[-1] if living else None
-    near_its_end = newest is not None and newest.parsed.not_valid_after_utc - now < 2 * lifetime
-    unwanted = newest is not None and replace_before is not None and newest.made < replace_before <= now
+    near_its_end = newest is not None and newest.parsed_certificate.not_valid_after_utc - now < 2 * lifetime
+    unwanted = newest is not None and replace_before is not None and newest.creation_time < replace_before <= now
     if newest is None or near_its_end or unwanted:
         return (*living, new_authority(now, lifetime))
-    # what older ones signed keeps its trust by itself (`material_at`)
-    return tuple(living) if now < newest.made + 7 * SPREAD else (newest,)
+    # what older ones signed keeps its trust by itself (`certificates_due`)
+    return tuple(living) if now < newest.creation_time + 7 * SPREAD else (newest,)
 
 
-def issue(job_uid: str, authorities: Sequence[Authority], now: datetime, lifetime: timedelta) -> dict[str, bytes]:
+def issue_certificates(
+    job_uid: str, authorities: Sequence[Authority], now: datetime, lifetime: timedelta
+) -> dict[str, bytes]:
     """Issue certificates: PEM files by the names in `hajob.pki.tls_secret.KEYS`.
 
     Args:
@@ -107,10 +111,13 @@ def issue(job_uid: str, authorities: Sequence[Authority], now: datetime, lifetim
         now: start of their validity, less an allowance for clocks that are behind.
         lifetime: for how long.
     """
-    return {AUTHORITY: _bundle(one.parsed for one in authorities), **_leaves(job_uid, authorities[-1], now, lifetime)}
+    return {
+        AUTHORITY: _pem_bundle(one.parsed_certificate for one in authorities),
+        **_new_leaves(job_uid, authorities[-1], now, lifetime),
+    }
 
 
-def material_at(
+def certificates_due(
     job_uid: str,
     material: Mapping[str, bytes],
     authorities: Sequence[Authority],
@@ -135,38 +142,38 @@ def material_at(
     trusted = x509.load_pem_x509_certificates(material[AUTHORITY])
     leaves = [x509.load_pem_x509_certificate(material[f"{identity}.crt"]) for identity in IDENTITIES]
     spread = now >= trust_changed + SPREAD
-    settled = spread and all(now >= _made(leaf) + SPREAD for leaf in leaves)
-    needed = [one.parsed for one in authorities]
+    settled = spread and all(now >= _creation_time_of(leaf) + SPREAD for leaf in leaves)
+    needed = [one.parsed_certificate for one in authorities]
     needed += [
         one
         for one in trusted
         if one not in needed
         and now < one.not_valid_after_utc
-        and (not settled or any(_signed(one, leaf) for leaf in leaves))
+        and (not settled or any(_is_signed_by(one, leaf) for leaf in leaves))
     ]
     if set(needed) != set(trusted):
-        return {**material, AUTHORITY: _bundle(needed)}
+        return {**material, AUTHORITY: _pem_bundle(needed)}
     left = min(leaf.not_valid_after_utc for leaf in leaves) - now
-    foreign = not all(_signed(authorities[-1].parsed, leaf) for leaf in leaves)
+    foreign = not all(_is_signed_by(authorities[-1].parsed_certificate, leaf) for leaf in leaves)
     if (spread and (foreign or left < lifetime / 3)) or left < SPREAD:
-        return {**material, **_leaves(job_uid, authorities[-1], now, lifetime)}
+        return {**material, **_new_leaves(job_uid, authorities[-1], now, lifetime)}
     return dict(material)
 
 
-def _leaves(job_uid: str, authority: Authority, now: datetime, lifetime: timedelta) -> dict[str, bytes]:
+def _new_leaves(job_uid: str, authority: Authority, now: datetime, lifetime: timedelta) -> dict[str, bytes]:
     made: dict[str, bytes] = {}
     for identity in IDENTITIES:
         key = ec.generate_private_key(ec.SECP256R1())
-        made[f"{identity}.crt"] = _pem(_leaf(key, f"{identity}.{job_uid}", authority, now, lifetime))
-        made[f"{identity}.key"] = _private(key)
+        made[f"{identity}.crt"] = _certificate_pem(_sign_leaf(key, f"{identity}.{job_uid}", authority, now, lifetime))
+        made[f"{identity}.key"] = _private_key_pem(key)
     return made
 
 
-def _made(certificate: x509.Certificate) -> datetime:
+def _creation_time_of(certificate: x509.Certificate) -> datetime:
     return certificate.not_valid_before_utc + _BACKDATED
 
 
-def _signed(authority: x509.Certificate, leaf: x509.Certificate) -> bool:
+def _is_signed_by(authority: x509.Certificate, leaf: x509.Certificate) -> bool:
     try:
         leaf.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -174,21 +181,21 @@ def _signed(authority: x509.Certificate, leaf: x509.Certificate) -> bool:
     return True
 
 
-def _bundle(certificates: Iterable[x509.Certificate]) -> bytes:
-    return b"".join(_pem(one) for one in certificates)
+def _pem_bundle(certificates: Iterable[x509.Certificate]) -> bytes:
+    return b"".join(_certificate_pem(one) for one in certificates)
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _private_key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
+def _certificate_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _name(common_name: str) -> x509.Name:
+def _x509_name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
@@ -206,17 +213,17 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _leaf(
+def _sign_leaf(
     key: ec.EllipticCurvePrivateKey, name: str, authority: Authority, now: datetime, lifetime: timedelta
 ) -> x509.Certificate:
     """Sign a certificate for serving and dialling: the coordinator does both."""
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    signer = authority.parsed
+    signer = authority.parsed_certificate
     signing_key = serialization.load_pem_private_key(authority.key, None)
     assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(name))
+        .subject_name(_x509_name(name))
         .issuer_name(signer.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())

@@ -19,7 +19,7 @@ from hajob.clock import Clock
 from hajob.coordinator_link.channel import CoordinatorCredentials
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube
 from hajob.pki.authority_store import AuthorityStore
-from hajob.pki.certificates import issue, material_at
+from hajob.pki.certificates import certificates_due, issue_certificates
 from hajob.pki.tls_secret import read_tls_secret, tls_secret
 from hajob.pods.naming import tls_secret_name
 
@@ -50,16 +50,16 @@ class JobCertificates:
         self.credentials: CoordinatorCredentials | None = None
 
     @property
-    def due(self) -> bool:
+    def is_check_due(self) -> bool:
         """Whether the next check is due."""
         return self._clock.monotonic() >= self.due_at
 
     @property
-    def recent(self) -> bool:
+    def was_just_checked(self) -> bool:
         """Whether the last check was a moment ago."""
         return self.due_at - self._clock.monotonic() > CHECK_SECONDS - RECENT_SECONDS
 
-    async def look(self, job: HATrainingJob, *, new: bool = False) -> None:
+    async def reconcile_secret(self, job: HATrainingJob, *, new: bool = False) -> None:
         """Bring Secret and credentials to what they should be.
 
         Args:
@@ -71,78 +71,80 @@ class JobCertificates:
         """
         self.due_at = self._clock.monotonic() + RETRY_SECONDS
         made = await self._create_first(job) if new and self._secret is None else None
-        self._take(made or await self._current(job))
+        self._adopt_secret(made or await self._current_secret(job))
         self.due_at = self._clock.monotonic() + CHECK_SECONDS
 
-    async def look_again(self, job: HATrainingJob) -> None:
+    async def reconcile_again(self, job: HATrainingJob) -> None:
         """Check again for a job that has its credentials; report a failure, and retry soon."""
         try:
-            await self.look(job)
+            await self.reconcile_secret(job)
         except ApiError as error:
-            self._say(job, f"its certificates cannot be looked at: {error}")
+            self._log_once(job, f"its certificates cannot be looked at: {error}")
 
     async def _create_first(self, job: HATrainingJob) -> Json | None:
         """Create the Secret; None if there was one."""
         try:
-            return await self._create(job)
+            return await self._create_secret(job)
         except ApiError as error:
             if error.reason != ALREADY_EXISTS:
                 raise
             return None
 
-    async def _create(self, job: HATrainingJob) -> Json:
-        secret = await self._made(job)
-        await self._kube.create("secrets", job.metadata.namespace, secret)
+    async def _create_secret(self, job: HATrainingJob) -> Json:
+        secret = await self._restored_secret(job)
+        await self._kube.create_object("secrets", job.metadata.namespace, secret)
         log.info("%s/%s: the Secret with its certificates is made", job.metadata.namespace, job.metadata.name)
         return secret
 
-    async def _current(self, job: HATrainingJob) -> Json:
-        secret = await self._kube.find("secrets", job.metadata.namespace, tls_secret_name(job))
+    async def _current_secret(self, job: HATrainingJob) -> Json:
+        secret = await self._kube.find_object("secrets", job.metadata.namespace, tls_secret_name(job))
         if secret is None:
-            return await self._create(job)
+            return await self._create_secret(job)
         # The API server refuses a change of its content, and would of a replacement under the same name.
         if secret.get("immutable"):
             return secret  # of 0.1, for ten years; kubelets would not bring a change of it into pods
         try:
-            return await self._followed(job, secret)
+            return await self._next_replacement_step(job, secret)
         except (ApiError, ValueError) as error:
             metrics.CERTIFICATES_NOT_REPLACED.inc()
-            self._say(job, f"its certificates cannot be replaced, the old ones stay in use: {error}")
+            self._log_once(job, f"its certificates cannot be replaced, the old ones stay in use: {error}")
             return secret
 
-    async def _made(self, job: HATrainingJob) -> Json:
+    async def _restored_secret(self, job: HATrainingJob) -> Json:
         """Return the Secret as it was, or with new certificates if that is unknown."""
         if self._secret is not None:
             made = tls_secret(job, read_tls_secret(self._secret))
             if self._secret.get("immutable"):
                 made["immutable"] = True
-            return _dated(made, _trust_changed(self._secret, self._store.now))
+            return _with_trust_time(made, _trust_changed(self._secret, self._store.current_time))
         store = self._store
-        material = issue(job.metadata.uid, await store.authorities(), store.now, store.lifetime)
-        return _dated(tls_secret(job, material), store.now)
+        material = issue_certificates(
+            job.metadata.uid, await store.trusted_authorities(), store.current_time, store.lifetime
+        )
+        return _with_trust_time(tls_secret(job, material), store.current_time)
 
-    async def _followed(self, job: HATrainingJob, secret: Json) -> Json:
+    async def _next_replacement_step(self, job: HATrainingJob, secret: Json) -> Json:
         """Take the next step of a replacement, if one is due."""
         store, before = self._store, read_tls_secret(secret)
-        changed = _trust_changed(secret, store.now)
-        after = material_at(
+        changed = _trust_changed(secret, store.current_time)
+        after = certificates_due(
             job.metadata.uid,
             before,
-            await store.authorities(),
+            await store.trusted_authorities(),
             trust_changed=changed,
-            now=store.now,
+            now=store.current_time,
             lifetime=store.lifetime,
         )
         if after == before:
             return secret
         body = {**secret, "data": tls_secret(job, after)["data"]}
         step = "other authorities are trusted" if after["ca.crt"] != before["ca.crt"] else "they are signed anew"
-        changed = store.now if after["ca.crt"] != before["ca.crt"] else changed
-        await self._kube.replace("secrets", job.metadata.namespace, _dated(body, changed))
+        changed = store.current_time if after["ca.crt"] != before["ca.crt"] else changed
+        await self._kube.replace_object("secrets", job.metadata.namespace, _with_trust_time(body, changed))
         log.info("%s/%s: its certificates are replaced: %s", job.metadata.namespace, job.metadata.name, step)
         return body
 
-    def _take(self, secret: Json) -> None:
+    def _adopt_secret(self, secret: Json) -> None:
         material = read_tls_secret(secret)
         self._secret = secret
         given = (material["ca.crt"], material["operator.crt"], material["operator.key"])
@@ -151,13 +153,13 @@ class JobCertificates:
         else:
             self.credentials.authority, self.credentials.certificate, self.credentials.key = given
 
-    def _say(self, job: HATrainingJob, sentence: str) -> None:
+    def _log_once(self, job: HATrainingJob, sentence: str) -> None:
         if sentence != self._said:
             log.warning("%s/%s: %s", job.metadata.namespace, job.metadata.name, sentence)
         self._said = sentence
 
 
-def _dated(secret: Json, changed: datetime) -> Json:
+def _with_trust_time(secret: Json, changed: datetime) -> Json:
     annotations = {**(secret["metadata"].get("annotations") or {}), TRUST_CHANGED: format_time(changed)}
     return {**secret, "metadata": {**secret["metadata"], "annotations": annotations}}
 

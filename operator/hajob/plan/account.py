@@ -64,12 +64,14 @@ def follow(
     if (smaller := state.smaller) is not None:
         more = desired * smaller.missing // smaller.nodes
         missing, desired = missing + more, desired + more
-    account = account.train(view.step, at_ms) if bucket is Bucket.TRAINING else account.outage(bucket, at_ms)
-    return account.shrink(min(missing, desired - 1), desired, at_ms)
+    account = (
+        account.book_training(view.step, at_ms) if bucket is Bucket.TRAINING else account.begin_outage(bucket, at_ms)
+    )
+    return account.set_missing(min(missing, desired - 1), desired, at_ms)
 
 
 def _undetected(account: Account, marks: Mapping[Mark, int]) -> Account:
     """Move the undetected part of the running outage to `DETECTION` once its marks are known."""
     if Mark.STEP_BEFORE not in marks or Mark.NOTICED not in marks:
         return account
-    return account.unnoticed(marks[Mark.NOTICED] - marks[Mark.STEP_BEFORE])
+    return account.move_unnoticed(marks[Mark.NOTICED] - marks[Mark.STEP_BEFORE])

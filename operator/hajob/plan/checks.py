@@ -7,11 +7,11 @@ unseen flag is never taken as absent. hajob.plan.preconditions lists what every 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hajob.api.derived import layout as layout_from
+from hajob.api.derived import layout_of_spec as layout_from
 from hajob.api.enums import Framework, RestartSize, ResumePolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import CopyKind, Layout, RankOrder, Sharding
-from hajob.domain.loss import Tolerance, tolerance
+from hajob.domain.loss import Tolerance, tolerance_of_layout
 from hajob.plan.flags import TrainerFlags, launched, read_flags
 
 
@@ -30,7 +30,7 @@ class JobSetting:
         layout = layout_from(spec)
         flags = launched(words) if words else read_flags(spec.template)
         flags = flags.with_variable("HAJOB_CHECKPOINT_DIR", spec.checkpoint.path)
-        return cls(spec, layout, flags, tolerance(layout))
+        return cls(spec, layout, flags, tolerance_of_layout(layout))
 
 
 def copied(setting: JobSetting) -> bool:

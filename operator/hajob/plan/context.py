@@ -155,7 +155,7 @@ class Context:
         # When the spec forbids InPlace, the pod is replaced with the process.
         allows = self.policy.allows
         with_its_pod = floor is Action.IN_PLACE and not allows(Action.IN_PLACE) and allows(Action.REPLACE)
-        nodes = self.view.layout.nodes_of(ranks) if floor is Action.REPLACE or with_its_pod else ()
+        nodes = self.view.layout.nodes_of_ranks(ranks) if floor is Action.REPLACE or with_its_pod else ()
         return Loss(
             ranks,
             nodes,

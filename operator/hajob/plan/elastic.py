@@ -41,7 +41,7 @@ def isolated(context: Context) -> HandlerResult:
     if state.shrunk is None or not ranks or ranks == state.shrunk.ranks:
         return state, ()
     dropped = tuple(sorted({layout.data_rank(rank) for rank in ranks}))
-    whole = (node for node in layout.nodes_of(ranks) if set(ranks).issuperset(layout.ranks_of(node)))
+    whole = (node for node in layout.nodes_of_ranks(ranks) if set(ranks).issuperset(layout.ranks_of_node(node)))
     nodes = tuple(sorted({*whole, *state.shrunk.lost_nodes}))  # a pod with ranks that train stays
     shrunk = replace(state.shrunk, dropped=dropped, ranks=ranks, nodes=nodes)
     text = f"MindIO drops {len(ranks)} ranks, Hajob expected {len(state.shrunk.ranks)}"
@@ -111,7 +111,7 @@ def lose_kept(context: Context) -> HandlerResult:
 def _lost_by(context: Context) -> tuple[int, ...]:
     """Return the node ranks whose pods the event takes."""
     takes = context.seen is not None and context.seen.kind in TAKES_THE_NODE
-    return context.view.layout.nodes_of(context.fact_ranks()) if takes else ()
+    return context.view.layout.nodes_of_ranks(context.fact_ranks()) if takes else ()
 
 
 def _without(state: JobState, nodes: tuple[int, ...]) -> JobState:
@@ -129,7 +129,7 @@ def expand(context: Context) -> HandlerResult:
     absent = gone.absent(released=context.policy.release_shrunk_pods)
     released = set(state.released).intersection(gone.nodes)  # possibly under an earlier policy
     nodes = tuple(sorted({*absent, *released}))
-    in_new_pods = {rank for node in nodes for rank in context.view.layout.ranks_of(node)}
+    in_new_pods = {rank for node in nodes for rank in context.view.layout.ranks_of_node(node)}
     restart = tuple(rank for rank in gone.ranks if rank not in in_new_pods)
     extent: dict[str, Any] = {"lost_ranks": gone.ranks, "restart_ranks": restart, "replaced_nodes": nodes}
     extent["restored_from"] = RestoredFrom.OPTIMIZER_COPY  # partners give the returned ranks their state
@@ -188,8 +188,8 @@ def migrate(context: Context) -> HandlerResult:
         nodes = tuple(sorted(set(event.nodes)))
         refused = event.avoid
     else:
-        nodes, refused = layout.nodes_of(context.fact_ranks()), ()
-    lost = tuple(rank for node in nodes for rank in layout.ranks_of(node))
+        nodes, refused = layout.nodes_of_ranks(context.fact_ranks()), ()
+    lost = tuple(rank for node in nodes for rank in layout.ranks_of_node(node))
     extent: dict[str, Any] = {"replaced_nodes": nodes, "lost_ranks": lost}
     incident = new_incident(context, state, Action.MIGRATE, Purpose.MIGRATE, revision=1, **extent)
     state = replace(book_use(context, state, Action.MIGRATE), incident=incident, incarnation=incident.number)
@@ -207,7 +207,10 @@ def refuse_migrate(context: Context) -> HandlerResult:
     if isinstance(event, events.MigrateRequested):
         nodes = event.nodes
     else:
-        nodes, fact_ids = context.view.layout.nodes_of(context.fact_ranks()), (*fact_ids, context.fact.id)[-FACT_LIMIT:]
+        nodes, fact_ids = (
+            context.view.layout.nodes_of_ranks(context.fact_ranks()),
+            (*fact_ids, context.fact.id)[-FACT_LIMIT:],
+        )
     why = why_no_move(context)
     said = effects.Announce(EventReason.MOVE_REFUSED, f"node ranks {list(nodes)} cannot be moved now: {why}")
     return replace(context.state, fact_ids=fact_ids, unmoved=f"node ranks {list(nodes)}: {why}"), (said,)

@@ -34,7 +34,7 @@ def is_saved(context: Context) -> bool:
 def _harmless(context: Context) -> bool:
     ending, fact = context.state.ending, context.fact
     assert ending is not None
-    nodes = context.view.layout.nodes_of(context.fact_ranks())
+    nodes = context.view.layout.nodes_of_ranks(context.fact_ranks())
     return ending.saved or fact.kind not in ENDS_PROCESSES or set(nodes) <= set(ending.over)
 
 

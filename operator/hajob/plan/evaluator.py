@@ -11,9 +11,9 @@ from typing import Final
 
 from hajob.api.derived import ActionLimits
 from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
-from hajob.domain.cause_words import duration, ordinal
+from hajob.domain.cause_words import duration_in_words, ordinal_number
 from hajob.domain.layout import Layout
-from hajob.domain.loss import Isolation, copy_survives, isolate
+from hajob.domain.loss import Isolation, copy_survives, isolate_loss
 from hajob.plan.policy import (
     MAINTENANCE_LIMIT,
     MAINTENANCE_WINDOW_SECONDS,
@@ -172,7 +172,7 @@ class Evaluator:
     def isolation(self) -> Isolation:
         """Ranks and pods that a shrink would drop."""
         if self._isolation is None:
-            self._isolation = isolate(self.layout, self.loss.ranks)
+            self._isolation = isolate_loss(self.layout, self.loss.ranks)
         return self._isolation
 
     def choose(self) -> Choice:
@@ -239,8 +239,10 @@ class Evaluator:
     def _too_many_failures(self, number: int, allowed: int) -> str:
         since = self.now_ms - 1000 * PROGRAM_WINDOW_SECONDS
         times = (one.time_ms for one in self.state.spent if one.budget == PROGRAM_BUDGET and one.time_ms > since)
-        took = duration(max(0, self.now_ms - min(times, default=self.now_ms)) // 1000)
-        return f"{ordinal(number)} failure of the program{f' in {took}' if number > 1 else ''}, {allowed} allowed"
+        took = duration_in_words(max(0, self.now_ms - min(times, default=self.now_ms)) // 1000)
+        return (
+            f"{ordinal_number(number)} failure of the program{f' in {took}' if number > 1 else ''}, {allowed} allowed"
+        )
 
 
 def is_free(loss: Loss, state: JobState, now_ms: int) -> bool:
@@ -310,7 +312,7 @@ def _shrink(evaluator: Evaluator) -> list[Refusal]:
     if isolation.holds_rank_zero:
         words = f"data-parallel rank 0 would be dropped: {list(isolation.dropped)}"
         found.append(Refusal("RankZeroInSet", words))
-    if not isolation.agrees:
+    if not isolation.agrees_with_mindio:
         words = (
             f"MindIO would drop {len(isolation.mindio_ranks)} ranks, the pods that leave hold {len(isolation.ranks)}"
         )

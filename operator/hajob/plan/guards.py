@@ -222,7 +222,7 @@ def _kept_pod_lost(context: Context) -> bool:
         return False
     kept = set(shrunk.nodes).difference(shrunk.lost_nodes, context.state.released)
     takes = fact.kind in TAKES_THE_NODE and fact.kind not in SICK_NODES
-    return takes and not kept.isdisjoint(context.view.layout.nodes_of(context.fact_ranks()))
+    return takes and not kept.isdisjoint(context.view.layout.nodes_of_ranks(context.fact_ranks()))
 
 
 def _returning(context: Context) -> bool:

@@ -154,7 +154,7 @@ def new_incident(
     number = max(state.incarnation + 1, context.event.incarnation)
     fact, loss = context.seen, context.loss
     if fact is not None:
-        cause = Cause.of(fact, context.fact_ranks(), loss.step if loss is not None else context.view.step)
+        cause = Cause.from_fact(fact, context.fact_ranks(), loss.step if loss is not None else context.view.step)
     else:
         code = _CODES.get(purpose) or type(context.event).__name__
         cause = Cause(code=code, message=_told(context.event), time_ms=context.now_ms, step=context.view.step)
@@ -183,7 +183,7 @@ def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
     state, fact, incident, ignored = context.state, context.seen, context.incident, context.relevance.ignored
     if fact is None or incident is None or (ignored is not None and ignored.reason is IgnoreReason.INVALID):
         return state, ()
-    cause = incident.cause.explained(fact)
+    cause = incident.cause.explained_by(fact)
     if cause is incident.cause:
         return state, ()
     return replace(state, incident=replace(incident, cause=cause)), (effects.ExplainIncident(incident.number, cause),)

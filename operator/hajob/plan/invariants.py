@@ -204,7 +204,7 @@ def fallen_incarnations(step: Step) -> Iterator[str]:
     if low:
         yield f"pods of node ranks {low} grow younger"
     if after.forgotten_ms == before.forgotten_ms:
-        ranks = [rank for node in step.common_nodes for rank in step.layout.ranks_of(node)]
+        ranks = [rank for node in step.common_nodes for rank in step.layout.ranks_of_node(node)]
         low = [
             rank for rank in ranks if _incarnation_of_rank(after, step, rank) < _incarnation_of_rank(before, step, rank)
         ]
@@ -213,7 +213,7 @@ def fallen_incarnations(step: Step) -> Iterator[str]:
 
 
 def _incarnation_of_rank(state: JobState, step: Step, rank: int) -> int:
-    return state.incarnation_of(rank, step.layout.node_of(rank))
+    return state.incarnation_of(rank, step.layout.node_of_rank(rank))
 
 
 def reused_incarnations(step: Step) -> Iterator[str]:
@@ -304,7 +304,7 @@ def doubled_processes(step: Step) -> Iterator[str]:
         unmarked = [rank for rank in order.restart_ranks if after.renewed.get(rank) != order.incarnation]
         if unmarked and len(order.restart_ranks) <= RENEWED_LIMIT:
             yield f"{order.command} restarts ranks {unmarked}, which are not noted as new"
-        for node in {step.layout.node_of(rank) for rank in order.restart_ranks}:
+        for node in {step.layout.node_of_rank(rank) for rank in order.restart_ranks}:
             if after.pod_incarnation(node) != before.pod_incarnation(node):
                 yield f"{order.command} restarts processes of node rank {node}, whose pod is made anew"
             if node in after.released:
@@ -335,7 +335,7 @@ def unexplained_releases(step: Step) -> Iterator[str]:
     if shrunk is None:
         return
     for node in out.difference(shrunk.lost_nodes):
-        if not set(shrunk.ranks).issuperset(step.layout.ranks_of(node)):
+        if not set(shrunk.ranks).issuperset(step.layout.ranks_of_node(node)):
             yield f"node rank {node} has no pod, and ranks that were not dropped"
     if not dropped.issuperset(shrunk.lost_nodes):
         yield f"node ranks {sorted(shrunk.lost_nodes)} count as lost, {sorted(dropped)} were dropped"

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import ACTION_ORDER, Action, OrderCommand
-from hajob.domain.cause_words import report
+from hajob.domain.cause_words import report_of_cause
 from hajob.domain.facts import HARMLESS_SO_FAR, FactKind
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
 from hajob.domain.text import last_lines
@@ -59,7 +59,7 @@ def revive(context: Context) -> HandlerResult:
 
 def remake(context: Context) -> HandlerResult:
     """Recreate only the pod that the cluster took before its ranks were started."""
-    state, nodes = context.state, context.view.layout.nodes_of(context.fact_ranks())
+    state, nodes = context.state, context.view.layout.nodes_of_ranks(context.fact_ranks())
     number = next_incarnation(context, state)
     ids = (*state.fact_ids, context.fact.id)[-FACT_LIMIT:]
     state = replace(renew(state, context.now_ms, number, nodes=nodes), incarnation=number, fact_ids=ids)
@@ -240,7 +240,7 @@ def fail(reason: str, sentence: str, context: Context) -> HandlerResult:
     if cause is not None and reason in _LIMITS_OF_THE_USER:
         message = f"{message}: {cause.message}" if cause.message else message
     elif cause is not None:
-        message = report(cause, message)
+        message = report_of_cause(cause, message)
     return state, (*closing, effects.FailJob(why, message))
 
 
@@ -248,7 +248,7 @@ def _cause_of_failure(context: Context) -> Cause | None:
     """Return what the job fails of: the open incident's cause, or the event's fact where that one tells nothing."""
     known, fact = context.incident.cause if context.incident is not None else None, context.seen
     if fact is not None and fact.message and (known is None or known.unexplained or not known.message):
-        return Cause.of(fact, context.fact_ranks(), context.view.step)
+        return Cause.from_fact(fact, context.fact_ranks(), context.view.step)
     if known is not None and known.message:
         return known
     told = in_words(context) if known is None else ""

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hajob.api.derived import DEFAULT_LIMITS, ActionLimits, action_limits, with_nodes
-from hajob.api.derived import layout as layout_from
+from hajob.api.derived import DEFAULT_LIMITS, ActionLimits, action_limits, with_number_of_nodes
+from hajob.api.derived import layout_of_spec as layout_from
 from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, ShrunkPodPolicy, WaitingPodPolicy
 from hajob.api.enums import RecoveryMode as Mode
 from hajob.api.enums import SubHealthPolicy as NodePolicy
@@ -197,7 +197,7 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
     """
     whole = read_spec(spec)
-    model, setting = with_nodes(whole, nodes), JobSetting.of(whole, launched)
+    model, setting = with_number_of_nodes(whole, nodes), JobSetting.of(whole, launched)
     refusals, advice, unknowns = check_spec(model, launched)
     recovery, elastic = model.recovery, model.elastic
     limits = {**DEFAULT_ACTION_LIMITS, **{action: action_limits(model, action) for action in FAULT_ACTIONS}}
@@ -234,7 +234,7 @@ def _batch(setting: JobSetting) -> Batch | None:
     """Return the sizes of a step, where they are visible and divide."""
     whole, micro = setting.flags.number("global-batch-size"), setting.flags.number("micro-batch-size")
     divides = whole and micro and not whole % (micro * setting.layout.data)
-    return Batch.of(whole, micro, setting.layout.data) if whole and micro and divides else None
+    return Batch.from_sizes(whole, micro, setting.layout.data) if whole and micro and divides else None
 
 
 def layout_of(spec: Mapping[str, Any] | HATrainingJobSpec) -> Layout:

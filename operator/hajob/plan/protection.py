@@ -12,7 +12,7 @@ from hajob.api.conditions import Reason
 from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, MissingPrecondition, Protection, UnmetPrecondition
 from hajob.domain.actions import Action
-from hajob.domain.text import counted, some
+from hajob.domain.text import counted_noun, first_of_list
 from hajob.plan.preconditions import PRECONDITIONS
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -121,4 +121,6 @@ def _preconditions_with_status(
 def _unknown_in_words(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return f"{counted(len(names), 'precondition')} cannot be seen from outside, taken as met: {some(names)}"
+    return (
+        f"{counted_noun(len(names), 'precondition')} cannot be seen from outside, taken as met: {first_of_list(names)}"
+    )

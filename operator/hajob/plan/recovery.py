@@ -100,13 +100,13 @@ def _extent(context: Context, incident: Incident | None, action: Action) -> Exte
     begun, replaced = (incident.restart_ranks, incident.replaced_nodes) if incident else ((), ())
     nodes = loss.nodes
     if action is Action.REPLACE and not nodes and loss.continues is not Action.REPLACE:
-        nodes = layout.nodes_of(loss.ranks)  # no pod was lost, but smaller actions do not work: replace the pods
+        nodes = layout.nodes_of_ranks(loss.ranks)  # no pod was lost, but smaller actions do not work: replace the pods
     # A pod that is being made already is made once more only if the event takes it again.
     fresh = tuple(node for node in nodes if node in loss.newly or node not in replaced)
     # No order restarts a rank that comes with a new pod: its agent starts it. A rank whose restart was begun, or that
     # died again, is restarted, unless its pod is made now.
-    in_new_pods = {rank for node in nodes for rank in layout.ranks_of(node)}
-    in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of(node)}
+    in_new_pods = {rank for node in nodes for rank in layout.ranks_of_node(node)}
+    in_fresh_pods = {rank for node in fresh for rank in layout.ranks_of_node(node)}
     restart = ({*loss.ranks} - in_new_pods) | ({*begun, *context.fact_ranks()} - in_fresh_pods)
     return Extent(tuple(sorted({*loss.ranks, *in_new_pods})), tuple(sorted(restart)), nodes, fresh)
 
@@ -149,11 +149,11 @@ def begin_shrink(context: Context) -> HandlerResult:
     evaluator = context.evaluator
     assert evaluator is not None
     isolation, layout = evaluator.isolation, context.view.layout
-    nodes = layout.nodes_of(evaluator.loss.ranks)
+    nodes = layout.nodes_of_ranks(evaluator.loss.ranks)
     state, incident, out = enter(
         context,
         Action.SHRINK,
-        lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of(node)),
+        lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of_node(node)),
         restart_ranks=(),
         replaced_nodes=(),
         ready=False,

@@ -71,10 +71,10 @@ def _named_ranks(fact: Fact, layout: Layout) -> tuple[int, ...]:
     if fact.node_rank is not None and (fact.kind in TAKES_THE_NODE or not (fact.ranks or fact.kind in NAMES_ITS_RANKS)):
         nodes = (fact.node_rank,)
     elif fact.kind in TAKES_THE_NODE:
-        nodes = layout.nodes_of(fact.ranks)
+        nodes = layout.nodes_of_ranks(fact.ranks)
     else:
         return tuple(sorted(set(fact.ranks)))
-    return tuple(rank for node in nodes for rank in layout.ranks_of(node))
+    return tuple(rank for node in nodes for rank in layout.ranks_of_node(node))
 
 
 def _current(fact: Fact, ranks: tuple[int, ...], newest: int, state: JobState, chips: int) -> tuple[int, ...]:

@@ -17,8 +17,8 @@ from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import Fact, FactKind, Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
 from hajob.domain.layout import Layout
-from hajob.domain.loss import Isolation, Repair, isolate, repairs
-from hajob.domain.memory import MemoryCost, memory
+from hajob.domain.loss import Isolation, Repair, isolate_loss, plan_repairs
+from hajob.domain.memory import MemoryCost, memory_of_layout
 from hajob.plan import effects, events
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss
 from hajob.plan.flags import read_flags
@@ -181,7 +181,7 @@ def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: SimulationRe
 
 def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tuple[int, ...]) -> SimulationResult:
     layout = run.view.layout
-    isolation, batch = isolate(layout, lost), _batch(model, layout.data)
+    isolation, batch = isolate_loss(layout, lost), _batch(model, layout.data)
     current = layout.data - len(isolation.dropped) if action is Action.SHRINK else layout.data
     current = current * run.state.nodes // layout.num_nodes if run.state.nodes else current
     touched = _touched(run)
@@ -193,12 +193,12 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
         fault_ranks=lost,
         isolation=isolation,
         current=current,
-        micro_batches=batch.shares(current) if batch else (),
-        step_time=batch.step_time(current) if batch else None,
-        memory=memory(layout, model.model.parameters) if model.model else None,
+        micro_batches=batch.micro_batches_per_rank(current) if batch else (),
+        step_time=batch.relative_step_time(current) if batch else None,
+        memory=memory_of_layout(layout, model.model.parameters) if model.model else None,
         kept_nodes=tuple(node for node in range(layout.num_nodes) if node not in touched | gone),
         considered=tuple(one for one in verdicts if not _later(one, action)),
-        repairs=repairs(layout, lost),
+        repairs=plan_repairs(layout, lost),
         turns=tuple(run.turns),
         failure=run.failure,
         places=run.places,
@@ -219,7 +219,7 @@ def _lost(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
         raise HajobInputError(f"--free-nodes {question.free_nodes}: give 0 or more")
     ranks = {layout.check_rank(rank) for rank in question.ranks}
     for node in question.nodes:
-        ranks.update(layout.ranks_of(node))
+        ranks.update(layout.ranks_of_node(node))
     return tuple(sorted(ranks))
 
 
@@ -239,7 +239,7 @@ def _facts(question: SimulationRequest, layout: Layout) -> list[Fact]:
     """Return the facts of the loss, whole nodes first: a rank of a lost node is lost with it."""
     nodes = sorted(set(question.nodes))
     facts = [Fact(f"node {node}", FactKind.AGENT_SILENT, node_rank=node) for node in nodes]
-    ranks = [rank for rank in sorted(set(question.ranks)) if layout.node_of(rank) not in nodes]
+    ranks = [rank for rank in sorted(set(question.ranks)) if layout.node_of_rank(rank) not in nodes]
     return facts + [Fact(f"rank {rank}", FactKind.PROCESS_EXITED, ranks=(rank,)) for rank in ranks]
 
 
@@ -288,7 +288,7 @@ def _batch(spec: HATrainingJobSpec, desired: int) -> Batch | None:
     """Return the batch, where its sizes are visible."""
     flags = read_flags(spec.template)
     whole, micro = flags.number("global-batch-size"), flags.number("micro-batch-size")
-    return Batch.of(whole, micro, desired) if whole and micro else None
+    return Batch.from_sizes(whole, micro, desired) if whole and micro else None
 
 
 def _touched(run: _Run) -> set[int]:

@@ -11,7 +11,7 @@ from typing import Final
 from hajob.api.base import format_time
 from hajob.domain.actions import Action
 from hajob.domain.incidents import Purpose
-from hajob.domain.text import counted, some
+from hajob.domain.text import counted_noun, first_of_list
 from hajob.plan import events
 from hajob.plan.context import Context
 from hajob.plan.evaluator import LATE, budget_exhausted, spent
@@ -59,9 +59,8 @@ def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, mis
         return None
     nodes = state.shrunk.absent(released=policy.release_shrunk_pods)
     if state.phase is JobPhase.EXPANDING:
-        told = (
-            f"waiting for all ranks of node ranks {some(state.shrunk.nodes, _SHOWN)} to be ready, until {_due(state)}"
-        )
+        shown = first_of_list(state.shrunk.nodes, _SHOWN)
+        told = f"waiting for all ranks of node ranks {shown} to be ready, until {_due(state)}"
         return Wait(WaitReason.RETURNING, f"{told}; {missing}" if missing else told)
     return _growth(state, view, policy, now_ms, nodes)
 
@@ -69,12 +68,13 @@ def wait_of(state: JobState, view: ClusterView, policy: Policy, now_ms: int, mis
 def _growth(state: JobState, view: ClusterView, policy: Policy, now_ms: int, nodes: tuple[int, ...]) -> Wait:
     """Return the wait for nodes for these node ranks, then for the delay."""
     gone = state.shrunk or state.smaller
-    need = f"needs {counted(len(nodes), 'free node')} at once with {view.layout.chips_per_node} chips each"
-    need += f", for node ranks {some(nodes, _SHOWN)}"
+    need = f"needs {counted_noun(len(nodes), 'free node')} at once with {view.layout.chips_per_node} chips each"
+    need += f", for node ranks {first_of_list(nodes, _SHOWN)}"
     if view.growth_refused:
         return Wait(
             WaitReason.QUOTA,
-            f"needs {counted(len(nodes), 'pod')} at once, for node ranks {some(nodes, _SHOWN)}; {view.growth_refused}",
+            f"needs {counted_noun(len(nodes), 'pod')} at once, for node ranks {first_of_list(nodes, _SHOWN)}; "
+            f"{view.growth_refused}",
         )
     if gone is None or not gone.capacity_ms:
         return Wait(WaitReason.NO_FREE_NODE, f"{need}; {view.free_nodes or 0} are free after jobs ahead in the queue")
@@ -112,7 +112,9 @@ def _replacement(state: JobState, view: ClusterView, policy: Policy, now_ms: int
         return None
     late = Context(state, events.DeadlineReached(name=Deadline.RECOVERY), view, policy, now_ms)
     follows = late.decide(LATE).action or "no action"
-    told = f"node ranks {some(incident.replaced_nodes, _SHOWN)}: {missing}; until {_due(state)}, then {follows}"
+    told = (
+        f"node ranks {first_of_list(incident.replaced_nodes, _SHOWN)}: {missing}; until {_due(state)}, then {follows}"
+    )
     return Wait(WaitReason.REPLACEMENT, told)
 
 

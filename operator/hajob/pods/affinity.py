@@ -23,20 +23,20 @@ NODE_LOSS_TOLERATIONS: Final[tuple[Json, ...]] = tuple(
 )
 
 
-def _pods(job: HATrainingJob, topology: str, **labels: str) -> Json:
+def _pods_of_job_term(job: HATrainingJob, topology: str, **labels: str) -> Json:
     """An affinity term: the job's pods with these labels, by the value of a label of their nodes."""
     selector = {names.LABEL_JOB_UID: job.metadata.uid, **labels}
     return {"labelSelector": {"matchLabels": selector}, "topologyKey": topology}
 
 
-def _not_on(excluded: Collection[str]) -> list[Json]:
+def _exclusion_terms(excluded: Collection[str]) -> list[Json]:
     return [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in sorted(excluded)]
 
 
 def _without_nodes(affinity: Json, excluded: Collection[str]) -> None:
     """Exclude nodes in every alternative of the node affinity; alternatives are or-ed, fields in one are and-ed."""
     if excluded:
-        _require_fields(affinity, _not_on(excluded))
+        _require_fields(affinity, _exclusion_terms(excluded))
 
 
 def _require_fields(affinity: Json, fields: list[Json]) -> None:
@@ -75,14 +75,14 @@ def rank_affinity(
         _require_fields(affinity, [{"key": "metadata.name", "operator": "In", "values": [place]}])
     coordinator = {names.LABEL_ROLE: names.ROLE_COORDINATOR, names.LABEL_PLACEMENT: names.PLACEMENT_APART}
     ranks = {names.LABEL_ROLE: names.ROLE_RANK}
-    _require_apart(affinity, _pods(job, topology, **ranks), _pods(job, topology, **coordinator))
+    _require_apart(affinity, _pods_of_job_term(job, topology, **ranks), _pods_of_job_term(job, topology, **coordinator))
     return affinity
 
 
 def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str], *, topology: str) -> Json:
     """Build the affinity of a spare's pod: where a rank pod may go, and no other spare is."""
     affinity = rank_affinity(job, template_affinity, excluded, topology=topology)
-    _require_apart(affinity, _pods(job, topology, **{names.LABEL_ROLE: names.ROLE_SPARE}))
+    _require_apart(affinity, _pods_of_job_term(job, topology, **{names.LABEL_ROLE: names.ROLE_SPARE}))
     return affinity
 
 
@@ -103,11 +103,11 @@ def coordinator_affinity(
     avoided = avoided if apart else {*avoided, *silent}
     rather: list[Json] = [{"matchExpressions": [{"key": names.LABEL_NODE_ACCELERATOR, "operator": "DoesNotExist"}]}]
     if avoided:
-        rather.append({"matchFields": _not_on(avoided)})
+        rather.append({"matchFields": _exclusion_terms(avoided)})
     preferred = [{"weight": _COORDINATOR_WEIGHT, "preference": one} for one in rather]
     affinity: Json = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     _without_nodes(affinity, {*job.spec.scheduling.excluded_node_names, *(silent if apart else ())})
-    ranks = _pods(job, topology, **{names.LABEL_ROLE: names.ROLE_RANK})
+    ranks = _pods_of_job_term(job, topology, **{names.LABEL_ROLE: names.ROLE_RANK})
     if apart:
         _require_apart(affinity, ranks)
     else:

@@ -7,7 +7,7 @@ from typing import Final
 from hajob import log_format
 from hajob.api.base import Json
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE, TRAINER_CONTAINER
-from hajob.api.derived import chips_per_node, is_on_the_host, world_size
+from hajob.api.derived import chips_per_node, is_on_the_host, world_size_of
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec, Resources
 from hajob.pods.naming import tls_secret_name
@@ -24,12 +24,12 @@ _PYTHON: Final = "python3"
 _DEFAULT_RESOURCES: Final[Json] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 
 
-def variables(values: dict[str, str]) -> list[Json]:
+def env_variables(values: dict[str, str]) -> list[Json]:
     """Build `env` entries with fixed values."""
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def pod_fields() -> list[Json]:
+def env_of_pod_fields() -> list[Json]:
     """Build the `env` entries that a container can only learn from its pod: address, name and UID."""
     fields = {"POD_IP": "status.podIP", "POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
     return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
@@ -41,7 +41,7 @@ def job_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -
     return {
         "HAJOB_DIR": settings.shared_directory,
         "HAJOB_JOB_UID": job.metadata.uid,
-        "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
+        "HAJOB_WORLD_SIZE": str(world_size_of(job.spec)),
         "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
         "HAJOB_INCARNATION": str(incarnation),
         "HAJOB_AGENT_PORT": str(network.agent_port),
@@ -58,7 +58,7 @@ def with_user_variables(ours: list[Json], users: list[Json]) -> list[Json]:
     return [*ours, *(copy.deepcopy(entry) for entry in users if entry.get("name") not in taken)]
 
 
-def mount(volume: str, path: str, *, read_only: bool = False) -> Json:
+def volume_mount(volume: str, path: str, *, read_only: bool = False) -> Json:
     """Build a volume mount."""
     entry: Json = {"name": volume, "mountPath": path}
     if read_only:
@@ -110,7 +110,7 @@ def sidecar_container(
         "image": settings.sidecar_image,
         "imagePullPolicy": settings.image_pull_policy,
         "command": [_PYTHON, *arguments],
-        "env": [*env, *_log_format(settings)],
+        "env": [*env, *_log_format_variable(settings)],
         "volumeMounts": mounts,
         "resources": resources,
         "securityContext": security_context(job, settings),
@@ -118,9 +118,9 @@ def sidecar_container(
     }
 
 
-def _log_format(settings: PodSettings) -> list[Json]:
+def _log_format_variable(settings: PodSettings) -> list[Json]:
     """Nothing for the usual one: what most pods say is short."""
-    return variables({log_format.VARIABLE: settings.log_format}) if settings.log_format != "text" else []
+    return env_variables({log_format.VARIABLE: settings.log_format}) if settings.log_format != "text" else []
 
 
 def install_container(job: HATrainingJob, settings: PodSettings) -> Json:
@@ -130,8 +130,8 @@ def install_container(job: HATrainingJob, settings: PodSettings) -> Json:
         ["-m", "trainer_sidecar.install", "$(HAJOB_DIR)"],
         job,
         settings,
-        env=variables({"HAJOB_DIR": settings.shared_directory}),
-        mounts=[mount(SHARED_VOLUME, settings.shared_directory)],
+        env=env_variables({"HAJOB_DIR": settings.shared_directory}),
+        mounts=[volume_mount(SHARED_VOLUME, settings.shared_directory)],
         resources=copy.deepcopy(settings.resources or _DEFAULT_RESOURCES),
     )
 
@@ -178,7 +178,7 @@ def container_named(name: str, containers: Iterable[Json]) -> Json | None:
     return next((container for container in containers if container.get("name") == name), None)
 
 
-def trainer_of(template_spec: Json) -> Json:
+def trainer_container(template_spec: Json) -> Json:
     """Return the container that trains, in a pod spec.
 
     Raises:

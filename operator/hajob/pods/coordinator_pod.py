@@ -16,7 +16,7 @@ from hajob.api.job import HATrainingJob
 from hajob.domain.patience import MINDIO_WAIT_SECONDS
 from hajob.pods import containers as parts
 from hajob.pods.affinity import coordinator_affinity, with_node_loss_tolerations
-from hajob.pods.naming import coordinator_pod_name, job_labels, owner_references
+from hajob.pods.naming import coordinator_pod_name, labels_of_pod, owner_references
 from hajob.pods.settings import PodSettings
 
 _INHERITED: Final = (
@@ -43,7 +43,7 @@ def _sidecar_resources(job: HATrainingJob) -> Json:
     return {"requests": {"cpu": f"{millicpus}m", "memory": "64Mi"}}
 
 
-def _variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> list[Json]:
+def _coordinator_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> list[Json]:
     ports = coordinator_ports(job.spec)
     own = {
         **parts.job_variables(job, settings, incarnation),
@@ -53,12 +53,12 @@ def _variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -> l
         "MINDX_TASK_ID": job.metadata.uid,
         "MINDIO_WAIT_MINDX_TIME": str(MINDIO_WAIT_SECONDS),
     }
-    return [*parts.variables(own), *parts.pod_fields()]
+    return [*parts.env_variables(own), *parts.env_of_pod_fields()]
 
 
-def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) -> Json:
+def _coordinator_container(job: HATrainingJob, settings: PodSettings, incarnation: int) -> Json:
     """The sidecar that drives the controller and dials the agents."""
-    own = parts.variables(
+    own = parts.env_variables(
         {
             "HAJOB_COORDINATOR_PORT": str(job.spec.network.coordinator_port),
             "HAJOB_SAVING_FUNCTIONS": settings.saving_functions,
@@ -71,29 +71,29 @@ def _coordinator(job: HATrainingJob, settings: PodSettings, incarnation: int) ->
         ["-m", "trainer_sidecar.coordinator"],
         job,
         settings,
-        env=[*_variables(job, settings, incarnation), *own],
+        env=[*_coordinator_variables(job, settings, incarnation), *own],
         mounts=[
-            parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
-            parts.mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
-            parts.mount(parts.TOKEN_VOLUME, settings.token_directory, read_only=True),
+            parts.volume_mount(parts.SHARED_VOLUME, settings.shared_directory),
+            parts.volume_mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
+            parts.volume_mount(parts.TOKEN_VOLUME, settings.token_directory, read_only=True),
         ],
         resources=parts.resources_or(job.spec.agent.resources, settings.resources or _sidecar_resources(job)),
     )
     return {**container, "restartPolicy": "Always"}
 
 
-def _controller(job: HATrainingJob, settings: PodSettings, incarnation: int) -> Json:
+def _controller_container(job: HATrainingJob, settings: PodSettings, incarnation: int) -> Json:
     """The training image with Hajob's controller host as its only process."""
-    trainer = parts.trainer_of(job.spec.template["spec"])
+    trainer = parts.trainer_container(job.spec.template["spec"])
     ports = coordinator_ports(job.spec)
     declared = {names.COORDINATOR_PORT_NAME: ports.coordinator, "controller": ports.controller, "store": ports.store}
     container: Json = {
         "name": "controller",
         "image": trainer.get("image", ""),
         "command": [job.spec.coordinator.python_path or "python3", "$(HAJOB_DIR)/controller_host.pyz"],
-        "env": parts.with_user_variables(_variables(job, settings, incarnation), trainer.get("env") or []),
+        "env": parts.with_user_variables(_coordinator_variables(job, settings, incarnation), trainer.get("env") or []),
         "ports": parts.container_ports(job.spec, declared),
-        "volumeMounts": [parts.mount(parts.SHARED_VOLUME, settings.shared_directory)],
+        "volumeMounts": [parts.volume_mount(parts.SHARED_VOLUME, settings.shared_directory)],
         "resources": parts.resources_or(job.spec.coordinator.resources, _CONTROLLER_RESOURCES),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -125,13 +125,13 @@ def coordinator_pod(
     """
     template: Json = job.spec.template["spec"]
     chosen = job.spec.coordinator
-    labels = job_labels(job, names.ROLE_COORDINATOR, incarnation)
+    labels = labels_of_pod(job, names.ROLE_COORDINATOR, incarnation)
     labels[names.LABEL_PLACEMENT] = names.PLACEMENT_APART if apart else names.PLACEMENT_ANYWHERE
     spec: Json = {name: copy.deepcopy(template[name]) for name in _INHERITED if name in template}
     spec |= parts.pull_secrets(template, settings)
     spec |= {
-        "initContainers": [parts.install_container(job, settings), _coordinator(job, settings, incarnation)],
-        "containers": [_controller(job, settings, incarnation)],
+        "initContainers": [parts.install_container(job, settings), _coordinator_container(job, settings, incarnation)],
+        "containers": [_controller_container(job, settings, incarnation)],
         "volumes": [parts.shared_volume(), parts.tls_volume(job, "coordinator"), parts.token_volume(settings)],
         "affinity": coordinator_affinity(job, avoided, silent, apart=apart, topology=settings.topology_label),
         "tolerations": with_node_loss_tolerations([entry.to_json() for entry in chosen.tolerations]),

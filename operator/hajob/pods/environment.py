@@ -8,7 +8,7 @@ know, because pod environment cannot change while a pod lives. docs/pods.md says
 from collections.abc import Collection
 from typing import Final
 
-from hajob.api.derived import chips_per_node, world_size
+from hajob.api.derived import chips_per_node, world_size_of
 from hajob.api.enums import Framework, ResumePolicy
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
@@ -63,7 +63,7 @@ def _recovery_environment(spec: HATrainingJobSpec, actions: Collection[Action]) 
 def _framework_environment(job: HATrainingJob) -> dict[str, str]:
     """World and rendezvous, without addresses."""
     spec = job.spec
-    world = str(world_size(spec))
+    world = str(world_size_of(spec))
     if spec.framework is Framework.MINDSPORE:
         return {
             "MINDIO_FOR_MINDSPORE": "1",
@@ -87,14 +87,14 @@ def rank_environment(job: HATrainingJob, policy: Policy) -> dict[str, str]:
     """Build the environment of the ranks, as far as it is the same for all of them (`Assignment.environment`)."""
     spec = job.spec
     return {
-        "WORLD_SIZE": str(world_size(spec)),
+        "WORLD_SIZE": str(world_size_of(spec)),
         "MASTER_PORT": str(spec.network.rendezvous_port),
         "MINDX_TASK_ID": job.metadata.uid,
         "MINDIO_WAIT_MINDX_TIME": str(MINDIO_WAIT_SECONDS),
         **_network_environment(spec),
         **_recovery_environment(spec, policy.through_mindio),
         **_framework_environment(job),
-        **({"HAJOB_RESUME_POLICY": spec.checkpoint.resume_policy.value} if _is_mended(spec) else {}),
+        **({"HAJOB_RESUME_POLICY": spec.checkpoint.resume_policy.value} if _are_arguments_mended(spec) else {}),
     }
 
 
@@ -104,6 +104,6 @@ def _network_environment(spec: HATrainingJobSpec) -> dict[str, str]:
     return dict.fromkeys(("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), interface) if interface else {}
 
 
-def _is_mended(spec: HATrainingJobSpec) -> bool:
+def _are_arguments_mended(spec: HATrainingJobSpec) -> bool:
     """Whether the launcher changes the trainer's arguments; only Megatron's are known."""
     return spec.checkpoint.resume_policy is ResumePolicy.ARGUMENTS and spec.framework is Framework.PYTORCH

@@ -10,10 +10,10 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.pods import containers as parts
-from hajob.pods.naming import hook_pod_name, job_labels, owner_references
+from hajob.pods.naming import hook_pod_name, labels_of_pod, owner_references
 
 
-def hook_pod(job: HATrainingJob, node_rank: int, node_name: str, incarnation: int) -> Json:
+def build_hook_pod(job: HATrainingJob, node_rank: int, node_name: str, incarnation: int) -> Json:
     """Build the pod that does the work of a pause on the node of a node rank.
 
     Raises:
@@ -25,7 +25,7 @@ def hook_pod(job: HATrainingJob, node_rank: int, node_name: str, incarnation: in
         raise ValueError(f"{job.metadata.name}: spec.pause has no template")
     template: Json = copy.deepcopy(asked.template)
     metadata, spec = template.get("metadata") or {}, template["spec"]
-    own = parts.variables({"HAJOB_NODE_NAME": node_name, "HAJOB_NODE_RANK": str(node_rank)})
+    own = parts.env_variables({"HAJOB_NODE_NAME": node_name, "HAJOB_NODE_RANK": str(node_rank)})
     main = parts.container_named(names.HOOK_CONTAINER, spec["containers"]) or spec["containers"][0]
     main["name"] = names.HOOK_CONTAINER  # its exit code is the verdict
     main["env"] = [*(main.get("env") or []), *own]
@@ -35,7 +35,7 @@ def hook_pod(job: HATrainingJob, node_rank: int, node_name: str, incarnation: in
         "tolerations": [{"operator": "Exists"}],
         "activeDeadlineSeconds": asked.timeout_seconds,
     }
-    labels = job_labels(job, names.ROLE_HOOK, incarnation) | {names.LABEL_NODE_RANK: str(node_rank)}
+    labels = labels_of_pod(job, names.ROLE_HOOK, incarnation) | {names.LABEL_NODE_RANK: str(node_rank)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

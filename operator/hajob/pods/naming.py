@@ -17,7 +17,7 @@ _HASH_LENGTH: Final = 8
 
 
 @lru_cache(maxsize=256)  # a large job asks for the same one thousands of times in a row
-def pod_hash(job_uid: str, incarnation: int) -> str:
+def hash_of_pod(job_uid: str, incarnation: int) -> str:
     """Return eight characters that differ between jobs and incarnations."""
     return _short_hash(f"{job_uid}/{incarnation}")
 
@@ -28,7 +28,7 @@ def _short_hash(text: str) -> str:
 
 def rank_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
     """Name a rank pod: `<job>-<node rank>-<hash>`."""
-    return f"{job.metadata.name}-{node_rank}-{pod_hash(job.metadata.uid, incarnation)}"
+    return f"{job.metadata.name}-{node_rank}-{hash_of_pod(job.metadata.uid, incarnation)}"
 
 
 def spare_pod_name(job: HATrainingJob, number: int) -> str:
@@ -41,13 +41,13 @@ def spare_pod_name(job: HATrainingJob, number: int) -> str:
 
 def hook_pod_name(job: HATrainingJob, node_rank: int, incarnation: int) -> str:
     """Name the pod of the work of one pause: `<job>-hook-<node rank>-<hash>`."""
-    return f"{job.metadata.name}-hook-{node_rank}-{pod_hash(job.metadata.uid, incarnation)}"
+    return f"{job.metadata.name}-hook-{node_rank}-{hash_of_pod(job.metadata.uid, incarnation)}"
 
 
 def coordinator_pod_name(job: HATrainingJob, incarnation: int, *, apart: bool = True) -> str:
     """Name a coordinator pod: `<job>-coordinator-<hash>`; one that may share a node with a rank has another hash."""
     seed = job.metadata.uid if apart else f"{job.metadata.uid}/anywhere"
-    return f"{job.metadata.name}-coordinator-{pod_hash(seed, incarnation)}"
+    return f"{job.metadata.name}-coordinator-{hash_of_pod(seed, incarnation)}"
 
 
 def tls_secret_name(job: HATrainingJob) -> str:
@@ -67,7 +67,7 @@ def budget_name(job: HATrainingJob, role: str) -> str:
     return f"{job.metadata.name}-{role}-{_short_hash(job.metadata.uid)}"
 
 
-def job_labels(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str]:
+def labels_of_pod(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str]:
     """Return the labels of every pod of the job, with those that tools made for other operators look for."""
     return {
         names.LABEL_JOB_NAME: job.metadata.name,

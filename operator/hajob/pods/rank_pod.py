@@ -11,12 +11,12 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.derived import chips_per_node, rank_host_ports, world_size
+from hajob.api.derived import chips_per_node, rank_host_ports, world_size_of
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.pods import containers as parts
 from hajob.pods.affinity import rank_affinity, with_node_loss_tolerations
-from hajob.pods.naming import job_labels, owner_references, rank_pod_name
+from hajob.pods.naming import labels_of_pod, owner_references, rank_pod_name
 from hajob.pods.settings import PodSettings
 
 OWN_INIT_CONTAINERS: Final = ("install", parts.AGENT_CONTAINER)
@@ -37,7 +37,7 @@ def output_directory(job: HATrainingJob) -> str:
     return str(PurePosixPath(base) / job.metadata.uid)
 
 
-def mount_for(trainer: Json, path: str) -> Json | None:
+def innermost_mount(trainer: Json, path: str) -> Json | None:
     """Return the innermost volume mount of the trainer under which a path lies; None: on no volume.
 
     Raises:
@@ -50,23 +50,23 @@ def mount_for(trainer: Json, path: str) -> Json | None:
     return max(fitting, key=lambda entry: len(PurePosixPath(entry["mountPath"]).parts), default=None)
 
 
-def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer: Json) -> Json:
+def _trainer_container(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer: Json) -> Json:
     """The user's container with chips, variables and the launcher in front of its command."""
     result = copy.deepcopy(trainer)
     ours = [
-        *parts.variables(
+        *parts.env_variables(
             {
                 "HAJOB_DIR": settings.shared_directory,
                 "HAJOB_NODE_RANK": str(node_rank),
                 "HAJOB_RANKS_PER_NODE": str(chips_per_node(job.spec)),
-                "HAJOB_WORLD_SIZE": str(world_size(job.spec)),
+                "HAJOB_WORLD_SIZE": str(world_size_of(job.spec)),
                 "HAJOB_TERMINATION_LOG": trainer.get("terminationMessagePath") or _TERMINATION_LOG,
                 "HAJOB_CHECKPOINT_DIR": job.spec.checkpoint.path,
                 "HAJOB_JOB_UID": job.metadata.uid,
                 "MINDX_TASK_ID": job.metadata.uid,
             }
         ),
-        *parts.pod_fields(),
+        *parts.env_of_pod_fields(),
         {"name": "HCCL_IF_IP", "value": "$(POD_IP)"},
     ]
     result["env"] = parts.with_user_variables(ours, result.get("env") or [])
@@ -79,7 +79,7 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
         resources[side] = {**(resources.get(side) or {}), job.spec.accelerator.resource_name: chips}
     result["volumeMounts"] = [
         *(result.get("volumeMounts") or []),
-        parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
+        parts.volume_mount(parts.SHARED_VOLUME, settings.shared_directory),
     ]
     if ports := rank_host_ports(job.spec):  # elsewhere the names are the user's
         result["ports"] = [*(result.get("ports") or []), *parts.container_ports(job.spec, ports)]
@@ -87,10 +87,15 @@ def _trainer(job: HATrainingJob, settings: PodSettings, node_rank: int, trainer:
     return result
 
 
-def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnation: int, trainer: Json) -> Json:
+def _agent_container(
+    job: HATrainingJob, settings: PodSettings, node_rank: int, incarnation: int, trainer: Json
+) -> Json:
     """The agent, as a native sidecar: it is there before the trainer starts and ends after it."""
     output = output_directory(job)
-    output_mount, checkpoint_mount = mount_for(trainer, output), mount_for(trainer, job.spec.checkpoint.path)
+    output_mount, checkpoint_mount = (
+        innermost_mount(trainer, output),
+        innermost_mount(trainer, job.spec.checkpoint.path),
+    )
     own = {
         **parts.job_variables(job, settings, incarnation),
         "HAJOB_TLS_DIR": settings.tls_directory,
@@ -101,10 +106,10 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
         "HAJOB_CHECKPOINT_DIR": job.spec.checkpoint.path if checkpoint_mount else "",
     }
     mounts = [
-        parts.mount(parts.SHARED_VOLUME, settings.shared_directory),
-        parts.mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
+        parts.volume_mount(parts.SHARED_VOLUME, settings.shared_directory),
+        parts.volume_mount(parts.TLS_VOLUME, settings.tls_directory, read_only=True),
     ]
-    for volume in _distinct(output_mount, checkpoint_mount):  # to look: what is changed, the launcher changes
+    for volume in _distinct_mounts(output_mount, checkpoint_mount):  # to look: what is changed, the launcher changes
         propagated = {"mountPropagation"} if volume.get("mountPropagation") == _BIDIRECTIONAL else set()
         mounts.append({name: value for name, value in volume.items() if name not in propagated} | {"readOnly": True})
     container = parts.sidecar_container(
@@ -112,21 +117,21 @@ def _agent(job: HATrainingJob, settings: PodSettings, node_rank: int, incarnatio
         ["-m", "trainer_sidecar.agent"],
         job,
         settings,
-        env=[*parts.variables(own), *parts.pod_fields()],
+        env=[*parts.env_variables(own), *parts.env_of_pod_fields()],
         mounts=mounts,
         resources=parts.resources_or(job.spec.agent.resources, settings.resources or AGENT_RESOURCES),
     )
     return {**container, "restartPolicy": "Always"}
 
 
-def _distinct(*mounts: Json | None) -> list[Json]:
+def _distinct_mounts(*mounts: Json | None) -> list[Json]:
     """The mounts that there are, each once: output usually lies below the checkpoints."""
     return list({mount["mountPath"]: mount for mount in mounts if mount}.values())
 
 
-def _metadata(job: HATrainingJob, node_rank: int, incarnation: int) -> Json:
+def _metadata_of_pod(job: HATrainingJob, node_rank: int, incarnation: int) -> Json:
     written = job.spec.template.get("metadata") or {}
-    labels = job_labels(job, names.ROLE_RANK, incarnation)
+    labels = labels_of_pod(job, names.ROLE_RANK, incarnation)
     labels[names.LABEL_NODE_RANK] = str(node_rank)
     return {
         "name": rank_pod_name(job, node_rank, incarnation),
@@ -137,7 +142,7 @@ def _metadata(job: HATrainingJob, node_rank: int, incarnation: int) -> Json:
     }
 
 
-def rank_pod(
+def build_rank_pod(
     job: HATrainingJob,
     node_rank: int,
     incarnation: int,
@@ -162,14 +167,14 @@ def rank_pod(
         ValueError: no container is named trainer.
     """
     spec: Json = copy.deepcopy(job.spec.template["spec"])
-    trainer = parts.trainer_of(spec)
+    trainer = parts.trainer_container(spec)
     spec["initContainers"] = [
         parts.install_container(job, settings),
-        _agent(job, settings, node_rank, incarnation, trainer),
+        _agent_container(job, settings, node_rank, incarnation, trainer),
         *(spec.get("initContainers") or []),
     ]
     spec["containers"] = [
-        _trainer(job, settings, node_rank, container) if container is trainer else container
+        _trainer_container(job, settings, node_rank, container) if container is trainer else container
         for container in spec["containers"]
     ]
     spec["volumes"] = [*(spec.get("volumes") or []), parts.shared_volume(), parts.tls_volume(job, "agent")]
@@ -187,6 +192,6 @@ def rank_pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(job, node_rank, incarnation),
+        "metadata": _metadata_of_pod(job, node_rank, incarnation),
         "spec": spec,
     }

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from hajob.api.derived import allowed_actions, chips_per_node, not_served
+from hajob.api.derived import allowed_actions, chips_per_node, why_not_served
 from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_refusal
 from hajob.api.spec import HATrainingJobSpec
 from hajob.plan.policy import from_spec
-from hajob.pods.containers import trainer_of
+from hajob.pods.containers import trainer_container
 from hajob.pods.environment import rank_environment
-from hajob.pods.rank_pod import mount_for
-from hajob.sources.quota import milli
+from hajob.pods.rank_pod import innermost_mount
+from hajob.sources.quota import parse_thousandths
 from hajob.sources.reading import items, mapping, text
 
 _POD: Final = "spec.template.spec"
@@ -46,17 +46,17 @@ def why_not_started(spec: HATrainingJobSpec) -> str:
     Raises:
         ValueError, TypeError, KeyError, AttributeError: the template is no pod; the API server says it better.
     """
-    return "; ".join(filter(None, (not_served(spec), log_rule_refusal(spec), *refusals(spec))))
+    return "; ".join(filter(None, (why_not_served(spec), log_rule_refusal(spec), *refusals_of_spec(spec))))
 
 
-def refusals(spec: HATrainingJobSpec) -> Iterator[str]:
+def refusals_of_spec(spec: HATrainingJobSpec) -> Iterator[str]:
     """Yield what no pod can be made from: field, value, what to do. Raises like `why_not_started`."""
     pod: Mapping[str, Any] = spec.template["spec"]
-    trainer = trainer_of(dict(pod))
+    trainer = trainer_container(dict(pod))
     yield from _checkpoint_refusals(spec, pod, trainer)
     yield from _chip_refusals(spec, pod)
     yield from _quantity_refusals(pod)
-    for part, container in _containers(pod):
+    for part, container in _containers_of_pod(pod):
         rules = map(mapping, items(container.get("restartPolicyRules")))
         if any(rule.get("action") == "RestartAllContainers" for rule in rules):
             name = text(container.get("name"))
@@ -66,7 +66,7 @@ def refusals(spec: HATrainingJobSpec) -> Iterator[str]:
             )
 
 
-def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _containers_of_pod(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for part in ("initContainers", "containers"):
         for container in items(pod.get(part)):
             yield part, mapping(container)
@@ -77,7 +77,7 @@ def _checkpoint_refusals(spec: HATrainingJobSpec, pod: Mapping[str, Any], traine
     if ".." in PurePosixPath(path).parts:
         yield f"spec.checkpoint.path: {path}: has `..` in it: write the path that it leads to"
         return
-    found = mount_for(dict(trainer), path)
+    found = innermost_mount(dict(trainer), path)
     if found is None:
         mounts = ", ".join(entry["mountPath"] for entry in trainer.get("volumeMounts") or []) or "none"
         yield (
@@ -107,7 +107,7 @@ def _chip_refusals(spec: HATrainingJobSpec, pod: Mapping[str, Any]) -> Iterator[
     """Resources of the accelerator's domain: only trainer has them, ours and no other."""
     ours, chips = spec.accelerator.resource_name, chips_per_node(spec)
     domain = ours.rpartition("/")[0]
-    for part, container in _containers(pod):
+    for part, container in _containers_of_pod(pod):
         name = text(container.get("name"))
         resources, told = mapping(container.get("resources")), set[str]()
         for side in ("limits", "requests"):
@@ -124,11 +124,11 @@ def _chip_refusals(spec: HATrainingJobSpec, pod: Mapping[str, Any]) -> Iterator[
 
 def _quantity_refusals(pod: Mapping[str, Any]) -> Iterator[str]:
     """Amounts that are none: the API server's refusal does not say where they stand."""
-    for part, container in _containers(pod):
+    for part, container in _containers_of_pod(pod):
         resources = mapping(container.get("resources"))
         for side in ("requests", "limits"):
             for resource, amount in mapping(resources.get(side)).items():
-                if isinstance(amount, str) and milli(amount) is None:
+                if isinstance(amount, str) and parse_thousandths(amount) is None:
                     name = text(container.get("name"))
                     yield (
                         f"{_POD}.{part}: container {name} has {resource}: {amount} in its resources.{side}, which is "
@@ -136,37 +136,42 @@ def _quantity_refusals(pod: Mapping[str, Any]) -> Iterator[str]:
                     )
 
 
-def notes(job: HATrainingJob) -> Iterator[str]:
+def notes_on_spec(job: HATrainingJob) -> Iterator[str]:
     """Yield what the spec says, works, and is worth knowing."""
     spec = job.spec
     pod: Mapping[str, Any] = spec.template["spec"]
     if not allowed_actions(spec):
         yield "spec.recovery.actions switches every action off: the first fault ends the job"
-    if any(mapping(entry).get("operator") == "Exists" and not mapping(entry).get("key") for entry in _tolerated(pod)):
+    if any(
+        mapping(entry).get("operator") == "Exists" and not mapping(entry).get("key")
+        for entry in _tolerations_of_pod(pod)
+    ):
         yield "the template tolerates every taint (operator: Exists, no key); cordoned nodes are avoided all the same"
-    trainer = next((one for part, one in _containers(pod) if part == "containers" and one.get("name") == "trainer"), {})
+    trainer = next(
+        (one for part, one in _containers_of_pod(pod) if part == "containers" and one.get("name") == "trainer"), {}
+    )
     written = {text(mapping(entry).get("name")) for entry in items(trainer.get("env"))}
     if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job, from_spec(spec)).keys() - _USERS_FIRST)):
         shown = ", ".join(ours[:_NAMES_SHOWN])
         yield f"what env of container trainer says of {shown} does not count for the ranks: Hajob sets it"
-    if spec.output.path and mount_for(dict(trainer), spec.output.path) is None:
+    if spec.output.path and innermost_mount(dict(trainer), spec.output.path) is None:
         yield f"spec.output.path: {spec.output.path} lies on no volume of container trainer: no output is kept"
 
 
-def _tolerated(pod: Mapping[str, Any]) -> list[Any]:
+def _tolerations_of_pod(pod: Mapping[str, Any]) -> list[Any]:
     return list(items(pod.get("tolerations")))
 
 
 def checkpoint_claim(spec: HATrainingJobSpec) -> str:
     """Return the name of the PersistentVolumeClaim that holds the checkpoints; empty for none."""
     pod: Mapping[str, Any] = spec.template["spec"]
-    mount = mapping(mount_for(trainer_of(dict(pod)), spec.checkpoint.path))
+    mount = mapping(innermost_mount(trainer_container(dict(pod)), spec.checkpoint.path))
     volumes = map(mapping, items(pod.get("volumes")))
     volume = next((one for one in volumes if mount and one.get("name") == mount.get("name")), {})
     return text(mapping(volume.get("persistentVolumeClaim")).get("claimName"))
 
 
-def claim_note(claim: Mapping[str, Any], num_nodes: int) -> str:
+def note_on_claim(claim: Mapping[str, Any], num_nodes: int) -> str:
     """Return what the access modes of that claim do not allow; empty where they allow all."""
     modes = [text(mode) for mode in items(mapping(claim.get("spec")).get("accessModes"))]
     if num_nodes == 1 or not modes or "ReadWriteMany" in modes:

@@ -45,7 +45,7 @@ class PodSettings:
     coordinator_grace_seconds: int = 5
 
 
-def read_object(variable: str, text: str) -> Json:
+def parse_json_object(variable: str, text: str) -> Json:
     """Parse a setting that is a JSON object; empty for an empty text.
 
     Raises:

@@ -16,8 +16,8 @@ from hajob.api.enums import SpareMode
 from hajob.api.job import HATrainingJob
 from hajob.pods import containers as parts
 from hajob.pods.affinity import spare_affinity, with_node_loss_tolerations
-from hajob.pods.naming import job_labels, owner_references, spare_pod_name
-from hajob.pods.rank_pod import AGENT_RESOURCES, rank_pod
+from hajob.pods.naming import labels_of_pod, owner_references, spare_pod_name
+from hajob.pods.rank_pod import AGENT_RESOURCES, build_rank_pod
 from hajob.pods.settings import PodSettings
 
 _INHERITED: Final = (
@@ -38,20 +38,22 @@ _WAIT: Final = "import signal as s; s.pthread_sigmask(s.SIG_BLOCK, {s.SIGTERM});
 _GRACE_SECONDS: Final = 5
 
 
-def spare_pod(job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str] = ()) -> Json:
+def build_spare_pod(
+    job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str] = ()
+) -> Json:
     """Build the pod of spare node `number`, from 0.
 
     It must not run on `excluded_nodes`, nor on those that the spec excludes.
     """
     if job.spec.scheduling.spare_mode is SpareMode.WARM:
-        return _warm_spare(job, number, settings, excluded_nodes)
+        return _build_warm_spare(job, number, settings, excluded_nodes)
     template: Json = job.spec.template["spec"]
-    trainer = parts.trainer_of(template)
+    trainer = parts.trainer_container(template)
     spec: Json = {name: copy.deepcopy(template[name]) for name in _INHERITED if name in template}
     spec |= parts.pull_secrets(template, settings)
     agent = parts.resources_or(job.spec.agent.resources, settings.resources or AGENT_RESOURCES)
     spec |= {
-        "containers": [_trainer(job, trainer), _agent(job, settings, agent)],
+        "containers": [_trainer_container(job, trainer), _agent_container(job, settings, agent)],
         "affinity": spare_affinity(
             job, template.get("affinity") or {}, excluded_nodes, topology=settings.topology_label
         ),
@@ -67,19 +69,19 @@ def spare_pod(job: HATrainingJob, number: int, settings: PodSettings, excluded_n
         "metadata": {
             "name": spare_pod_name(job, number),
             "namespace": job.metadata.namespace,
-            "labels": job_labels(job, names.ROLE_SPARE, 0),
+            "labels": labels_of_pod(job, names.ROLE_SPARE, 0),
             "ownerReferences": owner_references(job),
         },
         "spec": spec,
     }
 
 
-def _warm_spare(job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str]) -> Json:
+def _build_warm_spare(job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str]) -> Json:
     """A rank pod without a node rank: its agent is told with its first order (docs/decisions/0031-warm-spares.md).
 
     Its start script reads a node rank that the job does not have.
     """
-    pod = rank_pod(job, job.spec.num_nodes, 0, settings, excluded_nodes)
+    pod = build_rank_pod(job, job.spec.num_nodes, 0, settings, excluded_nodes)
     metadata, spec = pod["metadata"], pod["spec"]
     metadata["name"] = spare_pod_name(job, number)
     del metadata["labels"][names.LABEL_NODE_RANK], metadata["annotations"][names.ANNOTATION_RANK_INDEX]
@@ -89,12 +91,12 @@ def _warm_spare(job: HATrainingJob, number: int, settings: PodSettings, excluded
         job, template.get("affinity") or {}, excluded_nodes, topology=settings.topology_label
     )
     agent = parts.container_named(parts.AGENT_CONTAINER, spec["initContainers"])
-    for container in filter(None, (agent, parts.trainer_of(spec))):
-        container["env"] = [*parts.variables({"HAJOB_SPARE": "true"}), *container["env"]]
+    for container in filter(None, (agent, parts.trainer_container(spec))):
+        container["env"] = [*parts.env_variables({"HAJOB_SPARE": "true"}), *container["env"]]
     return pod
 
 
-def _trainer(job: HATrainingJob, trainer: Json) -> Json:
+def _trainer_container(job: HATrainingJob, trainer: Json) -> Json:
     """The image and the chips of the container that trains."""
     resources = copy.deepcopy(trainer.get("resources") or {})
     for side in ("requests", "limits"):
@@ -109,5 +111,5 @@ def _trainer(job: HATrainingJob, trainer: Json) -> Json:
     return {"name": "spare", "image": image, "command": ["python3", "-c", _WAIT], "resources": resources, **kept}
 
 
-def _agent(job: HATrainingJob, settings: PodSettings, resources: Json) -> Json:
+def _agent_container(job: HATrainingJob, settings: PodSettings, resources: Json) -> Json:
     return parts.sidecar_container("agent", ["-c", _WAIT], job, settings, env=[], mounts=[], resources=resources)

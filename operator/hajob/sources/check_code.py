@@ -23,8 +23,8 @@ def check_codes(value: object) -> tuple[str, ...]:
     older = encoded
     for new, old in _OLD_ESCAPES.items():
         older = older.replace(new, old)
-    return tuple(dict.fromkeys(_digest(one) for one in (encoded, older)))
+    return tuple(dict.fromkeys(_sha256_digest(one) for one in (encoded, older)))
 
 
-def _digest(encoded: str) -> str:
+def _sha256_digest(encoded: str) -> str:
     return hashlib.sha256(encoded.encode("utf-8", "replace")).hexdigest()

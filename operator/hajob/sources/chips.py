@@ -28,7 +28,7 @@ class Seat(Enum):
     UNKNOWN = auto()
 
 
-def seat(number: str, chips: tuple[str, ...], *, has_all: bool) -> Seat:
+def seat_on_chip(number: str, chips: tuple[str, ...], *, has_all: bool) -> Seat:
     """Say whether a fault of a chip, or of the whole node, is one of the pod's.
 
     Args:
@@ -41,7 +41,7 @@ def seat(number: str, chips: tuple[str, ...], *, has_all: bool) -> Seat:
     return Seat.ON if has_all or not number else Seat.UNKNOWN
 
 
-def rank_on(number: str, chips: tuple[str, ...], node_rank: int, chips_per_node: int) -> int | None:
+def rank_on_chip(number: str, chips: tuple[str, ...], node_rank: int, chips_per_node: int) -> int | None:
     """Return the rank that sits on a chip; None where the annotations do not tell it.
 
     A pod with more or fewer chips than ranks, because other containers have some too, tells no order of its ranks.
@@ -59,7 +59,7 @@ def chip_numbers(annotations: Mapping[str, Any], resources: Iterable[str] = ()) 
         resources: names of what the pod asks for: Volcano lists the chips under the resource's name.
     """
     for key in sorted(filter(_CONFIGURATION.fullmatch, annotations)):
-        told = mapping(Reading(Terms(0)).json(text(annotations.get(key)) or "null", key))
+        told = mapping(Reading(Terms(0)).parse_json(text(annotations.get(key)) or "null", key))
         found = [text(mapping(device).get("device_id")) for device in items(told.get("devices"))]
         if found and all(found):
             return tuple(found[:_MOST_CHIPS])

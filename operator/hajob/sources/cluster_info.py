@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hajob.sources import device_info, node_info, switch_info
-from hajob.sources.reading import Reading, RejectionReason, Terms, data_of, is_node_name, mapping, name_of
+from hajob.sources.reading import (
+    Reading,
+    RejectionReason,
+    Terms,
+    data_of_config_map,
+    is_node_name,
+    mapping,
+    name_of_object,
+)
 
 PREFIX: Final = "cluster-info-"
 _PREFIXES: Final = ("mindx-dl-deviceinfo-", "mindx-dl-switchinfo-", "mindx-dl-nodeinfo-")
@@ -24,18 +32,18 @@ _READERS: Final[Mapping[str, InnerReader]] = {
 }
 
 
-def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
+def read_cluster_info(raw: Mapping[str, Any], terms: Terms) -> Reading:
     """Read what an aggregated map says about every node in it. The data key is the ConfigMap's own name."""
-    reading, name = Reading(terms), name_of(raw)
+    reading, name = Reading(terms), name_of_object(raw)
     reader = next((reader for prefix, reader in _READERS.items() if name.startswith(prefix)), None)
-    told = data_of(raw, name)
+    told = data_of_config_map(raw, name)
     if reader is None or told is None:
-        reading.reject(RejectionReason.MISSING_KEY, name or "data")
+        reading.note_rejection(RejectionReason.MISSING_KEY, name or "data")
         return reading
-    for source, info in mapping(reading.json(told, name) if told else None).items():  # no fault: an empty text
+    for source, info in mapping(reading.parse_json(told, name) if told else None).items():  # no fault: an empty text
         node = next((source.removeprefix(prefix) for prefix in _PREFIXES if source.startswith(prefix)), "")
         if is_node_name(node):
             reader(mapping(info), node, reading)
         else:
-            reading.reject(RejectionReason.UNKNOWN_NODE, name, source)
+            reading.note_rejection(RejectionReason.UNKNOWN_NODE, name, source)
     return reading

@@ -24,7 +24,7 @@ class NotCreated:
     code: str = ""
 
 
-def not_created(status: int, code: str, message: str) -> NotCreated:
+def parse_refused_creation(status: int, code: str, message: str) -> NotCreated:
     """Parse a refusal: HTTP status, the API's reason, the server's sentence."""
     return NotCreated(message, is_over_quota(status, message), code)
 

@@ -51,24 +51,24 @@ class FaultCodes:
 
     overrides: Mapping[str, Level] = field(default_factory=dict)
 
-    def level(self, table: CodeTable, code: str) -> Level | None:
+    def level_of_code(self, table: CodeTable, code: str) -> Level | None:
         """Return the level of a code; None where neither an override nor the table has it."""
-        return self.overrides.get(code) or _shipped()[table].get(code)
+        return self.overrides.get(code) or _shipped_levels()[table].get(code)
 
-    def level_told(self, table: CodeTable, code: str, told: Level | None, severity: int | None = None) -> Level:
+    def level_by_writer(self, table: CodeTable, code: str, told: Level | None, severity: int | None = None) -> Level:
         """Return the level of a code; `told`: the level that its writer has given it, None where it has given none.
 
         The admin's override comes first, then the writer's word, then the table. A code that nobody knows counts by its
         severity: hint and minor are ignored; anything else, and a code without a severity, isolates.
         """
-        found = self.overrides.get(code) or told or _shipped()[table].get(code)
+        found = self.overrides.get(code) or told or _shipped_levels()[table].get(code)
         if found is not None:
             return found
         return Level.NOT_HANDLE if severity is not None and severity <= MINOR_SEVERITY else Level.SEPARATE
 
 
 @cache
-def _shipped() -> Mapping[CodeTable, Mapping[str, Level]]:
+def _shipped_levels() -> Mapping[CodeTable, Mapping[str, Level]]:
     raw = json.loads((resources.files(__package__) / "fault_codes.json").read_text(encoding="utf-8"))
     return {
         table: {code: Level(level) for level, codes in raw[table.value].items() for code in codes}

@@ -21,7 +21,7 @@ class HostPort(NamedTuple):
     protocol: str = "TCP"
     address: str = ""
 
-    def meets(self, other: HostPort) -> bool:
+    def collides_with(self, other: HostPort) -> bool:
         """Return whether two pods with these ports cannot share a node."""
         if (self.number, self.protocol) != (other.number, other.protocol):
             return False
@@ -31,24 +31,24 @@ class HostPort(NamedTuple):
 HostPorts = tuple[HostPort, ...]
 
 
-def meet(some: HostPorts, others: HostPorts) -> bool:
+def do_ports_collide(some: HostPorts, others: HostPorts) -> bool:
     """Return whether pods with these ports cannot share a node."""
-    return any(one.meets(other) for one, other in product(some, others))
+    return any(one.collides_with(other) for one, other in product(some, others))
 
 
-def host_ports(spec: Mapping[str, Any]) -> HostPorts:
+def host_ports_of_spec(spec: Mapping[str, Any]) -> HostPorts:
     """Return the ports of its node that a pod of this spec takes: in the node's network each that it declares."""
-    found = frozenset(_declared(spec, is_on_the_host=spec.get("hostNetwork") is True))
-    return _shared(found) if found else ()
+    found = frozenset(_declared_ports(spec, is_on_the_host=spec.get("hostNetwork") is True))
+    return _shared_tuple(found) if found else ()
 
 
 @lru_cache(maxsize=_KNOWN_LIMIT)
-def _shared(found: frozenset[HostPort]) -> HostPorts:
+def _shared_tuple(found: frozenset[HostPort]) -> HostPorts:
     """Return one tuple for each combination: thousands of pods take the same."""
     return tuple(sorted(found))
 
 
-def _declared(spec: Mapping[str, Any], *, is_on_the_host: bool) -> Iterable[HostPort]:
+def _declared_ports(spec: Mapping[str, Any], *, is_on_the_host: bool) -> Iterable[HostPort]:
     for part in ("containers", "initContainers"):
         for container in map(mapping, items(spec.get(part))):
             if part == "initContainers" and container.get("restartPolicy") != "Always":

@@ -11,22 +11,31 @@ from typing import Any, Final
 
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import ClusterFact
-from hajob.sources.reading import Reading, RejectionReason, Terms, is_integer, is_node_name, mapping, name_of, text
+from hajob.sources.reading import (
+    Reading,
+    RejectionReason,
+    Terms,
+    is_integer,
+    is_node_name,
+    mapping,
+    name_of_object,
+    text,
+)
 
 NAMESPACE: Final = "kube-node-lease"
 _USUAL_SECONDS: Final = 40  # the kubelet's default of leaseDurationSeconds
 
 
-def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
+def read_node_lease(raw: Mapping[str, Any], terms: Terms) -> Reading:
     """Read a fact from a node's Lease that has run out; a Lease that is no node's is rejected."""
-    reading, node, spec = Reading(terms), name_of(raw), mapping(raw.get("spec"))
+    reading, node, spec = Reading(terms), name_of_object(raw), mapping(raw.get("spec"))
     if text(mapping(raw.get("metadata")).get("namespace")) != NAMESPACE:
-        reading.reject(RejectionReason.UNKNOWN_OBJECT, f"Lease {node}")
+        reading.note_rejection(RejectionReason.UNKNOWN_OBJECT, f"Lease {node}")
         return reading
     if not is_node_name(node):
-        reading.reject(RejectionReason.UNKNOWN_NODE, "metadata.name", node)
+        reading.note_rejection(RejectionReason.UNKNOWN_NODE, "metadata.name", node)
         return reading
-    renewed_ms = reading.timestamp(spec.get("renewTime"), "renewTime")
+    renewed_ms = reading.parse_timestamp(spec.get("renewTime"), "renewTime")
     told = spec.get("leaseDurationSeconds")
     seconds = told if is_integer(told) and told > 0 else _USUAL_SECONDS
     if renewed_ms is None or terms.now_ms - renewed_ms <= seconds * 1000:

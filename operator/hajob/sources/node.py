@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hajob.domain.facts import FactKind, Source
-from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 from hajob.sources.reading import (
     DRAIN_TAINTS,
     Reading,
@@ -16,7 +16,7 @@ from hajob.sources.reading import (
     is_node_name,
     items,
     mapping,
-    name_of,
+    name_of_object,
     printable,
     text,
 )
@@ -95,22 +95,24 @@ class NodeView:
         return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the scheduler would put anything there."""
         return self.ready and not self.unschedulable
 
 
-def serial_of(node: Mapping[str, Any]) -> str:
+def serial_of_node(node: Mapping[str, Any]) -> str:
     """Return the serial number of a raw node, as MindCluster's device plugin notes it; empty where it does not."""
     return text(mapping(mapping(node.get("metadata")).get("annotations")).get(_SERIAL))
 
 
-def serials_of(objects: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def nodes_by_serial(objects: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the name of every Node among these objects, by serial number."""
-    return {serial: name_of(one) for one in objects if one.get("kind") == "Node" and (serial := serial_of(one))}
+    return {
+        serial: name_of_object(one) for one in objects if one.get("kind") == "Node" and (serial := serial_of_node(one))
+    }
 
 
-def view(node: Mapping[str, Any], drain_taints: Collection[str] = DRAIN_TAINTS) -> NodeView:
+def node_view_of(node: Mapping[str, Any], drain_taints: Collection[str] = DRAIN_TAINTS) -> NodeView:
     """Build the view of a raw node; `drain_taints`: keys of taints that say that it is to be emptied."""
     metadata, spec, status = mapping(node.get("metadata")), mapping(node.get("spec")), mapping(node.get("status"))
     conditions = map(mapping, items(status.get("conditions")))
@@ -126,54 +128,56 @@ def view(node: Mapping[str, Any], drain_taints: Collection[str] = DRAIN_TAINTS) 
         ready=ready.get("status") == "True",
         unschedulable=bool(spec.get("unschedulable")),
         deleting="deletionTimestamp" in metadata,
-        chips=_extended(status.get("allocatable")),
+        chips=_extended_resources(status.get("allocatable")),
         labels=dict(metadata.get("labels") or {}),
         taints=taints,
         boot=str((status.get("nodeInfo") or {}).get("bootID") or ""),
-        all_chips=_extended(status.get("capacity")),
+        all_chips=_extended_resources(status.get("capacity")),
         drained=any(taint.key in drain_taints for taint in taints),
     )
 
 
-def _extended(amounts: object) -> dict[str, int]:
+def _extended_resources(amounts: object) -> dict[str, int]:
     """Resources like chips: their names have a domain."""
     return {name: int(amount) for name, amount in mapping(amounts).items() if "/" in name and str(amount).isdigit()}
 
 
-def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
+def read_node(raw: Mapping[str, Any], terms: Terms) -> Reading:
     """Read what a Node says: not ready, to be emptied, its taints, and the conditions that an admin has named.
 
     A taint that only keeps pods away harms no running pod: it is shown, and placement reads it for itself.
     """
-    reading, node = Reading(terms), name_of(raw)
+    reading, node = Reading(terms), name_of_object(raw)
     if not is_node_name(node):
-        reading.reject(RejectionReason.UNKNOWN_NODE, "metadata.name", node)
+        reading.note_rejection(RejectionReason.UNKNOWN_NODE, "metadata.name", node)
         return reading
     told = [mapping(one) for one in items(mapping(raw.get("status")).get("conditions"))]
     ready = next((one for one in told if one.get("type") == "Ready"), None)
     if ready is not None and ready.get("status") != "True":
         why = text(ready.get("message")) or text(ready.get("reason")) or "the node does not report"
-        reading.facts.append(_fact(node, FactKind.NODE_NOT_READY, "NotReady", _since(ready, reading), why))
+        reading.facts.append(
+            _fact_of_node(node, FactKind.NODE_NOT_READY, "NotReady", _transition_time(ready, reading), why)
+        )
     if mapping(raw.get("spec")).get("unschedulable") is True:
-        reading.facts.append(_fact(node, FactKind.CORDONED, "Unschedulable", None, "the node is cordoned"))
+        reading.facts.append(_fact_of_node(node, FactKind.CORDONED, "Unschedulable", None, "the node is cordoned"))
     if deleted := mapping(raw.get("metadata")).get("deletionTimestamp"):
-        since = reading.timestamp(deleted, "deletionTimestamp")
-        reading.facts.append(_fact(node, FactKind.CORDONED, "NodeDeleting", since, "the node is being deleted"))
+        since = reading.parse_timestamp(deleted, "deletionTimestamp")
+        reading.facts.append(_fact_of_node(node, FactKind.CORDONED, "NodeDeleting", since, "the node is being deleted"))
     for place, taint in enumerate(items(mapping(raw.get("spec")).get("taints"))):
-        _read_taint(mapping(taint), node, reading, f"spec.taints[{place}]")
+        _read_node_taint(mapping(taint), node, reading, f"spec.taints[{place}]")
     for one in told:
         sick = terms.conditions.get(text(one.get("type")))
         if sick is not None and one.get("status") == sick.status:
-            reading.facts.append(_condition(node, one, sick.level, reading))
+            reading.facts.append(_fact_of_condition(node, one, sick.level, reading))
     return reading
 
 
-def _read_taint(told: Mapping[str, Any], node: str, reading: Reading, where: str) -> None:
+def _read_node_taint(told: Mapping[str, Any], node: str, reading: Reading, where: str) -> None:
     key, effect = text(told.get("key")), text(told.get("effect"))
     if key in TOLD_OTHERWISE:
         return
     if not key or effect not in _EFFECTS:
-        reading.reject(RejectionReason.MALFORMED, where, told)
+        reading.note_rejection(RejectionReason.MALFORMED, where, told)
         return
     kind, value = FactKind.CORDONED, text(told.get("value"))
     words = _EFFECTS[effect]
@@ -182,7 +186,7 @@ def _read_taint(told: Mapping[str, Any], node: str, reading: Reading, where: str
     elif key in reading.terms.drain_taints:
         words = "an autoscaler empties the node"
     shown = printable(f"{key}={value}:{effect}" if value else f"{key}:{effect}")
-    since = reading.timestamp(told.get("timeAdded"), f"{where}.timeAdded")
+    since = reading.parse_timestamp(told.get("timeAdded"), f"{where}.timeAdded")
     reading.facts.append(
         ClusterFact(
             f"node/{node}/taint/{shown}",
@@ -197,28 +201,28 @@ def _read_taint(told: Mapping[str, Any], node: str, reading: Reading, where: str
     )
 
 
-def _condition(node: str, told: Mapping[str, Any], level: Level, reading: Reading) -> ClusterFact:
-    kind, since_ms = text(told.get("type")), _since(told, reading)
+def _fact_of_condition(node: str, told: Mapping[str, Any], level: Level, reading: Reading) -> ClusterFact:
+    kind, since_ms = text(told.get("type")), _transition_time(told, reading)
     why = text(told.get("message")) or text(told.get("reason"))
-    renewed_ms = reading.timestamp(told.get("lastHeartbeatTime"), "lastHeartbeatTime")
+    renewed_ms = reading.parse_timestamp(told.get("lastHeartbeatTime"), "lastHeartbeatTime")
     told_ms = max((one for one in (since_ms, renewed_ms) if one is not None), default=None)
     return ClusterFact(
         id=f"node/{node}/condition/{kind}",
         source=Source.NODE,
-        kind=kind_of(level),
+        kind=kind_of_level(level),
         node=node,
         code=kind,
         level=level,
         since_ms=since_ms,
-        harms=harms(level),
+        harms=harms_job(level),
         told_ms=told_ms,
         message=f"condition {kind} is {text(told.get('status'))}: {why}",
     )
 
 
-def _fact(node: str, kind: FactKind, code: str, since_ms: int | None, message: str) -> ClusterFact:
+def _fact_of_node(node: str, kind: FactKind, code: str, since_ms: int | None, message: str) -> ClusterFact:
     return ClusterFact(f"node/{node}/{code}", Source.NODE, kind, node, code=code, since_ms=since_ms, message=message)
 
 
-def _since(condition: Mapping[str, Any], reading: Reading) -> int | None:
-    return reading.timestamp(condition.get("lastTransitionTime"), "lastTransitionTime")
+def _transition_time(condition: Mapping[str, Any], reading: Reading) -> int | None:
+    return reading.parse_timestamp(condition.get("lastTransitionTime"), "lastTransitionTime")

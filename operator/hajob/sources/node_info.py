@@ -9,41 +9,51 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hajob.domain.facts import Source
-from hajob.domain.hardware import ClusterFact, harms, kind_of
+from hajob.domain.hardware import ClusterFact, harms_job, kind_of_level
 from hajob.sources.check_code import check_codes
 from hajob.sources.fault_codes import CodeTable
-from hajob.sources.reading import Reading, RejectionReason, Terms, data_of, is_integer, items, mapping, printable, text
+from hajob.sources.reading import (
+    Reading,
+    RejectionReason,
+    Terms,
+    data_of_config_map,
+    is_integer,
+    items,
+    mapping,
+    printable,
+    text,
+)
 
 KEY: Final = "NodeInfo"
 TIME_KEY: Final = "updateTime"
 
 
-def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
+def parse_node_info(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
     """Read what NodeD's ConfigMap says about a node."""
     reading = Reading(terms)
-    told = data_of(raw, KEY)
+    told = data_of_config_map(raw, KEY)
     if told is None:
-        reading.reject(RejectionReason.MISSING_KEY, KEY)
+        reading.note_rejection(RejectionReason.MISSING_KEY, KEY)
         return reading
-    sealed = mapping(reading.json(told, KEY))
+    sealed = mapping(reading.parse_json(told, KEY))
     info = mapping(sealed.get("NodeInfo"))
-    if not sealed or not _is_sealed(sealed, info, reading):
+    if not sealed or not _has_right_check_code(sealed, info, reading):
         return reading
-    reading.updated_ms = reading.timestamp(data_of(raw, TIME_KEY), TIME_KEY)
+    reading.updated_ms = reading.parse_timestamp(data_of_config_map(raw, TIME_KEY), TIME_KEY)
     read_node_info(info, node, reading)
     return reading
 
 
-def _is_sealed(sealed: Mapping[str, Any], info: Mapping[str, Any], reading: Reading) -> bool:
+def _has_right_check_code(sealed: Mapping[str, Any], info: Mapping[str, Any], reading: Reading) -> bool:
     devices = info.get("FaultDevList")
     fields = [_device_fields(mapping(one)) for one in items(devices)]
     if (devices is not None and not isinstance(devices, list)) or None in fields:
-        reading.reject(RejectionReason.MALFORMED, KEY, info)
+        reading.note_rejection(RejectionReason.MALFORMED, KEY, info)
         return False
     content = {"FaultDevList": None if devices is None else fields, "NodeStatus": text(info.get("NodeStatus"))}
     if sealed.get("CheckCode") in check_codes(content):
         return True
-    reading.reject(RejectionReason.CHECK_CODE, KEY, sealed.get("CheckCode"))
+    reading.note_rejection(RejectionReason.CHECK_CODE, KEY, sealed.get("CheckCode"))
     return False
 
 
@@ -65,21 +75,21 @@ def read_node_info(info: Mapping[str, Any], node: str, reading: Reading) -> None
     for place, entry in enumerate(items(info.get("FaultDevList"))):
         device, where = mapping(entry), f"FaultDevList[{place}]"
         name = f"{printable(device.get('DeviceType') or 'Device')}-{printable(device.get('DeviceId', 0))}"
-        told = reading.level(device.get("FaultLevel"), f"{where}.FaultLevel")
+        told = reading.parse_level(device.get("FaultLevel"), f"{where}.FaultLevel")
         for code in dict.fromkeys(one for one in items(device.get("FaultCode")) if isinstance(one, str) and one):
-            level = reading.terms.codes.level_told(CodeTable.NODE, code, told)
+            level = reading.terms.codes.level_by_writer(CodeTable.NODE, code, told)
             reading.facts.append(
                 ClusterFact(
                     id=f"node/{node}/hardware/{name}/{printable(code)}",
                     source=Source.NODE_HARDWARE,
-                    kind=kind_of(level),
+                    kind=kind_of_level(level),
                     node=node,
                     device=name,
                     code=printable(code),
                     level=level,
                     since_ms=reading.updated_ms,
                     told_ms=reading.updated_ms,
-                    harms=harms(level),
+                    harms=harms_job(level),
                     message=f"{name} of the node: {printable(code)}",
                 )
             )

@@ -1,7 +1,7 @@
 """Turns observations of a job into events of the planner: the only place that does. Pure.
 
-Occurrences are reported once, when seen: `of_pod`, `of_coordinator_pod`, `of_report`. States can be read at
-any time, and are reported until the job's state shows them, so that no change is missed while no operator
+Occurrences are reported once, when seen: `events_of_pod`, `of_coordinator_pod`, `events_of_report`. States can be
+read at any time, and are reported until the job's state shows them, so that no change is missed while no operator
 ran: all the others. None of them decides; the table does, and ignores irrelevant events.
 """
 
@@ -24,12 +24,12 @@ from hajob.plan.policy import Policy
 from hajob.plan.state import ENDED, UNTRAINED, WITHOUT_PODS, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import pod as pod_source
-from hajob.sources.chips import Seat, rank_on, seat
+from hajob.sources.chips import Seat, rank_on_chip, seat_on_chip
 from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
-from hajob.sources.report import Observed, ReportReading, finished_nodes, launchers_ready, read
-from hajob.sources.shortage import shortage
+from hajob.sources.report import Observed, ReportReading, finished_nodes, launchers_ready, read_report
+from hajob.sources.shortage import shortage_of_pods
 
 Pods = Mapping[int, PodView]
 """Node rank to the pod that serves it: the one that should exist, as it is."""
@@ -39,7 +39,7 @@ FROM_CLUSTER: Final = ("node/", "public/")
 AGAIN: Final = "#"
 """What follows it tells the same fact, told once more, from the one before."""
 TOLD_OTHERWISE: Final = frozenset({FactKind.NODE_NOT_READY, FactKind.CORDONED, FactKind.SUB_HEALTH})
-"""Kinds that `of_nodes`, `of_moves` and `of_sub_health` tell: a job lives on with them."""
+"""Kinds that `events_of_nodes`, `events_of_moves` and `of_sub_health` tell: a job lives on with them."""
 NOT_ACTED: Final = frozenset({JobPhase.HELD, JobPhase.MIGRATING})
 """Phases in which an incident is open and nothing irreversible was done for it."""
 UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
@@ -60,7 +60,7 @@ def restart_asked(spec: HATrainingJobSpec) -> str:
     return format_time(spec.restart_request_time) if spec.restart_request_time else ""
 
 
-def of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iterator[events.JobEvent]:
+def events_of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iterator[events.JobEvent]:
     """Yield requests of the spec that are not in the state yet; `restart_seen`: the newest handled restart."""
     phase, asked = state.phase, restart_asked(spec)
     if asked and asked != restart_seen and phase is not JobPhase.NEW:
@@ -87,7 +87,7 @@ def awaits_coordinator(state: JobState, *, serving: bool, silent: bool) -> bool:
     return waited_for or (silent and state.phase not in {JobPhase.HELD, JobPhase.SAVING})
 
 
-def of_moves(
+def events_of_moves(
     state: JobState, spec: HATrainingJobSpec, pods: Pods, drained: Iterable[PodView]
 ) -> Iterator[events.MigrateRequested]:
     """Yield the request to leave nodes that the spec excludes, or that are cordoned, while the training is whole.
@@ -110,7 +110,7 @@ def of_moves(
         yield events.MigrateRequested(nodes=moved, avoid=tuple(sorted(excluded)), reason=why)
 
 
-def is_drained(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+def is_node_drained(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
     """Return whether somebody wants the pod's node empty; a node that is not ready is another matter."""
     node = nodes.get(pod.node_name)
     return node is not None and node.is_to_be_emptied and node.ready
@@ -125,13 +125,13 @@ def of_coordinator_move(state: JobState, coordinator: PodView) -> Iterator[event
 # -------------------------------------------------------------------------------------------------------- pods
 
 
-def of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[events.JobEvent]:
+def events_of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[events.JobEvent]:
     """Yield what a pod that serves a node rank tells, as it is now, or that it is gone.
 
     A pod that is being deleted counts as lost already: nothing should be started in it.
     """
-    going = deleted or (pod.deleting and not pod.finished)
-    for fact in [pod_source.lost(pod, now_ms)] if going else pod_source.facts(pod, now_ms):
+    going = deleted or (pod.deleting and not pod.has_finished)
+    for fact in [pod_source.fact_of_lost_pod(pod, now_ms)] if going else pod_source.facts_of_pod(pod, now_ms):
         yield events.FactSeen(fact=fact)
 
 
@@ -140,26 +140,26 @@ def of_finished_pod(state: JobState, pod: PodView) -> Iterator[events.LastStepEn
 
     What becomes of the pod is no loss. Before the job trains, its coordinator tells what such an end means.
     """
-    if state.phase not in ENDED and not _knows(state, saved=False, nodes=(pod.node_rank,)):
+    if state.phase not in ENDED and not _is_ending_known(state, saved=False, nodes=(pod.node_rank,)):
         yield events.LastStepEnded(nodes=(pod.node_rank,), attempt=state.attempt)
 
 
-def _knows(state: JobState, *, saved: bool, nodes: Collection[int]) -> bool:
+def _is_ending_known(state: JobState, *, saved: bool, nodes: Collection[int]) -> bool:
     ending = state.ending
     if state.phase is not JobPhase.ENDING or ending is None:
         return False
     return (ending.saved or not saved) and set(nodes) <= set(ending.over)
 
 
-def of_old_pod(pod: PodView, now_ms: int) -> Iterator[events.JobEvent]:
+def events_of_old_pod(pod: PodView, now_ms: int) -> Iterator[events.JobEvent]:
     """Yield why a pod was lost, where it says so only after another one has taken its ranks."""
-    for fact in pod_source.taken(pod, now_ms):
+    for fact in pod_source.facts_of_taken_pod(pod, now_ms):
         yield events.FactSeen(fact=fact)
 
 
 def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEvent]:
     """Yield what the coordinator's pod tells, as it is now, or that it is gone."""
-    if deleted or pod.ended:
+    if deleted or pod.has_ended:
         told = pod.trouble or f"pod {pod.name} is gone"
         yield events.CoordinatorLost(message=told, program=pod.failed_by_itself and not deleted)
     elif pod.unschedulable:
@@ -168,7 +168,9 @@ def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEve
         yield events.CoordinatorPlaced()
 
 
-def of_end(state: JobState, num_nodes: int, finished: Collection[int], at_work: Pods) -> Iterator[events.JobEvent]:
+def events_of_end(
+    state: JobState, num_nodes: int, finished: Collection[int], at_work: Pods
+) -> Iterator[events.JobEvent]:
     """Yield the end of the training as the pods tell it, container by container: no coordinator may be there to tell.
 
     Args:
@@ -185,7 +187,7 @@ def of_end(state: JobState, num_nodes: int, finished: Collection[int], at_work: 
     if ending is not None:
         left.difference_update(ending.over)
     if ending is not None and ending.saved:
-        left = {node_rank for node_rank in left if node_rank in at_work and not at_work[node_rank].ended}
+        left = {node_rank for node_rank in left if node_rank in at_work and not at_work[node_rank].has_ended}
     if num_nodes and not left:
         yield events.PodsFinished()
 
@@ -193,7 +195,7 @@ def of_end(state: JobState, num_nodes: int, finished: Collection[int], at_work: 
 # ------------------------------------------------------------------------------------------------------- nodes
 
 
-def of_nodes(
+def events_of_nodes(
     pods: Collection[PodView], nodes: Mapping[str, NodeView], now_ms: int, *, gone: bool = False
 ) -> Iterator[events.JobEvent]:
     """Yield the loss of pods that never started, on nodes that are not ready or gone: no agent falls silent there.
@@ -203,13 +205,13 @@ def of_nodes(
     for pod in pods:
         node = nodes.get(pod.node_name)
         lost = gone if node is None else not node.ready
-        started = pod.address and (pod.is_rank or pod.phase != "Pending")
-        if lost and not started and not pod.ended:
-            fact = pod_source.stranded(pod, now_ms, gone=node is None)
-            yield events.FactSeen(fact=fact) if pod.is_rank else events.CoordinatorLost(message=fact.message)
+        started = pod.address and (pod.is_rank_pod or pod.phase != "Pending")
+        if lost and not started and not pod.has_ended:
+            fact = pod_source.fact_of_stranded_pod(pod, now_ms, gone=node is None)
+            yield events.FactSeen(fact=fact) if pod.is_rank_pod else events.CoordinatorLost(message=fact.message)
 
 
-def seat_of(pod: PodView, chip: str, node: NodeView | None, resource: str) -> Seat:
+def seat_of_pod(pod: PodView, chip: str, node: NodeView | None, resource: str) -> Seat:
     """Say whether a pod has a chip, by its number; no number is the node (docs/faults.md, "From chip to rank").
 
     A pod that asks for as many chips as its node has sits on each of them; `resource`: what the job calls chips, for a
@@ -217,10 +219,10 @@ def seat_of(pod: PodView, chip: str, node: NodeView | None, resource: str) -> Se
     """
     of_node = ((node.all_chips if node is not None else None) or {}).get(resource, 0)
     has_all = 0 < of_node <= dict(pod.requests).get(resource, 0)
-    return seat(chip, pod.chips, has_all=has_all)
+    return seat_on_chip(chip, pod.chips, has_all=has_all)
 
 
-def of_hardware(
+def events_of_hardware(
     pod: PodView,
     facts: Iterable[tuple[ClusterFact, int]],
     node: NodeView | None,
@@ -240,8 +242,8 @@ def of_hardware(
         now_ms: time of the job.
     """
     for fact, age_ms in facts:
-        if concerns_pods(fact) and seat_of(pod, fact.chip, node, resource) is Seat.ON:
-            yield events.FactSeen(fact=of_chip(pod, fact, age_ms, chips_per_node=chips_per_node, now_ms=now_ms))
+        if concerns_pods(fact) and seat_of_pod(pod, fact.chip_number, node, resource) is Seat.ON:
+            yield events.FactSeen(fact=fact_of_chip(pod, fact, age_ms, chips_per_node=chips_per_node, now_ms=now_ms))
 
 
 def concerns_pods(fact: ClusterFact) -> bool:
@@ -249,16 +251,18 @@ def concerns_pods(fact: ClusterFact) -> bool:
     return fact.harms and fact.kind not in TOLD_OTHERWISE
 
 
-def of_chip(pod: PodView, fact: ClusterFact, age_ms: int, *, chips_per_node: int, now_ms: int, again: str = "") -> Fact:
+def fact_of_chip(
+    pod: PodView, fact: ClusterFact, age_ms: int, *, chips_per_node: int, now_ms: int, again: str = ""
+) -> Fact:
     """Build the fact of a job from a fault of the node or chip on which its pod sits.
 
     Without a rank it is one of the whole pod. It begins when the pod came there, however long the fault stood before. A
     suffix `again` gives it another id, so that it is another fact.
     """
-    rank = rank_on(fact.chip, pod.chips, pod.node_rank, chips_per_node) if fact.chip else None
+    rank = rank_on_chip(fact.chip_number, pod.chips, pod.node_rank, chips_per_node) if fact.chip_number else None
     came_ms = now_ms if pod.started_ms is None else pod.started_ms
     return Fact(
-        id=f"{fact_id(fact, pod)}{again}",
+        id=f"{fact_id_for_pod(fact, pod)}{again}",
         kind=fact.kind,
         source=fact.source,
         node_rank=pod.node_rank,
@@ -270,7 +274,7 @@ def of_chip(pod: PodView, fact: ClusterFact, age_ms: int, *, chips_per_node: int
     )
 
 
-def fact_id(fact: ClusterFact, pod: PodView) -> str:
+def fact_id_for_pod(fact: ClusterFact, pod: PodView) -> str:
     """Return the id of a fault as a fact of this pod: one fault is one fact for each pod that it hits."""
     return f"{fact.id}@{fact.since_ms or ''}/{pod.uid}"
 
@@ -280,7 +284,7 @@ def of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.
 
     Args:
         state: of the planner.
-        standing: ids of the facts that stand now, as `fact_id` makes them.
+        standing: ids of the facts that stand now, as `fact_id_for_pod` makes them.
     """
     incident = state.incident
     if incident is None or state.phase not in NOT_ACTED:
@@ -292,7 +296,7 @@ def of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.
         yield events.FactsWithdrawn(ids=gone)
 
 
-def of_steps(state: JobState, step: int) -> Iterator[events.FactsWithdrawn]:
+def events_of_steps(state: JobState, step: int) -> Iterator[events.FactsWithdrawn]:
     """Yield the end of a hang that was held back: the training takes steps again. `step`: the newest finished one."""
     incident = state.incident
     if incident is None or state.phase is not JobPhase.HELD or incident.cause.kind is not FactKind.HANG:
@@ -320,15 +324,15 @@ def of_sub_health(
     if state.phase is not JobPhase.RUNNING or spec.recovery.sub_health_policy is SubHealthPolicy.IGNORE:
         return
     for pod in pods:
-        if not pod.node_name or pod.ended:
+        if not pod.node_name or pod.has_ended:
             continue
         node, resource = nodes.get(pod.node_name), spec.accelerator.resource_name
         for fact, age_ms in faults_on(pod.node_name):
-            if fact.kind is FactKind.SUB_HEALTH and seat_of(pod, fact.chip, node, resource) is Seat.ON:
+            if fact.kind is FactKind.SUB_HEALTH and seat_of_pod(pod, fact.chip_number, node, resource) is Seat.ON:
                 yield pod, fact, age_ms
 
 
-def of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:
+def events_of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:
     """Yield whether there are nodes for a job that is not whole, or for a start that has given its chips back."""
     shrunk, smaller = state.shrunk, state.smaller
     if state.phase in UNTRAINED and state.waiting is not None and state.waiting.released:
@@ -374,7 +378,7 @@ def of_coordinator_place(
         yield events.CoordinatorUnplaced()
 
 
-def of_places(
+def events_of_places(
     state: JobState,
     num_nodes: int,
     pods: Pods,
@@ -398,7 +402,7 @@ def of_places(
     if state.phase not in UNTRAINED:
         return
     known = [*pods.values(), *([coordinator] if coordinator is not None else [])]
-    missing = shortage(known, refused)
+    missing = shortage_of_pods(known, refused)
     if missing and state.waiting is None:
         yield events.PlacesMissing(message=missing)
     elif blocked and state.waiting is None:
@@ -425,12 +429,12 @@ class Heard:
     serving: bool = False
     checkpoint: int | None = None
 
-    def then(self, state: wire.CoordinatorState) -> Heard:
+    def after_report(self, state: wire.CoordinatorState) -> Heard:
         """Return what is known after one more report."""
         told = state.HasField("checkpoint") and not state.checkpoint.problem
         return Heard(state, state.controller_ready, state.checkpoint.step if told else self.checkpoint)
 
-    def lost(self) -> Heard:
+    def after_loss(self) -> Heard:
         """Return what is known after the channel went down: the last report still counts, but it serves no more."""
         return dataclasses.replace(self, serving=False)
 
@@ -439,15 +443,15 @@ _PROGRESS: Final = frozenset({"step", "nodes", "sign_age_nanoseconds"})
 """Of a coordinator's state, what every step changes; who has launched what matters only until the training runs."""
 
 
-def is_news(state: JobState, report: wire.Report, before: Heard) -> bool:
+def is_report_news(state: JobState, report: wire.Report, before: Heard) -> bool:
     """Return whether a report may tell the planner anything; else it tells at most how far the training has come."""
     told = report.state
-    if report.facts or report.milestones or told.end or state.going_on in UNTRAINED or _unworkable(told):
+    if report.facts or report.milestones or told.end or state.going_on in UNTRAINED or _unworkable_problems(told):
         return True
-    return told.controller_ready is not before.serving or _told(told) != _told(before.state)
+    return told.controller_ready is not before.serving or _told_fields(told) != _told_fields(before.state)
 
 
-def _told(state: wire.CoordinatorState) -> dict[str, object]:
+def _told_fields(state: wire.CoordinatorState) -> dict[str, object]:
     return {field.name: value for field, value in state.ListFields() if field.name not in _PROGRESS}
 
 
@@ -459,31 +463,31 @@ def start_sign_ms(state: JobState, report: wire.Report, now_ms: int) -> int | No
     return now_ms - told.sign_age_nanoseconds // 1_000_000
 
 
-def _unworkable(told: wire.CoordinatorState) -> list[wire.Problem]:
+def _unworkable_problems(told: wire.CoordinatorState) -> list[wire.Problem]:
     return [problem for problem in told.problems if problem.code in UNWORKABLE]
 
 
-def of_channel(*, up: bool) -> events.JobEvent:
+def event_of_channel(*, up: bool) -> events.JobEvent:
     """Return the event that the channel to the coordinator is up, or down though there is somebody to dial."""
     return events.CoordinatorReachable() if up else events.CoordinatorUnreachable()
 
 
-def of_report(report: wire.Report, pods: Pods, now_ms: int) -> ReportReading:
+def events_of_report(report: wire.Report, pods: Pods, now_ms: int) -> ReportReading:
     """Read what a report tells, in order, and add the node to facts from inside the job.
 
     An agent falls silent, too, when its pod has finished: that is no fault.
     """
-    reading = read(report, now_ms)
-    told = [_placed(one, pods) for one in reading.observed]
+    reading = read_report(report, now_ms)
+    told = [_with_node_name(one, pods) for one in reading.observed]
     return ReportReading(tuple(one for one in told if one is not None), reading.refused)
 
 
-def is_silence(fact: Fact) -> bool:
+def is_fact_of_silence(fact: Fact) -> bool:
     """Return whether perhaps nobody in the pod answers any more."""
     return fact.kind is FactKind.AGENT_SILENT
 
 
-def _placed(observed: Observed, pods: Pods) -> Observed | None:
+def _with_node_name(observed: Observed, pods: Pods) -> Observed | None:
     event = observed.event
     if not isinstance(event, events.FactSeen):
         return observed
@@ -491,7 +495,7 @@ def _placed(observed: Observed, pods: Pods) -> Observed | None:
     pod = pods.get(fact.node_rank) if fact.node_rank is not None else None
     if pod is None:
         return observed
-    if pod.finished and is_silence(fact):
+    if pod.has_finished and is_fact_of_silence(fact):
         return None
     fact = dataclasses.replace(fact, node_name=fact.node_name or pod.node_name)
     return dataclasses.replace(observed, event=dataclasses.replace(event, fact=fact))
@@ -506,12 +510,12 @@ def of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -
         yield events.CheckpointVerified(step=now.checkpoint)  # the first one heard of may be old
     if told.attempt != state.attempt:
         return
-    for problem in _unworkable(told):
+    for problem in _unworkable_problems(told):
         yield events.Unworkable(reason=problem.code, message=problem.message)
     if state.phase is JobPhase.PENDING and told.controller_ready and launchers_ready(told.nodes, num_nodes):
         yield events.PodsReady()
     if state.going_on in {JobPhase.STARTING, JobPhase.WARMING} and told.step > max(state.step, 0):
         yield events.Resumed(step=told.step)
     saved, nodes = told.end == wire.FINAL_CHECKPOINT, finished_nodes(told)
-    if told.end and state.phase not in ENDED and not _knows(state, saved=saved, nodes=nodes):
+    if told.end and state.phase not in ENDED and not _is_ending_known(state, saved=saved, nodes=nodes):
         yield events.LastStepEnded(saved=saved, nodes=nodes, attempt=told.attempt)

@@ -21,7 +21,7 @@ ENDING_SECONDS: Final = 30
 Pods = Mapping[int, PodView]
 
 
-def request_of(pause: PlannedPause | None) -> str:
+def identity_of_request(pause: PlannedPause | None) -> str:
     """Return an identity of a request; empty for none."""
     return format_time(pause.request_time) if pause is not None else ""
 
@@ -33,17 +33,17 @@ def nodes_of_work(pause: PlannedPause, serving: Pods) -> dict[int, str]:
     return {rank: name for rank, name in places.items() if not chosen or name in chosen}
 
 
-def fact_id(hook: PodView) -> str:
+def id_of_bad_node(hook: PodView) -> str:
     """Return the id of the fact that the work has found its node bad."""
     return f"pause/{hook.uid}"
 
 
-def is_bad(hook: PodView) -> bool:
+def is_node_unfit(hook: PodView) -> bool:
     """Return whether the work found its node unfit."""
-    return hook.ended and hook.exit_code == NODE_IS_BAD
+    return hook.has_ended and hook.exit_code == NODE_IS_BAD
 
 
-def of_pause(
+def events_of_pause(
     state: JobState,
     spec: HATrainingJobSpec,
     serving: Pods,
@@ -64,10 +64,10 @@ def of_pause(
         restart_asked: a restart waits for the end of the pause.
         now_ms: time of the job.
     """
-    pause, asked = spec.pause, request_of(spec.pause)
+    pause, asked = spec.pause, identity_of_request(spec.pause)
     if state.phase is JobPhase.RUNNING and pause is not None and asked != state.pause_seen and not spec.suspend:
         seconds = pause.timeout_seconds + (ENDING_SECONDS if pause.template is not None else 0)
-        yield events.PauseRequested(request=asked, seconds=seconds, reason=_reason(pause), refused=refused)
+        yield events.PauseRequested(request=asked, seconds=seconds, reason=_reason_of_pause(pause), refused=refused)
     if not state.holds_still:
         return
     if pause is None or asked != state.pause_seen:
@@ -75,27 +75,27 @@ def of_pause(
     elif spec.suspend or restart_asked:
         yield events.PauseEnded(message="a suspend or a restart is requested")
     elif pause.template is not None:
-        yield from _of_work(nodes_of_work(pause, serving), serving, hooks, refused, now_ms)
+        yield from _events_of_work(nodes_of_work(pause, serving), serving, hooks, refused, now_ms)
 
 
-def _reason(pause: PlannedPause) -> str:
+def _reason_of_pause(pause: PlannedPause) -> str:
     what = (
         "is held" if pause.template is None else f"is held for work on {', '.join(pause.node_names) or 'all its nodes'}"
     )
     return f"the training {what}, for {pause.timeout_seconds} s at most"
 
 
-def _of_work(
+def _events_of_work(
     nodes: Mapping[int, str], serving: Pods, hooks: Pods, refused: str, now_ms: int
 ) -> Iterator[events.JobEvent]:
     """All work has ended: of bad nodes as facts, else that the training goes on."""
-    done = {rank: hooks[rank] for rank in nodes if rank in hooks and hooks[rank].ended}
+    done = {rank: hooks[rank] for rank in nodes if rank in hooks and hooks[rank].has_ended}
     if len(done) < len(nodes) and not refused:
         return
-    bad = [rank for rank, hook in done.items() if is_bad(hook)]
+    bad = [rank for rank, hook in done.items() if is_node_unfit(hook)]
     for rank in bad:
         hook = done[rank]
-        yield _bad_node(serving[rank], hook, now_ms)
+        yield _fact_of_bad_node(serving[rank], hook, now_ms)
     if not bad:
         failed = [
             f"{nodes[rank]}: {hook.trouble or hook.phase}" for rank, hook in done.items() if hook.phase == "Failed"
@@ -104,11 +104,11 @@ def _of_work(
         yield events.PauseEnded(message=told or f"the work is done on {len(done)} nodes")
 
 
-def _bad_node(pod: PodView, hook: PodView, now_ms: int) -> events.FactSeen:
+def _fact_of_bad_node(pod: PodView, hook: PodView, now_ms: int) -> events.FactSeen:
     """Return the fact that a rank pod's node was found unfit."""
     message = f"the work of the pause found {hook.node_name} unfit ({hook.trouble or 'exit code 2'})"
     fact = Fact(
-        id=fact_id(hook),
+        id=id_of_bad_node(hook),
         kind=FactKind.CHIP_FAULT,
         source=Source.POD,
         node_rank=pod.node_rank,

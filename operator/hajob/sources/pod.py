@@ -22,13 +22,13 @@ from hajob.domain.facts import (
     FactKind,
     Origin,
     Source,
-    is_refusal,
+    is_refusal_code,
     origin_of_exit,
 )
 from hajob.sources.chips import chip_numbers
-from hajob.sources.host_ports import HostPorts, host_ports
-from hajob.sources.quota import Use, use_of
-from hajob.sources.reading import is_integer, items, mapping, milliseconds_of, text, whole
+from hajob.sources.host_ports import HostPorts, host_ports_of_spec
+from hajob.sources.quota import Use, use_of_pod
+from hajob.sources.reading import is_integer, items, mapping, milliseconds_of, parse_whole_number, text
 
 UNSTARTABLE: Final = frozenset(
     {
@@ -137,27 +137,27 @@ class PodView:
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
     @property
-    def gated(self) -> bool:
+    def is_gated(self) -> bool:
         """Whether it stands behind Hajob's own scheduling gate."""
         return self.gate >= 0
 
     @property
-    def is_rank(self) -> bool:
+    def is_rank_pod(self) -> bool:
         """Whether it is a rank pod."""
         return self.role == names.ROLE_RANK
 
     @property
-    def is_spare(self) -> bool:
+    def is_spare_pod(self) -> bool:
         """Whether it holds a spare node."""
         return self.role == names.ROLE_SPARE
 
     @property
-    def is_hook(self) -> bool:
+    def is_hook_pod(self) -> bool:
         """Whether it does the work of a planned pause."""
         return self.role == names.ROLE_HOOK
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether its main container will not run again."""
         return self.phase in ENDED_PHASES
 
@@ -168,37 +168,37 @@ class PodView:
         return ended_badly and origin_of_exit(self.exit_code or 0) is Origin.PROGRAM
 
     @property
-    def is_refused(self) -> bool:
+    def is_refused_by_node(self) -> bool:
         """Whether its node did not take it."""
-        return self.phase == "Failed" and self.exit_code is None and is_refusal(self.trouble_code)
+        return self.phase == "Failed" and self.exit_code is None and is_refusal_code(self.trouble_code)
 
     @property
-    def finished(self) -> bool:
+    def has_finished(self) -> bool:
         """Whether its trainer has ended with 0; what is beside it may need a moment longer, or has failed."""
         return self.phase == "Succeeded" or self.exit_code == 0
 
 
-def view(pod: Mapping[str, Any]) -> PodView:
+def pod_view_of(pod: Mapping[str, Any]) -> PodView:
     """Build the view of a raw pod of ours; missing fields read as a pod that has just been made."""
     metadata, spec, status = mapping(pod.get("metadata")), mapping(pod.get("spec")), mapping(pod.get("status"))
     labels = mapping(metadata.get("labels"))
-    code, trouble, exit_code = _trouble(status)
-    requests = _requests(spec)
+    code, trouble, exit_code = _trouble_of_containers(status)
+    requests = _extended_requests(spec)
     gates = [text(mapping(gate).get("name")) for gate in items(spec.get("schedulingGates"))]
-    disruption, disruption_text = _disruption(status)
+    disruption, disruption_text = _disruption_reason(status)
     return PodView(
         namespace=intern(text(metadata.get("namespace"))),
         name=text(metadata.get("name")),
         uid=text(metadata.get("uid")),
-        job_uid=intern(_controller(metadata)),
+        job_uid=intern(_uid_of_controller(metadata)),
         role=intern(text(labels.get(names.LABEL_ROLE))),
-        node_rank=_number(labels.get(names.LABEL_NODE_RANK), -1),
-        incarnation=_number(labels.get(names.LABEL_INCARNATION), 0),
+        node_rank=_number_or_default(labels.get(names.LABEL_NODE_RANK), -1),
+        incarnation=_number_or_default(labels.get(names.LABEL_INCARNATION), 0),
         phase=intern(text(status.get("phase")) or "Pending"),
         address=text(status.get("podIP")),
-        port=_port(spec),
+        port=_port_of_coordinator(spec),
         node_name=intern(text(spec.get("nodeName"))),
-        ready=_condition(status, "Ready").get("status") == "True",
+        ready=_condition_of_kind(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
         left_over=_is_left_over(metadata),
         unschedulable=_unschedulable(gates, status),
@@ -207,23 +207,25 @@ def view(pod: Mapping[str, Any]) -> PodView:
         exit_code=exit_code,
         disruption=disruption,
         disruption_text=disruption_text,
-        last_word=_last_word(status),
+        last_word=_termination_message(status),
         chips=chip_numbers(mapping(metadata.get("annotations")), (name for name, _ in requests)),
         started_ms=milliseconds_of(status["startTime"]) if status.get("startTime") else None,
         requests=requests,
-        excluded=frozenset(_named(spec, "NotIn")) or _NO_NODES if not spec.get("nodeName") else _NO_NODES,
-        place=next(_named(spec, "In"), "") if not spec.get("nodeName") else "",
+        excluded=frozenset(_nodes_named_in_affinity(spec, "NotIn")) or _NO_NODES
+        if not spec.get("nodeName")
+        else _NO_NODES,
+        place=next(_nodes_named_in_affinity(spec, "In"), "") if not spec.get("nodeName") else "",
         warm=labels.get(names.LABEL_SPARE_MODE) == SpareMode.WARM,
         nominated=intern(text(status.get("nominatedNodeName"))),
         gate=gates.index(names.GATE) if names.GATE in gates else -1,
-        priority=_priority(spec),
+        priority=_pod_priority(spec),
         preempts=spec.get("preemptionPolicy") != _NEVER,
-        use=use_of(spec) if labels.get(names.LABEL_ROLE) == names.ROLE_RANK else (),
-        ports=host_ports(spec),
+        use=use_of_pod(spec) if labels.get(names.LABEL_ROLE) == names.ROLE_RANK else (),
+        ports=host_ports_of_spec(spec),
     )
 
 
-def _port(spec: Mapping[str, Any]) -> int:
+def _port_of_coordinator(spec: Mapping[str, Any]) -> int:
     """Where a coordinator serves. Pods of 0.1 declare it in the node's network only, and all of them have the same."""
     containers = map(mapping, items(spec.get("containers")))
     ports = (mapping(port) for container in containers for port in items(container.get("ports")))
@@ -231,7 +233,7 @@ def _port(spec: Mapping[str, Any]) -> int:
     return found if is_integer(found) else names.COORDINATOR_PORT
 
 
-def _named(spec: Mapping[str, Any], operator: str) -> Iterator[str]:
+def _nodes_named_in_affinity(spec: Mapping[str, Any], operator: str) -> Iterator[str]:
     """Nodes that its affinity excludes or asks for by name, as Hajob writes it (hajob.pods.affinity)."""
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     required = mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
@@ -266,33 +268,33 @@ class ForeignPod:
         return ""
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """One that has ended is kept no longer."""
         return False
 
 
-def foreign_pod(pod: Mapping[str, Any]) -> ForeignPod | None:
+def view_of_foreign_pod(pod: Mapping[str, Any]) -> ForeignPod | None:
     """Return what is kept of a pod that is none of ours; None unless it has chips or ports of a node."""
     status, spec = mapping(pod.get("status")), mapping(pod.get("spec"))
     if not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
         return None
-    requests, ports = _requests(spec), host_ports(spec)
+    requests, ports = _extended_requests(spec), host_ports_of_spec(spec)
     if not requests and not ports:
         return None
     metadata = pod["metadata"]
     key = f"{metadata.get('namespace', '')}/{metadata['name']}"
-    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _priority(spec), ports)
+    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _pod_priority(spec), ports)
 
 
-def _requests(spec: Mapping[str, Any]) -> Requests:
+def _extended_requests(spec: Mapping[str, Any]) -> Requests:
     """Extended resources of a pod: what its containers ask for together, or its greediest init container alone."""
     together: dict[str, int] = {}
     alone: dict[str, int] = {}
     for container in items(spec.get("containers")):
-        for name, amount in _extended(mapping(container)):
+        for name, amount in _extended_of_container(mapping(container)):
             together[name] = together.get(name, 0) + amount
     for container in items(spec.get("initContainers")):
-        for name, amount in _extended(mapping(container)):
+        for name, amount in _extended_of_container(mapping(container)):
             alone[name] = max(alone.get(name, 0), amount)
     names_used = sorted(together.keys() | alone.keys())
     found = tuple((name, max(together.get(name, 0), alone.get(name, 0))) for name in names_used)
@@ -303,13 +305,17 @@ _KNOWN: Final[dict[Requests, Requests]] = {}
 """Thousands of pods ask for the same: each request is kept once."""
 
 
-def _extended(container: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _extended_of_container(container: Mapping[str, Any]) -> list[tuple[str, int]]:
     resources = mapping(container.get("resources"))
     asked = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
-    return [(name, number) for name, amount in asked.items() if "/" in name and (number := whole(amount)) is not None]
+    return [
+        (name, number)
+        for name, amount in asked.items()
+        if "/" in name and (number := parse_whole_number(amount)) is not None
+    ]
 
 
-def _last_word(status: Mapping[str, Any]) -> str:
+def _termination_message(status: Mapping[str, Any]) -> str:
     for told in items(status.get("containerStatuses")):
         container = mapping(told)
         ended = mapping(mapping(container.get("state")).get("terminated"))
@@ -318,7 +324,7 @@ def _last_word(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def _controller(metadata: Mapping[str, Any]) -> str:
+def _uid_of_controller(metadata: Mapping[str, Any]) -> str:
     """UID of the job that is the pod's controller: whoever may make pods can copy labels."""
     for owner in map(mapping, items(metadata.get("ownerReferences"))):
         if owner.get("controller") and owner.get("kind") == names.KIND and owner.get("apiVersion") == names.API_VERSION:
@@ -326,9 +332,9 @@ def _controller(metadata: Mapping[str, Any]) -> str:
     return ""
 
 
-def facts(pod: PodView, now_ms: int) -> list[Fact]:
+def facts_of_pod(pod: PodView, now_ms: int) -> list[Fact]:
     """Return the facts that this state of a rank pod tells; empty for a pod that is well."""
-    if not pod.is_rank:
+    if not pod.is_rank_pod:
         return []
     kind = None
     if pod.phase == "Failed" or (pod.exit_code and pod.trouble_code in TAKEN_PODS):
@@ -338,30 +344,30 @@ def facts(pod: PodView, now_ms: int) -> list[Fact]:
         kind = FactKind.POD_UNSTARTABLE
     if kind is None:
         return []
-    return [_fact(pod, kind, pod.trouble_code or pod.phase, pod.trouble or f"pod {pod.name} has failed", now_ms)]
+    return [_fact_of_pod(pod, kind, pod.trouble_code or pod.phase, pod.trouble or f"pod {pod.name} has failed", now_ms)]
 
 
-def lost(pod: PodView, now_ms: int) -> Fact:
+def fact_of_lost_pod(pod: PodView, now_ms: int) -> Fact:
     """Build the fact that a pod which should be there has gone, or is going."""
     going = f"pod {pod.name} {'is being deleted' if pod.deleting else 'is gone'}"
     why = pod.disruption_text or pod.disruption
-    return _fact(pod, FactKind.POD_LOST, pod.disruption or DELETED, f"{going}: {why}" if why else going, now_ms)
+    return _fact_of_pod(pod, FactKind.POD_LOST, pod.disruption or DELETED, f"{going}: {why}" if why else going, now_ms)
 
 
-def taken(pod: PodView, now_ms: int) -> list[Fact]:
+def facts_of_taken_pod(pod: PodView, now_ms: int) -> list[Fact]:
     """Return why a pod that serves no more has ended, where it says so: that is written after it was replaced."""
-    found = facts(pod, now_ms) or ([lost(pod, now_ms)] if pod.is_rank and pod.disruption else [])
+    found = facts_of_pod(pod, now_ms) or ([fact_of_lost_pod(pod, now_ms)] if pod.is_rank_pod and pod.disruption else [])
     return [fact for fact in found if fact.code in TAKEN_PODS]
 
 
-def stranded(pod: PodView, now_ms: int, *, gone: bool = False) -> Fact:
+def fact_of_stranded_pod(pod: PodView, now_ms: int, *, gone: bool = False) -> Fact:
     """Build the fact that a pod will never start: its node is not ready, or was deleted."""
     kind, what = (FactKind.NODE_DELETED, "was deleted") if gone else (FactKind.NODE_NOT_READY, "is not ready")
     message = f"node {pod.node_name} of pod {pod.name} {what}, and the pod has not started"
-    return _fact(pod, kind, kind.value if gone else "NodeNotReady", message, now_ms)
+    return _fact_of_pod(pod, kind, kind.value if gone else "NodeNotReady", message, now_ms)
 
 
-def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) -> Fact:
+def _fact_of_pod(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) -> Fact:
     return Fact(
         id=f"pod/{pod.uid}/{kind}",
         kind=kind,
@@ -377,7 +383,7 @@ def _fact(pod: PodView, kind: FactKind, code: str, message: str, now_ms: int) ->
     )
 
 
-def _trouble(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
+def _trouble_of_containers(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
     """Reason, sentence, exit code of the main container; of the first container in trouble, mains last."""
     failed, why, sentence = status.get("phase") == "Failed", text(status.get("reason")), text(status.get("message"))
     if failed and why in EVICTIONS:
@@ -403,8 +409,8 @@ def _trouble(status: Mapping[str, Any]) -> tuple[str, str, int | None]:
     return found
 
 
-def _disruption(status: Mapping[str, Any]) -> tuple[str, str]:
-    target = _condition(status, "DisruptionTarget")
+def _disruption_reason(status: Mapping[str, Any]) -> tuple[str, str]:
+    target = _condition_of_kind(status, "DisruptionTarget")
     if target.get("status") != "True":
         return "", ""
     return intern(text(target.get("reason"))), intern(text(target.get("message")))
@@ -420,20 +426,20 @@ def _unschedulable(gates: Sequence[str], status: Mapping[str, Any]) -> str:
     """Return why the pod gets no node: somebody else's scheduling gates, else the scheduler's words."""
     if foreign := [gate for gate in gates if gate != names.GATE]:
         return f"held by the scheduling gate {', '.join(foreign)}: whoever set it has to remove it"
-    scheduled = _condition(status, "PodScheduled")
+    scheduled = _condition_of_kind(status, "PodScheduled")
     return text(scheduled.get("message")) if scheduled.get("reason") == "Unschedulable" else ""
 
 
-def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _condition_of_kind(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((c for c in map(mapping, items(status.get("conditions"))) if c.get("type") == kind), {})
 
 
-def _priority(spec: Mapping[str, Any]) -> int:
+def _pod_priority(spec: Mapping[str, Any]) -> int:
     """As the server has written it, by the priority class; it may be below 0."""
     found = spec.get("priority")
     return found if is_integer(found) else 0
 
 
-def _number(told: object, default: int) -> int:
-    number = whole(told)
+def _number_or_default(told: object, default: int) -> int:
+    number = parse_whole_number(told)
     return default if number is None else number

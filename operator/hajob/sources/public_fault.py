@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hajob.domain.facts import Source
-from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 from hajob.sources.fault_codes import CodeTable
 from hajob.sources.reading import (
     Reading,
     RejectionReason,
     Terms,
-    data_of,
+    data_of_config_map,
     is_integer,
     is_node_name,
     items,
@@ -49,63 +49,67 @@ _DESCRIPTION: Final = re.compile(r"[^\t\n\f\r]{0,512}")
 """Of white space only what Go calls so, which is ASCII: the wide space of a Chinese text is a letter like others."""
 
 
-def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
+def read_public_faults(raw: Mapping[str, Any], terms: Terms) -> Reading:
     """Read what a public fault ConfigMap reports."""
     reading = Reading(terms)
-    told = data_of(raw, KEY)
+    told = data_of_config_map(raw, KEY)
     if told is None:
-        reading.reject(RejectionReason.MISSING_KEY, KEY)
+        reading.note_rejection(RejectionReason.MISSING_KEY, KEY)
         return reading
-    message = mapping(reading.json(told, KEY))
-    if not message or not _is_message(message, reading):
+    message = mapping(reading.parse_json(told, KEY))
+    if not message or not _is_valid_message(message, reading):
         return reading
     stands: dict[str, list[ClusterFact]] = {}
     places = 0
     for place, entry in enumerate(items(message.get("faults"))):
         if places > _MOST_TOLD:
-            reading.reject(RejectionReason.TOO_MANY, f"faults[{place}]", f"more than {_MOST_TOLD} chips in one message")
+            reading.note_rejection(
+                RejectionReason.TOO_MANY, f"faults[{place}]", f"more than {_MOST_TOLD} chips in one message"
+            )
             break
-        places += _read_fault(mapping(entry), reading, f"faults[{place}]", stands)
+        places += _read_public_fault(mapping(entry), reading, f"faults[{place}]", stands)
     reading.facts = [fact for facts in stands.values() for fact in facts]
     reading.over = [begins for begins, facts in stands.items() if not facts]
     return reading
 
 
-def _is_message(message: Mapping[str, Any], reading: Reading) -> bool:
+def _is_valid_message(message: Mapping[str, Any], reading: Reading) -> bool:
     """Whether the envelope is in order; the whole message is refused otherwise."""
     if text(message.get("resource")) not in reading.terms.senders:
-        reading.reject(RejectionReason.UNKNOWN_SENDER, "resource", message.get("resource"))
+        reading.note_rejection(RejectionReason.UNKNOWN_SENDER, "resource", message.get("resource"))
         return False
     reading.sender = text(message.get("resource"))
     for name, fits in (
         ("id", _ID.fullmatch(text(message.get("id"))) is not None),
         ("version", message.get("version") == VERSION),
-        ("timestamp", _is_time(message.get("timestamp"))),
+        ("timestamp", _is_plausible_time(message.get("timestamp"))),
     ):
         if not fits:
-            reading.reject(RejectionReason.MALFORMED, name, message.get(name))
+            reading.note_rejection(RejectionReason.MALFORMED, name, message.get(name))
             return False
-    reading.updated_ms = reading.time(message.get("timestamp"), "timestamp")
-    return _are_many(message.get("faults"), _MOST_FAULTS, reading, "faults")
+    reading.updated_ms = reading.parse_time(message.get("timestamp"), "timestamp")
+    return _is_bounded_list(message.get("faults"), _MOST_FAULTS, reading, "faults")
 
 
-def _are_many(listed: object, most: int, reading: Reading, where: str) -> bool:
+def _is_bounded_list(listed: object, most: int, reading: Reading, where: str) -> bool:
     """Whether it is a list of at least one and at most so many entries."""
     if not isinstance(listed, list) or not listed:
-        reading.reject(RejectionReason.MALFORMED, where, listed)
+        reading.note_rejection(RejectionReason.MALFORMED, where, listed)
         return False
     if len(listed) > most:
-        reading.reject(RejectionReason.TOO_MANY, where, len(listed))
+        reading.note_rejection(RejectionReason.TOO_MANY, where, len(listed))
         return False
     return True
 
 
-def _is_time(value: object) -> bool:
+def _is_plausible_time(value: object) -> bool:
     """Thirteen digits of milliseconds, not before 2025."""
     return is_integer(value) and EARLIEST_MS <= value < 10**13
 
 
-def _read_fault(fault: Mapping[str, Any], reading: Reading, where: str, stands: dict[str, list[ClusterFact]]) -> int:
+def _read_public_fault(
+    fault: Mapping[str, Any], reading: Reading, where: str, stands: dict[str, list[ClusterFact]]
+) -> int:
     """Add what one fault of a message says; how many places it has.
 
     Args:
@@ -114,24 +118,24 @@ def _read_fault(fault: Mapping[str, Any], reading: Reading, where: str, stands: 
         where: in the message.
         stands: what the message says so far, by the beginning of the ids; nothing: that is over.
     """
-    wrong = _wrong(fault)
+    wrong = _wrong_field_of(fault)
     if wrong:
-        reading.reject(RejectionReason.MALFORMED, f"{where}.{wrong}", fault.get(wrong))
+        reading.note_rejection(RejectionReason.MALFORMED, f"{where}.{wrong}", fault.get(wrong))
         return 0
     code = text(fault.get("faultCode"))
-    level = reading.terms.codes.level(CodeTable.PUBLIC, code)
+    level = reading.terms.codes.level_of_code(CodeTable.PUBLIC, code)
     if level is None:
-        reading.reject(RejectionReason.UNKNOWN_CODE, f"{where}.faultCode", code)
+        reading.note_rejection(RejectionReason.UNKNOWN_CODE, f"{where}.faultCode", code)
         return 0
-    if not _are_many(fault.get("influence"), _MOST_PLACES, reading, f"{where}.influence"):
+    if not _is_bounded_list(fault.get("influence"), _MOST_PLACES, reading, f"{where}.influence"):
         return 0
-    since = reading.time(fault.get("faultTime"), f"{where}.faultTime")
+    since = reading.parse_time(fault.get("faultTime"), f"{where}.faultTime")
     is_late = since is not None and reading.terms.now_ms - since > LATE_ONCE_MS
     is_over = fault.get("assertion") == _RECOVER or (fault.get("assertion") == _ONCE and is_late)
-    places = list(_places(items(fault.get("influence")), reading, where))
+    places = list(_places_of_fault(items(fault.get("influence")), reading, where))
     for node, device in places:
-        fact = _fact(fault, reading.sender, f"{node}/{device}", level, since)
-        begins = begins_of(fact.id)
+        fact = _fact_of_place(fault, reading.sender, f"{node}/{device}", level, since)
+        begins = beginning_of_id(fact.id)
         if is_over:
             stands[begins] = []
         else:
@@ -139,32 +143,32 @@ def _read_fault(fault: Mapping[str, Any], reading: Reading, where: str, stands: 
     return len(places)
 
 
-def begins_of(fact_id: str) -> str:
+def beginning_of_id(fact_id: str) -> str:
     """Return sender, fault and node from the id of a public fault: a recovery ends it on every chip of the node."""
     return fact_id.rpartition("/")[0]
 
 
-def sender_of(fact_id: str) -> str:
+def sender_of_fault(fact_id: str) -> str:
     """Return the sender of the public fault of this id, or beginning of an id."""
     return fact_id.removeprefix("public/").partition("/")[0]
 
 
-def _wrong(fault: Mapping[str, Any]) -> str:
+def _wrong_field_of(fault: Mapping[str, Any]) -> str:
     """Name of the first field that is not what the format says; empty when all are."""
     location = fault.get("faultLocation")
     checks = {
         "faultId": _ID.fullmatch(text(fault.get("faultId"))) is not None,
         "faultType": text(fault.get("faultType")) in _TYPES,
         "faultCode": len(text(fault.get("faultCode"))) == _CODE_LENGTH,
-        "faultTime": _is_time(fault.get("faultTime")),
+        "faultTime": _is_plausible_time(fault.get("faultTime")),
         "assertion": text(fault.get("assertion")) in {_OCCUR, _RECOVER, _ONCE},
-        "faultLocation": location is None or _is_location(location),
+        "faultLocation": location is None or _is_valid_location(location),
         "description": _DESCRIPTION.fullmatch(text(fault.get("description"))) is not None,
     }
     return next((name for name, fits in checks.items() if not fits), "")
 
 
-def _is_location(location: object) -> bool:
+def _is_valid_location(location: object) -> bool:
     return (
         isinstance(location, Mapping)
         and len(location) <= _MOST_LOCATIONS
@@ -175,22 +179,22 @@ def _is_location(location: object) -> bool:
     )
 
 
-def _places(influence: Iterable[Any], reading: Reading, where: str) -> Iterator[tuple[str, str]]:
+def _places_of_fault(influence: Iterable[Any], reading: Reading, where: str) -> Iterator[tuple[str, str]]:
     """Node and chip of every place that the fault reaches."""
     for place, entry in enumerate(influence):
         at, spot = f"{where}.influence[{place}]", mapping(entry)
         serial, numbers = text(spot.get("nodeSN")), spot.get("deviceIds")
         node = text(spot.get("nodeName")) or reading.terms.serials.get(serial, "")
         if not is_node_name(node):
-            reading.reject(RejectionReason.UNKNOWN_NODE, at, node or serial)
-        elif not _are_devices(numbers):
-            reading.reject(RejectionReason.UNKNOWN_DEVICE, f"{at}.deviceIds", numbers)
+            reading.note_rejection(RejectionReason.UNKNOWN_NODE, at, node or serial)
+        elif not _are_valid_devices(numbers):
+            reading.note_rejection(RejectionReason.UNKNOWN_DEVICE, f"{at}.deviceIds", numbers)
         else:
             for number in items(numbers):
                 yield node, f"{CHIP}-{number}"
 
 
-def _are_devices(numbers: object) -> bool:
+def _are_valid_devices(numbers: object) -> bool:
     """One to 32 different numbers from 0 to 31."""
     return (
         isinstance(numbers, list)
@@ -200,20 +204,22 @@ def _are_devices(numbers: object) -> bool:
     )
 
 
-def _fact(fault: Mapping[str, Any], sender: str, place: str, level: Level, since_ms: int | None) -> ClusterFact:
+def _fact_of_place(
+    fault: Mapping[str, Any], sender: str, place: str, level: Level, since_ms: int | None
+) -> ClusterFact:
     """A fault at a place, "node/chip"; senders number their faults for themselves."""
     told, code = text(fault.get("description")), text(fault.get("faultCode"))
     node, _, device = place.partition("/")
     return ClusterFact(
         id=f"public/{sender}/{fault['faultId']}/{place}",
         source=Source.PUBLIC,
-        kind=kind_of(level),
+        kind=kind_of_level(level),
         node=node,
         device=device,
         code=code,
         level=level,
         since_ms=since_ms,
-        harms=harms(level),
+        harms=harms_job(level),
         message=f"{fault['faultType']} fault {code}" + (f": {told}" if told else ""),
         happens_once=fault.get("assertion") == _ONCE,
     )

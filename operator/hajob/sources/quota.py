@@ -51,12 +51,12 @@ class Quota:
     used: Use = ()
     scopes: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
-    def is_about(self, use: Use, priority_class: str) -> bool:
+    def counts_pod(self, use: Use, priority_class: str) -> bool:
         """Return whether the quota counts a pod of this use and priority class, without a deadline of its own."""
-        return all(_matches(scope, use, priority_class) for scope in self.scopes)
+        return all(_matches_scope(scope, use, priority_class) for scope in self.scopes)
 
 
-def _matches(scope: tuple[str, str, tuple[str, ...]], use: Use, priority_class: str) -> bool:
+def _matches_scope(scope: tuple[str, str, tuple[str, ...]], use: Use, priority_class: str) -> bool:
     name, operator, values = scope
     best_effort = not any(kind.endswith((".cpu", ".memory")) for kind, _ in use)
     match name:
@@ -74,7 +74,7 @@ def _matches(scope: tuple[str, str, tuple[str, ...]], use: Use, priority_class: 
     return name == _WITHOUT_END
 
 
-def view(raw: Mapping[str, Any]) -> Quota:
+def quota_view_of(raw: Mapping[str, Any]) -> Quota:
     """Build the view of a raw ResourceQuota; before the server has counted, it limits nothing."""
     metadata, spec, status = mapping(raw.get("metadata")), mapping(raw.get("spec")), mapping(raw.get("status"))
     plain = [(text(name), "Exists", ()) for name in items(spec.get("scopes"))]
@@ -83,11 +83,11 @@ def view(raw: Mapping[str, Any]) -> Quota:
         (text(one.get("scopeName")), text(one.get("operator")), tuple(map(text, items(one.get("values")))))
         for one in chosen
     ]
-    hard, used = (_amounts(mapping(status.get(kind))) for kind in ("hard", "used"))
+    hard, used = (_parse_amounts(mapping(status.get(kind))) for kind in ("hard", "used"))
     return Quota(text(metadata.get("namespace")), text(metadata.get("name")), hard, used, (*plain, *told))
 
 
-def use_of(spec: Mapping[str, Any]) -> Use:
+def use_of_pod(spec: Mapping[str, Any]) -> Use:
     """Return the use of every resource of one pod that a quota may limit.
 
     It is asked for at each event of each pod, so it is counted once for all pods that are alike.
@@ -99,7 +99,7 @@ def use_of(spec: Mapping[str, Any]) -> Use:
     if found is None:
         if len(_KNOWN) >= _KNOWN_LIMIT:
             _KNOWN.clear()
-        found = _KNOWN[alike] = _counted(spec)
+        found = _KNOWN[alike] = _count_use(spec)
     return found
 
 
@@ -107,44 +107,46 @@ _KNOWN: Final[dict[str, Use]] = {}
 _KNOWN_LIMIT: Final = 1000  # most pods of a cluster ask alike; bounds the memory where they do not
 
 
-def _counted(spec: Mapping[str, Any]) -> Use:
+def _count_use(spec: Mapping[str, Any]) -> Use:
     use = {"pods": 1000, "count/pods": 1000}
     for kind in _KINDS:
-        for name, amount in _asked(spec, kind).items():
+        for name, amount in _asked_amounts(spec, kind).items():
             use[f"{kind}.{name}"] = amount
             if kind == "requests" and (name in _COMPUTE or name.startswith("hugepages-")):
                 use[name] = amount
     return tuple(sorted(use.items()))
 
 
-def _asked(spec: Mapping[str, Any], kind: str) -> dict[str, int]:
+def _asked_amounts(spec: Mapping[str, Any], kind: str) -> dict[str, int]:
     """The containers together, or the greediest of those that run before them; some of these stay beside all others."""
     staying: Counter[str] = Counter()
     most: Counter[str] = Counter()
     for container in items(spec.get("initContainers")):
-        amounts = Counter(dict(_of(container, kind)))
+        amounts = Counter(dict(_amounts_of_container(container, kind)))
         most |= staying + amounts
         if mapping(container).get("restartPolicy") == "Always":
             staying += amounts
-    together = sum((Counter(dict(_of(container, kind))) for container in items(spec.get("containers"))), staying)
+    together = sum(
+        (Counter(dict(_amounts_of_container(container, kind))) for container in items(spec.get("containers"))), staying
+    )
     most |= together
-    for name, amount in _amounts(mapping(spec.get("overhead"))):
+    for name, amount in _parse_amounts(mapping(spec.get("overhead"))):
         if kind == "requests" or name in most:
             most[name] += amount
     return most
 
 
-def _of(container: object, kind: str) -> Use:
-    return _amounts(mapping(mapping(mapping(container).get("resources")).get(kind)))
+def _amounts_of_container(container: object, kind: str) -> Use:
+    return _parse_amounts(mapping(mapping(mapping(container).get("resources")).get(kind)))
 
 
-def _amounts(told: Mapping[str, Any]) -> Use:
-    read = ((name, milli(str(amount))) for name, amount in told.items())
+def _parse_amounts(told: Mapping[str, Any]) -> Use:
+    read = ((name, parse_thousandths(str(amount))) for name, amount in told.items())
     return tuple((name, amount) for name, amount in read if amount is not None)
 
 
 @lru_cache(maxsize=4096)
-def milli(quantity: str) -> int | None:
+def parse_thousandths(quantity: str) -> int | None:
     """Parse a quantity into thousandths, rounded up as the server does; None: it is none."""
     found = _NUMBER.fullmatch(quantity)
     if found is None or found.group(3) not in _SUFFIXES:

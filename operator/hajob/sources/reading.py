@@ -152,7 +152,7 @@ class Rejection:
     found: str = ""
 
     @property
-    def message(self) -> str:
+    def rejection_message(self) -> str:
         """A sentence."""
         sentence = f"{self.where}: {REJECTION_SENTENCE[self.reason]}"
         return f"{sentence} ({self.found})" if self.found else sentence
@@ -178,48 +178,48 @@ class Reading:
     updated_ms: int | None = None
     sender: str = ""
 
-    def reject(self, reason: RejectionReason, where: str, found: object = "") -> None:
+    def note_rejection(self, reason: RejectionReason, where: str, found: object = "") -> None:
         """Note what is not used; what was found is shortened and made printable."""
         self.rejected.append(Rejection(reason, where, printable(found)))
 
-    def json(self, source: str, where: str) -> Any:  # noqa: ANN401  # any JSON value
+    def parse_json(self, source: str, where: str) -> Any:  # noqa: ANN401  # any JSON value
         """Parse a JSON text; None and a rejection where it is none."""
         try:
             return orjson.loads(source)
         except (ValueError, RecursionError):
-            self.reject(RejectionReason.MALFORMED, where, source)
+            self.note_rejection(RejectionReason.MALFORMED, where, source)
             return None
 
-    def level(self, word: object, where: str) -> Level | None:
+    def parse_level(self, word: object, where: str) -> Level | None:
         """Return the level of a writer's word; None where it gives none, or an unknown one, which is rejected."""
         if word is None or (isinstance(word, str) and word in _NO_LEVEL):
             return None
         found = LEVEL_WORDS.get(word) if isinstance(word, str) else None
         if found is None:
-            self.reject(RejectionReason.UNKNOWN_LEVEL, where, word)
+            self.note_rejection(RejectionReason.UNKNOWN_LEVEL, where, word)
         return found
 
-    def time(self, value: object, where: str) -> int | None:
+    def parse_time(self, value: object, where: str) -> int | None:
         """Return a time in milliseconds; None and a rejection where it is none, or lies in the future."""
         if value is None:
             return None
         if not is_integer(value) or not 0 <= value < 1 << 53:
-            self.reject(RejectionReason.MALFORMED, where, value)
+            self.note_rejection(RejectionReason.MALFORMED, where, value)
             return None
         if value > self.terms.now_ms + FUTURE_MILLISECONDS:
-            self.reject(RejectionReason.FUTURE_TIME, where, value)
+            self.note_rejection(RejectionReason.FUTURE_TIME, where, value)
             return None
         return value
 
-    def timestamp(self, told: object, where: str) -> int | None:
+    def parse_timestamp(self, told: object, where: str) -> int | None:
         """Parse a time that Kubernetes has written, into milliseconds; None where it is none, or lies in the future."""
         if not told:
             return None
         milliseconds = milliseconds_of(told)
         if milliseconds is None:
-            self.reject(RejectionReason.MALFORMED, where, told)
+            self.note_rejection(RejectionReason.MALFORMED, where, told)
             return None
-        return self.time(milliseconds, where)
+        return self.parse_time(milliseconds, where)
 
 
 def milliseconds_of(told: object) -> int | None:
@@ -235,7 +235,7 @@ def is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def whole(value: object) -> int | None:
+def parse_whole_number(value: object) -> int | None:
     """Parse a whole number as labels and quantities write it, of at most 15 digits; None: it is none."""
     written = str(value)
     return int(written) if len(written) <= _MOST_DIGITS and written.isascii() and written.isdigit() else None
@@ -248,7 +248,7 @@ def printable(value: object) -> str:
     return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
 
 
-def name_of(raw: Mapping[str, Any]) -> str:
+def name_of_object(raw: Mapping[str, Any]) -> str:
     """Return `metadata.name` of an object; empty where it is none."""
     found = mapping(raw.get("metadata")).get("name")
     return found if isinstance(found, str) else ""
@@ -271,7 +271,7 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def data_of(raw: Mapping[str, Any], key: str) -> str | None:
+def data_of_config_map(raw: Mapping[str, Any], key: str) -> str | None:
     """Return the text under a key of a ConfigMap; None where there is none."""
     found = mapping(raw.get("data")).get(key)
     return found if isinstance(found, str) else None

@@ -1,7 +1,7 @@
 """Every source of hardware faults: which objects it reads, and with what.
 
-A new source is one file with a pure `read` and one line here. Informers watch what the rows name; `kubectl hajob facts`
-hands every object of a file to the row that takes it.
+A new source is one file with one pure function and one line here. Informers watch what the rows name;
+`kubectl hajob facts` hands every object of a file to the row that takes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hajob.domain.facts import Source
 from hajob.sources import cluster_info, device_info, lease, node, node_info, public_fault, switch_info
-from hajob.sources.reading import Reading, RejectionReason, Terms, is_node_name, mapping, name_of
+from hajob.sources.reading import Reading, RejectionReason, Terms, is_node_name, mapping, name_of_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class SourceRow:
     silent_after_seconds: int = 0
     ends: str = ""
 
-    def takes(self, raw: Mapping[str, Any]) -> bool:
+    def takes_object(self, raw: Mapping[str, Any]) -> bool:
         """Return whether an object is this source's."""
-        if raw.get("kind") != self.kind or not name_of(raw).startswith(self.prefix):
+        if raw.get("kind") != self.kind or not name_of_object(raw).startswith(self.prefix):
             return False
         return not self.label or self.label in mapping(mapping(raw.get("metadata")).get("labels"))
 
@@ -65,7 +65,7 @@ SOURCES: Final = (
     SourceRow(
         "device info",
         "ConfigMap",
-        device_info.read,
+        device_info.parse_device_info,
         selector=CONSUMER,
         prefix="mindx-dl-deviceinfo-",
         of_node=True,
@@ -76,7 +76,7 @@ SOURCES: Final = (
     SourceRow(
         "switch info",
         "ConfigMap",
-        switch_info.read,
+        switch_info.parse_switch_info,
         selector=CONSUMER,
         prefix="mindx-dl-deviceinfo-",
         of_node=True,
@@ -87,7 +87,7 @@ SOURCES: Final = (
     SourceRow(
         "node info",
         "ConfigMap",
-        node_info.read,
+        node_info.parse_node_info,
         selector=CONSUMER,
         prefix="mindx-dl-nodeinfo-",
         of_node=True,
@@ -99,7 +99,7 @@ SOURCES: Final = (
     SourceRow(
         "public fault",
         "ConfigMap",
-        lambda raw, _, terms: public_fault.read(raw, terms),
+        lambda raw, _, terms: public_fault.read_public_faults(raw, terms),
         selector=f"{public_fault.LABEL}=true",
         label=public_fault.LABEL,
         keeps=True,
@@ -108,7 +108,7 @@ SOURCES: Final = (
     SourceRow(
         "cluster info",
         "ConfigMap",
-        lambda raw, _, terms: cluster_info.read(raw, terms),
+        lambda raw, _, terms: cluster_info.read_cluster_info(raw, terms),
         selector=VOLCANO,
         prefix=cluster_info.PREFIX,
         ends="ClusterD no longer tells it, or its object is gone; doubted with the writer that it repeats",
@@ -116,25 +116,25 @@ SOURCES: Final = (
     SourceRow(
         "node",
         "Node",
-        lambda raw, _, terms: node.read(raw, terms),
+        lambda raw, _, terms: node.read_node(raw, terms),
         ends="the condition or taint is over, or the node is gone; a condition is doubted since its node booted, until "
         "its writer gives it another time",
     ),
-    SourceRow("lease", "Lease", lambda raw, _, terms: lease.read(raw, terms), ends="the kubelet renews it"),
+    SourceRow("lease", "Lease", lambda raw, _, terms: lease.read_node_lease(raw, terms), ends="the kubelet renews it"),
 )
 """In the order in which they are asked."""
 
 
-def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
+def read_object(raw: Mapping[str, Any], terms: Terms) -> Reading:
     """Read what every source that takes an object finds in it; an object that none takes is rejected."""
     whole = Reading(terms)
-    rows = [row for row in SOURCES if row.takes(raw)]
+    rows = [row for row in SOURCES if row.takes_object(raw)]
     if not rows:
-        whole.reject(RejectionReason.UNKNOWN_OBJECT, f"{raw.get('kind')} {name_of(raw)}")
+        whole.note_rejection(RejectionReason.UNKNOWN_OBJECT, f"{raw.get('kind')} {name_of_object(raw)}")
     for row in rows:
-        name = name_of(raw).removeprefix(row.prefix) if row.of_node else ""
+        name = name_of_object(raw).removeprefix(row.prefix) if row.of_node else ""
         if row.of_node and not is_node_name(name):
-            whole.reject(RejectionReason.UNKNOWN_NODE, "metadata.name", name_of(raw))
+            whole.note_rejection(RejectionReason.UNKNOWN_NODE, "metadata.name", name_of_object(raw))
             continue
         found = row.read(raw, name, terms)
         whole.facts += found.facts
@@ -145,7 +145,7 @@ def read(raw: Mapping[str, Any], terms: Terms) -> Reading:
     return whole
 
 
-def is_silent(row: SourceRow, updated_ms: int | None, now_ms: int) -> bool:
+def is_source_silent(row: SourceRow, updated_ms: int | None, now_ms: int) -> bool:
     """Return whether the source's object is too old to be believed: its writer updates it at least every so often."""
     if not row.silent_after_seconds or updated_ms is None:
         return False

@@ -76,7 +76,7 @@ class ReportReading:
     refused: tuple[str, ...]
 
 
-def read(report: wire.Report, now_ms: int) -> ReportReading:
+def read_report(report: wire.Report, now_ms: int) -> ReportReading:
     """Translate a report.
 
     Milestones come before facts: a fact that arrives together with "resumed" belongs to the time after it. The
@@ -88,7 +88,7 @@ def read(report: wire.Report, now_ms: int) -> ReportReading:
     refused: list[str] = []
     for milestone in report.milestones:
         time_ms = now_ms - milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND
-        event = _event(milestone, report.state)
+        event = _event_of_milestone(milestone, report.state)
         mark = MARK.get(milestone.kind)
         if event is not None or mark is not None:
             before = milestone.step if mark is Mark.STEP_BEFORE else -1
@@ -99,14 +99,14 @@ def read(report: wire.Report, now_ms: int) -> ReportReading:
         if raw.kind not in KIND:
             refused.append(f"fact kind {raw.kind}")
             continue
-        found = _fact(raw, now_ms)
+        found = _fact_of_wire(raw, now_ms)
         observed.insert(
-            _place(found, observed), Observed(events.FactSeen(report.state.incarnation, found), found.time_ms)
+            _place_of_fact(found, observed), Observed(events.FactSeen(report.state.incarnation, found), found.time_ms)
         )
     return ReportReading(tuple(observed), tuple(refused))
 
 
-def _place(fact: Fact, observed: Sequence[Observed]) -> int:
+def _place_of_fact(fact: Fact, observed: Sequence[Observed]) -> int:
     """Where a fact belongs: before the first stop that is not older than itself, else behind everything."""
     answers = (
         place
@@ -119,7 +119,7 @@ def _place(fact: Fact, observed: Sequence[Observed]) -> int:
 _SILENT: Final = frozenset({wire.STOP_ACCEPTED, wire.STRATEGY_SENT})
 
 
-def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.JobEvent | None:
+def _event_of_milestone(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.JobEvent | None:
     number = milestone.incarnation
     match milestone.kind:
         case wire.STARTED:
@@ -151,7 +151,7 @@ def _event(milestone: wire.Milestone, state: wire.CoordinatorState) -> events.Jo
     return None
 
 
-def _fact(raw: wire.Fact, now_ms: int) -> Fact:
+def _fact_of_wire(raw: wire.Fact, now_ms: int) -> Fact:
     return Fact(
         id=raw.id,
         kind=OF_THE_CONTAINER.get(raw.code, KIND[raw.kind]) if raw.kind == wire.PROCESS_EXITED else KIND[raw.kind],

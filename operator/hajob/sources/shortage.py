@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from hajob.domain.text import counted
+from hajob.domain.text import counted_noun
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
 
@@ -24,45 +24,47 @@ HELD_BACK: Final = (
 )
 
 
-def unplaced(pods: Sequence[PodView]) -> list[PodView]:
+def unplaced_pods(pods: Sequence[PodView]) -> list[PodView]:
     """Return the pods for which the scheduler finds no node."""
     return [pod for pod in pods if pod.unschedulable and not pod.node_name]
 
 
-def shortage(pods: Sequence[PodView], refused: NotCreated | None) -> str:
+def shortage_of_pods(pods: Sequence[PodView], refused: NotCreated | None) -> str:
     """Return what the pods of a job lack; empty where nothing is known."""
     if refused is not None and refused.over_quota:
         return refused.message
-    waiting = unplaced(pods)
+    waiting = unplaced_pods(pods)
     told = []
-    if held_back := sum(pod.gated for pod in pods):
+    if held_back := sum(pod.is_gated for pod in pods):
         told.append(HELD_BACK.format(held_back))
     if waiting:
         first = waiting[0]
-        short = in_short(first.unschedulable)
-        who = f"{counted(len(waiting), 'pod')} without a node"
-        told.append(f"{who}: {short}{_kept_off(first)} ({first.name}: {first.unschedulable})")
+        short = summarize_reasons(first.unschedulable)
+        who = f"{counted_noun(len(waiting), 'pod')} without a node"
+        told.append(f"{who}: {short}{_describe_kept_off(first)} ({first.name}: {first.unschedulable})")
     return "; ".join(told)[:_MESSAGE_LIMIT]
 
 
-def _kept_off(pod: PodView) -> str:
+def _describe_kept_off(pod: PodView) -> str:
     """Describe the nodes that Hajob or the job excludes, which the scheduler counts and does not name."""
     names = sorted(pod.excluded)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"; avoids {', '.join(names[:_SHOWN])}{more}" if names else ""
 
 
-def in_short(message: str) -> str:
+def summarize_reasons(message: str) -> str:
     """Summarize how many nodes each reason rules out."""
     found = _NODES.match(message)
     if found is None:
         return message
     nodes, reasons = found.groups()
-    clauses = [_in_words(*clause.groups()) for clause in _CLAUSE.finditer(reasons.partition(". ")[0].rstrip("."))]
+    clauses = [
+        _reason_in_words(*clause.groups()) for clause in _CLAUSE.finditer(reasons.partition(". ")[0].rstrip("."))
+    ]
     return f"of {nodes} nodes {', '.join(clauses)}" if clauses else message
 
 
-def _in_words(count: str, whole: str, resource: str | None, other: str | None) -> str:
+def _reason_in_words(count: str, whole: str, resource: str | None, other: str | None) -> str:
     if resource:
         return f"{count} lack {resource}"
     return f"{count} {other or whole}"

@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hajob.domain.facts import Source
-from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 from hajob.sources.fault_codes import LEVEL_WORDS, CodeTable, FaultCodes
-from hajob.sources.reading import Reading, RejectionReason, Terms, data_of, is_integer, items, mapping, text
+from hajob.sources.reading import Reading, RejectionReason, Terms, data_of_config_map, is_integer, items, mapping, text
 
 KEY: Final = "SwitchInfoCfg"
 _CODE: Final = re.compile(r"\[0x[0-9a-fA-F]{1,8},[^\[\]]{1,64}\]")
 
 
-def read(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
+def parse_switch_info(raw: Mapping[str, Any], node: str, terms: Terms) -> Reading:
     """Read what the ConfigMap of a node says about its switches; nothing where it has no such key (A2)."""
     reading = Reading(terms)
-    told = data_of(raw, KEY)
+    told = data_of_config_map(raw, KEY)
     if told:
-        read_switch_info(mapping(reading.json(told, KEY)), node, reading)
+        read_switch_info(mapping(reading.parse_json(told, KEY)), node, reading)
     return reading
 
 
@@ -32,31 +32,33 @@ def read_switch_info(info: Mapping[str, Any], node: str, reading: Reading) -> No
     """Read a SwitchInfoCfg, which ClusterD's aggregated maps repeat in the same form."""
     for place, item in enumerate(items(info.get("FaultCode"))):
         where = f"FaultCode[{place}]"
-        event = mapping(reading.json(item, where) if isinstance(item, str) else None)
+        event = mapping(reading.parse_json(item, where) if isinstance(item, str) else None)
         code, chip, port = text(event.get("AssembledFaultCode")), event.get("SwitchChipId"), event.get("SwitchPortId")
         if not _CODE.fullmatch(code) or not is_integer(chip) or not is_integer(port):
-            reading.reject(RejectionReason.MALFORMED, where, item)
+            reading.note_rejection(RejectionReason.MALFORMED, where, item)
             continue
         detail = mapping(mapping(info.get("FaultTimeAndLevelMap")).get(f"{code}_{chip}_{port}"))
-        level = _level(code, event, detail, info.get("FaultLevel"), reading.terms.codes)
+        level = _level_of_switch_fault(code, event, detail, info.get("FaultLevel"), reading.terms.codes)
         reading.facts.append(
             ClusterFact(
                 id=f"node/{node}/switch/{chip}/{port}/{code}",
                 source=Source.SWITCH,
-                kind=kind_of(level),
+                kind=kind_of_level(level),
                 node=node,
                 code=code,
                 level=level,
-                since_ms=reading.time(detail.get("fault_time", event.get("AlarmRaisedTime")), where),
-                harms=harms(level),
+                since_ms=reading.parse_time(detail.get("fault_time", event.get("AlarmRaisedTime")), where),
+                harms=harms_job(level),
                 message=f"switch chip {chip} port {port}: {code}",
             )
         )
 
 
-def _level(code: str, event: Mapping[str, Any], detail: Mapping[str, Any], whole: object, codes: FaultCodes) -> Level:
+def _level_of_switch_fault(
+    code: str, event: Mapping[str, Any], detail: Mapping[str, Any], whole: object, codes: FaultCodes
+) -> Level:
     """Of the fault itself, else of its code, else of the whole node (`FaultLevel`), else by the driver's severity."""
-    told = LEVEL_WORDS.get(text(detail.get("fault_level"))) or codes.level(CodeTable.SWITCH, code)
+    told = LEVEL_WORDS.get(text(detail.get("fault_level"))) or codes.level_of_code(CodeTable.SWITCH, code)
     severity = event.get("Severity")
     told = told or LEVEL_WORDS.get(text(whole))
-    return codes.level_told(CodeTable.SWITCH, code, told, severity if is_integer(severity) else None)
+    return codes.level_by_writer(CodeTable.SWITCH, code, told, severity if is_integer(severity) else None)

@@ -32,7 +32,7 @@ def names_of_peer(auth_context: Mapping[str, Iterable[bytes]]) -> list[str]:
     return [name.decode("utf-8", "replace") for name in auth_context.get("x509_subject_alternative_name", ())]
 
 
-def read(directory: Path) -> Content:
+def read_tls_files(directory: Path) -> Content:
     """Return authorities, key and certificate; OSError: a file is missing."""
     authorities, key, certificate = ((directory / name).read_bytes() for name in FILES)
     return authorities, key, certificate
@@ -47,8 +47,8 @@ def secure_channel(address: str, peer: str, content: Content, options: Iterable[
 def server_credentials(directory: Path) -> grpc.ServerCredentials:
     """Return credentials of a server that requires client certificates. OSError: a file is missing now."""
     files = _Files(directory)
-    newer: Any = files.newer  # its None is "no change", which the stubs of grpc do not say
-    return grpc.dynamic_ssl_server_credentials(files.configuration(), newer, require_client_authentication=True)
+    newer: Any = files.newer_configuration  # its None is "no change", which the stubs of grpc do not say
+    return grpc.dynamic_ssl_server_credentials(files.read_configuration(), newer, require_client_authentication=True)
 
 
 class _Files:
@@ -56,25 +56,25 @@ class _Files:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._stamp = self._look()
+        self._stamp = self._stamp_of_files()
 
-    def _look(self) -> Stamp:
+    def _stamp_of_files(self) -> Stamp:
         found = [(self._directory / name).stat() for name in FILES]
         return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
 
-    def configuration(self) -> grpc.ServerCertificateConfiguration:
+    def read_configuration(self) -> grpc.ServerCertificateConfiguration:
         """Return the configuration from the files as they are now."""
-        authorities, key, certificate = read(self._directory)
+        authorities, key, certificate = read_tls_files(self._directory)
         return grpc.ssl_server_certificate_configuration([(key, certificate)], authorities)
 
-    def newer(self) -> grpc.ServerCertificateConfiguration | None:
+    def newer_configuration(self) -> grpc.ServerCertificateConfiguration | None:
         """Return the configuration if it has changed; when files cannot be read, keep the one in use."""
         try:
-            stamp = self._look()
+            stamp = self._stamp_of_files()
             if stamp == self._stamp:
                 return None
-            found = self.configuration()
-            if self._look() != stamp:
+            found = self.read_configuration()
+            if self._stamp_of_files() != stamp:
                 return None  # being written: the next handshake sees the whole file
         except OSError as error:
             log.warning("the certificates in %s cannot be read, the old ones stay in use: %s", self._directory, error)

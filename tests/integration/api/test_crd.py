@@ -11,7 +11,7 @@ from e2e.cluster.rest import MERGE_PATCH, ApiError
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from tests.rigs.jobs_on_server import path_of_jobs
 
@@ -68,7 +68,7 @@ def test_the_pods_of_the_quickstart_are_accepted(control_plane: ControlPlane, cr
     stored = HATrainingJob.from_object(control_plane.api.create(path_of_jobs(where), job))
     pods = f"/api/v1/namespaces/{where}/pods?dryRun=All"
     for pod in (
-        *(rank_pod(stored, rank, 1, SETTINGS, ["node-1", "node-2"]) for rank in range(4)),
+        *(build_rank_pod(stored, rank, 1, SETTINGS, ["node-1", "node-2"]) for rank in range(4)),
         coordinator_pod(stored, 1, SETTINGS),
         coordinator_pod(stored, 2, SETTINGS, apart=False),
     ):
@@ -82,4 +82,4 @@ def test_a_pod_that_cannot_be_is_refused_by_the_dry_run(
     job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["name"] = "missing"
     stored = HATrainingJob.from_object(control_plane.api.create(path_of_jobs(where), job))
     with pytest.raises(ApiError, match="missing"):
-        control_plane.api.create(f"/api/v1/namespaces/{where}/pods?dryRun=All", rank_pod(stored, 0, 1, SETTINGS))
+        control_plane.api.create(f"/api/v1/namespaces/{where}/pods?dryRun=All", build_rank_pod(stored, 0, 1, SETTINGS))

@@ -11,7 +11,7 @@ import pytest
 from e2e.cluster.control_plane import ControlPlane
 from hajob.api.job import HATrainingJob
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from tests.rigs.jobs_on_server import QUICKSTART
 
@@ -52,7 +52,7 @@ def coordinator(job: HATrainingJob) -> Object:
 
 
 def rank(job: HATrainingJob) -> Object:
-    return rank_pod(job, 0, 1, SETTINGS)
+    return build_rank_pod(job, 0, 1, SETTINGS)
 
 
 def bound_for(pod: Object, namespace: str, node: str) -> Object:

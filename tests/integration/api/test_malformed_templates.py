@@ -21,12 +21,12 @@ class Named(HttpKube):
 
     made: list[str]
 
-    async def create(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
+    async def create_object(self, resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
         """Create an object."""
         if resource == names.PLURAL:
             body["metadata"]["name"] = f"job-{secrets.token_hex(4)}"
             self.made.append(body["metadata"]["name"])
-        return await super().create(resource, namespace, body, dry_run=dry_run)
+        return await super().create_object(resource, namespace, body, dry_run=dry_run)
 
 
 @pytest.fixture

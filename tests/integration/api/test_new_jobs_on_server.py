@@ -44,13 +44,13 @@ async def test_a_new_job_is_refused_with_the_field_and_what_to_do(kube: HttpKube
         template = body["spec"]["template"]["spec"]["containers"][0]
         template.pop("volumeMount", None)  # kubectl's strict check would say it first
         with pytest.raises(ApiError) as refused:
-            await kube.create(names.PLURAL, "default", body, dry_run=True)
+            await kube.create_object(names.PLURAL, "default", body, dry_run=True)
         assert (refused.value.status, sentence in refused.value.message) == (422, True), (case, refused.value.message)
 
 
 async def test_what_no_rule_can_say_is_told_by_the_operator(kube: HttpKube) -> None:
     for case, (edit, sentence) in BY_THE_OPERATOR.items():
-        stored = await kube.create(names.PLURAL, "default", edited(edit), dry_run=True)
+        stored = await kube.create_object(names.PLURAL, "default", edited(edit), dry_run=True)
         reason, message = await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS)
         assert reason in {Reason.INVALID, Reason.POD_REFUSED}, case
         assert sentence in message, case
@@ -59,10 +59,10 @@ async def test_what_no_rule_can_say_is_told_by_the_operator(kube: HttpKube) -> N
 def test_every_pod_of_what_is_accepted_can_be_made(control_plane: ControlPlane, crd: Json) -> None:
     async def made(job: Json) -> None:
         async with HttpKube(await from_kubeconfig(str(control_plane.kubeconfig))) as kube:
-            stored = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job, dry_run=True))
+            stored = HATrainingJob.from_object(await kube.create_object(names.PLURAL, "default", job, dry_run=True))
             assert await evaluate(kube, stored, SETTINGS) == (Reason.VALID, "")
             for pod in pods_of_every_kind(stored):
-                await kube.create("pods", "default", pod, dry_run=True)
+                await kube.create_object("pods", "default", pod, dry_run=True)
 
     @settings(max_examples=SAMPLE, suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.generate])
     @given(jobs())

@@ -12,7 +12,7 @@ from hajob.kube.client import ApiError
 from hajob.kube.credentials import from_kubeconfig
 from hajob.kube.http import HttpKube
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from tests.rigs.jobs_on_server import QUICKSTART
 
@@ -44,13 +44,13 @@ def job(namespace: str, **trainer: object) -> HATrainingJob:
 
 async def test_the_pods_of_a_restricted_job_are_admitted(kube: HttpKube, namespace: str) -> None:
     made, settings = job(namespace, securityContext=RESTRICTED), PodSettings("hajob/sidecar:dev")
-    for pod in (rank_pod(made, 0, 1, settings), coordinator_pod(made, 1, settings)):
-        await kube.create("pods", namespace, pod, dry_run=True)
+    for pod in (build_rank_pod(made, 0, 1, settings), coordinator_pod(made, 1, settings)):
+        await kube.create_object("pods", namespace, pod, dry_run=True)
 
 
 async def test_the_server_names_only_the_users_container(kube: HttpKube, namespace: str) -> None:
     made, settings = job(namespace), PodSettings("hajob/sidecar:dev")
     with pytest.raises(ApiError, match='violates PodSecurity "restricted') as refused:
-        await kube.create("pods", namespace, rank_pod(made, 0, 1, settings), dry_run=True)
+        await kube.create_object("pods", namespace, build_rank_pod(made, 0, 1, settings), dry_run=True)
     assert "trainer" in refused.value.message
     assert not any(name in refused.value.message for name in ("install", "agent"))

@@ -43,7 +43,7 @@ class Guarded:
 
     async def written_by_the_operator(self, change: Any, subresource: str = "") -> None:
         async with HttpKube(self.credentials) as kube:
-            await kube.patch(PLURAL, self.release.namespace, "guarded", change, subresource=subresource)
+            await kube.patch_object(PLURAL, self.release.namespace, "guarded", change, subresource=subresource)
 
 
 @pytest.fixture

@@ -60,20 +60,20 @@ def test_objects_are_made_found_changed_and_deleted(objects: KubernetesObjects, 
         "metadata": {"name": "a", "labels": {"x": "y"}},
         "data": {"k": "1"},
     }
-    assert objects.find(f"{path}/a") is None
-    made = objects.create(path, body)
-    assert objects.replace(f"{path}/a", {**made, "data": {"k": "2"}})["data"] == {"k": "2"}
+    assert objects.find_object(f"{path}/a") is None
+    made = objects.create_object(path, body)
+    assert objects.replace_object(f"{path}/a", {**made, "data": {"k": "2"}})["data"] == {"k": "2"}
     with pytest.raises(ClusterError, match="the object has been modified"):
-        objects.replace(f"{path}/a", made)
-    assert objects.patch(f"{path}/a", {"data": {"k": None, "l": "3"}})["data"] == {"l": "3"}
-    (found,) = (objects.find(f"{path}?labelSelector=x%3Dy") or {})["items"]
+        objects.replace_object(f"{path}/a", made)
+    assert objects.patch_object(f"{path}/a", {"data": {"k": None, "l": "3"}})["data"] == {"l": "3"}
+    (found,) = (objects.find_object(f"{path}?labelSelector=x%3Dy") or {})["items"]
     assert found["metadata"]["name"] == "a"
-    assert (objects.find(f"{path}?labelSelector=x%3Dz") or {})["items"] == []
-    objects.delete(f"{path}/a")
-    objects.delete(f"{path}/a")
-    assert objects.find(f"{path}/a") is None
+    assert (objects.find_object(f"{path}?labelSelector=x%3Dz") or {})["items"] == []
+    objects.delete_object(f"{path}/a")
+    objects.delete_object(f"{path}/a")
+    assert objects.find_object(f"{path}/a") is None
     with pytest.raises(ClusterError, match="not found"):
-        objects.create(config_maps(f"{namespace}-no"), body)
+        objects.create_object(config_maps(f"{namespace}-no"), body)
 
 
 def test_a_fault_is_injected_and_taken_back(
@@ -85,11 +85,11 @@ def test_a_fault_is_injected_and_taken_back(
     try:
         for words in (("chip", node, "3"), ("memory", node, "2"), ("switch", node)):
             inject.carry_out(inject.read(ask("inject", *words)), objects, NOW_MS, said.append)
-        found = facts.facts_of([{**(objects.find(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)
+        found = facts.facts_of([{**(objects.find_object(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)
         assert found["rejected"] == []
         assert sorted(row["code"] for row in found["facts"]) == ["40F84E00", "80E01801", "[0x00f1ff06,155910,na,na]"]
         inject.carry_out(inject.read(ask("inject", "recover", node)), objects, NOW_MS, said.append)
-        assert facts.facts_of([{**(objects.find(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)["facts"] == []
+        assert facts.facts_of([{**(objects.find_object(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)["facts"] == []
     finally:
         control_plane.api.delete(path)
 
@@ -105,7 +105,7 @@ def test_a_node_is_kept_out_and_let_in(objects: KubernetesObjects, node: str) ->
 def test_the_settings_are_annotated_where_there_are_none(objects: KubernetesObjects, namespace: str) -> None:
     breaker.believe(objects, namespace, NOW)
     breaker.believe(objects, namespace, NOW.replace(year=2027))
-    metadata = (objects.find(f"{config_maps(namespace)}/hajob-faults") or {})["metadata"]
+    metadata = (objects.find_object(f"{config_maps(namespace)}/hajob-faults") or {})["metadata"]
     assert metadata["annotations"] == {"training.hajob.io/believe-faults": "2027-01-01T00:05:00Z"}
     assert metadata["labels"] == {"training.hajob.io/settings": "faults"}
 
@@ -156,7 +156,7 @@ def test_a_job_is_listed_explained_and_steered(
     control.suspend_job(objects, namespace, name, NOW_MS)
     control.resume_job(objects, namespace, name, NOW_MS)
     control.restart_job(objects, namespace, name, NOW_MS)
-    found = objects.find(path) or {}
+    found = objects.find_object(path) or {}
     assert (found["spec"]["suspend"], found["spec"]["restartRequestTime"]) == (False, "2026-01-01T00:05:00Z")
     assert "kubectl-hajob" in {one["manager"] for one in found["metadata"]["managedFields"]}
     control_plane.api.delete(path)

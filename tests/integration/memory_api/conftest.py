@@ -55,7 +55,7 @@ class Api:
         **query: str,
     ) -> Json:
         """A request, as it is."""
-        return await self._transport.request(method, path, query=query, body=body, content_type=content_type)
+        return await self._transport.send_request(method, path, query=query, body=body, content_type=content_type)
 
     async def refusal(self, method: str, path: str, body: Any = None, **more: Any) -> ApiError:
         """A request that must be refused."""
@@ -96,7 +96,7 @@ class Api:
     async def events(self, path: str, count: int, **query: str) -> list[WatchEvent]:
         """The first events of a watch, bookmarks left out."""
         found: list[WatchEvent] = []
-        stream = self._transport.watch(path, {"watch": "1", **query})
+        stream = self._transport.watch_path(path, {"watch": "1", **query})
         async with asyncio.timeout(PATIENCE_SECONDS), aclosing(stream) as events:  # type: ignore[type-var]
             async for event in events:
                 found += [event] if event.type != "BOOKMARK" else []
@@ -112,7 +112,7 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
         kube = MemoryKube(MemoryServer(clock, namespaces=("default", "tested")))
         for name in ("default", "tested"):
             account = f"/api/v1/namespaces/{name}/serviceaccounts"
-            await kube.transport.request("POST", account, query={}, body={"metadata": {"name": "default"}})
+            await kube.transport.send_request("POST", account, query={}, body={"metadata": {"name": "default"}})
         yield Api(kube, kube.transport, "tested", clock)
         return
     control_plane: ControlPlane = request.getfixturevalue("control_plane")

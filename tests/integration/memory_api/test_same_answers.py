@@ -39,7 +39,7 @@ def owned_by(owner: Json, *, block: bool = True) -> list[Json]:
 
 
 async def test_a_pod_is_stored_with_defaults(api: Api) -> None:
-    made = await api.kube.create("pods", api.namespace, {**pod("a"), "status": {"phase": "Running"}})
+    made = await api.kube.create_object("pods", api.namespace, {**pod("a"), "status": {"phase": "Running"}})
     assert (made["kind"], made["apiVersion"], made["metadata"]["generation"]) == ("Pod", "v1", 1)
     assert made["status"]["phase"] == "Pending"
     spec = made["spec"]
@@ -49,7 +49,7 @@ async def test_a_pod_is_stored_with_defaults(api: Api) -> None:
 
 
 async def test_a_taken_name_is_refused_also_dry(api: Api) -> None:
-    await api.kube.create("pods", api.namespace, pod("a"))
+    await api.kube.create_object("pods", api.namespace, pod("a"))
     for query in ({}, {"dryRun": "All"}):
         refused = await api.refusal("POST", f"{api.core}/pods", pod("a"), **query)
         assert (refused.status, refused.reason, refused.message) == (409, "AlreadyExists", 'pods "a" already exists')
@@ -58,7 +58,7 @@ async def test_a_taken_name_is_refused_also_dry(api: Api) -> None:
 
 async def test_a_generated_name_begins_as_asked(api: Api) -> None:
     body = {"metadata": {"generateName": "g-"}, "spec": pod("x")["spec"]}
-    made = [await api.kube.create("pods", api.namespace, body) for _ in range(2)]
+    made = [await api.kube.create_object("pods", api.namespace, body) for _ in range(2)]
     assert [each["metadata"]["name"][:2] for each in made] == ["g-", "g-"]
     assert len({each["metadata"]["name"] for each in made}) == 2
 
@@ -214,7 +214,7 @@ async def test_a_note_is_measured_in_bytes(api: Api) -> None:
 
 
 async def test_secrets_come_back_encoded(api: Api) -> None:
-    made = await api.kube.create("secrets", api.namespace, {"metadata": {"name": "s"}, "stringData": {"k": "v"}})
+    made = await api.kube.create_object("secrets", api.namespace, {"metadata": {"name": "s"}, "stringData": {"k": "v"}})
     assert (made["data"], made["type"], "stringData" in made) == ({"k": "dg=="}, "Opaque", False)
 
 
@@ -222,26 +222,26 @@ async def test_secrets_come_back_encoded(api: Api) -> None:
 
 
 async def test_an_old_version_is_refused(api: Api) -> None:
-    made = await api.kube.create("configmaps", api.namespace, config("m"))
-    await api.kube.patch("configmaps", api.namespace, "m", {"data": {"a": "1"}})
+    made = await api.kube.create_object("configmaps", api.namespace, config("m"))
+    await api.kube.patch_object("configmaps", api.namespace, "m", {"data": {"a": "1"}})
     refused = await api.refusal("PUT", f"{api.core}/configmaps/m", made)
     assert (refused.status, refused.reason) == (409, "Conflict")
     assert refused.message.endswith("please apply your changes to the latest version and try again")
     late = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "data": {"a": "2"}}
     assert (await api.refusal("PATCH", f"{api.core}/configmaps/m", late, **MERGE)).status == 409
-    assert (await api.kube.get("configmaps", api.namespace, "m"))["data"] == {"a": "1"}
+    assert (await api.kube.get_object("configmaps", api.namespace, "m"))["data"] == {"a": "1"}
 
 
 async def test_an_update_that_changes_nothing_makes_no_version(api: Api) -> None:
-    made = await api.kube.create("configmaps", api.namespace, {**config("m"), "data": {"a": "1"}})
-    again = await api.kube.patch("configmaps", api.namespace, "m", {"data": {"a": "1", "gone": None}})
-    put = await api.kube.replace("configmaps", api.namespace, made)
+    made = await api.kube.create_object("configmaps", api.namespace, {**config("m"), "data": {"a": "1"}})
+    again = await api.kube.patch_object("configmaps", api.namespace, "m", {"data": {"a": "1", "gone": None}})
+    put = await api.kube.replace_object("configmaps", api.namespace, made)
     version = made["metadata"]["resourceVersion"]
     assert [each["metadata"]["resourceVersion"] for each in (again, put)] == [version, version]
 
 
 async def test_a_json_patch_is_done_whole_or_not_at_all(api: Api) -> None:
-    await api.kube.create("configmaps", api.namespace, {**config("m", labels={"a/b": "1"}), "data": {"k": "1"}})
+    await api.kube.create_object("configmaps", api.namespace, {**config("m", labels={"a/b": "1"}), "data": {"k": "1"}})
     path = f"{api.core}/configmaps/m"
     patch = [{"op": "replace", "path": "/data/k", "value": "2"}, {"op": "test", "path": "/metadata/uid", "value": "x"}]
     refused = await api.refusal("PATCH", path, patch, **JSON)
@@ -249,24 +249,24 @@ async def test_a_json_patch_is_done_whole_or_not_at_all(api: Api) -> None:
     assert refused.message == "the server rejected our request due to an error in our request"
     for broken in ({"op": "remove", "path": "/data/none"}, {"op": "replace", "path": "/none/k", "value": "1"}):
         assert (await api.refusal("PATCH", path, [broken], **JSON)).status == 422
-    assert (await api.kube.get("configmaps", api.namespace, "m"))["data"] == {"k": "1"}
+    assert (await api.kube.get_object("configmaps", api.namespace, "m"))["data"] == {"k": "1"}
     good = [{"op": "remove", "path": "/metadata/labels/a~1b"}, {"op": "add", "path": "/data/n", "value": "3"}]
     done = await api.ask("PATCH", path, good, **JSON)
     assert (done["data"], done["metadata"].get("labels")) == ({"k": "1", "n": "3"}, None)
 
 
 async def test_a_pods_status_and_spec_are_written_apart(api: Api) -> None:
-    await api.kube.create("pods", api.namespace, pod("a", nodeName="nowhere"))
-    main = await api.kube.patch("pods", api.namespace, "a", {"status": {"phase": "Running"}})
+    await api.kube.create_object("pods", api.namespace, pod("a", nodeName="nowhere"))
+    main = await api.kube.patch_object("pods", api.namespace, "a", {"status": {"phase": "Running"}})
     assert main["status"]["phase"] == "Pending"
     body = {"status": {"phase": "Running"}, "metadata": {"labels": {"b": "2"}}, "spec": {"nodeName": "other"}}
-    status = await api.kube.patch("pods", api.namespace, "a", body, subresource="status")
+    status = await api.kube.patch_object("pods", api.namespace, "a", body, subresource="status")
     assert (status["status"]["phase"], status["spec"]["nodeName"]) == ("Running", "nowhere")
     assert status["metadata"]["labels"] == {"app": "x", "b": "2"}
 
 
 async def test_a_pod_stays_what_it_is(api: Api) -> None:
-    await api.kube.create("pods", api.namespace, pod("a", nodeName="nowhere"))
+    await api.kube.create_object("pods", api.namespace, pod("a", nodeName="nowhere"))
     path = f"{api.core}/pods/a"
     refused = await api.refusal("PATCH", path, {"spec": {"nodeName": "other"}}, **MERGE)
     assert refused.message.startswith('Pod "a" is invalid: spec: Forbidden: pod updates may not change fields other')
@@ -277,7 +277,7 @@ async def test_a_pod_stays_what_it_is(api: Api) -> None:
 
 
 async def test_gates_are_only_taken_away(api: Api) -> None:
-    made = await api.kube.create("pods", api.namespace, pod("g", schedulingGates=[{"name": "x.io/g"}]))
+    made = await api.kube.create_object("pods", api.namespace, pod("g", schedulingGates=[{"name": "x.io/g"}]))
     assert made["status"]["conditions"][0]["reason"] == "SchedulingGated"
     path, binding = f"{api.core}/pods/g", {"metadata": {"name": "g"}, "target": {"kind": "Node", "name": "n"}}
     refused = await api.refusal("POST", f"{path}/binding", binding)
@@ -287,7 +287,7 @@ async def test_gates_are_only_taken_away(api: Api) -> None:
     free = await api.ask("PATCH", path, {"spec": {"schedulingGates": []}}, **MERGE)
     assert free["metadata"]["generation"] == 2
     await api.ask("POST", f"{path}/binding", binding)
-    assert (await api.kube.get("pods", api.namespace, "g"))["spec"]["nodeName"] == "n"
+    assert (await api.kube.get_object("pods", api.namespace, "g"))["spec"]["nodeName"] == "n"
     refused = await api.refusal("POST", f"{path}/binding", binding)
     assert 'pod g is already assigned to node "n"' in refused.message
 
@@ -296,19 +296,19 @@ async def test_gates_are_only_taken_away(api: Api) -> None:
 
 
 async def test_preconditions_protect_a_namesake(api: Api) -> None:
-    made = await api.kube.create("pods", api.namespace, pod("a", nodeName="nowhere"))
+    made = await api.kube.create_object("pods", api.namespace, pod("a", nodeName="nowhere"))
     path, uid = f"{api.core}/pods/a", made["metadata"]["uid"]
     refused = await api.refusal("DELETE", path, {"preconditions": {"uid": STRANGER}})
     assert (refused.status, refused.reason) == (409, "Conflict")
     assert f"({STRANGER}) does not match the UID in record ({uid})" in refused.message
     refused = await api.refusal("DELETE", path, {"preconditions": {"uid": uid, "resourceVersion": "1"}})
     assert "the ResourceVersion in the precondition (1) does not match" in refused.message
-    await api.kube.delete("pods", api.namespace, "a", uid=uid, grace_seconds=0)
+    await api.kube.delete_object("pods", api.namespace, "a", uid=uid, grace_seconds=0)
     await api.gone(path)
 
 
 async def test_a_pod_on_a_node_ends_in_its_own_time(api: Api) -> None:
-    await api.kube.create("pods", api.namespace, pod("a", nodeName="nowhere"))
+    await api.kube.create_object("pods", api.namespace, pod("a", nodeName="nowhere"))
     path = f"{api.core}/pods/a"
     await api.ask("DELETE", path, dryRun="All")
     assert "deletionTimestamp" not in (await api.ask("GET", path))["metadata"]
@@ -323,15 +323,15 @@ async def test_a_pod_on_a_node_ends_in_its_own_time(api: Api) -> None:
 
 @pytest.mark.parametrize("how", ["not placed", "ended"])
 async def test_a_pod_that_no_kubelet_runs_goes_at_once(api: Api, how: str) -> None:
-    await api.kube.create("pods", api.namespace, pod("a", **({"nodeName": "nowhere"} if how == "ended" else {})))
+    await api.kube.create_object("pods", api.namespace, pod("a", **({"nodeName": "nowhere"} if how == "ended" else {})))
     if how == "ended":
-        await api.kube.patch("pods", api.namespace, "a", {"status": {"phase": "Failed"}}, subresource="status")
+        await api.kube.patch_object("pods", api.namespace, "a", {"status": {"phase": "Failed"}}, subresource="status")
     await api.ask("DELETE", f"{api.core}/pods/a")
     assert (await api.refusal("GET", f"{api.core}/pods/a")).status == 404
 
 
 async def test_a_finalizer_holds_an_object(api: Api) -> None:
-    await api.kube.create("configmaps", api.namespace, config("m", finalizers=["x.io/y"]))
+    await api.kube.create_object("configmaps", api.namespace, config("m", finalizers=["x.io/y"]))
     path = f"{api.core}/configmaps/m"
     first = await api.ask("DELETE", path)
     again = await api.ask("DELETE", path)
@@ -345,38 +345,38 @@ async def test_a_finalizer_holds_an_object(api: Api) -> None:
 
 
 async def test_dependents_follow_their_owner(api: Api) -> None:
-    owner = await api.kube.create("configmaps", api.namespace, config("owner"))
-    await api.kube.create("configmaps", api.namespace, config("child", ownerReferences=owned_by(owner)))
-    await api.kube.delete("configmaps", api.namespace, "owner")
+    owner = await api.kube.create_object("configmaps", api.namespace, config("owner"))
+    await api.kube.create_object("configmaps", api.namespace, config("child", ownerReferences=owned_by(owner)))
+    await api.kube.delete_object("configmaps", api.namespace, "owner")
     assert (await api.refusal("GET", f"{api.core}/configmaps/owner")).status == 404
     await api.gone(f"{api.core}/configmaps/child")
 
 
 async def test_an_owner_of_another_uid_is_none(api: Api) -> None:
-    owner = await api.kube.create("configmaps", api.namespace, config("owner"))
+    owner = await api.kube.create_object("configmaps", api.namespace, config("owner"))
     owner["metadata"]["uid"] = STRANGER
-    await api.kube.create("configmaps", api.namespace, config("child", ownerReferences=owned_by(owner)))
+    await api.kube.create_object("configmaps", api.namespace, config("child", ownerReferences=owned_by(owner)))
     await api.gone(f"{api.core}/configmaps/child")
-    await api.kube.get("configmaps", api.namespace, "owner")
+    await api.kube.get_object("configmaps", api.namespace, "owner")
 
 
 async def test_one_of_two_owners_is_enough(api: Api) -> None:
-    first, second = [await api.kube.create("configmaps", api.namespace, config(name)) for name in ("one", "two")]
+    first, second = [await api.kube.create_object("configmaps", api.namespace, config(name)) for name in ("one", "two")]
     references = [*owned_by(first), {**owned_by(second)[0], "controller": False}]
-    await api.kube.create("configmaps", api.namespace, config("child", ownerReferences=references))
-    await api.kube.delete("configmaps", api.namespace, "one")
+    await api.kube.create_object("configmaps", api.namespace, config("child", ownerReferences=references))
+    await api.kube.delete_object("configmaps", api.namespace, "one")
 
     async def forgotten() -> bool:
-        child = await api.kube.get("configmaps", api.namespace, "child")
+        child = await api.kube.get_object("configmaps", api.namespace, "child")
         return [each["name"] for each in child["metadata"]["ownerReferences"]] == ["two"]
 
     await api.until(forgotten)
 
 
 async def test_a_foreground_deletion_waits_for_dependents(api: Api) -> None:
-    owner = await api.kube.create("configmaps", api.namespace, config("owner"))
+    owner = await api.kube.create_object("configmaps", api.namespace, config("owner"))
     child = config("child", ownerReferences=owned_by(owner), finalizers=["x.io/y"])
-    await api.kube.create("configmaps", api.namespace, child)
+    await api.kube.create_object("configmaps", api.namespace, child)
     path = f"{api.core}/configmaps"
     held = await api.ask("DELETE", f"{path}/owner", {"propagationPolicy": "Foreground"})
     assert held["metadata"]["finalizers"] == ["foregroundDeletion"]
@@ -391,11 +391,11 @@ async def test_a_foreground_deletion_waits_for_dependents(api: Api) -> None:
 
 
 async def test_orphans_stay_without_their_owner(api: Api) -> None:
-    owner = await api.kube.create("configmaps", api.namespace, config("owner"))
-    await api.kube.create("configmaps", api.namespace, config("child", ownerReferences=owned_by(owner)))
+    owner = await api.kube.create_object("configmaps", api.namespace, config("owner"))
+    await api.kube.create_object("configmaps", api.namespace, config("child", ownerReferences=owned_by(owner)))
     await api.ask("DELETE", f"{api.core}/configmaps/owner", {"propagationPolicy": "Orphan"})
     await api.gone(f"{api.core}/configmaps/owner")
-    child = await api.kube.get("configmaps", api.namespace, "child")
+    child = await api.kube.get_object("configmaps", api.namespace, "child")
     assert "ownerReferences" not in child["metadata"]
 
 
@@ -405,11 +405,11 @@ async def test_orphans_stay_without_their_owner(api: Api) -> None:
 async def test_pages_show_one_moment(api: Api) -> None:
     labels = {"app": "paged"}
     for number in range(5):
-        await api.kube.create("configmaps", api.namespace, config(f"m{number}", labels=labels))
+        await api.kube.create_object("configmaps", api.namespace, config(f"m{number}", labels=labels))
     query: Json = {"limit": "2", "labelSelector": "app=paged"}
     first = await api.ask("GET", f"{api.core}/configmaps", **query)
-    await api.kube.delete("configmaps", api.namespace, "m3")
-    await api.kube.create("configmaps", api.namespace, config("m4x", labels=labels))
+    await api.kube.delete_object("configmaps", api.namespace, "m3")
+    await api.kube.create_object("configmaps", api.namespace, config("m4x", labels=labels))
     found, page = [], first
     while True:
         found += [each["metadata"]["name"] for each in page["items"]]
@@ -434,14 +434,14 @@ async def test_pages_show_one_moment(api: Api) -> None:
 )
 async def test_labels_select(api: Api, selector: str, found: list[str]) -> None:
     for name, labels in (("one", {"a": "1", "b": "x"}), ("two", {"a": "2"}), ("zero", {"z": "0"})):
-        await api.kube.create("secrets", api.namespace, {"metadata": {"name": name, "labels": labels}})
-    pages = [page async for page in api.kube.pages("secrets", api.namespace, selector)]
+        await api.kube.create_object("secrets", api.namespace, {"metadata": {"name": name, "labels": labels}})
+    pages = [page async for page in api.kube.list_pages("secrets", api.namespace, selector)]
     assert [each["metadata"]["name"] for page in pages for each in page.items] == found
 
 
 async def test_fields_select(api: Api) -> None:
-    await api.kube.create("pods", api.namespace, pod("a", nodeName="n1"))
-    await api.kube.create("pods", api.namespace, pod("b", nodeName="n2"))
+    await api.kube.create_object("pods", api.namespace, pod("a", nodeName="n1"))
+    await api.kube.create_object("pods", api.namespace, pod("b", nodeName="n2"))
 
     async def listed(selector: str) -> list[str]:
         answer = await api.ask("GET", f"{api.core}/pods", fieldSelector=selector)
@@ -456,11 +456,11 @@ async def test_fields_select(api: Api) -> None:
 
 async def test_a_watch_tells_what_comes_into_and_leaves_its_sight(api: Api) -> None:
     version = (await api.ask("GET", f"{api.core}/configmaps"))["metadata"]["resourceVersion"]
-    await api.kube.create("configmaps", api.namespace, config("m", labels={"a": "1"}))
-    await api.kube.patch("configmaps", api.namespace, "m", {"data": {"k": "1"}})
-    out = await api.kube.patch("configmaps", api.namespace, "m", {"metadata": {"labels": {"a": "2"}}})
-    await api.kube.patch("configmaps", api.namespace, "m", {"metadata": {"labels": {"a": "1"}}})
-    await api.kube.delete("configmaps", api.namespace, "m")
+    await api.kube.create_object("configmaps", api.namespace, config("m", labels={"a": "1"}))
+    await api.kube.patch_object("configmaps", api.namespace, "m", {"data": {"k": "1"}})
+    out = await api.kube.patch_object("configmaps", api.namespace, "m", {"metadata": {"labels": {"a": "2"}}})
+    await api.kube.patch_object("configmaps", api.namespace, "m", {"metadata": {"labels": {"a": "1"}}})
+    await api.kube.delete_object("configmaps", api.namespace, "m")
     events = await api.events(f"{api.core}/configmaps", 5, resourceVersion=version, labelSelector="a=1")
     assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
     left = events[2].object["metadata"]
@@ -470,21 +470,21 @@ async def test_a_watch_tells_what_comes_into_and_leaves_its_sight(api: Api) -> N
 
 
 async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api) -> None:
-    await api.kube.create("secrets", api.namespace, config("a"))
-    await api.kube.create("secrets", api.namespace, config("b"))
+    await api.kube.create_object("secrets", api.namespace, config("a"))
+    await api.kube.create_object("secrets", api.namespace, config("b"))
     events = await api.events(f"{api.core}/secrets", 2)
     assert [(event.type, event.object["metadata"]["name"]) for event in events] == [("ADDED", "a"), ("ADDED", "b")]
 
 
 async def test_a_streamed_list_ends_with_its_bookmark(api: Api) -> None:
     for name in ("a", "b"):
-        await api.kube.create("secrets", api.namespace, config(name))
+        await api.kube.create_object("secrets", api.namespace, config(name))
     listed = (await api.ask("GET", f"{api.core}/secrets"))["metadata"]["resourceVersion"]
     told: list[str] = []
     async with (
         asyncio.timeout(PATIENCE_SECONDS),
         aclosing(  # type: ignore[type-var]
-            api.kube.watch("secrets", api.namespace, with_list=True)
+            api.kube.watch_objects("secrets", api.namespace, with_list=True)
         ) as events,
     ):
         async for event in events:
@@ -505,14 +505,14 @@ async def test_a_watch_ends_when_its_time_is_over(api: Api) -> None:
 
 
 async def test_a_bound_token_dies_with_its_pod(api: Api) -> None:
-    made = await api.kube.create("pods", api.namespace, pod("a"))
+    made = await api.kube.create_object("pods", api.namespace, pod("a"))
     bound = {"kind": "Pod", "apiVersion": "v1", "name": "a", "uid": made["metadata"]["uid"]}
     request = {"spec": {"audiences": ["coordinators"], "boundObjectRef": bound}}
     token = (await api.ask("POST", f"{api.core}/serviceaccounts/default/token", request))["status"]["token"]
     assert await api.kube.pod_of_token(token, "coordinators") == made["metadata"]["uid"]
     assert await api.kube.pod_of_token(token, "somebody") is None
     assert await api.kube.pod_of_token("nonsense", "coordinators") is None
-    await api.kube.delete("pods", api.namespace, "a", grace_seconds=0)
+    await api.kube.delete_object("pods", api.namespace, "a", grace_seconds=0)
 
     async def dead() -> bool:
         return await api.kube.pod_of_token(token, "coordinators") is None
@@ -533,9 +533,9 @@ def job(**spec: Any) -> Json:
 async def test_a_job_gets_defaults_and_loses_what_nobody_knows(api: Api) -> None:
     body = {**job(unknown=1), "metadata": {"name": "j"}, "status": {"fence": 3}}
     with pytest.raises(ApiError, match="must be of type HATrainingJob") as refused:
-        await api.kube.create(names.PLURAL, api.namespace, body)
+        await api.kube.create_object(names.PLURAL, api.namespace, body)
     assert refused.value.status == 400
-    made = await api.kube.create(names.PLURAL, api.namespace, {**body, **KIND})
+    made = await api.kube.create_object(names.PLURAL, api.namespace, {**body, **KIND})
     assert ("unknown" in made["spec"], made["spec"]["framework"], "status" in made) == (False, "PyTorch", False)
     assert made["spec"]["template"] == QUICKSTART["spec"]["template"]
     path = f"/apis/{names.API_VERSION}/namespaces/{api.namespace}/{names.PLURAL}/j"
@@ -564,7 +564,7 @@ async def test_a_job_outside_its_schema_is_refused(api: Api, change: Json, cause
 
 async def test_a_jobs_fence_only_grows(api: Api) -> None:
     body = {**job(), "metadata": {"name": "j"}, **KIND}
-    made = await api.kube.create(names.PLURAL, api.namespace, body)
+    made = await api.kube.create_object(names.PLURAL, api.namespace, body)
     path = f"/apis/{names.API_VERSION}/namespaces/{api.namespace}/{names.PLURAL}/j/status"
     await api.ask("PATCH", path, [{"op": "add", "path": "/status", "value": {"fence": 4}}], **JSON)
     refused = await api.refusal("PATCH", path, [{"op": "add", "path": "/status/fence", "value": 3}], **JSON)

@@ -47,7 +47,7 @@ async def over_quota(api: Api, kind: str, body: Json) -> str:
 
     async def why() -> str:
         try:
-            await api.kube.create(kind, api.namespace, body, dry_run=True)
+            await api.kube.create_object(kind, api.namespace, body, dry_run=True)
         except ApiError as error:
             return f"{error.status} {error.message}"
         changed = {"spec": {"hard": {"count/services": str(next(limits))}}}
@@ -81,7 +81,7 @@ async def test_what_exceeds_a_quota_is_told_in_full(api: Api) -> None:
 
 async def test_a_full_quota_refuses_also_what_is_there(api: Api) -> None:
     await limit(api, pods="1")
-    await api.kube.create("pods", api.namespace, pod("a", nodeName="nowhere"))
+    await api.kube.create_object("pods", api.namespace, pod("a", nodeName="nowhere"))
     why = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"
     for name in ("a", "b"):
         assert await over_quota(api, "pods", pod(name)) == f'403 pods "{name}" is forbidden: {why}'
@@ -90,8 +90,8 @@ async def test_a_full_quota_refuses_also_what_is_there(api: Api) -> None:
 async def test_a_dry_run_is_checked_and_not_counted(api: Api) -> None:
     await limit(api, pods="1", requests_cpu="500m")
     for _ in range(2):
-        await api.kube.create("pods", api.namespace, pod("a", cpu="0.25"), dry_run=True)
-    await api.kube.create("pods", api.namespace, pod("a", cpu="0.25"))
+        await api.kube.create_object("pods", api.namespace, pod("a", cpu="0.25"), dry_run=True)
+    await api.kube.create_object("pods", api.namespace, pod("a", cpu="0.25"))
 
     async def counted_once() -> bool:
         return await used(api) == {"pods": "1", "requests.cpu": "250m"}
@@ -102,9 +102,9 @@ async def test_a_dry_run_is_checked_and_not_counted(api: Api) -> None:
 async def test_an_ended_or_deleted_pod_gives_its_share_back(api: Api) -> None:
     await limit(api, pods="2")
     for name in ("a", "b"):
-        await api.kube.create("pods", api.namespace, pod(name, nodeName="nowhere"))
-    await api.kube.patch("pods", api.namespace, "a", {"status": {"phase": "Succeeded"}}, subresource="status")
-    await api.kube.delete("pods", api.namespace, "b", grace_seconds=0)
+        await api.kube.create_object("pods", api.namespace, pod(name, nodeName="nowhere"))
+    await api.kube.patch_object("pods", api.namespace, "a", {"status": {"phase": "Succeeded"}}, subresource="status")
+    await api.kube.delete_object("pods", api.namespace, "b", grace_seconds=0)
 
     async def free() -> bool:
         return await used(api) == {"pods": "0"}
@@ -114,15 +114,15 @@ async def test_an_ended_or_deleted_pod_gives_its_share_back(api: Api) -> None:
 
 async def test_a_quota_counts_objects(api: Api) -> None:
     await limit(api, count__secrets="1")
-    await api.kube.create("secrets", api.namespace, {"metadata": {"name": "a"}})
+    await api.kube.create_object("secrets", api.namespace, {"metadata": {"name": "a"}})
     why = "exceeded quota: q, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1"
     assert await over_quota(api, "secrets", {"metadata": {"name": "b"}}) == f'403 secrets "b" is forbidden: {why}'
 
 
 async def running(api: Api, name: str) -> None:
-    await api.kube.create("pods", api.namespace, pod(name, nodeName="nowhere"))
+    await api.kube.create_object("pods", api.namespace, pod(name, nodeName="nowhere"))
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    await api.kube.patch("pods", api.namespace, name, {"status": status}, subresource="status")
+    await api.kube.patch_object("pods", api.namespace, name, {"status": status}, subresource="status")
 
 
 def evict(api: Api, name: str) -> tuple[str, str, Json]:
@@ -148,7 +148,7 @@ async def test_an_eviction_asks_the_budget(api: Api) -> None:
     await running(api, "b")
     await budget(api, 2, minAvailable=1)
     await api.ask(*evict(api, "a"))
-    gone = await api.kube.get("pods", api.namespace, "a")
+    gone = await api.kube.get_object("pods", api.namespace, "a")
     assert gone["metadata"]["deletionGracePeriodSeconds"] == 30
     assert gone["status"]["conditions"][-1]["reason"] == "EvictionByEvictionAPI"
     refused = await api.refusal(*evict(api, "b"))
@@ -156,7 +156,7 @@ async def test_an_eviction_asks_the_budget(api: Api) -> None:
     assert refused.message == "Cannot evict pod as it would violate the pod's disruption budget."
     cause = refused.details["causes"][0]
     assert (cause["reason"], "The disruption budget b" in cause["message"]) == ("DisruptionBudget", True)
-    assert "deletionTimestamp" not in (await api.kube.get("pods", api.namespace, "b"))["metadata"]
+    assert "deletionTimestamp" not in (await api.kube.get_object("pods", api.namespace, "b"))["metadata"]
 
 
 async def test_a_budget_says_how_many_it_needs(api: Api) -> None:
@@ -177,6 +177,6 @@ async def test_no_share_of_pods_without_a_scale_may_go(api: Api) -> None:
 async def test_a_pending_pod_is_evicted_whatever_the_budget(api: Api) -> None:
     await running(api, "a")
     await budget(api, 1, minAvailable=1)
-    await api.kube.create("pods", api.namespace, pod("p", nodeName="nowhere"))
+    await api.kube.create_object("pods", api.namespace, pod("p", nodeName="nowhere"))
     await api.ask(*evict(api, "p"))
-    assert "deletionTimestamp" in (await api.kube.get("pods", api.namespace, "p"))["metadata"]
+    assert "deletionTimestamp" in (await api.kube.get_object("pods", api.namespace, "p"))["metadata"]

@@ -10,7 +10,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.rest import ApiError
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
-from hajob.capacity.drains import Budgets, EvictionTurn, Openings, budgets
+from hajob.capacity.drains import Budgets, EvictionTurn, Openings, budgets_of_job
 from hajob.job.apply import carry_out
 from hajob.job.policies.drains import BUDGETS, budget_objects
 from hajob.kube.http import HttpKube
@@ -36,12 +36,14 @@ class Served:
                 "nodeName": f"nowhere-{name}",
                 "tolerations": [{"operator": "Exists"}],
             }
-            await self.kube.create("pods", self.namespace, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+            await self.kube.create_object(
+                "pods", self.namespace, {"metadata": {"name": name, "labels": labels}, "spec": spec}
+            )
             await self.ready(name)
 
     async def ready(self, name: str, *, ready: bool = True) -> None:
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
-        await self.kube.patch("pods", self.namespace, name, {"status": status}, subresource="status")
+        await self.kube.patch_object("pods", self.namespace, name, {"status": status}, subresource="status")
 
     async def allow(self, ranks: int, coordinator: int, healthy: int = 3) -> None:
         """The budgets say this, and their controller has counted."""
@@ -69,7 +71,7 @@ class Served:
 
 @pytest.fixture
 async def served(control_plane: ControlPlane, kube: HttpKube, crd: Object, job: Object, namespace: str) -> Served:
-    raw = await kube.create(names.PLURAL, namespace, {**job, "metadata": {"name": "job"}})
+    raw = await kube.create_object(names.PLURAL, namespace, {**job, "metadata": {"name": "job"}})
     made = Served(control_plane, kube, HATrainingJob.from_object(raw))
     await made.run_pods()
     return made
@@ -93,7 +95,7 @@ async def test_an_eviction_without_a_cordon_gets_its_turn(served: Served) -> Non
     turn, timeout = EvictionTurn(Openings()), 900.0
 
     async def at(now: float) -> list[int]:
-        wanted = budgets(desired, Policy(), overdue=False, opened=turn.is_now(now, timeout))
+        wanted = budgets_of_job(desired, Policy(), overdue=False, opened=turn.is_open_now(now, timeout))
         await served.allow(wanted.ranks, wanted.coordinator)
         return [served.evict("rank-0"), served.evict("rank-1")]
 

@@ -81,25 +81,25 @@ def _finalizers(raw: Job) -> list[str]:
 async def test_a_job_is_handed_over_protected_held_and_let_go(
     kube: HttpKube, frontend: Frontend, intake: Intake, job: Job, where: str
 ) -> None:
-    made = await kube.create(names.PLURAL, where, job)
+    made = await kube.create_object(names.PLURAL, where, job)
     name, uid = made["metadata"]["name"], made["metadata"]["uid"]
 
     def mine(raw: Job) -> bool:
         return bool(raw["metadata"]["uid"] == uid)
 
     await intake.until(lambda: any(_finalizers(raw) == [names.FINALIZER] for raw in intake.seen if mine(raw)))
-    await kube.patch(names.PLURAL, where, name, {"spec": {"suspend": True}})
+    await kube.patch_object(names.PLURAL, where, name, {"spec": {"suspend": True}})
     await intake.until(lambda: any(raw["spec"]["suspend"] for raw in intake.seen if mine(raw)))
-    await kube.delete(names.PLURAL, where, name)
+    await kube.delete_object(names.PLURAL, where, name)
     async with asyncio.timeout(90):
         await intake.asked.wait()
-    held = await kube.get(names.PLURAL, where, name)
+    held = await kube.get_object(names.PLURAL, where, name)
     assert _finalizers(held) == [names.FINALIZER]
     assert "annotations" not in held["metadata"]
     intake.may_release.set()
     await intake.until(lambda: uid in intake.gone)
     with pytest.raises(ApiError) as gone:
-        await kube.get(names.PLURAL, where, name)
+        await kube.get_object(names.PLURAL, where, name)
     assert gone.value.status == 404
 
 
@@ -107,13 +107,13 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     kube: HttpKube, credentials: ApiCredentials, intake: Intake, crd: Job, job: Job, where: str
 ) -> None:
     job["metadata"]["finalizers"] = [names.FINALIZER]
-    made = await kube.create(names.PLURAL, where, job)
-    await kube.delete(names.PLURAL, where, made["metadata"]["name"])
+    made = await kube.create_object(names.PLURAL, where, job)
+    await kube.delete_object(names.PLURAL, where, made["metadata"]["name"])
     frontend = Frontend(kube, credentials, SystemClock(), (where,))
     frontend.start(intake)
     async with asyncio.timeout(90):
         await intake.asked.wait()
-    assert _finalizers(await kube.get(names.PLURAL, where, made["metadata"]["name"])) == [names.FINALIZER]
+    assert _finalizers(await kube.get_object(names.PLURAL, where, made["metadata"]["name"])) == [names.FINALIZER]
     intake.may_release.set()
     await intake.until(lambda: made["metadata"]["uid"] in intake.gone)
     await frontend.stop()
@@ -141,17 +141,17 @@ async def test_kopf_is_started_again_after_refused_credentials(
     async with asyncio.timeout(90):
         while sample("hajob_frontend_restarts_total") == before:  # noqa: ASYNC110 - a counter has no event
             await asyncio.sleep(0.05)
-    made = await kube.create(names.PLURAL, where, job)
+    made = await kube.create_object(names.PLURAL, where, job)
     (tmp_path / "token").write_text(token["status"]["token"])
     await intake.until(lambda: any(raw["metadata"]["uid"] == made["metadata"]["uid"] for raw in intake.seen))
     await frontend.stop()
-    await kube.patch(names.PLURAL, where, made["metadata"]["name"], {"metadata": {"finalizers": None}})
+    await kube.patch_object(names.PLURAL, where, made["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
 async def test_after_a_stop_another_one_hands_everything_over_again(
     kube: HttpKube, credentials: ApiCredentials, intake: Intake, crd: Job, job: Job, where: str
 ) -> None:
-    made = await kube.create(names.PLURAL, where, job)
+    made = await kube.create_object(names.PLURAL, where, job)
     uid = made["metadata"]["uid"]
     for _ in range(2):
         intake.seen.clear()
@@ -161,4 +161,4 @@ async def test_after_a_stop_another_one_hands_everything_over_again(
         await frontend.stop()
         assert not [thread for thread in threading.enumerate() if thread.name == "frontend"]
     assert intake.gone == []
-    await kube.patch(names.PLURAL, where, made["metadata"]["name"], {"metadata": {"finalizers": None}})
+    await kube.patch_object(names.PLURAL, where, made["metadata"]["name"], {"metadata": {"finalizers": None}})

@@ -53,20 +53,20 @@ def _map(name: str, value: str) -> Object:
 
 @pytest.mark.parametrize("large", [False, True], ids=["in pages", "in a stream"])
 async def test_what_was_there_what_comes_and_what_goes(kube: HttpKube, namespace: str, large: bool) -> None:
-    await kube.create("configmaps", namespace, _map("a", "1"))
+    await kube.create_object("configmaps", namespace, _map("a", "1"))
     watched = Watched(kube, namespace, large=large)
-    task = asyncio.create_task(watched.informer.run())
+    task = asyncio.create_task(watched.informer.list_and_watch())
     await watched.informer.synced.wait()
-    assert watched.informer.get(namespace, "a") == "1"
-    await kube.create("configmaps", namespace, {"metadata": {"name": "other"}, "data": {"k": "not selected"}})
-    await kube.create("configmaps", namespace, _map("b", "2"))
-    await kube.patch("configmaps", namespace, "b", {"metadata": {"annotations": {"not": "projected"}}})
-    await kube.patch("configmaps", namespace, "b", {"data": {"k": "3"}})
-    await kube.delete("configmaps", namespace, "a")
+    assert watched.informer.get_cached(namespace, "a") == "1"
+    await kube.create_object("configmaps", namespace, {"metadata": {"name": "other"}, "data": {"k": "not selected"}})
+    await kube.create_object("configmaps", namespace, _map("b", "2"))
+    await kube.patch_object("configmaps", namespace, "b", {"metadata": {"annotations": {"not": "projected"}}})
+    await kube.patch_object("configmaps", namespace, "b", {"data": {"k": "3"}})
+    await kube.delete_object("configmaps", namespace, "a")
     added, modified, deleted = ChangeType
     await watched.until((added, "1"), (added, "2"), (modified, "3"), (deleted, "1"))
-    assert list(watched.informer.values()) == ["3"]
-    assert watched.informer.age() < 20
+    assert list(watched.informer.cached_values()) == ["3"]
+    assert watched.informer.seconds_since_answer() < 20
     task.cancel()
 
 
@@ -76,18 +76,18 @@ async def test_what_happened_while_it_was_away_is_told(
     kube: HttpKube, namespace: str, version: str, large: bool
 ) -> None:
     for name, value in (("stays", "1"), ("goes", "2"), ("anew", "3")):
-        await kube.create("configmaps", namespace, _map(name, value))
+        await kube.create_object("configmaps", namespace, _map(name, value))
     watched = Watched(kube, namespace, large=large)
-    task = asyncio.create_task(watched.informer.run())
+    task = asyncio.create_task(watched.informer.list_and_watch())
     await watched.informer.synced.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     watched.changes.clear()
     for name in ("goes", "anew"):
-        await kube.delete("configmaps", namespace, name)
-    await kube.create("configmaps", namespace, _map("anew", "4"))
+        await kube.delete_object("configmaps", namespace, name)
+    await kube.create_object("configmaps", namespace, _map("anew", "4"))
     watched.informer._version = version
-    task = asyncio.create_task(watched.informer.run())
+    task = asyncio.create_task(watched.informer.list_and_watch())
     await watched.until((ChangeType.DELETED, "2"), (ChangeType.DELETED, "3"), (ChangeType.ADDED, "4"))
-    assert sorted(watched.informer.values()) == ["1", "4"]
+    assert sorted(watched.informer.cached_values()) == ["1", "4"]
     task.cancel()

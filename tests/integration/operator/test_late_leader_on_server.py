@@ -97,19 +97,19 @@ async def test_a_write_held_past_a_change_of_leaders_changes_nothing(
     kube: HttpKube, proxy: tuple[Proxy, ApiCredentials], namespace: str, crd: Job, job: Job, where: str
 ) -> None:
     held, credentials = proxy
-    made = await kube.create(names.PLURAL, where, job)
+    made = await kube.create_object(names.PLURAL, where, job)
     name, uid = made["metadata"]["name"], made["metadata"]["uid"]
 
     async def write(port: Kube, known: Job, fence: int, incarnation: int) -> Job:
         status = HATrainingJobStatus(fence=fence, incarnation=incarnation).to_json()
         patch = operations(known, status, uid)
-        return await port.patch(names.PLURAL, where, name, patch, kind=PatchKind.JSON, subresource="status")
+        return await port.patch_object(names.PLURAL, where, name, patch, kind=PatchKind.JSON, subresource="status")
 
     first, second = holder(kube, namespace, "one"), holder(kube, namespace, "two")
     async with asyncio.timeout(60), HttpKube(credentials) as late:
-        tasks = [asyncio.create_task(first.run())]
+        tasks = [asyncio.create_task(first.hold_for_ever())]
         await leads(first)
-        tasks.append(asyncio.create_task(second.run()))
+        tasks.append(asyncio.create_task(second.hold_for_ever()))
         leader = LeaderKube(late, CLOCK, first)
         known = (await write(leader, {}, 1, 1))["status"]
         held.open.clear()
@@ -122,6 +122,6 @@ async def test_a_write_held_past_a_change_of_leaders_changes_nothing(
         held.open.set()
         await held.delivered.wait()
         await asyncio.sleep(1.0)
-        status = (await kube.get(names.PLURAL, where, name))["status"]
+        status = (await kube.get_object(names.PLURAL, where, name))["status"]
         tasks[1].cancel()
     assert (status["fence"], status["incarnation"]) == (2, 2)

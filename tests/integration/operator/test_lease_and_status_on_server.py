@@ -42,7 +42,7 @@ async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, na
 
     def start(name: str) -> None:
         holders[name] = LeaseHolder(kube, SystemClock(), settings, name, Told(name, gained))
-        tasks[name] = asyncio.create_task(holders[name].run())
+        tasks[name] = asyncio.create_task(holders[name].hold_for_ever())
 
     for name in ("one", "two"):
         start(name)
@@ -55,11 +55,11 @@ async def test_one_leads_and_the_next_one_gets_a_higher_fence(kube: HttpKube, na
         start("three")
         tasks[second].cancel()
         await asyncio.gather(tasks[second], return_exceptions=True)
-        await holders[second].release()
+        await holders[second].release_lease()
         assert await gained.get() == ("three", 3)
     for task in tasks.values():
         task.cancel()
-    lease = await kube.get("leases", namespace, settings.name)
+    lease = await kube.get_object("leases", namespace, settings.name)
     assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("three", 3)
 
 
@@ -76,7 +76,7 @@ class Claiming(Leadership):
         super().__init__(fence=0)
         self.claimed: list[int] = []
 
-    def claim(self, fence: int) -> None:
+    def note_claimed_fence(self, fence: int) -> None:
         self.claimed.append(fence)
 
 
@@ -91,8 +91,8 @@ def _writer(kube: HttpKube, made: Job, leadership: Leadership | None = None) -> 
 
 
 async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd: Job, job: Job, where: str) -> None:
-    made = await kube.create(names.PLURAL, where, job)
-    read = partial(kube.get, names.PLURAL, where, made["metadata"]["name"])
+    made = await kube.create_object(names.PLURAL, where, job)
+    read = partial(kube.get_object, names.PLURAL, where, made["metadata"]["name"])
     leads = Claiming()
     old, new = _writer(kube, made, leads), _writer(kube, made)
     tasks = [asyncio.create_task(writer.run()) for writer in (old, new)]
@@ -110,33 +110,33 @@ async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd:
         with pytest.raises(StatusRefusedError, match="journal"):
             await new.acknowledged(new.write(HATrainingJobStatus.model_construct(fence=5, journal="x" * 300_000)))
         await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=3)))
-        await kube.delete(names.PLURAL, where, made["metadata"]["name"])
+        await kube.delete_object(names.PLURAL, where, made["metadata"]["name"])
         with pytest.raises(JobGoneError):
             await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=4)))
         await tasks[1]
 
 
 async def test_a_job_that_was_applied_again_is_not_touched(kube: HttpKube, crd: Job, job: Job, where: str) -> None:
-    made = await kube.create(names.PLURAL, where, job)
+    made = await kube.create_object(names.PLURAL, where, job)
     writer = _writer(kube, made)
     task = asyncio.create_task(writer.run())
-    await kube.delete(names.PLURAL, where, made["metadata"]["name"])
-    again = await kube.create(names.PLURAL, where, job)
+    await kube.delete_object(names.PLURAL, where, made["metadata"]["name"])
+    again = await kube.create_object(names.PLURAL, where, job)
     async with asyncio.timeout(90):
         with pytest.raises(JobGoneError):
             await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
         await task
-    assert "status" not in await kube.get(names.PLURAL, where, again["metadata"]["name"])
+    assert "status" not in await kube.get_object(names.PLURAL, where, again["metadata"]["name"])
 
 
 async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: Job, where: str) -> None:
     """The CRD refuses what no Lease can count to; below that only this job's status suffers, and is told so."""
-    made = await kube.create(names.PLURAL, where, job)
+    made = await kube.create_object(names.PLURAL, where, job)
     name, writer = made["metadata"]["name"], _writer(kube, made)
     task = asyncio.create_task(writer.run())
 
     async def forge(fence: int) -> None:
-        await kube.patch(names.PLURAL, where, name, {"status": {"fence": fence}}, subresource="status")
+        await kube.patch_object(names.PLURAL, where, name, {"status": {"fence": fence}}, subresource="status")
 
     async with asyncio.timeout(90):
         await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
@@ -153,10 +153,10 @@ async def test_a_lease_deleted_under_a_leader_is_made_again(kube: HttpKube, name
     settings = LeaseSettings(namespace, lease_seconds=PAUSE_SECONDS, renew_seconds=2.5, retry_seconds=0.1)
     gained: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
     holder = LeaseHolder(kube, SystemClock(), settings, "one", Told("one", gained))
-    task = asyncio.create_task(holder.run())
+    task = asyncio.create_task(holder.hold_for_ever())
     async with asyncio.timeout(90):
         await until(lambda: holder.fence == 1)
-        await kube.delete("leases", namespace, settings.name)
+        await kube.delete_object("leases", namespace, settings.name)
         await until(lambda: holder.fence == 2)
     assert gained.get_nowait() == ("one", 1)
     assert gained.empty()

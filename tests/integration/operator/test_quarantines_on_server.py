@@ -18,7 +18,7 @@ from hajob.api import constants as names
 from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
 from hajob.domain.facts import Source
-from hajob.domain.hardware import ClusterFact, Level, kind_of
+from hajob.domain.hardware import ClusterFact, Level, kind_of_level
 from hajob.faults.quarantines import Quarantines
 from hajob.faults.rules.cluster_faults import ClusterFaults
 from hajob.faults.rules.quarantine import QuarantineSettings
@@ -26,7 +26,7 @@ from hajob.faults.rules.settings import FaultSettings
 from hajob.faults.watch import FaultWatch
 from hajob.kube.http import HttpKube
 from hajob.leader.leadership import Leadership
-from hajob.sources.node import view
+from hajob.sources.node import node_view_of
 
 PATH = f"/apis/{names.API_VERSION}/{names.QUARANTINES}"
 Json = dict[str, Any]
@@ -77,7 +77,7 @@ class Faults:
         return frozenset({self.node} if self.stands else ())
 
     def of_quarantine(self, node: str) -> list[ClusterFact]:
-        kind = kind_of(Level.SEPARATE)
+        kind = kind_of_level(Level.SEPARATE)
         fact = ClusterFact("id", Source.DEVICE, kind, node, "Ascend910-3", "40F84E00", Level.SEPARATE, message="chip 3")
         return [fact] if self.stands and node == self.node else []
 
@@ -104,7 +104,7 @@ async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, 
     name = node["metadata"]["name"]
     faults = Faults(name)
     caches = Caches()
-    caches.node_seen(view(node))
+    caches.store_node(node_view_of(node))
     quarantines = Quarantines(
         kube,
         SystemClock(),
@@ -112,10 +112,13 @@ async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, 
         caches,
         Leadership(),
     )
-    tasks = [asyncio.create_task(quarantines.informer.run()), asyncio.create_task(quarantines.run())]
+    tasks = [
+        asyncio.create_task(quarantines.informer.list_and_watch()),
+        asyncio.create_task(quarantines.write_for_ever()),
+    ]
     try:
         await until(quarantines.informer.synced.is_set)
-        quarantines.follow_all()
+        quarantines.update_all()
         assert quarantines.kept_out >= {name}
         await until(lambda: state_of(control_plane, name) == "Active")
         made = control_plane.api.get(f"{PATH}/{name}")
@@ -126,10 +129,10 @@ async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, 
         await until(lambda: state_of(control_plane, name) == "Released")
         assert name not in quarantines.kept_out
         faults.stands = False
-        quarantines.faults_changed({name})
+        quarantines.update_nodes({name})
         await until(lambda: control_plane.api.find(f"{PATH}/{name}") is None)
         faults.stands = True
-        quarantines.faults_changed({name})
+        quarantines.update_nodes({name})
         await until(lambda: state_of(control_plane, name) == "Active")
         assert control_plane.api.get(f"{PATH}/{name}")["status"]["offences"] == 1
     finally:

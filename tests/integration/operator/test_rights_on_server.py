@@ -15,7 +15,7 @@ from e2e.harness.fixtures import a_namespace
 from e2e.harness.operator import install_crd, install_rights
 from hajob.api import constants as names
 from hajob.api.constants import CRD_NAME
-from hajob.api.crd_difference import CrdDifference, difference
+from hajob.api.crd_difference import CrdDifference, compare_crd
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
 from hajob.app.frontend import Frontend
@@ -26,11 +26,11 @@ from hajob.job.policies.drains import budget_objects
 from hajob.job.status_writer import operations
 from hajob.kube.client import ApiError, PatchKind
 from hajob.kube.credentials import ApiCredentials, from_kubeconfig
-from hajob.kube.events import EventType, event
+from hajob.kube.events import EventType, build_event
 from hajob.kube.http import HttpKube
 from hajob.pki.tls_secret import tls_secret
 from hajob.pods.naming import budget_name, tls_secret_name
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from tests.rigs.certificates import certificates_of_a_job
 from tests.rigs.jobs_on_server import QUICKSTART
@@ -59,33 +59,35 @@ async def limited(operator: ApiCredentials) -> AsyncIterator[HttpKube]:
 async def test_the_rights_are_enough(
     limited: HttpKube, crd: Job, job: Job, where: str, namespace: str, kube: HttpKube
 ) -> None:
-    made = HATrainingJob.from_object(await kube.create(names.PLURAL, where, job))
+    made = HATrainingJob.from_object(await kube.create_object(names.PLURAL, where, job))
     for resource in ("pods", "nodes", "resourcequotas", names.PLURAL, names.QUARANTINES):
-        assert [page async for page in limited.pages(resource)]
+        assert [page async for page in limited.list_pages(resource)]
     name, uid = made.metadata.name, made.metadata.uid
     patch = operations({}, HATrainingJobStatus(fence=1).to_json(), uid)
-    await limited.patch(names.PLURAL, where, name, patch, kind=PatchKind.JSON, subresource="status")
-    pod = rank_pod(made, 0, 1, PodSettings("hajob/sidecar:dev"))
+    await limited.patch_object(names.PLURAL, where, name, patch, kind=PatchKind.JSON, subresource="status")
+    pod = build_rank_pod(made, 0, 1, PodSettings("hajob/sidecar:dev"))
     pod["spec"]["schedulerName"] = "nobody"  # other tests have nodes
-    await limited.create("pods", where, pod, dry_run=True)
-    stored = await limited.create("pods", where, pod)
-    await limited.get("pods", where, stored["metadata"]["name"])
-    await limited.delete("pods", where, stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0)
-    await limited.create("secrets", where, tls_secret(made, certificates_of_a_job(uid)))
-    secret = await limited.get("secrets", where, tls_secret_name(made))
-    await limited.replace("secrets", where, secret)
+    await limited.create_object("pods", where, pod, dry_run=True)
+    stored = await limited.create_object("pods", where, pod)
+    await limited.get_object("pods", where, stored["metadata"]["name"])
+    await limited.delete_object(
+        "pods", where, stored["metadata"]["name"], uid=stored["metadata"]["uid"], grace_seconds=0
+    )
+    await limited.create_object("secrets", where, tls_secret(made, certificates_of_a_job(uid)))
+    secret = await limited.get_object("secrets", where, tls_secret_name(made))
+    await limited.replace_object("secrets", where, secret)
     for least in (1, 0):
         for budget in budget_objects(made, Budgets(least, least)):
             await carry_out(limited, budget)
-        stored_budget = await kube.get("poddisruptionbudgets", where, budget_name(made, names.ROLE_RANK))
+        stored_budget = await kube.get_object("poddisruptionbudgets", where, budget_name(made, names.ROLE_RANK))
         assert stored_budget["spec"]["minAvailable"] == least
-    told = event(made.metadata, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
-    await limited.create("events", where, told)
-    assert difference(await limited.get("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()
+    told = build_event(made.metadata, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")
+    await limited.create_object("events", where, told)
+    assert compare_crd(await limited.get_object("customresourcedefinitions", "", CRD_NAME)) == CrdDifference()
     assert await limited.pod_of_token("nonsense", names.COORDINATOR_TOKEN_AUDIENCE) is None
-    lease = await limited.create("leases", namespace, {"metadata": {"name": "hajob-operator"}, "spec": {}})
-    await limited.replace("leases", namespace, lease)
-    await limited.delete(names.PLURAL, where, name, uid=uid)
+    lease = await limited.create_object("leases", namespace, {"metadata": {"name": "hajob-operator"}, "spec": {}})
+    await limited.replace_object("leases", namespace, lease)
+    await limited.delete_object(names.PLURAL, where, name, uid=uid)
 
 
 async def protect_and_let_go(kube: HttpKube, operator: ApiCredentials, job: Job, watched: str) -> None:
@@ -104,12 +106,12 @@ async def protect_and_let_go(kube: HttpKube, operator: ApiCredentials, job: Job,
         async def job_released(self, _: str) -> None:
             return None
 
-    await kube.create(names.PLURAL, where, job)
+    await kube.create_object(names.PLURAL, where, job)
     async with HttpKube(operator) as limited, asyncio.timeout(60):
         frontend = Frontend(limited, operator, SystemClock(), (watched,))
         frontend.start(Intake())
         await seen.wait()
-        await kube.delete(names.PLURAL, where, name)
+        await kube.delete_object(names.PLURAL, where, name)
         await gone.wait()
         await frontend.stop()
 
@@ -138,7 +140,7 @@ async def test_a_frontend_of_all_namespaces_needs_no_more(tmp_path: Path) -> Non
 @pytest.mark.parametrize("resource", ["secrets", "configmaps", "namespaces", "poddisruptionbudgets"])
 async def test_nothing_else_can_be_listed(limited: HttpKube, resource: str) -> None:
     async def read() -> None:
-        async for _ in limited.pages(resource):
+        async for _ in limited.list_pages(resource):
             pass
 
     with pytest.raises(ApiError) as refused:
@@ -148,5 +150,5 @@ async def test_nothing_else_can_be_listed(limited: HttpKube, resource: str) -> N
 
 async def test_leases_only_where_the_operator_runs(limited: HttpKube) -> None:
     with pytest.raises(ApiError) as refused:
-        await limited.get("leases", "default", "any")
+        await limited.get_object("leases", "default", "any")
     assert refused.value.status == 403

@@ -10,7 +10,7 @@ from hajob.app.tenants import Tenants
 from hajob.clock import SystemClock
 from hajob.kube.http import HttpKube
 from hajob.sources.pod import ForeignPod
-from hajob.sources.quota import Quota, use_of, view
+from hajob.sources.quota import Quota, quota_view_of, use_of_pod
 
 Body = dict[str, Any]
 
@@ -35,24 +35,24 @@ async def test_pods_of_others_and_quotas_are_told(kube: HttpKube, namespace: str
         quotas.append(quota)
 
     tenants = Tenants(kube, SystemClock(), (namespace,), pod_changed, quota_changed)
-    tasks = [asyncio.create_task(informer.run()) for informer in tenants.informers]
+    tasks = [asyncio.create_task(informer.list_and_watch()) for informer in tenants.informers]
     try:
         await tenants.synced()
         chips = {"limits": {names.DEFAULT_RESOURCE_NAME: "8"}, "requests": {names.DEFAULT_RESOURCE_NAME: "8"}}
         container = {"name": "main", "image": "example/other:1", "resources": chips}
         spec = {"nodeName": f"node-of-{namespace}", "containers": [container], "terminationGracePeriodSeconds": 0}
         body: Body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs"}, "spec": spec}
-        await kube.create("pods", namespace, body)
+        await kube.create_object("pods", namespace, body)
         await until("a pod that occupies a node", lambda: [one for one in pods if one is not None])
         assert pods[-1] is not None
         assert pods[-1].requests == ((names.DEFAULT_RESOURCE_NAME, 8),)
-        await kube.delete("pods", namespace, "theirs", grace_seconds=0)
+        await kube.delete_object("pods", namespace, "theirs", grace_seconds=0)
         await until("the pod to be gone", lambda: pods[-1] is None)
         quota: Body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
-        await kube.create("resourcequotas", namespace, quota | {"spec": {"hard": {"pods": "3"}}})
+        await kube.create_object("resourcequotas", namespace, quota | {"spec": {"hard": {"pods": "3"}}})
         await until("the quota, and what is used of it", lambda: quotas and quotas[-1] and quotas[-1].used)
         assert quotas[-1] == Quota(namespace, "q", (("pods", 3000),), (("pods", 0),))
-        await kube.delete("resourcequotas", namespace, "q")
+        await kube.delete_object("resourcequotas", namespace, "q")
         await until("the quota to be gone", lambda: quotas[-1] is None)
     finally:
         for task in tasks:
@@ -64,7 +64,7 @@ async def test_a_pod_uses_of_a_quota_what_the_server_counts(kube: HttpKube, name
     """Sidecars, init containers, chips that are only limited: the server fills in and adds up."""
     hard = dict.fromkeys(("pods", "cpu", "limits.cpu", f"requests.{names.DEFAULT_RESOURCE_NAME}"), "1000")
     hard |= {"requests.memory": "100Gi", "limits.memory": "100Gi", "count/pods": "9"}
-    await kube.create("resourcequotas", namespace, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    await kube.create_object("resourcequotas", namespace, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
 
     def container(name: str, cpu: str, memory: str, **more: Any) -> Body:
         asked = {"cpu": cpu, "memory": memory}
@@ -78,12 +78,12 @@ async def test_a_pod_uses_of_a_quota_what_the_server_counts(kube: HttpKube, name
     }
 
     async def told() -> Quota:
-        return view(await kube.get("resourcequotas", namespace, "q"))
+        return quota_view_of(await kube.get_object("resourcequotas", namespace, "q"))
 
     for _ in range(600):
         if (await told()).used:
             break
         await asyncio.sleep(0.1)
-    made = await kube.create("pods", namespace, {"metadata": {"name": "ours"}, "spec": spec})
-    use = dict(use_of(made["spec"]))
+    made = await kube.create_object("pods", namespace, {"metadata": {"name": "ours"}, "spec": spec})
+    use = dict(use_of_pod(made["spec"]))
     assert dict((await told()).used) == {name: use[name] for name in hard}

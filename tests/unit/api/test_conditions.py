@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hajob.api.conditions import (
     ConditionType,
     Reason,
-    condition,
+    build_condition,
     find_condition,
     with_condition,
 )
@@ -54,12 +54,12 @@ def test_exactly_the_bad_reasons_have_a_remedy() -> None:
 
 
 def test_the_time_changes_only_with_the_status() -> None:
-    conditions = with_condition((condition(Reason.NOT_FAILED, NOW),), condition(Reason.NOT_STARTED, NOW))
-    conditions = with_condition(conditions, condition(Reason.STARTING, LATER))
+    conditions = with_condition((build_condition(Reason.NOT_FAILED, NOW),), build_condition(Reason.NOT_STARTED, NOW))
+    conditions = with_condition(conditions, build_condition(Reason.STARTING, LATER))
     running = find_condition(conditions, ConditionType.RUNNING)
     assert running is not None
     assert (running.reason, running.last_transition_time) == ("Starting", NOW.replace(microsecond=0))
-    conditions = with_condition(conditions, condition(Reason.TRAINING, LATER, message="step 7", generation=2))
+    conditions = with_condition(conditions, build_condition(Reason.TRAINING, LATER, message="step 7", generation=2))
     training = find_condition(conditions, ConditionType.RUNNING)
     assert training is not None
     assert training.to_json() == {
@@ -76,7 +76,7 @@ def test_the_time_changes_only_with_the_status() -> None:
 def test_a_refusal_longer_than_a_condition_holds_is_cut() -> None:
     """The server lists all that is wrong with a template, such as two hundred names of variables."""
     wrong = "; ".join(f"spec.containers[0].env[{number}].name: Invalid value{'.' * 200}" for number in range(200))
-    refused = condition(Reason.POD_REFUSED, NOW, message=wrong)
+    refused = build_condition(Reason.POD_REFUSED, NOW, message=wrong)
     assert (len(refused.message), refused.message[:20]) == (32768, wrong[:20])
     assert (
         ActionRecoverability(action=Action.RETRY, status=ConditionStatus.FALSE, message=wrong).message

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from hajob.api.crd_difference import CrdDifference, difference
+from hajob.api.crd_difference import CrdDifference, compare_crd
 from hajob.api.job import HATrainingJob
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 
@@ -24,15 +24,15 @@ def spec(definition: Any) -> Any:
 
 
 def test_its_own_crds_differ_in_nothing() -> None:
-    assert difference(crd()) == CrdDifference()
-    assert difference(quarantine_definition()) == CrdDifference()
+    assert compare_crd(crd()) == CrdDifference()
+    assert compare_crd(quarantine_definition()) == CrdDifference()
 
 
 def test_the_other_crds_places_are_told_with_its_kind() -> None:
     installed = copy.deepcopy(quarantine_definition())
     schema = installed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     del schema["spec"]["properties"]["reason"]
-    assert difference(installed).lacking == ("NodeQuarantine.spec.reason",)
+    assert compare_crd(installed).lacking == ("NodeQuarantine.spec.reason",)
 
 
 def test_of_an_older_crd_fields_and_words_are_named() -> None:
@@ -40,7 +40,7 @@ def test_of_an_older_crd_fields_and_words_are_named() -> None:
     del spec(installed)["output"]
     del spec(installed)["recovery"]["properties"]["hang"]["properties"]["stepTimeMultiple"]
     spec(installed)["recovery"]["properties"]["mode"]["enum"].remove("Hold")
-    assert difference(installed) == CrdDifference(
+    assert compare_crd(installed) == CrdDifference(
         lacking=("spec.output", "spec.recovery.hang.stepTimeMultiple", "spec.recovery.mode: Hold")
         if list(spec(crd())).index("output") < list(spec(crd())).index("recovery")
         else ("spec.recovery.mode: Hold", "spec.recovery.hang.stepTimeMultiple", "spec.output")
@@ -51,7 +51,7 @@ def test_of_a_newer_crd_too_also_within_lists() -> None:
     installed = crd()
     spec(installed)["wings"] = {"type": "integer"}
     spec(installed)["recovery"]["properties"]["actions"]["items"]["properties"]["speed"] = {"type": "string"}
-    found = difference(installed)
+    found = compare_crd(installed)
     assert found.lacking == ()
     assert set(found.unknown) == {"spec.wings", "spec.recovery.actions[].speed"}
 
@@ -59,15 +59,15 @@ def test_of_a_newer_crd_too_also_within_lists() -> None:
 def test_a_crd_without_this_version_lacks_everything() -> None:
     installed = crd()
     installed["spec"]["versions"][0]["name"] = "v9"
-    assert difference(installed).lacking == ("version v1alpha1",)
-    assert difference({}).lacking == ("version v1alpha1",)
+    assert compare_crd(installed).lacking == ("version v1alpha1",)
+    assert compare_crd({}).lacking == ("version v1alpha1",)
 
 
 def test_fields_of_a_newer_operators_job_are_named() -> None:
     raw = yaml.safe_load(EXAMPLE.read_text())
-    assert HATrainingJob.from_object(raw).unread == ()
+    assert HATrainingJob.from_object(raw).unread_fields == ()
     raw["spec"]["wings"] = 2
     raw["spec"]["recovery"] = {"actions": [{"name": "Retry", "speed": "high"}], "hang": {"doze": 1}}
     raw["spec"]["template"]["spec"]["anything"] = "is the user's"
-    found = HATrainingJob.from_object(raw).unread
+    found = HATrainingJob.from_object(raw).unread_fields
     assert set(found) == {"spec.wings", "spec.recovery.actions[0].speed", "spec.recovery.hang.doze"}

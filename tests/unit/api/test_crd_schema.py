@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hajob.api.conditions import ConditionType
-from hajob.api.derived import not_served
+from hajob.api.derived import why_not_served
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.api.status import HATrainingJobStatus
@@ -99,7 +99,7 @@ def test_the_examples_are_jobs_and_short(path: Path) -> None:
         assert HATrainingJobSpec.model_validate(job.spec.to_json()) == job.spec
         if path.name == "full.yaml":  # for reading
             return
-        assert not_served(job.spec) == ""
+        assert why_not_served(job.spec) == ""
     assert max(len(part.splitlines()) for part in text.split("---")) <= 30
 
 

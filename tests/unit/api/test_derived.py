@@ -11,9 +11,9 @@ from hajob.api.derived import (
     allowed_actions,
     coordinator_ports,
     data_parallel_size,
-    effective,
-    not_served,
-    world_size,
+    effective_status,
+    why_not_served,
+    world_size_of,
 )
 from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.errors import LayoutError
@@ -21,9 +21,11 @@ from tests.rigs.example_jobs import smallest_spec
 
 
 def test_the_product_gives_the_chips() -> None:
-    assert world_size(smallest_spec()) == 32
-    assert world_size(smallest_spec(accelerator={"product": "A3"})) == 64
-    assert world_size(smallest_spec(accelerator={"product": "A3", "chipsPerNode": 2}, parallelism={"tensor": 2})) == 8
+    assert world_size_of(smallest_spec()) == 32
+    assert world_size_of(smallest_spec(accelerator={"product": "A3"})) == 64
+    assert (
+        world_size_of(smallest_spec(accelerator={"product": "A3", "chipsPerNode": 2}, parallelism={"tensor": 2})) == 8
+    )
 
 
 def test_data_parallel_is_what_is_left() -> None:
@@ -34,21 +36,21 @@ def test_data_parallel_is_what_is_left() -> None:
 
 
 def test_the_second_copy_costs_memory_that_is_told_beforehand() -> None:
-    assert effective(smallest_spec()).extra_bytes_per_chip == 0
+    assert effective_status(smallest_spec()).extra_bytes_per_chip == 0
     model = {"parameters": 8_000_000_000}
-    assert effective(smallest_spec(model=model)).extra_bytes_per_chip == 16 * 1_000_000_000 // 4
-    assert effective(smallest_spec(model=model, optimizer={"copies": 1})).extra_bytes_per_chip == 0
+    assert effective_status(smallest_spec(model=model)).extra_bytes_per_chip == 16 * 1_000_000_000 // 4
+    assert effective_status(smallest_spec(model=model, optimizer={"copies": 1})).extra_bytes_per_chip == 0
 
 
 def test_who_holds_the_same_shard_is_told_within_bounds() -> None:
-    told = effective(smallest_spec())
+    told = effective_status(smallest_spec())
     assert told.num_copy_groups == 16
     assert [group.ranks for group in told.copy_groups][:3] == [(0, 16), (8, 24), (1, 17)]
-    assert {group.num_ranks for group in effective(smallest_spec(optimizer={"copies": 1})).copy_groups} == {1}
-    big = effective(smallest_spec(numNodes=1024, optimizer={"sharding": "None"}))
+    assert {group.num_ranks for group in effective_status(smallest_spec(optimizer={"copies": 1})).copy_groups} == {1}
+    big = effective_status(smallest_spec(numNodes=1024, optimizer={"sharding": "None"}))
     assert (big.num_copy_groups, len(big.copy_groups)) == (8, 4)
     assert (big.copy_groups[0].num_ranks, len(big.copy_groups[0].ranks)) == (1024, 4)
-    assert len(effective(smallest_spec(numNodes=1024)).copy_groups) == 4
+    assert len(effective_status(smallest_spec(numNodes=1024)).copy_groups) == 4
 
 
 def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
@@ -62,8 +64,8 @@ def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
 
 
 def test_a_request_that_cannot_be_met_is_named() -> None:
-    assert not_served(smallest_spec()) == ""
-    sentence = not_served(smallest_spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "queueName": "q"}))
+    assert why_not_served(smallest_spec()) == ""
+    sentence = why_not_served(smallest_spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "queueName": "q"}))
     assert "launcher: TaskD, scheduling.gangPolicy: Volcano, scheduling.queueName" in sentence
 
 
@@ -80,16 +82,18 @@ def test_a_request_that_cannot_be_met_is_named() -> None:
     ],
 )
 def test_what_nothing_reads_is_named(fields: dict[str, Any], named: str) -> None:
-    assert f"does not support {named} yet" in not_served(smallest_spec(**fields))
+    assert f"does not support {named} yet" in why_not_served(smallest_spec(**fields))
 
 
 def test_what_means_nothing_is_no_selector() -> None:
-    assert not_served(smallest_spec(accelerator={"product": "A2", "superPodChips": 16})) == ""
+    assert why_not_served(smallest_spec(accelerator={"product": "A2", "superPodChips": 16})) == ""
     assert (
-        not_served(smallest_spec(checkpoint={"path": "/ckpt", "savedLimit": 2}, elastic={"restartSize": "Original"}))
+        why_not_served(
+            smallest_spec(checkpoint={"path": "/ckpt", "savedLimit": 2}, elastic={"restartSize": "Original"})
+        )
         == ""
     )
-    assert not_served(smallest_spec(elastic={"restartSize": "Available"})) == ""
+    assert why_not_served(smallest_spec(elastic={"restartSize": "Available"})) == ""
 
 
 NODES_NETWORK = {"spec": {"hostNetwork": True, "containers": [{"name": "trainer"}]}}

@@ -25,13 +25,13 @@ def kube() -> MemoryKube:
 
 async def stored(kube: MemoryKube, edit: Edit) -> Json:
     """A suspended job with this edit, as an operator and a CRD before the rule have left it."""
-    good = await kube.create(names.PLURAL, "default", edited(lambda job: job["spec"].update(suspend=True)))
+    good = await kube.create_object(names.PLURAL, "default", edited(lambda job: job["spec"].update(suspend=True)))
     spec = completed(job_schema()["properties"]["spec"], edited(edit)["spec"]) | {"suspend": True}
     return kube.server.history.put(names.PLURAL, {**good, "spec": spec, "status": STATUS})
 
 
 async def patched(kube: MemoryKube, body: Json, subresource: str = "") -> Json:
-    return await kube.patch(names.PLURAL, "default", "job", body, subresource=subresource)
+    return await kube.patch_object(names.PLURAL, "default", "job", body, subresource=subresource)
 
 
 def good(_: Json) -> None:
@@ -42,14 +42,14 @@ def good(_: Json) -> None:
 async def test_a_new_job_is_refused_with_the_field_and_what_to_do(kube: MemoryKube, case: str) -> None:
     edit, sentence = BY_A_RULE[case]
     with pytest.raises(ApiError) as refused:
-        await kube.create(names.PLURAL, "default", edited(edit))
+        await kube.create_object(names.PLURAL, "default", edited(edit))
     assert (refused.value.status, sentence in refused.value.message) == (422, True), refused.value.message
 
 
 @pytest.mark.parametrize("case", BY_THE_OPERATOR)
 async def test_what_no_rule_can_say_is_stored(kube: MemoryKube, case: str) -> None:
     """The operator says it a moment later (tests.unit.runtime.test_admission)."""
-    await kube.create(names.PLURAL, "default", edited(BY_THE_OPERATOR[case][0]))
+    await kube.create_object(names.PLURAL, "default", edited(BY_THE_OPERATOR[case][0]))
 
 
 @pytest.mark.parametrize("case", BY_A_RULE)
@@ -60,7 +60,7 @@ async def test_a_job_from_before_the_rule_stays_manageable(kube: MemoryKube, cas
     await patched(kube, {"spec": {"suspend": False}})
     await patched(kube, {"spec": {"recovery": {"mode": "Observe"}}})
     await patched(kube, {"metadata": {"finalizers": []}})
-    await kube.delete(names.PLURAL, "default", "job")
+    await kube.delete_object(names.PLURAL, "default", "job")
     assert kube.server.history.all(names.PLURAL) == []
 
 
@@ -70,7 +70,7 @@ async def test_an_edit_brings_in_none_of_it(kube: MemoryKube, case: str) -> None
     edit, sentence = BY_A_RULE[case]
     edit(before)
     with pytest.raises(ApiError) as refused:
-        await kube.replace(names.PLURAL, "default", before)
+        await kube.replace_object(names.PLURAL, "default", before)
     assert (refused.value.status, sentence in refused.value.message) == (422, True), refused.value.message
 
 
@@ -85,6 +85,6 @@ async def test_a_field_that_nobody_knows_is_refused(kube: MemoryKube) -> None:
     body["spec"]["template"]["metadata"] = {"name": "x", "labels": {"a": "b"}, "creationTimestamp": None}
     body["spec"]["numNode"] = 3
     with pytest.raises(ApiError) as refused:
-        await kube.transport.request("POST", path, query={"fieldValidation": "Strict"}, body=body)
+        await kube.transport.send_request("POST", path, query={"fieldValidation": "Strict"}, body=body)
     told = 'strict decoding error: unknown field "spec.template.metadata.name", unknown field "spec.numNode"'
     assert (refused.value.status, told in refused.value.message) == (400, True)

@@ -41,7 +41,7 @@ async def test_a_silent_coordinator_is_given_up_by_the_given_clock(monkeypatch: 
     clock, listener = FakeClock(), NotingListener()
     credentials = CoordinatorCredentials(b"", b"", b"")
     channel = Channel("127.0.0.1:1", "uid", credentials, listener, Dialer(Leadership(), clock))
-    channel.start()
+    channel.start_dialling()
     await settle()
     await clock.advance(SILENCE_SECONDS - 0.1)
     assert listener.news == [(True, "")]
@@ -64,8 +64,8 @@ async def test_the_systems_clock_sleeps_and_calls() -> None:
 async def test_an_alarm_set_anew_replaces_the_one_before() -> None:
     clock, calls = FakeClock(), list[str]()
     alarm = Alarm(clock)
-    alarm.set(1, calls.append, "first")
-    alarm.set(5, calls.append, "second")
+    alarm.set_alarm(1, calls.append, "first")
+    alarm.set_alarm(5, calls.append, "second")
     await clock.advance(2)
     assert (calls, alarm.is_set) == ([], True)
     await clock.advance(3)
@@ -79,9 +79,9 @@ async def test_an_alarm_that_rings_can_be_set_by_its_call() -> None:
     def again() -> None:
         calls.append(len(calls))
         assert not alarm.is_set
-        alarm.set(1, again)
+        alarm.set_alarm(1, again)
 
-    alarm.set(1, again)
+    alarm.set_alarm(1, again)
     for _ in range(3):
         await clock.advance(1)
     alarm.cancel()

@@ -27,7 +27,7 @@ from hajob.leader.leadership import Leadership
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.channel_listeners import NotingListener, ScriptedStream, put_at_every_address
 from tests.rigs.fake_clock import FakeClock, settle
 from tests.rigs.fake_kube import unreachable
@@ -62,7 +62,7 @@ class Hall:
     async def show_pods(self) -> None:
         for (resource, _, _), body in sorted(self.town.kube.objects.items()):
             if resource == "pods":
-                self.core.pod_changed(view(body), deleted=False)
+                self.core.pod_changed(pod_view_of(body), deleted=False)
         await settle_town(self.town)
 
 
@@ -119,7 +119,7 @@ async def test_a_controller_whose_task_failed_is_opened_anew(hall: Hall, monkeyp
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patched:
-        patched.setattr(hall.town.kube, "patch", fail)
+        patched.setattr(hall.town.kube, "patch_object", fail)
         broken.spec_not_read("spec.framework")  # the status says so
         await settle_town(hall.town)
     assert hall.controller is None
@@ -166,7 +166,7 @@ async def test_a_broken_controller_of_a_deleted_job_is_forgotten(hall: Hall, mon
 
 
 class FailingListener(NotingListener):
-    def reported(self, _report: wire.Report) -> None:
+    def apply_report(self, _report: wire.Report) -> None:
         raise KeyError("bug")
 
 
@@ -175,7 +175,7 @@ async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytes
     put_at_every_address(monkeypatch, stream)
     listener, clock, credentials = FailingListener(), FakeClock(), CoordinatorCredentials(b"", b"", b"")
     channel = Channel("127.0.0.1:1", UID, credentials, listener, Dialer(Leadership(), clock))
-    channel.start()
+    channel.start_dialling()
     await settle()
     stream.say(report=wire.Report())
     await settle()
@@ -228,7 +228,7 @@ async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypat
     await town.controller.close()
     halls: list[Hall] = []
     lost: list[str] = []
-    create = town.kube.create
+    create = town.kube.create_object
 
     async def slow(resource: str, namespace: str, body: Json, *, dry_run: bool = False) -> Json:
         answer = await create(resource, namespace, body, dry_run=dry_run)
@@ -238,7 +238,7 @@ async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypat
             halls[0].core.pods_complete(town.kube.version)
         return answer
 
-    monkeypatch.setattr(town.kube, "create", slow)
+    monkeypatch.setattr(town.kube, "create_object", slow)
     halls.append(Hall(town))
     await settle_town(town)
     for _ in range(3):
@@ -282,7 +282,7 @@ async def test_what_comes_after_the_end_is_left_to_the_next_leader(hall: Hall) -
     assert hall.core.controllers == {}
     with pytest.raises(ApiError, match=NOT_LEADING) as error:  # else the finalizer would go
         await hall.core.job_released(UID)
-    assert error.value.passes
+    assert error.value.may_pass
     assert len(hall.town.kube.writes) == writes
 
 
@@ -401,8 +401,8 @@ async def test_a_copied_pod_changes_nothing(hall: Hall, how: str) -> None:
     else:
         owners = real["metadata"]["ownerReferences"]
         copy["metadata"]["ownerReferences"] = [{**owner, "controller": False} for owner in owners]
-    hall.core.pod_changed(view(copy), deleted=False)
-    hall.core.pod_changed(view(copy), deleted=True)
+    hall.core.pod_changed(pod_view_of(copy), deleted=False)
+    hall.core.pod_changed(pod_view_of(copy), deleted=True)
     await settle_town(hall.town)
     assert hall.controller.state == before
     assert len(hall.town.pods()) == 5

@@ -31,7 +31,7 @@ def install(kube: FakeKube, change: Any = lambda _: None) -> None:
 
 async def answer(check: CrdCheck) -> tuple[int, str]:
     """What /readyz says, beside an operator that is ready otherwise."""
-    app = metrics.application(lambda: "", lambda: check.older, lambda: check.newer)
+    app = metrics.build_application(lambda: "", lambda: check.older, lambda: check.newer)
     async with TestClient(TestServer(app)) as client, client.get("/readyz") as response:
         return response.status, await response.text()
 

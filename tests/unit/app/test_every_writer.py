@@ -22,7 +22,7 @@ from hajob.leader.leader_kube import LeaderKube
 from tests.rigs.fake_clock import FakeClock
 
 OPERATOR = CHECKOUT / "operator"
-VERBS = frozenset({"create", "replace", "patch", "delete", "write"})
+VERBS = frozenset({"create_object", "replace_object", "patch_object", "delete_object", "send_write"})
 
 WITHOUT_ASKING = {
     "hajob.leader.lease": "is what is asked",

@@ -21,7 +21,7 @@ from hajob import metrics
     ],
 )
 def test_the_pods_own_address_and_the_loopback(pod_ip: str, found: tuple[str, ...]) -> None:
-    assert metrics.addresses(pod_ip) == found
+    assert metrics.listening_addresses(pod_ip) == found
 
 
 def own_address() -> str:
@@ -38,18 +38,18 @@ def own_address() -> str:
 
 
 async def test_a_forwarded_port_is_answered_too(caplog: pytest.LogCaptureFixture) -> None:
-    runner = web.AppRunner(metrics.application(lambda: "", lambda: ""))
+    runner = web.AppRunner(metrics.build_application(lambda: "", lambda: ""))
     await runner.setup()
     pod_ip = own_address()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with caplog.at_level(logging.WARNING):
-            await metrics.listen(runner, pod_ip, port)
+            await metrics.listen_for_metrics(runner, pod_ip, port)
         assert "port-forward does not reach" in caplog.text
     await runner.cleanup()
-    runner = web.AppRunner(metrics.application(lambda: "", lambda: ""))
+    runner = web.AppRunner(metrics.build_application(lambda: "", lambda: ""))
     await runner.setup()
-    await metrics.listen(runner, pod_ip, port)
+    await metrics.listen_for_metrics(runner, pod_ip, port)
     async with aiohttp.ClientSession() as session:
         for address in (pod_ip, "127.0.0.1"):
             async with session.get(f"http://{address}:{port}/healthz") as answer:

@@ -12,7 +12,7 @@ import pytest
 
 from hajob.app.settings import Settings
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from tests.rigs.example_jobs import example_job
 
@@ -21,7 +21,7 @@ PROGRAM = """
 import asyncio, importlib, logging, sys
 from unittest.mock import Mock
 entry = importlib.import_module(sys.argv[1])
-for name in {"read_settings", "Hub", "serve_until_signal", "_run_agent"} & vars(entry).keys():
+for name in {"read_settings", "Hub", "serve", "serve_until_signal", "_run_agent"} & vars(entry).keys():
     setattr(entry, name, Mock())
 def work(_):
     logging.getLogger("hajob.somewhere").warning("node %s\\nis sick: ü", "node-1", extra={"settings": object()})
@@ -62,7 +62,10 @@ def test_text_is_for_people(entry: str) -> None:
 def test_the_operator_hands_its_format_to_the_sidecars() -> None:
     job, settings = example_job("quickstart"), Settings.from_environment({"HAJOB_LOG_FORMAT": "json"}).pod_settings()
     wanted = {"name": "HAJOB_LOG_FORMAT", "value": "json"}
-    for pod, name in ((rank_pod(job, 0, 1, settings), "agent"), (coordinator_pod(job, 1, settings), "coordinator")):
+    for pod, name in (
+        (build_rank_pod(job, 0, 1, settings), "agent"),
+        (coordinator_pod(job, 1, settings), "coordinator"),
+    ):
         spec = pod["spec"]
         (container,) = [each for each in [*spec["initContainers"], *spec["containers"]] if each["name"] == name]
         assert wanted in container["env"]
@@ -70,4 +73,4 @@ def test_the_operator_hands_its_format_to_the_sidecars() -> None:
 
 
 def test_pods_say_nothing_of_the_usual_format() -> None:
-    assert "HAJOB_LOG_FORMAT" not in json.dumps(rank_pod(example_job("quickstart"), 0, 1, PodSettings("image")))
+    assert "HAJOB_LOG_FORMAT" not in json.dumps(build_rank_pod(example_job("quickstart"), 0, 1, PodSettings("image")))

@@ -87,7 +87,7 @@ def account(tmp_path: Path) -> Path:
 )
 def test_a_service_account_is_read(account: Path, host: str, server: str) -> None:
     found = from_service_account(str(account), {**SERVER, "KUBERNETES_SERVICE_HOST": host})
-    assert (found.server, found.ca_file, found.token) == (server, str(account / "ca.crt"), "secret")
+    assert (found.server, found.ca_file, found.bearer_token) == (server, str(account / "ca.crt"), "secret")
 
 
 @pytest.mark.parametrize("lacks", ["token", "ca.crt", "empty token", "address"])

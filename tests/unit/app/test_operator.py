@@ -13,7 +13,7 @@ from hajob.app import operator as app
 from hajob.app.core import OperatorCore
 from hajob.app.settings import Settings
 from hajob.cli.injection import Injection, InjectionKind, device_map
-from hajob.clock import timestamp
+from hajob.clock import format_microtime
 from hajob.kube.client import ApiError
 from hajob.kube.events import Announcer
 from hajob.leader.lease import FENCE_LIMIT
@@ -60,7 +60,7 @@ async def test_after_a_failed_task_the_lease_is_given_back(
     async def fails(_: Announcer) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Announcer, "run", fails)
+    monkeypatch.setattr(Announcer, "post_queued", fails)
     led = LedOperator(world)
     await led.wait_until_leading()
     assert await led.asked("/healthz") == "the task announcer has ended"
@@ -84,7 +84,7 @@ async def test_an_api_server_away_for_half_an_hour_ends_nothing(world: OperatorW
     await world.clock.advance(80)
     lease = await world.lease()
     assert (lease["leaseTransitions"], world.frontend.starts, led.task.done()) == (fence, 1, False)
-    assert timestamp(world.clock.now_milliseconds() - 5_000) < lease["renewTime"]
+    assert format_microtime(world.clock.now_milliseconds() - 5_000) < lease["renewTime"]
     await led.asked("/healthz")
     ages = [sample("hajob_watch_age_seconds", resource=resource) for resource in ("pods", "nodes")]
     assert max(ages) < 70
@@ -124,7 +124,7 @@ async def test_a_forged_fence_costs_no_leader(world: OperatorWorld) -> None:
 async def test_a_lease_deleted_under_a_leader_starts_one_frontend(world: OperatorWorld) -> None:
     led = LedOperator(world)
     await led.wait_until_leading()
-    await world.kube.delete("leases", "hajob-system", "hajob-operator")
+    await world.kube.delete_object("leases", "hajob-system", "hajob-operator")
     await world.clock.advance(5)
     assert (await world.lease())["leaseTransitions"] == 2
     assert (world.frontend.starts, led.task.done()) == (1, False)
@@ -136,8 +136,8 @@ async def test_an_operator_with_an_older_crd_is_not_ready() -> None:
     world = OperatorWorld()
     crd = copy.deepcopy(custom_resource_definition())
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].pop("output")
-    await world.kube.create("customresourcedefinitions", "", crd)
-    await world.kube.create("customresourcedefinitions", "", quarantine_definition())
+    await world.kube.create_object("customresourcedefinitions", "", crd)
+    await world.kube.create_object("customresourcedefinitions", "", quarantine_definition())
     led = LedOperator(world)
     await led.wait_until_leading()
     assert "it lacks spec.output" in await led.asked("/readyz")
@@ -157,14 +157,14 @@ async def test_a_leader_that_is_cut_off_ends_for_a_better_one(
     async def reaches(*_: object) -> list[ExpectedCoordinator]:
         return [ExpectedCoordinator("node-0", reached=True)] * 2
 
-    monkeypatch.setattr(app, "probe", reaches)
+    monkeypatch.setattr(app, "probe_coordinators", reaches)
     beside = OperatorWorld(world, HAJOB_IDENTITY="two")
     standby = LedOperator(beside)
     assert await standby.asked("/healthz") == "ok"
     await world.clock.advance(5)
     assert (led.task.done(), beside.frontend.starts) == (False, 0)
     for channel in channels:
-        channel.listener.connected_changed(False, "no route")
+        channel.listener.note_connection_change(False, "no route")
     await world.until(led.task.done)
     await world.until(lambda: beside.frontend.starts)
     lease = await world.lease()
@@ -188,20 +188,20 @@ async def test_the_lease_is_free_before_kopf_has_ended(world: OperatorWorld) -> 
 async def test_a_broken_chip_quarantines_its_node(world: OperatorWorld) -> None:
     led = LedOperator(world)
     await led.wait_until_leading()
-    await world.kube.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    await world.kube.create_object("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     injection = Injection.of(InjectionKind.CHIP, "n1", 3)
     body = device_map(None, injection, world.clock.now_milliseconds())
-    await world.kube.create(
+    await world.kube.create_object(
         "namespaces", "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
     )
     labels = {"training.hajob.io/settings": "faults"}
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hajob-faults", "labels": labels}}
     idle_chips_count = {"quarantine": "idleChips: true"}
-    await world.kube.create("configmaps", "hajob-system", settings | {"data": idle_chips_count})
-    await world.kube.create("configmaps", "kube-system", body)
+    await world.kube.create_object("configmaps", "hajob-system", settings | {"data": idle_chips_count})
+    await world.kube.create_object("configmaps", "kube-system", body)
     for _ in range(20):
         await world.clock.advance(0.5)
-    found = [raw async for page in world.kube.pages(names.QUARANTINES) for raw in page.items]
+    found = [raw async for page in world.kube.list_pages(names.QUARANTINES) for raw in page.items]
     assert [(raw["metadata"]["name"], raw["spec"]["reason"]) for raw in found] == [("n1", "RestartNPU")]
     assert json.loads(await led.asked("/faults"))["nodes"] == ["n1"]
     await led.end()
@@ -216,15 +216,17 @@ async def test_only_nodes_with_its_labels_are_quarantined() -> None:
         "metadata": {"name": "hajob-faults", "labels": labels},
         "data": {"conditions": "KernelDeadlock: SeparateNPU"},
     }
-    await world.kube.create("configmaps", "hajob-system", settings)
+    await world.kube.create_object("configmaps", "hajob-system", settings)
     theirs = {"kind": names.QUARANTINE_KIND, "apiVersion": names.API_VERSION, "metadata": {"name": "b2"}}
     theirs["spec"] = {"nodeName": "b2", "source": "Device", "reason": "SeparateNPU", "faults": ["x"]}
-    theirs = await world.kube.create(names.QUARANTINES, "", theirs)
+    theirs = await world.kube.create_object(names.QUARANTINES, "", theirs)
     led = LedOperator(world)
     await led.wait_until_leading()
     for _ in range(10):
         await world.clock.advance(1)
-    found = {raw["metadata"]["name"]: raw async for page in world.kube.pages(names.QUARANTINES) for raw in page.items}
+    found = {
+        raw["metadata"]["name"]: raw async for page in world.kube.list_pages(names.QUARANTINES) for raw in page.items
+    }
     await led.end()
     assert found.keys() == {"a1", "b2"}
     assert found["b2"]["spec"] == theirs["spec"]

@@ -11,7 +11,7 @@ from hajob.api import constants as names
 from hajob.capacity.avoided_nodes import AvoidedNodes
 from hajob.kube.client import ApiError
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 WEBHOOK = ApiError(500, "InternalError", "failed calling webhook: no endpoints available")
@@ -29,7 +29,7 @@ def show_pods(town: ControllerTown) -> list[PodView]:
     """The controller sees every pod as it is; return the rank pods."""
     for pod in town.pods():
         town.controller.pod_seen(pod)
-    return [pod for pod in town.pods() if pod.is_rank]
+    return [pod for pod in town.pods() if pod.is_rank_pod]
 
 
 def silent(node_rank: int, incarnation: int = 1) -> wire.Fact:
@@ -39,7 +39,7 @@ def silent(node_rank: int, incarnation: int = 1) -> wire.Fact:
 
 
 def of_node_rank(town: ControllerTown, node_rank: int) -> list[PodView]:
-    return [pod for pod in town.pods() if pod.is_rank and pod.node_rank == node_rank]
+    return [pod for pod in town.pods() if pod.is_rank_pod and pod.node_rank == node_rank]
 
 
 async def test_a_pod_that_may_not_be_deleted_delays_no_other(town: ControllerTown) -> None:
@@ -62,16 +62,18 @@ async def test_a_pod_that_may_not_be_deleted_delays_no_other(town: ControllerTow
 async def test_a_gate_behind_somebody_elses_is_opened(town: ControllerTown) -> None:
     enough, town.nodes = town.nodes, {"node-0": town.nodes["node-0"]}
     await settle_town(town)
-    gated = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).gated]
+    gated = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and pod_view_of(body).is_gated]
     assert len(gated) == 4
     for body in gated:  # as a mutating webhook leaves them
         body["spec"]["schedulingGates"] = [{"name": FOREIGN}, {"name": names.GATE}]
-        town.controller.pod_seen(view(body))
+        town.controller.pod_seen(pod_view_of(body))
     town.nodes = enough
     town.controller.look_for_capacity()
     await town.clock.advance(6.0)
     await settle_town(town)
-    pods = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).is_rank]
+    pods = [
+        body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and pod_view_of(body).is_rank_pod
+    ]
     left = [body["spec"]["schedulingGates"] for body in pods]
     assert left == [[{"name": FOREIGN}]] * 4
     show_pods(town)
@@ -86,7 +88,7 @@ async def test_no_waiting_pod_excludes_a_node_that_was_released(town: Controller
     town.quarantined.add("node-4")
     await settle_town(town)
     first = show_pods(town)
-    assert all(pod.gated and pod.excluded == {"node-4"} for pod in first)
+    assert all(pod.is_gated and pod.excluded == {"node-4"} for pod in first)
     town.nodes = {f"node-{n}": every[f"node-{n}"] for n in range(4)}
     town.nodes["node-4"] = every["node-4"]
     town.quarantined.clear()
@@ -96,7 +98,7 @@ async def test_no_waiting_pod_excludes_a_node_that_was_released(town: Controller
         town.controller.pod_seen(pod, deleted=True)
     await town.clock.advance(6.0)
     ranks = show_pods(town)
-    assert [pod.name for pod in ranks if pod.gated or pod.excluded] == []
+    assert [pod.name for pod in ranks if pod.is_gated or pod.excluded] == []
     assert len(ranks) == 4
 
 
@@ -110,7 +112,7 @@ async def refuse_pods_of(town: ControllerTown, node_rank: int, seconds: int) -> 
             body = town.kube.objects["pods", NAMESPACE, pod.name]
             body["spec"]["nodeName"] = "node-1"
             body["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
-            town.controller.pod_seen(view(body))
+            town.controller.pod_seen(pod_view_of(body))
         await town.clock.advance(0.5)
         await town.end_deleted_pods()
     return len(made - before)
@@ -131,12 +133,12 @@ async def test_a_node_that_refuses_every_pod_is_asked_ever_later(town: Controlle
 def test_a_node_in_trouble_again_and_again_is_avoided_for_longer() -> None:
     nodes = AvoidedNodes()
     for began, avoided in ((0, 60), (100, 120), (300, 240), (700, 480)):
-        nodes.add("node-1", began)
-        assert nodes.names(began + avoided - 1) == ["node-1"]
-        assert nodes.names(began + avoided) == []
-    assert nodes.names(5000) == []
-    nodes.add("node-1", 5000)
-    assert nodes.names(5060) == []
+        nodes.avoid_node("node-1", began)
+        assert nodes.avoided_names(began + avoided - 1) == ["node-1"]
+        assert nodes.avoided_names(began + avoided) == []
+    assert nodes.avoided_names(5000) == []
+    nodes.avoid_node("node-1", 5000)
+    assert nodes.avoided_names(5060) == []
 
 
 async def test_a_refused_job_starts_once_its_pods_are_allowed() -> None:
@@ -147,6 +149,6 @@ async def test_a_refused_job_starts_once_its_pods_are_allowed() -> None:
     await settle_town(town)
     assert town.status()["summary"]["state"] == "Refused"
     await town.clock.advance(60)
-    assert len([pod for pod in town.pods() if pod.is_rank]) == 4
+    assert len([pod for pod in town.pods() if pod.is_rank_pod]) == 4
     assert town.events.reasons.count("PodRefused") == 1, "the same words are said once"
     await town.controller.close()

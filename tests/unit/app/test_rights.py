@@ -22,14 +22,14 @@ from tests.rigs.operator_rights import Right, rights_bound_to_the_operator
 
 SOURCE = CHECKOUT / "operator/hajob"
 VERBS = {
-    "get": "get",
-    "find": "get",
-    "pages": "list",
-    "watch": "watch",
-    "create": "create",
-    "replace": "update",
-    "patch": "patch",
-    "delete": "delete",
+    "get_object": "get",
+    "find_object": "get",
+    "list_pages": "list",
+    "watch_objects": "watch",
+    "create_object": "create",
+    "replace_object": "update",
+    "patch_object": "patch",
+    "delete_object": "delete",
 }
 NOT_FROM_PODS = {"cli"}
 """Rooms whose code runs with a person's rights."""

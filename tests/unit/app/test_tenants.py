@@ -54,7 +54,7 @@ async def test_a_changed_quota_is_told_and_one_that_goes(told: RecordedTenants) 
     quota["status"]["used"] = {"pods": "4"}
     told.kube.put("resourcequotas", "b", quota)
     await settle()
-    await told.kube.delete("resourcequotas", "b", "q")
+    await told.kube.delete_object("resourcequotas", "b", "q")
     await settle()
     assert told.quotas == [("b", "q", 5000), ("b", "q", 4000), ("b", "q", None)]
 
@@ -79,7 +79,7 @@ async def test_ten_thousand_pods_of_others_take_six_megabytes(told: RecordedTena
         metadata = {"name": f"other-{number:05}", "namespace": "others", "uid": uid}
         spec = {"nodeName": f"node-{number % 1000}", "containers": [{"resources": {"limits": EIGHT_CHIPS}}]}
         raw = json.dumps({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
-        told.tenants.informers[0]._take(json.loads(raw))
+        told.tenants.informers[0]._store_object(json.loads(raw))
     gc.collect()  # what other tests have left behind is none of theirs
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

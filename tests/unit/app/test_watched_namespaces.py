@@ -68,16 +68,16 @@ def test_the_variable_of_version_0_1_is_refused_not_ignored() -> None:
 async def world() -> OperatorWorld:
     made = OperatorWorld(HAJOB_WATCH_NAMESPACES="a,b")
     for name in ("a", "b", "c"):
-        await made.kube.create("namespaces", "", {"metadata": {"name": name}})
+        await made.kube.create_object("namespaces", "", {"metadata": {"name": name}})
     for definition in (custom_resource_definition(), quarantine_definition()):
-        await made.kube.create("customresourcedefinitions", "", definition)
+        await made.kube.create_object("customresourcedefinitions", "", definition)
     return made
 
 
 async def pod(world: OperatorWorld, namespace: str) -> None:
     """A pod of a job."""
     metadata = {"name": "rank", "labels": {names.LABEL_JOB_UID: f"job-in-{namespace}"}}
-    await world.kube.create(
+    await world.kube.create_object(
         "pods", namespace, {"metadata": metadata, "spec": {"containers": [{"name": "trainer", "image": "i"}]}}
     )
 

@@ -49,7 +49,7 @@ async def delete_pod(town: ControllerTown, node_rank: int) -> PodView:
 
 
 def rank_pods(town: ControllerTown) -> list[tuple[int, int]]:
-    return sorted((pod.node_rank, pod.incarnation) for pod in town.pods() if pod.is_rank and not pod.deleting)
+    return sorted((pod.node_rank, pod.incarnation) for pod in town.pods() if pod.is_rank_pod and not pod.deleting)
 
 
 @MODES

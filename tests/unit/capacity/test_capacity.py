@@ -15,18 +15,18 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.capacity.nodes import Capacity
 from hajob.plan.policy import layout_of
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
-from hajob.sources.node import NodeView, Taint, view
-from hajob.sources.pod import ForeignPod, PodView, foreign_pod
-from hajob.sources.pod import view as pod_view
+from hajob.sources.node import NodeView, Taint, node_view_of
+from hajob.sources.pod import ForeignPod, PodView, view_of_foreign_pod
+from hajob.sources.pod import pod_view_of as pod_view
 from tests.rigs.capacity import NODE_WITH_TWO_CHIPS, QUICKSTART, demand_of, pod_of_this_operator, quickstart_spec
 
 TAINT = Taint("reserved", "NoSchedule", "others")
 
 
 def is_free(node: NodeView, job: HATrainingJobSpec, *pods: PodView | ForeignPod) -> bool:
-    return set(Capacity.of([node], pods).free(demand_of(job))) == {node.name}
+    return set(Capacity.from_nodes_and_pods([node], pods).free_nodes(demand_of(job))) == {node.name}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,9 @@ CHIPS = {"resources": {"limits": {names.DEFAULT_RESOURCE_NAME: "2"}}}
 def somebodys(phase: str = "Running", node: str = "node", **spec: Any) -> ForeignPod | None:
     """A pod of another tenant."""
     body = {"nodeName": node, "containers": [{"name": "main", **CHIPS}], **spec}
-    return foreign_pod({"metadata": {"namespace": "b", "name": "theirs"}, "spec": body, "status": {"phase": phase}})
+    return view_of_foreign_pod(
+        {"metadata": {"namespace": "b", "name": "theirs"}, "spec": body, "status": {"phase": phase}}
+    )
 
 
 def test_chips_of_other_tenants_are_taken() -> None:
@@ -109,11 +111,11 @@ def test_ports_of_the_node_are_taken_by_whoever_has_them(
 def test_a_port_is_free_again_when_its_pod_is_gone() -> None:
     pod = somebodys(containers=listens({"containerPort": 80, "hostPort": 8000}))
     assert pod is not None
-    capacity = Capacity.of([NODE_WITH_TWO_CHIPS], [pod])
+    capacity = Capacity.from_nodes_and_pods([NODE_WITH_TWO_CHIPS], [pod])
     assert not capacity.has_other_tenants("node")
-    assert set(capacity.free(demand_of(ON_THE_HOST))) == set()
-    capacity.pod_gone(pod.key)
-    assert set(capacity.free(demand_of(ON_THE_HOST))) == {"node"}
+    assert set(capacity.free_nodes(demand_of(ON_THE_HOST))) == set()
+    capacity.remove_pod(pod.key)
+    assert set(capacity.free_nodes(demand_of(ON_THE_HOST))) == {"node"}
 
 
 def test_pods_on_the_host_have_the_ports_of_the_demand() -> None:
@@ -121,7 +123,7 @@ def test_pods_on_the_host_have_the_ports_of_the_demand() -> None:
     raw["metadata"] |= {"namespace": "default", "uid": "uid-1"}
     raw["spec"]["template"]["spec"]["hostNetwork"] = True
     job = HATrainingJob.from_object(raw)
-    pod = pod_view(rank_pod(job, 0, 1, PodSettings("hajob/sidecar:dev")))
+    pod = pod_view(build_rank_pod(job, 0, 1, PodSettings("hajob/sidecar:dev")))
     assert set(pod.ports) == set(demand_of(ON_THE_HOST).ports)
     assert len(pod.ports) == 3
     coordinator = pod_view(coordinator_pod(job, 1, PodSettings("hajob/sidecar:dev")))
@@ -134,11 +136,11 @@ def test_a_finished_rank_pod_occupies_nothing() -> None:
         "spec": {"nodeName": "node", "containers": [{"name": "trainer", **CHIPS}]},
         "status": {"phase": "Running"},
     }
-    capacity = Capacity.of([NODE_WITH_TWO_CHIPS], [pod_view(body)])
-    assert set(capacity.free(demand_of(quickstart_spec()))) == set()
+    capacity = Capacity.from_nodes_and_pods([NODE_WITH_TWO_CHIPS], [pod_view(body)])
+    assert set(capacity.free_nodes(demand_of(quickstart_spec()))) == set()
     body["status"] = {"phase": "Succeeded"}
-    capacity.pod_seen(pod_view(body))
-    assert set(capacity.free(demand_of(quickstart_spec()))) == {"node"}
+    capacity.store_pod(pod_view(body))
+    assert set(capacity.free_nodes(demand_of(quickstart_spec()))) == {"node"}
 
 
 def test_init_containers_and_sidecars_count_once() -> None:
@@ -171,9 +173,9 @@ def test_what_a_node_affinity_asks_for(terms: list[dict[str, Any]], free: bool) 
 def test_a_job_gets_no_second_pod_on_one_of_its_nodes() -> None:
     wide = [replace(NODE_WITH_TWO_CHIPS, name=f"wide-{n}", chips={names.DEFAULT_RESOURCE_NAME: 8}) for n in range(3)]
     pods = [pod_of_this_operator("r", "wide-0"), pod_of_this_operator("c", "wide-1", names.ROLE_COORDINATOR)]
-    capacity = Capacity.of(wide, pods)
-    assert capacity.free_for(demand_of(quickstart_spec()), "uid-1", {"wide-0", "wide-1"}) == 1
-    assert capacity.free_for(demand_of(quickstart_spec()), "uid-2", set()) == 3
+    capacity = Capacity.from_nodes_and_pods(wide, pods)
+    assert capacity.count_free_for(demand_of(quickstart_spec()), "uid-1", {"wide-0", "wide-1"}) == 1
+    assert capacity.count_free_for(demand_of(quickstart_spec()), "uid-2", set()) == 3
 
 
 def test_what_is_kept_is_what_would_be_counted() -> None:
@@ -190,25 +192,25 @@ def test_what_is_kept_is_what_would_be_counted() -> None:
                 node = replace(
                     NODE_WITH_TWO_CHIPS, name=name, ready=chance.random() < 0.8, labels=labels, unschedulable=cordoned
                 )
-                capacity.node_seen(node)
+                capacity.store_node(node)
             case 1:
-                capacity.node_gone(name)
+                capacity.remove_node(name)
             case 2:
                 pod = replace(
                     pod_of_this_operator(f"p{chance.randrange(9)}", name), phase=chance.choice(["Running", "Failed"])
                 )
                 pods[pod.key] = pod
-                capacity.pod_seen(pod)
+                capacity.store_pod(pod)
             case 3 if pods:
-                capacity.pod_gone(pods.popitem()[0])
+                capacity.remove_pod(pods.popitem()[0])
         job = demand_of(chance.choice(jobs))
-        fresh = Capacity.of(capacity.nodes.values(), pods.values())
-        assert set(capacity.free(job)) == set(fresh.free(job))
+        fresh = Capacity.from_nodes_and_pods(capacity.nodes.values(), pods.values())
+        assert set(capacity.free_nodes(job)) == set(fresh.free_nodes(job))
         assert capacity.not_ready == fresh.not_ready
         assert capacity.to_be_emptied == {node.name for node in capacity.nodes.values() if node.unschedulable}
         homes = {pod.node_name for pod in pods.values() if pod.phase == "Running"}
-        left = Capacity.of(capacity.nodes.values(), []).free(job)
-        assert capacity.soon_free(job, "uid-1") == (homes & left) - fresh.free(job)
+        left = Capacity.from_nodes_and_pods(capacity.nodes.values(), []).free_nodes(job)
+        assert capacity.soon_free_nodes(job, "uid-1") == (homes & left) - fresh.free_nodes(job)
 
 
 def test_what_the_job_asks_for() -> None:
@@ -240,7 +242,7 @@ def test_a_node_as_kubernetes_has_it() -> None:
         {"key": "reserved", "effect": "NoSchedule", "value": "others"},
         {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
     ]
-    seen = view({"metadata": {"name": "node", "labels": {"pool": "a"}}, "spec": {"taints": taints}})
+    seen = node_view_of({"metadata": {"name": "node", "labels": {"pool": "a"}}, "spec": {"taints": taints}})
     assert (seen.labels, seen.taints, seen.ready) == ({"pool": "a"}, (TAINT,), False)
 
 
@@ -251,7 +253,7 @@ def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
     layout = layout_of(job)
 
     def avoided(*names: str) -> set[str]:
-        return Capacity.of(nodes, []).to_avoid(demand_of(job), "uid-1", layout.num_nodes, names)
+        return Capacity.from_nodes_and_pods(nodes, []).nodes_to_avoid(demand_of(job), "uid-1", layout.num_nodes, names)
 
     assert avoided("node-2", "node-0") == {"node-0", "node-2", "node-9"}
     assert avoided("node-2", "node-0", "node-1") == {"node-0", "node-1", "node-9"}
@@ -264,7 +266,7 @@ def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
 def test_a_jobs_own_nodes_count_for_its_restart() -> None:
     nodes = [replace(NODE_WITH_TWO_CHIPS, name=f"node-{number}") for number in range(5)]
     job, taken = quickstart_spec(), [pod_of_this_operator(f"r{number}", f"node-{number}") for number in range(4)]
-    capacity = Capacity.of(nodes, taken)
-    assert capacity.to_avoid(demand_of(job), "uid-1", 4, ["node-1"]) == {"node-1"}
-    assert capacity.to_avoid(demand_of(job), "uid-1", 4, ["node-1", "node-2"]) == {"node-2"}
-    assert capacity.to_avoid(demand_of(job), "uid-1", 5, ["node-1", "node-2"]) == set()
+    capacity = Capacity.from_nodes_and_pods(nodes, taken)
+    assert capacity.nodes_to_avoid(demand_of(job), "uid-1", 4, ["node-1"]) == {"node-1"}
+    assert capacity.nodes_to_avoid(demand_of(job), "uid-1", 4, ["node-1", "node-2"]) == {"node-2"}
+    assert capacity.nodes_to_avoid(demand_of(job), "uid-1", 5, ["node-1", "node-2"]) == set()

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from hajob.capacity.demand import Demand
-from hajob.capacity.gang import Claim, let_in, rooms
+from hajob.capacity.gang import Claim, jobs_that_may_start, nodes_for_claims
 from hajob.capacity.nodes import Capacity
 from hajob.plan.policy import layout_of
 from tests.rigs.capacity import (
@@ -18,49 +18,49 @@ from tests.rigs.capacity import (
     waiting_claim,
 )
 
-B = Demand.of(quickstart_spec(nodeSelector={"pool": "b"}), layout_of(quickstart_spec()))
+B = Demand.from_spec(quickstart_spec(nodeSelector={"pool": "b"}), layout_of(quickstart_spec()))
 
 
 def test_a_job_starts_when_there_are_nodes_for_all_its_pods() -> None:
-    assert let_in([waiting_claim("1", 4)], capacity_of_pools(a=4)) == ["1"]
-    assert let_in([waiting_claim("1", 5)], capacity_of_pools(a=4)) == []
+    assert jobs_that_may_start([waiting_claim("1", 4)], capacity_of_pools(a=4)) == ["1"]
+    assert jobs_that_may_start([waiting_claim("1", 5)], capacity_of_pools(a=4)) == []
 
 
 def test_nodes_that_are_closed_do_not_count() -> None:
-    assert let_in([waiting_claim("1", 4)], capacity_of_pools(a=5), {"a-0"}) == ["1"]
-    assert let_in([waiting_claim("1", 4)], capacity_of_pools(a=5), {"a-0", "a-3"}) == []
+    assert jobs_that_may_start([waiting_claim("1", 4)], capacity_of_pools(a=5), {"a-0"}) == ["1"]
+    assert jobs_that_may_start([waiting_claim("1", 4)], capacity_of_pools(a=5), {"a-0", "a-3"}) == []
 
 
 def test_two_jobs_never_get_half_of_the_nodes_each() -> None:
-    assert let_in([waiting_claim("2", 4), waiting_claim("1", 4)], capacity_of_pools(a=6)) == ["1"]
-    assert let_in([waiting_claim("1", 4), waiting_claim("2", 2)], capacity_of_pools(a=6)) == ["1", "2"]
+    assert jobs_that_may_start([waiting_claim("2", 4), waiting_claim("1", 4)], capacity_of_pools(a=6)) == ["1"]
+    assert jobs_that_may_start([waiting_claim("1", 4), waiting_claim("2", 2)], capacity_of_pools(a=6)) == ["1", "2"]
 
 
 def test_one_that_fits_passes_one_that_does_not() -> None:
-    assert let_in([waiting_claim("1", 8), waiting_claim("2", 2)], capacity_of_pools(a=6)) == ["2"]
+    assert jobs_that_may_start([waiting_claim("1", 8), waiting_claim("2", 2)], capacity_of_pools(a=6)) == ["2"]
 
 
 def test_nodes_that_somebody_else_is_about_to_take_do_not_count() -> None:
     starting = replace(waiting_claim("9", 3), waits=False)
-    assert let_in([starting, waiting_claim("1", 4)], capacity_of_pools(a=6)) == []
-    assert let_in([starting, waiting_claim("1", 3)], capacity_of_pools(a=6)) == ["1"]
+    assert jobs_that_may_start([starting, waiting_claim("1", 4)], capacity_of_pools(a=6)) == []
+    assert jobs_that_may_start([starting, waiting_claim("1", 3)], capacity_of_pools(a=6)) == ["1"]
 
 
 def test_who_wants_other_nodes_takes_none_away() -> None:
     other = replace(waiting_claim("9", 3, B), waits=False)
-    assert let_in([other, waiting_claim("1", 6)], capacity_of_pools(a=6, b=3)) == ["1"]
+    assert jobs_that_may_start([other, waiting_claim("1", 6)], capacity_of_pools(a=6, b=3)) == ["1"]
     anywhere = replace(waiting_claim("9", 3, DEMAND_FOR_ANY_NODE), waits=False)
-    assert let_in([anywhere, waiting_claim("1", 6)], capacity_of_pools(a=6, b=3)) == []
+    assert jobs_that_may_start([anywhere, waiting_claim("1", 6)], capacity_of_pools(a=6, b=3)) == []
 
 
 def test_a_restart_counts_the_nodes_that_its_own_pods_leave() -> None:
     capacity = capacity_of_pools(a=4)
     for number in range(3):
-        capacity.pod_seen(pod_of_this_operator(f"r{number}", f"a-{number}"))
+        capacity.store_pod(pod_of_this_operator(f"r{number}", f"a-{number}"))
     homes = [f"a-{number}" for number in range(3)]
     again = replace(waiting_claim("uid-1", 4), own_nodes=homes)
-    assert let_in([again], capacity) == ["uid-1"]
-    assert let_in([waiting_claim("uid-1", 4)], capacity) == []
+    assert jobs_that_may_start([again], capacity) == ["uid-1"]
+    assert jobs_that_may_start([waiting_claim("uid-1", 4)], capacity) == []
 
 
 def test_whoever_is_let_in_fits_together() -> None:
@@ -70,9 +70,9 @@ def test_whoever_is_let_in_fits_together() -> None:
         nodes = chance.randrange(20)
         claims = [waiting_claim(str(n), chance.randrange(1, 9)) for n in range(chance.randrange(8))]
         starting = [replace(one, waits=chance.random() < 0.8) for one in claims]
-        found = let_in(starting, capacity_of_pools(a=nodes))
+        found = jobs_that_may_start(starting, capacity_of_pools(a=nodes))
         chance.shuffle(starting)
-        assert let_in(starting, capacity_of_pools(a=nodes)) == found
+        assert jobs_that_may_start(starting, capacity_of_pools(a=nodes)) == found
         taken = sum(one.need for one in starting if one.job_uid in found or not one.waits)
         assert not found or taken <= nodes
 
@@ -82,7 +82,7 @@ def growing(uid: str, need: int, demand: Demand = DEMAND_FOR_POOL_A, on: tuple[s
 
 
 def room(uid: str, claims: list[Claim], capacity: Capacity) -> int:
-    return next(found for claim, found in rooms(claims, capacity) if claim.job_uid == uid)
+    return next(found for claim, found in nodes_for_claims(claims, capacity) if claim.job_uid == uid)
 
 
 def test_of_two_jobs_that_grow_the_older_gets_the_nodes() -> None:
@@ -97,9 +97,9 @@ def test_a_growth_that_fits_passes_an_older_one_that_does_not() -> None:
 
 
 def test_a_growth_keeps_its_nodes_from_a_later_start_only() -> None:
-    assert let_in([growing("1", 1), waiting_claim("2", 4)], capacity_of_pools(a=4)) == []
-    assert let_in([growing("1", 1), waiting_claim("2", 4)], capacity_of_pools(a=5)) == ["2"]
-    assert let_in([growing("2", 1), waiting_claim("1", 4)], capacity_of_pools(a=4)) == ["1"]
+    assert jobs_that_may_start([growing("1", 1), waiting_claim("2", 4)], capacity_of_pools(a=4)) == []
+    assert jobs_that_may_start([growing("1", 1), waiting_claim("2", 4)], capacity_of_pools(a=5)) == ["2"]
+    assert jobs_that_may_start([growing("2", 1), waiting_claim("1", 4)], capacity_of_pools(a=4)) == ["1"]
     assert room("2", [growing("2", 1), waiting_claim("1", 4)], capacity_of_pools(a=4)) == 0
 
 
@@ -113,45 +113,45 @@ def strong(uid: str, need: int, priority: int = 10, demand: Demand = DEMAND_FOR_
 
 def held(capacity: Capacity, *nodes: str, priority: int = 0, job: str = "uid-low") -> Capacity:
     for node in nodes:
-        capacity.pod_seen(replace(pod_of_this_operator(f"on-{node}", node), job_uid=job, priority=priority))
+        capacity.store_pod(replace(pod_of_this_operator(f"on-{node}", node), job_uid=job, priority=priority))
     return capacity
 
 
 def test_a_start_counts_the_nodes_of_lower_pods() -> None:
     capacity = held(capacity_of_pools(a=4), "a-0", "a-1", "a-2")
-    assert let_in([strong("1", 4)], capacity) == ["1"]
-    assert let_in([strong("1", 5)], capacity) == []
-    assert let_in([strong("1", 4, priority=0)], capacity) == [], "its equals stay"
-    assert let_in([replace(strong("1", 4), preempts=False)], capacity) == [], "its class is to wait"
+    assert jobs_that_may_start([strong("1", 4)], capacity) == ["1"]
+    assert jobs_that_may_start([strong("1", 5)], capacity) == []
+    assert jobs_that_may_start([strong("1", 4, priority=0)], capacity) == [], "its equals stay"
+    assert jobs_that_may_start([replace(strong("1", 4), preempts=False)], capacity) == [], "its class is to wait"
 
 
 def test_nodes_of_higher_pods_and_closed_ones_are_not_taken() -> None:
     capacity = held(held(capacity_of_pools(a=4), "a-0", "a-1"), "a-2", priority=20, job="uid-high")
-    assert let_in([strong("1", 3)], capacity) == ["1"]
-    assert let_in([strong("1", 4)], capacity) == []
-    assert let_in([strong("1", 3)], capacity, {"a-0"}) == []
+    assert jobs_that_may_start([strong("1", 3)], capacity) == ["1"]
+    assert jobs_that_may_start([strong("1", 4)], capacity) == []
+    assert jobs_that_may_start([strong("1", 3)], capacity, {"a-0"}) == []
 
 
 def test_a_node_is_taken_from_lower_pods_once() -> None:
     capacity = held(capacity_of_pools(a=4), "a-0", "a-1", "a-2", "a-3")
-    assert let_in([strong("1", 3), strong("2", 2)], capacity) == ["1"]
-    assert let_in([strong("1", 3), strong("2", 1)], capacity) == ["1", "2"]
-    assert let_in([strong("1", 3), strong("2", 2, demand=DEMAND_FOR_ANY_NODE)], capacity) == ["1"], (
+    assert jobs_that_may_start([strong("1", 3), strong("2", 2)], capacity) == ["1"]
+    assert jobs_that_may_start([strong("1", 3), strong("2", 1)], capacity) == ["1", "2"]
+    assert jobs_that_may_start([strong("1", 3), strong("2", 2, demand=DEMAND_FOR_ANY_NODE)], capacity) == ["1"], (
         "it would take the same nodes"
     )
 
 
 def test_who_has_the_higher_priority_is_asked_first() -> None:
-    assert let_in([waiting_claim("1", 4), strong("2", 4)], capacity_of_pools(a=4)) == ["2"]
+    assert jobs_that_may_start([waiting_claim("1", 4), strong("2", 4)], capacity_of_pools(a=4)) == ["2"]
     both = [growing("1", 2), replace(growing("2", 2), priority=10)]
     assert (room("1", both, capacity_of_pools(a=2)), room("2", both, capacity_of_pools(a=2))) == (0, 2)
 
 
 def test_what_lower_pods_are_about_to_take_is_not_theirs_yet() -> None:
     starting = replace(waiting_claim("9", 3), waits=False)
-    assert let_in([starting, strong("1", 4)], capacity_of_pools(a=4)) == ["1"]
+    assert jobs_that_may_start([starting, strong("1", 4)], capacity_of_pools(a=4)) == ["1"]
     equal = replace(starting, priority=10)
-    assert let_in([equal, strong("1", 4)], capacity_of_pools(a=4)) == []
+    assert jobs_that_may_start([equal, strong("1", 4)], capacity_of_pools(a=4)) == []
 
 
 def test_a_growth_takes_no_node_of_lower_pods() -> None:
@@ -162,8 +162,8 @@ def test_a_growth_takes_no_node_of_lower_pods() -> None:
 
 def test_a_lower_pod_that_leaves_is_forgotten() -> None:
     capacity = held(capacity_of_pools(a=2), "a-0", "a-1", priority=-5)
-    assert capacity.taken_by_lower(DEMAND_FOR_POOL_A, 0) == {"a-0", "a-1"}
+    assert capacity.nodes_taken_by_lower(DEMAND_FOR_POOL_A, 0) == {"a-0", "a-1"}
     for node in ("a-0", "a-1"):
-        capacity.pod_gone(replace(pod_of_this_operator(f"on-{node}", node), job_uid="uid-low").key)
-    assert capacity.taken_by_lower(DEMAND_FOR_POOL_A, 0) == set()
-    assert capacity.free(DEMAND_FOR_POOL_A) == {"a-0", "a-1"}
+        capacity.remove_pod(replace(pod_of_this_operator(f"on-{node}", node), job_uid="uid-low").key)
+    assert capacity.nodes_taken_by_lower(DEMAND_FOR_POOL_A, 0) == set()
+    assert capacity.free_nodes(DEMAND_FOR_POOL_A) == {"a-0", "a-1"}

@@ -11,7 +11,7 @@ from e2e.memory_api.quota import used_by
 from e2e.memory_api.resources import PODS
 from hajob.api import constants as names
 from hajob.capacity.quotas import Ask, Quotas
-from hajob.sources.quota import Quota, milli, use_of, view
+from hajob.sources.quota import Quota, parse_thousandths, quota_view_of, use_of_pod
 
 CHIPS = names.DEFAULT_RESOURCE_NAME
 
@@ -23,14 +23,14 @@ def pod(**requests: str) -> dict[str, Any]:
 
 def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> Quota:
     body = {"metadata": {"namespace": "ns", "name": "q"}, "spec": spec, "status": {"hard": hard, "used": used or {}}}
-    return view(body)
+    return quota_view_of(body)
 
 
 def allowed(spec: dict[str, Any], *quotas: Quota, priority_class: str = "", **promised: int) -> int | None:
     known = Quotas()
     for one in quotas:
-        known.seen(one)
-    found = known.allowed(Ask("ns", use_of(spec), priority_class), Counter(promised))
+        known.store_quota(one)
+    found = known.allowed_pods(Ask("ns", use_of_pod(spec), priority_class), Counter(promised))
     return None if found is None else found.pods
 
 
@@ -82,9 +82,9 @@ def test_what_others_were_promised_is_used() -> None:
 
 def test_a_quota_that_is_gone_limits_nothing() -> None:
     known, one = Quotas(), quota({"pods": "0"})
-    known.seen(one)
-    known.gone("ns", "q")
-    assert known.allowed(Ask("ns", use_of(pod()))) is None
+    known.store_quota(one)
+    known.remove_quota("ns", "q")
+    assert known.allowed_pods(Ask("ns", use_of_pod(pod()))) is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_quota_that_is_gone_limits_nothing() -> None:
 def test_a_pod_is_counted_as_the_servers_stand_in_does(init: list[dict[str, Any]]) -> None:
     spec = {**pod(cpu="500m", memory="1e3"), "initContainers": init}
     counted = used_by(PODS, {"spec": spec})
-    assert {name: amount for name, amount in use_of(spec) if amount} == {k: v for k, v in counted.items() if v}
+    assert {name: amount for name, amount in use_of_pod(spec) if amount} == {k: v for k, v in counted.items() if v}
 
 
 @pytest.mark.parametrize(
@@ -119,22 +119,22 @@ def test_a_pod_is_counted_as_the_servers_stand_in_does(init: list[dict[str, Any]
     ],
 )
 def test_quantities_are_read_in_thousandths(text: str, value: int | None) -> None:
-    assert milli(text) == value
+    assert parse_thousandths(text) == value
 
 
 @pytest.mark.parametrize(
     "hostile", [{}, {"metadata": 1, "spec": [], "status": "x"}, {"status": {"hard": {"pods": []}}}]
 )
 def test_what_is_no_quota_limits_nothing(hostile: dict[str, Any]) -> None:
-    assert view(hostile).hard == ()
+    assert quota_view_of(hostile).hard == ()
 
 
 def test_the_use_of_pods_that_are_alike_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for at each event of each pod."""
     containers = [{"name": "a", "resources": {"requests": {"cpu": "17m"}, "limits": {"cpu": "18m"}}}]
     spec = {"containers": containers, "overhead": {"memory": "1Gi"}}
-    counted = use_of(spec)
-    monkeypatch.setattr("hajob.sources.quota._counted", None)
-    assert use_of({**spec, "nodeName": "node-1"}) is counted
+    counted = use_of_pod(spec)
+    monkeypatch.setattr("hajob.sources.quota._count_use", None)
+    assert use_of_pod({**spec, "nodeName": "node-1"}) is counted
     with pytest.raises(TypeError):
-        use_of({**spec, "overhead": {"memory": "2Gi"}})
+        use_of_pod({**spec, "overhead": {"memory": "2Gi"}})

@@ -22,10 +22,10 @@ def told(capacity: Capacity, *quarantined: str, job_uid: str = "uid-9") -> str:
 def twelve() -> Capacity:
     capacity = capacity_of_pools(a=12)
     for number in range(6):
-        capacity.pod_seen(replace(pod_of_this_operator(f"first-{number}-0a1b2c3d", f"a-{number}"), namespace="team"))
+        capacity.store_pod(replace(pod_of_this_operator(f"first-{number}-0a1b2c3d", f"a-{number}"), namespace="team"))
     for number in range(6, 9):
         pod = replace(pod_of_this_operator(f"x-spare-{number}-0a1b2c3d", f"a-{number}"), namespace="nlp")
-        capacity.pod_seen(replace(pod, job_uid="uid-2"))
+        capacity.store_pod(replace(pod, job_uid="uid-2"))
     return capacity
 
 
@@ -38,14 +38,14 @@ def test_who_has_the_nodes_is_named_with_their_number() -> None:
 
 def test_nodes_that_are_cordoned_or_not_ready_are_named() -> None:
     capacity = capacity_of_pools(a=3)
-    capacity.node_seen(replace(capacity.nodes["a-0"], unschedulable=True))
-    capacity.node_seen(replace(capacity.nodes["a-1"], ready=False))
+    capacity.store_node(replace(capacity.nodes["a-0"], unschedulable=True))
+    capacity.store_node(replace(capacity.nodes["a-1"], ready=False))
     assert told(capacity).endswith("of 3 such nodes, 2 are not ready or cordoned (a-0, a-1), 1 is free")
 
 
 def test_pods_of_others_are_told_as_such() -> None:
     capacity = capacity_of_pools(a=1)
-    capacity.pod_seen(ForeignPod("lab/notebook", "a-0", ((CHIPS, 1),)))
+    capacity.store_pod(ForeignPod("lab/notebook", "a-0", ((CHIPS, 1),)))
     assert told(capacity).endswith("of 1 such node, 1 is used (pods that are not Hajob's 1), 0 are free")
 
 
@@ -55,7 +55,7 @@ def test_own_pods_of_an_earlier_start_take_nothing() -> None:
 
 @pytest.mark.parametrize("nodes", [[], [NodeView("cpu-0")], [NodeView("small", chips={CHIPS: 1})]])
 def test_a_cluster_without_such_nodes_says_so(nodes: list[NodeView]) -> None:
-    assert told(Capacity.of(nodes, [])) == f"needs 4 nodes with 2 {CHIPS}; the cluster has none"
+    assert told(Capacity.from_nodes_and_pods(nodes, [])) == f"needs 4 nodes with 2 {CHIPS}; the cluster has none"
 
 
 def test_only_nodes_that_the_template_allows_count() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hajob.api import constants as names
-from hajob.capacity.spares import look
+from hajob.capacity.spares import spare_changes
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 
@@ -18,7 +18,9 @@ FULL = "0/5 nodes are available"
 
 def turn(*pods: PodView, phase: JobPhase = JobPhase.RUNNING, usable: bool = True) -> tuple[list[str], ...]:
     """Names of what goes, is made, is nominated; two spares are asked for."""
-    found = look(JobState(phase=phase), ["spare-0", "spare-1"], {pod.name: pod for pod in pods}, lambda _: usable)
+    found = spare_changes(
+        JobState(phase=phase), ["spare-0", "spare-1"], {pod.name: pod for pod in pods}, lambda _: usable
+    )
     return [pod.name for pod in found.surplus], list(found.missing), [pod.name for pod in found.nominate]
 
 

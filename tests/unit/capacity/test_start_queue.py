@@ -29,28 +29,28 @@ class Jobs:
 
 def test_jobs_that_ask_together_are_answered_by_one_look() -> None:
     jobs, capacity = Jobs(100), capacity_of_pools(a=8)
-    let_in = [uid for uid in jobs.claims if jobs.queue.lets_in(uid, 1.0, capacity, ())]
+    let_in = [uid for uid in jobs.claims if jobs.queue.may_start(uid, 1.0, capacity, ())]
     assert (let_in, jobs.asked) == (["000", "001"], 100)
 
 
 def test_a_node_that_came_is_in_the_next_answer() -> None:
     jobs, capacity = Jobs(3), capacity_of_pools(a=8)
-    assert not jobs.queue.lets_in("002", 1.0, capacity, ())
+    assert not jobs.queue.may_start("002", 1.0, capacity, ())
     for number in range(4):
-        capacity.node_seen(NodeView(f"new-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}))
-    assert jobs.queue.lets_in("002", 1.0, capacity, ())
-    assert not jobs.queue.lets_in("002", 1.0, capacity, {"new-0"})
+        capacity.store_node(NodeView(f"new-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}))
+    assert jobs.queue.may_start("002", 1.0, capacity, ())
+    assert not jobs.queue.may_start("002", 1.0, capacity, {"new-0"})
 
 
 def test_a_claim_that_ended_is_seen_a_moment_later() -> None:
     jobs, capacity = Jobs(3), capacity_of_pools(a=8)
-    assert not jobs.queue.lets_in("002", 1.0, capacity, ())
+    assert not jobs.queue.may_start("002", 1.0, capacity, ())
     jobs.claims["000"] = replace(jobs.claims["000"], need=0)
-    assert jobs.queue.lets_in("002", 1.0 + KEPT_SECONDS, capacity, ())
+    assert jobs.queue.may_start("002", 1.0 + KEPT_SECONDS, capacity, ())
 
 
 def test_a_job_that_came_since_is_asked_at_once() -> None:
     jobs, capacity = Jobs(1), capacity_of_pools(a=8)
-    assert jobs.queue.lets_in("000", 1.0, capacity, ())
+    assert jobs.queue.may_start("000", 1.0, capacity, ())
     jobs.queue.claims["new"] = lambda: waiting_claim("new", 4, DEMAND_FOR_ANY_NODE)
-    assert jobs.queue.lets_in("new", 1.0, capacity, ())
+    assert jobs.queue.may_start("new", 1.0, capacity, ())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hajob.domain.checkpoints import SENTENCE, CheckpointRefusal, RefusalReason, in_words
+from hajob.domain.checkpoints import SENTENCE, CheckpointRefusal, RefusalReason, describe_checkpoints
 from hajob.domain.layout import Layout, Sharding
 from tests.unit.checkpoints.fake_directory import FakeDirectory
 from trainer_sidecar.checkpoints.megatron import (
@@ -241,7 +241,9 @@ def test_every_reason_and_refusal_reads_as_a_sentence() -> None:
     refusal = CheckpointRefusal(
         "iter_0000010", RefusalReason.TRUNCATED_FILE, "mp_rank_00/model_optim_rng.pt (17 bytes)"
     )
-    assert refusal.message == "a file is cut off or damaged: mp_rank_00/model_optim_rng.pt (17 bytes)"
-    assert CheckpointRefusal("x", "OfANewerAgent").message == "OfANewerAgent"
-    assert in_words([refusal], 5).startswith("resumes from step 5; refused: iter_0000010 (TruncatedFile: mp_rank_00")
-    assert in_words([], -1) == "no complete checkpoint is left, starts from step 0"
+    assert refusal.refusal_message == "a file is cut off or damaged: mp_rank_00/model_optim_rng.pt (17 bytes)"
+    assert CheckpointRefusal("x", "OfANewerAgent").refusal_message == "OfANewerAgent"
+    assert describe_checkpoints([refusal], 5).startswith(
+        "resumes from step 5; refused: iter_0000010 (TruncatedFile: mp_rank_00"
+    )
+    assert describe_checkpoints([], -1) == "no complete checkpoint is left, starts from step 0"

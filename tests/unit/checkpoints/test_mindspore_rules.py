@@ -187,7 +187,7 @@ def test_partners_share_every_kind_of_shard() -> None:
     layout = Layout(num_nodes=8, chips_per_node=1, expert=2)
     for rank in range(8):
         for other in ranks_with_same_shard(layout, rank):
-            assert all(other in layout.holders(rank, kind) for kind in layout.copy_kinds)
+            assert all(other in layout.holders_of_shard(rank, kind) for kind in layout.copy_kinds)
     assert ranks_with_same_shard(Layout(num_nodes=8, chips_per_node=1, copies=1), 3) == ()
 
 

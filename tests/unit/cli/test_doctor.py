@@ -65,18 +65,18 @@ class Cluster:
         }
         self.found.update(changed)
 
-    def find(self, path: str) -> dict[str, Any] | None:
+    def find_object(self, path: str) -> dict[str, Any] | None:
         found = self.found.get(path)
         if isinstance(found, ClusterError):
             raise found
         return found
 
-    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def create_object(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         raise AssertionError("doctor writes nothing")
 
-    replace = patch = create
+    replace_object = patch_object = create_object
 
-    def delete(self, path: str) -> None:
+    def delete_object(self, path: str) -> None:
         raise AssertionError("doctor writes nothing")
 
 

@@ -44,7 +44,9 @@ def injected(*words: str, objects: FakeCommandObjects | None = None) -> FakeComm
 
 
 def seen(objects: FakeCommandObjects) -> list[tuple[str, Level | None]]:
-    readings = [registry.read(objects.found[path], Terms(NOW_MS)) for path in (DEVICES, NODED) if path in objects.found]
+    readings = [
+        registry.read_object(objects.found[path], Terms(NOW_MS)) for path in (DEVICES, NODED) if path in objects.found
+    ]
     assert [one.rejected for one in readings] == [[] for _ in readings]
     return [(fact.code, fact.level) for one in readings for fact in one.facts]
 
@@ -66,7 +68,7 @@ def test_any_code_and_level_of_a_chip() -> None:
 
 def test_an_injection_joins_what_the_plugin_says() -> None:
     told = hardware_objects.device_info(node="n1")
-    found = registry.read(device_map(told, Injection.of(InjectionKind.CHIP, "n1", 5), NOW_MS), Terms(NOW_MS))
+    found = registry.read_object(device_map(told, Injection.of(InjectionKind.CHIP, "n1", 5), NOW_MS), Terms(NOW_MS))
     assert ([fact.code for fact in found.facts], found.rejected) == (["80E01801", "40F84E00"], [])
 
 
@@ -75,7 +77,7 @@ def test_process_nodes_write_what_the_command_writes() -> None:
     switch = SwitchFault(code, level, NOW_MS / 1000)
     body = device_info("n1", "huawei.com/Ascend910", [0], [], NOW_MS / 1000, switches=[switch])
     both = (body, device_map(None, Injection.of(InjectionKind.SWITCH, "n1"), NOW_MS))
-    readings = [registry.read(one, Terms(NOW_MS)) for one in both]
+    readings = [registry.read_object(one, Terms(NOW_MS)) for one in both]
     assert readings[0] == readings[1]
     assert [fact.code for fact in readings[0].facts] == [code]
 
@@ -91,7 +93,7 @@ def test_what_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
 
 def test_nodes_are_told_of_faults_with_known_levels_only() -> None:
     body = node_map(Injection.of(InjectionKind.NODE, "n1", level="PreSeparateFault"), "2026-11-22T00:00:00Z")
-    assert [fact.level for fact in registry.read(body, Terms(NOW_MS)).facts] == [Level.PRE_SEPARATE]
+    assert [fact.level for fact in registry.read_object(body, Terms(NOW_MS)).facts] == [Level.PRE_SEPARATE]
 
 
 class Nodes(NodeControl):

@@ -37,20 +37,20 @@ class Server:
         self.forbidden: set[str] = set()
         self.written: list[tuple[str, Mapping[str, Any]]] = []
 
-    def find(self, path: str) -> Json | None:
+    def find_object(self, path: str) -> Json | None:
         path = path.partition("?")[0]
         if path in self.forbidden:
             raise ForbiddenError(f"GET {path}: forbidden")
         found: Json | None = self.found.get(path)
         return found
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+    def patch_object(self, path: str, body: Mapping[str, Any]) -> Json:
         self.written.append((path, body))
         return {}
 
-    create = replace = patch
+    create_object = replace_object = patch_object
 
-    def delete(self, path: str) -> None:
+    def delete_object(self, path: str) -> None:
         del self.found[path]
 
 

@@ -55,13 +55,13 @@ def test_a_node_that_is_not_there_cannot_be_left_but_taken_back() -> None:
 
 def test_who_may_not_read_nodes_is_told_that_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     found = objects()
-    look = found.find
+    look = found.find_object
 
     def find(path: str) -> Any:
         if "/nodes/" in path:
             raise ForbiddenError("nodes is forbidden")
         return look(path)
 
-    monkeypatch.setattr(found, "find", find)
+    monkeypatch.setattr(found, "find_object", find)
     assert "whether there is such a node could not be looked up" in migrate(found, "ns", "job", ["n1"])
     assert written(found) == ["n1"]

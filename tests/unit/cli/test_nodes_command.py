@@ -25,7 +25,7 @@ class Server:
     def __init__(self, *forbidden: str, **lists: list[Json]) -> None:
         self.lists, self.forbidden = lists, forbidden
 
-    def find(self, path: str) -> Json | None:
+    def find_object(self, path: str) -> Json | None:
         path = path.partition("?")[0]
         if path in self.forbidden:
             raise ForbiddenError(f"GET {path}: forbidden")

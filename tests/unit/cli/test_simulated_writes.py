@@ -14,7 +14,7 @@ from hajob.cli.simulated_writes import STATUS, Write, writes
 from hajob.plan import events
 from hajob.plan.simulate import SimulationRequest, simulate
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.job_controller import ControllerTown, RecordedEvents, death_of_rank, settle_town
 from tests.rigs.told_events import tell
 
@@ -25,12 +25,12 @@ class Ledger:
     def __init__(self, town: ControllerTown) -> None:
         self.town, self.found = town, list[Write]()
         kube = town.kube
-        self._delete, self._create, self._patch = kube.delete, kube.create, kube.patch
-        kube.delete, kube.create, kube.patch = self.delete, self.create, self.patch  # type: ignore[method-assign]
-        town.events.announce = self.announce  # type: ignore[method-assign]
+        self._delete, self._create, self._patch = kube.delete_object, kube.create_object, kube.patch_object
+        kube.delete_object, kube.create_object, kube.patch_object = self.delete, self.create, self.patch  # type: ignore[method-assign]
+        town.events.queue_event = self.announce  # type: ignore[method-assign]
 
     def _pod(self, verb: str, body: dict[str, Any]) -> None:
-        pod = view(body)
+        pod = pod_view_of(body)
         node_rank = pod.node_rank if pod.role == "rank" else None
         self.found.append(Write(verb, "pods", node_rank, pod.role, pod.incarnation))
 

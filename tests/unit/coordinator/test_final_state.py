@@ -13,7 +13,7 @@ import pytest
 from e2e.cluster.loopback import own_address, own_port
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc as rpc
-from hajob.wire.tls import read as read_certificates
+from hajob.wire.tls import read_tls_files as read_certificates
 from tests.rigs.certificates import Authority
 from tests.rigs.rank_pod import PATIENCE
 from trainer_sidecar.coordinator.shell.clock import now

@@ -108,7 +108,7 @@ def test_many_long_stacks_leave_the_fact_bounded() -> None:
     assert "rank 1 and 20 more stand here" in fact.message
     assert "rank 2 and 20 more stand here" in fact.message
     assert "rank 0" not in fact.message
-    cause = Cause.of(Fact("id", FactKind.HANG, message=fact.message), tuple(fact.ranks), 3)
+    cause = Cause.from_fact(Fact("id", FactKind.HANG, message=fact.message), tuple(fact.ranks), 3)
     assert cause.message == fact.message, "an incident keeps all of it"
 
 

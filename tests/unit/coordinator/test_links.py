@@ -187,7 +187,7 @@ async def test_a_bounded_number_of_agents_is_dialled_at_once(
         raise TimeoutError
 
     monkeypatch.setattr(AgentLink, "_exchange_hellos", greet)
-    monkeypatch.setattr(tls, "read", lambda _: (b"", b"", b""))
+    monkeypatch.setattr(tls, "read_tls_files", lambda _: (b"", b"", b""))
     monkeypatch.setattr(tls, "secure_channel", lambda *_: contextlib.nullcontext())
     dials = Dials(first=3, again=2)
     links = [AgentLink(f"uid-{n}", "127.0.0.1:1", "job", tmp_path, listener, dials=dials) for n in range(20)]
@@ -208,7 +208,7 @@ async def test_agents_that_do_not_answer_hold_up_no_new_one(
         raise TimeoutError
 
     monkeypatch.setattr(AgentLink, "_exchange_hellos", greet)
-    monkeypatch.setattr(tls, "read", lambda _: (b"", b"", b""))
+    monkeypatch.setattr(tls, "read_tls_files", lambda _: (b"", b"", b""))
     monkeypatch.setattr(tls, "secure_channel", lambda *_: contextlib.nullcontext())
     dials = Dials(first=1, again=1)
     silent = [AgentLink(f"silent-{n}", "127.0.0.1:1", "job", tmp_path, listener, dials=dials) for n in range(3)]

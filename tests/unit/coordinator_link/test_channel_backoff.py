@@ -6,7 +6,7 @@ import pytest
 
 from hajob.coordinator_link.channel import Channel, CoordinatorCredentials, Dialer
 from hajob.leader.leadership import Leadership
-from hajob.leader.probe import answers
+from hajob.leader.probe import accepts_connection
 from tests.rigs.channel_listeners import CHANNEL, DeafListener
 from tests.rigs.fake_clock import FakeClock
 
@@ -22,8 +22,8 @@ class Absent:
         none = CoordinatorCredentials(b"", b"", b"")
         self.channel = Channel("127.0.0.1:1", "uid", none, DeafListener(), Dialer(Leadership(), self.clock))
         monkeypatch.setattr("hajob.wire.tls.secure_channel", self._dial)
-        monkeypatch.setattr(f"{CHANNEL}.answers", self._look)
-        self.channel.start()
+        monkeypatch.setattr(f"{CHANNEL}.accepts_connection", self._look)
+        self.channel.start_dialling()
 
     def _dial(self, *_: object) -> None:
         self.dialled.append(self.clock.seconds)
@@ -49,7 +49,7 @@ async def test_news_of_the_pod_has_it_dialled_at_once(monkeypatch: pytest.Monkey
     absent = Absent(monkeypatch)
     await absent.clock.advance(600.0)
     before, absent.answers = len(absent.dialled), True
-    absent.channel.hurry()
+    absent.channel.dial_at_once()
     await absent.clock.advance(0.0)
     assert len(absent.dialled) == before + 1
     await absent.clock.advance(1.0)
@@ -60,7 +60,7 @@ async def test_news_of_the_pod_has_it_dialled_at_once(monkeypatch: pytest.Monkey
 async def test_a_look_is_cheap_and_true() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    assert await answers("127.0.0.1", port, FakeClock())
+    assert await accepts_connection("127.0.0.1", port, FakeClock())
     server.close()
     await server.wait_closed()
-    assert not await answers("127.0.0.1", port, FakeClock())
+    assert not await accepts_connection("127.0.0.1", port, FakeClock())

@@ -33,7 +33,7 @@ async def test_closing_is_not_lost_when_a_message_comes_with_it(monkeypatch: pyt
     stream = Stream()
     put_at_every_address(monkeypatch, stream)
     channel = Channel("127.0.0.1:1", "uid", CREDENTIALS, DeafListener(), Dialer(Leadership(), FakeClock()))
-    channel.start()
+    channel.start_dialling()
     await settle()  # until it waits for the next message
     assert channel.up
     stream.next.set_result(wire.CoordinatorMessage(report=wire.Report()))
@@ -54,9 +54,9 @@ async def test_a_conversation_in_which_nothing_can_be_said_ends(monkeypatch: pyt
     put_at_every_address(monkeypatch, Unwritable())
     listener = NotingListener()
     channel = Channel("127.0.0.1:1", "uid", CREDENTIALS, listener, Dialer(Leadership(), FakeClock()))
-    channel.start()
+    channel.start_dialling()
     await settle()
-    channel.order(wire.Order(revision=1))
+    channel.send_order(wire.Order(revision=1))
     await settle()
     assert listener.news == [(True, ""), (False, "this order cannot be sent")]
     await channel.close()

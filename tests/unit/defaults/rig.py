@@ -25,7 +25,7 @@ from hajob.plan.state import JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.coordinator import ENDPOINT, World
 from tests.rigs.coordinator_peers import Agent, Mindio
 from tests.rigs.job_controller import ControllerTown
@@ -170,7 +170,7 @@ class CoordinatorWorld(World):
         self.state = report.state
         self.facts.extend(report.facts)
         self.milestones.extend(report.milestones)
-        self.link.listener.reported(report)
+        self.link.listener.apply_report(report)
 
     def live(self) -> None:
         """One tick."""
@@ -212,10 +212,10 @@ class RigLink(Channel):
     def is_open(self) -> bool:
         return self.world is not None and self.world.link is self
 
-    def start(self) -> None:
+    def start_dialling(self) -> None:
         """Dial; it is answered with the next tick."""
 
-    def hurry(self) -> None:
+    def dial_at_once(self) -> None:
         """It is dialled with each tick."""
 
     def connect(self) -> None:
@@ -225,7 +225,7 @@ class RigLink(Channel):
             return
         self.world, world.link = world, self
         world.core.note_operator(world.now)
-        self.listener.connected_changed(True, "")
+        self.listener.note_connection_change(True, "")
         for message in self.waiting:
             self._say_to_world(message)
 
@@ -242,10 +242,10 @@ class RigLink(Channel):
         if self in self.rig.dialled:
             self.rig.dialled.remove(self)
 
-    def assign(self, assignment: pb.Assignment) -> None:
+    def send_assignment(self, assignment: pb.Assignment) -> None:
         self._keep(assignment)
 
-    def order(self, order: pb.Order) -> None:
+    def send_order(self, order: pb.Order) -> None:
         self._keep(order)
 
     def _keep(self, message: pb.Assignment | pb.Order) -> None:
@@ -262,7 +262,7 @@ class RigLink(Channel):
         else:
             core.apply_order(message, now)
 
-    def acknowledge(self, sequence: int) -> None:
+    def acknowledge_report(self, sequence: int) -> None:
         if self.is_open and self.world is not None:
             self.world.core.job.effects.outbox.acknowledge_reports(sequence)
 
@@ -397,10 +397,10 @@ class Rig(ControllerTown):
 
     def _schedule(self) -> None:
         bodies = self._bodies()
-        taken = {body["spec"].get("nodeName") for body in bodies if view(body).requests}
+        taken = {body["spec"].get("nodeName") for body in bodies if pod_view_of(body).requests}
         for body in bodies:
-            pod = view(body)
-            if pod.node_name or pod.gated or pod.deleting:
+            pod = pod_view_of(body)
+            if pod.node_name or pod.is_gated or pod.deleting:
                 continue
             free = [name for name in sorted(self.nodes) if self._takes(name, pod, taken)]
             if free:
@@ -413,7 +413,7 @@ class Rig(ControllerTown):
 
     def _takes(self, name: str, pod: PodView, taken: Collection[str]) -> bool:
         node = self.nodes[name]
-        if not node.usable or name in self.down or name in pod.excluded or pod.place not in ("", name):
+        if not node.is_usable or name in self.down or name in pod.excluded or pod.place not in ("", name):
             return False
         wants = sum(amount for _, amount in pod.requests)
         return sum((node.chips or {}).values()) >= wants and name not in taken if wants else not node.chips
@@ -421,7 +421,7 @@ class Rig(ControllerTown):
     def _kubelets(self) -> None:
         self._pods_wait = False
         for number, body in enumerate(self._bodies()):
-            pod = view(body)
+            pod = pod_view_of(body)
             if pod.deleting and not pod.node_name:
                 del self.kube.objects["pods", pod.namespace, pod.name]
             elif pod.node_name in self.down:
@@ -434,10 +434,10 @@ class Rig(ControllerTown):
                     address = f"127.{len(self.bound) % 250}.{number}.{1 + int(self.clock.seconds) % 250}"
                     ready = {"type": "Ready", "status": "True"}
                     body["status"] = {"phase": "Running", "podIP": address, "conditions": [ready]}
-                    self._run(view(body), body)
+                    self._run(pod_view_of(body), body)
 
     def _run(self, pod: PodView, body: Json) -> None:
-        if pod.is_rank:
+        if pod.is_rank_pod:
             world = next(iter(self.coordinators.values()), None)
             self.minted[pod.uid] = PodAgent(self, world, pod)  # type: ignore[arg-type]
             for each in self.coordinators.values():
@@ -469,7 +469,7 @@ class Rig(ControllerTown):
 
     def _hang_up(self, world: CoordinatorWorld, why: str) -> None:
         if (link := world.link) is not None and link.end():
-            link.listener.connected_changed(False, why)
+            link.listener.note_connection_change(False, why)
 
     def _show_pods(self) -> None:
         if self.core is None:
@@ -536,7 +536,7 @@ class Rig(ControllerTown):
         """Where everything stands."""
         phase = self.now_state if self.core is not None else "away"
         worlds = [(world.state.conversation, world.patient.ask) for world in self.coordinators.values()]
-        pods = [(pod.name, pod.phase, pod.node_name, pod.gated, pod.deleting) for pod in self.pods()]
+        pods = [(pod.name, pod.phase, pod.node_name, pod.is_gated, pod.deleting) for pod in self.pods()]
         return f"{phase}\n{worlds}\n{self.actions}\n{pods}"
 
     async def train(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hajob.api.job import HATrainingJob
-from hajob.coordinator_link.orders import standing_orders
+from hajob.coordinator_link.orders import build_standing_orders
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.patience import (
@@ -75,7 +75,7 @@ def test_the_operator_decides_first_whatever_the_timeout() -> None:
         assert state.phase is JobPhase.GATHERING
         due = state.deadlines[Deadline.RECOVERY] / 1000
         assert due == seconds
-        assert due < standing_orders(of_job).save_after_milliseconds / 1000 == standing_seconds(seconds)
+        assert due < build_standing_orders(of_job).save_after_milliseconds / 1000 == standing_seconds(seconds)
         assert due + LEADER_CHANGE_SECONDS < LAST_RESORT
         late = advance(state, events.DeadlineReached(name=Deadline.RECOVERY), view, of_job, int(1000 * due)).state
         assert late.phase is JobPhase.SHRINKING

@@ -90,8 +90,8 @@ async def test_replace_onto_a_spare() -> None:
     """The one field that asks for a spare is set."""
     rig = Rig({"scheduling": {"numSpareNodes": 1}}, nodes=NODES + 1)
     await rig.train()
-    await rig.until(lambda: any(pod.is_spare and pod.phase == "Running" for pod in rig.pods()))
-    spare = next(pod.node_name for pod in rig.pods() if pod.is_spare)
+    await rig.until(lambda: any(pod.is_spare_pod and pod.phase == "Running" for pod in rig.pods()))
+    spare = next(pod.node_name for pod in rig.pods() if pod.is_spare_pod)
     rig.lose_node(rig.node_of(2))
     await rig.advance(10)
     await trains(rig, "REPLACE")
@@ -223,7 +223,7 @@ async def test_a_start_waits_for_its_last_node() -> None:
     await rig.operate()
     await rig.advance(400)
     assert rig.is_in(JobPhase.PENDING)
-    assert not [pod for pod in rig.pods() if pod.is_rank and pod.node_name]
+    assert not [pod for pod in rig.pods() if pod.is_rank_pod and pod.node_name]
     rig.set_node("late")
     await rig.until(lambda: rig.is_in(JobPhase.RUNNING), 300)
     await rig.close()

@@ -13,7 +13,7 @@ from hajob.api.job import HATrainingJob
 from hajob.domain.actions import MINDIO_ACTIONS
 from hajob.plan.policy import from_spec
 from hajob.pods.environment import rank_environment
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from trainer_sidecar.agent.supervise import environment as agent
 from trainer_sidecar.coordinator.attempt import rank_variables
@@ -69,7 +69,7 @@ def test_the_launcher_adds_only_what_is_missing() -> None:
 
 
 def test_the_container_has_what_is_told() -> None:
-    pod = rank_pod(job(), 0, 1, PodSettings(sidecar_image="sidecar"))
+    pod = build_rank_pod(job(), 0, 1, PodSettings(sidecar_image="sidecar"))
     (trainer,) = [one for one in pod["spec"]["containers"] if one["name"] == "trainer"]
     users = {one["name"] for one in job().spec.template["spec"]["containers"][0].get("env", [])}
     names = {one["name"] for one in trainer["env"]} - users

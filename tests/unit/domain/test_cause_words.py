@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hajob.domain.cause_words import duration, headline, ordinal, report, sentence
+from hajob.domain.cause_words import (
+    duration_in_words,
+    headline_of_output,
+    ordinal_number,
+    report_of_cause,
+    sentence_of_cause,
+)
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.incidents import Cause
-from hajob.domain.text import harmless
+from hajob.domain.text import harmless_text
 
 TRACEBACK = """iteration 5
 Traceback (most recent call last):
@@ -17,17 +23,17 @@ FileNotFoundError: corpus
 
 
 def test_the_exception_is_the_headline() -> None:
-    assert headline(TRACEBACK) == "FileNotFoundError: corpus"
+    assert headline_of_output(TRACEBACK) == "FileNotFoundError: corpus"
 
 
 def test_without_an_exception_the_last_line_is_it() -> None:
-    assert headline("iteration 5\nrank 0: loss: nan\n\n") == "rank 0: loss: nan"
+    assert headline_of_output("iteration 5\nrank 0: loss: nan\n\n") == "rank 0: loss: nan"
 
 
 def test_a_failure_begins_with_its_cause() -> None:
     message = "container trainer: Error: bash: trian.sh: No such file or directory"
     cause = Cause(FactKind.POD_FAILED, code="Error", node_name="node-4", first_rank=2, num_ranks=2, message=message)
-    assert sentence(cause, "4th failure of the program in 80 s, 3 allowed") == (
+    assert sentence_of_cause(cause, "4th failure of the program in 80 s, 3 allowed") == (
         "bash: trian.sh: No such file or directory "
         "(container trainer, node-4, ranks 2-3; 4th failure of the program in 80 s, 3 allowed)"
     )
@@ -35,36 +41,36 @@ def test_a_failure_begins_with_its_cause() -> None:
 
 def test_a_signal_is_named_before_its_words() -> None:
     cause = Cause(code="SIGKILL", first_rank=3, num_ranks=1, message="killed by a signal nobody of Hajob sent")
-    assert sentence(cause).startswith("SIGKILL: killed by")
-    assert sentence(Cause(code="SIGKILL", first_rank=3, num_ranks=1)) == "SIGKILL (rank 3)"
+    assert sentence_of_cause(cause).startswith("SIGKILL: killed by")
+    assert sentence_of_cause(Cause(code="SIGKILL", first_rank=3, num_ranks=1)) == "SIGKILL (rank 3)"
 
 
 def test_the_output_follows_its_headline() -> None:
-    assert report(Cause(message=f"found by MindIO: {TRACEBACK}"), "again").splitlines()[:2] == [
+    assert report_of_cause(Cause(message=f"found by MindIO: {TRACEBACK}"), "again").splitlines()[:2] == [
         "FileNotFoundError: corpus (found by MindIO; again)",
         "found by MindIO: iteration 5",
     ]
-    assert report(Cause(message="one line")) == "one line"
+    assert report_of_cause(Cause(message="one line")) == "one line"
 
 
 @pytest.mark.parametrize(
     ("number", "text"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")]
 )
 def test_ordinals(number: int, text: str) -> None:
-    assert ordinal(number) == text
+    assert ordinal_number(number) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(80, "80 s"), (1500, "25 min"), (10_800, "3 h")])
 def test_durations(seconds: int, text: str) -> None:
-    assert duration(seconds) == text
+    assert duration_in_words(seconds) == text
 
 
 def test_output_cannot_play_with_a_terminal() -> None:
-    assert harmless("\x1b[31mValueError\x1b[0m: \x07\x9b2J\ttab\r50 %\r\nend\u202e") == (
+    assert harmless_text("\x1b[31mValueError\x1b[0m: \x07\x9b2J\ttab\r50 %\r\nend\u202e") == (
         "ValueError: \\x07\\x9b2J\ttab\n50 %\nend\\u202e"
     )
 
 
 def test_a_cause_keeps_harmless_words() -> None:
     fact = Fact("1", FactKind.PROCESS_EXITED, message="\x1b]0;title\x07\x1b[1mKeyError\x1b[0m: 'x'")
-    assert Cause.of(fact, (1,), 5).message == "KeyError: 'x'"
+    assert Cause.from_fact(fact, (1,), 5).message == "KeyError: 'x'"

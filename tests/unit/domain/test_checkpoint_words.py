@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hajob.domain.checkpoints import MOST_REFUSALS, SENTENCE, CheckpointRefusal, RefusalReason, in_words
+from hajob.domain.checkpoints import MOST_REFUSALS, SENTENCE, CheckpointRefusal, RefusalReason, describe_checkpoints
 
 MISSING = CheckpointRefusal("iter_0000020", RefusalReason.MISSING_SHARD, "rank 3")
 TORN = CheckpointRefusal("iter_0000010", RefusalReason.TRUNCATED_FILE, "model.pt")
@@ -26,17 +26,18 @@ NONE_LEFT = "no complete checkpoint is left, starts from step 0"
     ],
 )
 def test_what_is_loaded_and_what_is_not(refused: tuple[CheckpointRefusal, ...], step: int, words: str) -> None:
-    assert in_words(refused, step) == words
+    assert describe_checkpoints(refused, step) == words
 
 
 def test_many_refusals_are_cut_off() -> None:
-    words = in_words([MISSING] * (MOST_REFUSALS + 1), 10)
+    words = describe_checkpoints([MISSING] * (MOST_REFUSALS + 1), 10)
     assert words.count("MissingShard") == MOST_REFUSALS
 
 
 def test_a_refusal_is_a_sentence_whoever_has_sent_it() -> None:
-    assert MISSING.message == f"{SENTENCE[RefusalReason.MISSING_SHARD]}: rank 3"
+    assert MISSING.refusal_message == f"{SENTENCE[RefusalReason.MISSING_SHARD]}: rank 3"
     assert (
-        CheckpointRefusal("iter_0000020", RefusalReason.MISSING_SHARD).message == SENTENCE[RefusalReason.MISSING_SHARD]
+        CheckpointRefusal("iter_0000020", RefusalReason.MISSING_SHARD).refusal_message
+        == SENTENCE[RefusalReason.MISSING_SHARD]
     )
-    assert CheckpointRefusal("iter_0000020", "WrongMoon", "full").message == "WrongMoon: full"
+    assert CheckpointRefusal("iter_0000020", "WrongMoon", "full").refusal_message == "WrongMoon: full"

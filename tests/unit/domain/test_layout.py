@@ -23,10 +23,10 @@ def test_coordinates_agree_with_counting(pair: tuple[Layout, Slow]) -> None:
     for rank in range(fast.world_size):
         at = fast.coordinates(rank)
         assert at == slow.at[rank]
-        assert fast.rank_at(at) == rank
+        assert fast.rank_at_coordinates(at) == rank
         assert fast.data_rank(rank) == at.data
-        assert fast.node_of(rank) == slow.pod(rank)
-        assert rank in fast.ranks_of(slow.pod(rank))
+        assert fast.node_of_rank(rank) == slow.pod(rank)
+        assert rank in fast.ranks_of_node(slow.pod(rank))
 
 
 @given(layouts_with_slow_twins())
@@ -45,11 +45,11 @@ def test_groups_and_holders_agree(pair: tuple[Layout, Slow]) -> None:
     for kind in fast.copy_kinds:
         for group in kinds[kind]:
             for place, rank in enumerate(group):
-                assert list(fast.group(fast.position(rank, kind)[0], kind)) == group
-                assert fast.position(rank, kind)[1] == place
-                assert set(fast.holders(rank, kind)) == slow.holders(group, rank)
-                assert fast.holders(rank, kind)[0] == rank
-                partner = fast.partner(rank, kind)
+                assert list(fast.ranks_of_group(fast.position_in_group(rank, kind)[0], kind)) == group
+                assert fast.position_in_group(rank, kind)[1] == place
+                assert set(fast.holders_of_shard(rank, kind)) == slow.holders(group, rank)
+                assert fast.holders_of_shard(rank, kind)[0] == rank
+                partner = fast.first_other_holder(rank, kind)
                 assert partner in slow.holders(group, rank) or partner is None
                 assert (partner is None) == (fast.effective_copies(kind) == 1)
 
@@ -77,20 +77,20 @@ def test_report_group_list_of_eight_ranks() -> None:
     # worked example: data parallel 8, shard size 4 -> 8 / 4 = 2 copies
     assert Layout(1, 8).effective_copies(CopyKind.DENSE) == 2
     # worked example: data parallel 2 with both in one shard group has no second copy; 4 has
-    assert Layout(1, 8, tensor=4, copies=1).partner(0) is None
-    assert Layout(1, 8, tensor=2).partner(0) == 4
+    assert Layout(1, 8, tensor=4, copies=1).first_other_holder(0) is None
+    assert Layout(1, 8, tensor=2).first_other_holder(0) == 4
 
 
 def test_experts_that_only_one_rank_holds_have_no_copy() -> None:
     layout = Layout(4, 1, expert=4)
     assert (layout.effective_copies(CopyKind.DENSE), layout.effective_copies(CopyKind.EXPERT)) == (2, 1)
-    assert (layout.partner(1), layout.partner(1, CopyKind.EXPERT)) == (3, None)
-    assert layout.holders(1, CopyKind.EXPERT) == (1,)
+    assert (layout.first_other_holder(1), layout.first_other_holder(1, CopyKind.EXPERT)) == (3, None)
+    assert layout.holders_of_shard(1, CopyKind.EXPERT) == (1,)
 
 
 def test_without_sharding_everybody_holds_everything() -> None:
     layout = Layout(1, 8, tensor=2, sharding=Sharding.NONE)
-    assert layout.holders(2) == (2, 4, 6, 0)
+    assert layout.holders_of_shard(2) == (2, 4, 6, 0)
     assert layout.effective_copies(CopyKind.DENSE) == 4
 
 
@@ -103,9 +103,9 @@ def test_three_ranks_with_two_copies_leave_one_over() -> None:
 def test_a_hundred_thousand_ranks_are_eight_numbers() -> None:
     layout = Layout(12_500, 8, tensor=8, pipeline=5)
     assert (layout.world_size, layout.data) == (100_000, 2500)
-    assert layout.partner(99_999) == 99_999 - 8 * 1250
+    assert layout.first_other_holder(99_999) == 99_999 - 8 * 1250
     assert layout.coordinates(99_999) == Coordinates(7, 0, 2499, 4)
-    assert isinstance(layout.group(layout.position(77_777)[0]), range)
+    assert isinstance(layout.ranks_of_group(layout.position_in_group(77_777)[0]), range)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,13 @@ def test_sizes_that_make_no_layout_are_named(sizes: dict[str, Any], words: str) 
 @pytest.mark.parametrize("rank", [-1, 8, 10**9])
 def test_ranks_outside_the_world_are_named(rank: int) -> None:
     layout = Layout(4, 2, tensor=2)
-    for question in (layout.coordinates, layout.data_rank, layout.node_of, layout.partner, layout.holders):
+    for question in (
+        layout.coordinates,
+        layout.data_rank,
+        layout.node_of_rank,
+        layout.first_other_holder,
+        layout.holders_of_shard,
+    ):
         with pytest.raises(RankError, match=f"rank {rank} is outside the world of 8 ranks \\(0 to 7\\)"):
             question(rank)
 
@@ -142,14 +148,14 @@ def test_ranks_outside_the_world_are_named(rank: int) -> None:
 @pytest.mark.parametrize("node", [-1, 4])
 def test_nodes_outside_the_job_are_named(node: int) -> None:
     with pytest.raises(RankError, match=f"node rank {node} is outside the job of 4 nodes"):
-        Layout(4, 2, tensor=2).ranks_of(node)
+        Layout(4, 2, tensor=2).ranks_of_node(node)
 
 
 def test_the_edges_of_the_world_are_inside() -> None:
     layout = Layout(4, 2, tensor=2)
-    assert (layout.node_of(0), layout.node_of(7)) == (0, 3)
-    assert (list(layout.ranks_of(0)), list(layout.ranks_of(3))) == ([0, 1], [6, 7])
-    assert layout.nodes_of([7, 0, 1]) == (0, 3)
+    assert (layout.node_of_rank(0), layout.node_of_rank(7)) == (0, 3)
+    assert (list(layout.ranks_of_node(0)), list(layout.ranks_of_node(3))) == ([0, 1], [6, 7])
+    assert layout.nodes_of_ranks([7, 0, 1]) == (0, 3)
 
 
 @pytest.mark.parametrize("name", PUBLISHED_LAYOUTS)
@@ -172,13 +178,13 @@ def test_both_grids_name_one_partner_where_both_halve(pair: tuple[Layout, Slow])
     if any(fast.group_size(kind) % 2 or fast.effective_copies(kind) != 2 for kind in fast.copy_kinds):
         return
     for rank in range(fast.world_size):
-        assert len({fast.partner(rank, kind) for kind in fast.copy_kinds}) == 1
+        assert len({fast.first_other_holder(rank, kind) for kind in fast.copy_kinds}) == 1
 
 
 def test_experts_without_a_second_holder_have_no_partner() -> None:
     layout = Layout(1, 16, tensor=2, expert=16, expert_tensor=1)
-    assert layout.partner(0) == 8
-    assert layout.partner(0, CopyKind.EXPERT) is None
+    assert layout.first_other_holder(0) == 8
+    assert layout.first_other_holder(0, CopyKind.EXPERT) is None
 
 
 def test_pipelines_of_both_grids_must_be_the_same_ranks() -> None:

@@ -26,7 +26,7 @@ from hajob.domain.patterns import EngineMissingError, LinePattern, PatternError
     ],
 )
 def test_what_re2_knows_is_accepted_and_found(pattern: str, line: str) -> None:
-    assert LinePattern(pattern).matches(line)
+    assert LinePattern(pattern).matches_line(line)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_others_are_refused_in_a_sentence(pattern: str, reason: str) -> None:
 
 
 def test_a_line_that_is_no_unicode_is_searched_all_the_same() -> None:
-    assert LinePattern("nan").matches("\ud800 nan")
+    assert LinePattern("nan").matches_line("\ud800 nan")
 
 
 def test_without_the_engine_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hajob.domain.savers import DEFAULT_SAVERS, savers
+from hajob.domain.savers import DEFAULT_SAVERS, compile_savers
 
 
 @pytest.mark.parametrize(
@@ -21,19 +21,19 @@ from hajob.domain.savers import DEFAULT_SAVERS, savers
     ],
 )
 def test_a_rank_that_saves_or_evaluates_is_known_by_its_stack(line: str) -> None:
-    assert savers(DEFAULT_SAVERS).search(line)
+    assert compile_savers(DEFAULT_SAVERS).search(line)
 
 
 @pytest.mark.parametrize(
     "line", ['File "schedules.py", line 7 in forward_step', 'File "dist.py", line 2 in all_reduce']
 )
 def test_a_rank_in_a_collective_does_not_save(line: str) -> None:
-    assert not savers(DEFAULT_SAVERS).search(line)
-    assert not savers("").search(line)
+    assert not compile_savers(DEFAULT_SAVERS).search(line)
+    assert not compile_savers("").search(line)
 
 
 def test_the_list_is_the_admins() -> None:
-    mine = savers("flush_to_store, my_project/saving/")
+    mine = compile_savers("flush_to_store, my_project/saving/")
     assert mine.search('File "x.py", line 2 in flush_to_store')
     assert mine.search('File "/w/my_project/saving/io.py", line 2 in go')
     assert not mine.search('File "x.py", line 2 in flush_to_store_later')
@@ -43,4 +43,4 @@ def test_the_list_is_the_admins() -> None:
 @pytest.mark.parametrize("listed", ["a b", "(a+)+", "a*b", "-x", "*"])
 def test_a_name_that_is_none_is_refused(listed: str) -> None:
     with pytest.raises(ValueError, match="is no name of a function"):
-        savers(listed)
+        compile_savers(listed)

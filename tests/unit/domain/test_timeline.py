@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hajob.domain.timeline import Mark, TimedPhase, outage_milliseconds, phases
+from hajob.domain.timeline import Mark, TimedPhase, outage_milliseconds, phases_of_incident
 
 
 def test_the_usual_order() -> None:
@@ -18,7 +18,7 @@ def test_the_usual_order() -> None:
         Mark.NAMED: 1402,
         Mark.RESUMED: 1600,
     }
-    assert phases(moments) == [
+    assert phases_of_incident(moments) == [
         TimedPhase("Detection", 40),
         TimedPhase("Stop", 2),
         TimedPhase("Decision", 8),
@@ -31,18 +31,18 @@ def test_the_usual_order() -> None:
 
 def test_a_mark_before_its_predecessor_costs_nothing() -> None:
     moments = {Mark.NOTICED: 10, Mark.STOPPED: 30, Mark.DECIDED: 20, Mark.RESUMED: 40}
-    assert [phase.milliseconds for phase in phases(moments)] == [20, 0, 10]
+    assert [phase.milliseconds for phase in phases_of_incident(moments)] == [20, 0, 10]
 
 
 def test_an_open_incident_has_the_phases_that_are_over() -> None:
     moments = {Mark.NOTICED: 10, Mark.STOPPED: 30, Mark.DECIDED: 35, Mark.READY: 90}
-    assert phases(moments) == [TimedPhase("Stop", 20), TimedPhase("Decision", 5), TimedPhase("StartUp", 55)]
+    assert phases_of_incident(moments) == [TimedPhase("Stop", 20), TimedPhase("Decision", 5), TimedPhase("StartUp", 55)]
 
 
 def test_a_mark_after_the_end_belongs_to_no_phase() -> None:
     """A replacement that reports late, when the others train already."""
     moments = {Mark.NOTICED: 10, Mark.READY: 90, Mark.RESUMED: 40}
-    assert phases(moments) == [TimedPhase("StartUp", 30), TimedPhase("Recovery", 0)]
+    assert phases_of_incident(moments) == [TimedPhase("StartUp", 30), TimedPhase("Recovery", 0)]
 
 
 def test_an_outage_before_the_first_step_begins_when_noticed() -> None:
@@ -52,7 +52,7 @@ def test_an_outage_before_the_first_step_begins_when_noticed() -> None:
 
 
 def test_nothing_known() -> None:
-    assert phases({}) == []
+    assert phases_of_incident({}) == []
     assert outage_milliseconds({Mark.RESUMED: 5}) is None
     assert outage_milliseconds({Mark.NOTICED: 5}) is None
 
@@ -67,5 +67,5 @@ def test_phases_add_up_to_the_outage(moments: dict[Mark, int]) -> None:
         or next(m for m in Mark if m in moments) != (Mark.STEP_BEFORE if Mark.STEP_BEFORE in moments else Mark.NOTICED)
     ):
         return
-    assert all(phase.milliseconds >= 0 for phase in phases(moments))
-    assert sum(phase.milliseconds for phase in phases(moments)) == outage
+    assert all(phase.milliseconds >= 0 for phase in phases_of_incident(moments))
+    assert sum(phase.milliseconds for phase in phases_of_incident(moments)) == outage

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hajob.domain.hardware import Level
-from hajob.faults.rules.settings import FaultSettings, read
-from hajob.sources.node import view
+from hajob.faults.rules.settings import FaultSettings, parse_settings
+from hajob.sources.node import node_view_of
 from hajob.sources.reading import CONDITIONS, DRAIN_TAINTS, SickCondition
 
 
 def settings(**data: str) -> tuple[FaultSettings, list[str]]:
     """The settings, and the places of what is refused."""
-    found, reading = read({"metadata": {"name": "hajob-faults"}, "data": data}, 0)
+    found, reading = parse_settings({"metadata": {"name": "hajob-faults"}, "data": data}, 0)
     return found, [f"{one.where}: {one.found}" for one in reading.rejected]
 
 
@@ -61,13 +61,13 @@ def test_drain_taints_take_the_place_of_the_built_in_ones() -> None:
 @pytest.mark.parametrize("key", sorted(DRAIN_TAINTS))
 def test_a_taint_of_autoscaler_or_cloud_empties_a_node(key: str) -> None:
     raw = {"metadata": {"name": "n"}, "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
-    assert view(raw).is_to_be_emptied
-    assert not view(raw, {"example.com/leaving"}).is_to_be_emptied
+    assert node_view_of(raw).is_to_be_emptied
+    assert not node_view_of(raw, {"example.com/leaving"}).is_to_be_emptied
 
 
 def test_a_candidate_of_the_autoscaler_is_not_emptied_yet() -> None:
     taint = {"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}
-    assert not view({"metadata": {"name": "n"}, "spec": {"taints": [taint]}}).is_to_be_emptied
+    assert not node_view_of({"metadata": {"name": "n"}, "spec": {"taints": [taint]}}).is_to_be_emptied
 
 
 def test_idle_chips_are_a_flag() -> None:

@@ -28,7 +28,7 @@ NODES = {f"node-{number}" for number in range(10)}
 def busy_caches(*, idle: tuple[str, str] = ("", "")) -> Caches:
     """Every chip is a pod's, but this one of this node."""
     made = caches_of(*NODES)
-    made.is_idle = lambda node, chip: (node, chip) == idle  # type: ignore[method-assign]
+    made.is_idle_chip = lambda node, chip: (node, chip) == idle  # type: ignore[method-assign]
     return made
 
 
@@ -50,27 +50,27 @@ class Cluster:
             **more,
         )
 
-    def faults_changed(self, nodes: frozenset[str]) -> None:
+    def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         self.told.append(nodes)
 
-    def breaker_changed(self, held: str) -> None:
+    def handle_breaker_change(self, held: str) -> None:
         self.held.append(held)
 
     def places_changed(self) -> None:
         """Nobody makes pods here."""
 
     async def started(self) -> list[asyncio.Task[None]]:
-        tasks = [asyncio.create_task(informer.run()) for informer in self.watch.informers]
+        tasks = [asyncio.create_task(informer.list_and_watch()) for informer in self.watch.informers]
         await settle()
         return tasks
 
     async def put(self, raw: Json) -> None:
         body = {**raw, "metadata": {**raw["metadata"], "namespace": NAMESPACE}}
-        await self.kube.create("configmaps", NAMESPACE, body)
+        await self.kube.create_object("configmaps", NAMESPACE, body)
         await settle()
 
     async def delete(self, name: str) -> None:
-        await self.kube.delete("configmaps", NAMESPACE, name)
+        await self.kube.delete_object("configmaps", NAMESPACE, name)
         await settle()
 
     def codes(self, node: str = "node-1") -> list[str]:
@@ -116,14 +116,14 @@ async def test_a_public_fault_ends_with_the_right_of_its_sender(cluster: Cluster
     await settings(cluster, senders="pingmesh")
     assert cluster.codes() == []
     await cluster.clock.advance(2)
-    assert cluster.watch.report()["rejectedByReason"] == {"UnknownSender": 1}
+    assert cluster.watch.state_report()["rejectedByReason"] == {"UnknownSender": 1}
 
 
 async def test_what_was_refused_of_a_message_goes_with_it(cluster: Cluster) -> None:
     await cluster.put(objects.public(objects.public_fault(), resource="nobody"))
-    assert cluster.watch.report()["rejectedByReason"] == {"UnknownSender": 1}
+    assert cluster.watch.state_report()["rejectedByReason"] == {"UnknownSender": 1}
     await cluster.delete("any-name")
-    assert cluster.watch.report()["rejectedByReason"] == {}
+    assert cluster.watch.state_report()["rejectedByReason"] == {}
 
 
 async def test_a_fault_that_happened_once_is_over_by_itself(cluster: Cluster) -> None:
@@ -172,9 +172,9 @@ async def settings(cluster: Cluster, believe: str = "", **data: str) -> None:
     labels = {"training.hajob.io/settings": "faults"}
     body = {"metadata": {"name": "hajob-faults", "annotations": annotations, "labels": labels}, "data": data}
     try:
-        await cluster.kube.create("configmaps", NAMESPACE, {"apiVersion": "v1", "kind": "ConfigMap", **body})
+        await cluster.kube.create_object("configmaps", NAMESPACE, {"apiVersion": "v1", "kind": "ConfigMap", **body})
     except ApiError:
-        await cluster.kube.patch("configmaps", NAMESPACE, "hajob-faults", body)
+        await cluster.kube.patch_object("configmaps", NAMESPACE, "hajob-faults", body)
     await settle()
 
 
@@ -205,14 +205,14 @@ async def test_wrong_settings_are_counted_and_the_rest_counts(cluster: Cluster) 
     await settings(cluster, codes='{"a": Nonsense, "b": RestartNPU}', breaker="{sharePercent: 900}", typo="x")
     assert cluster.watch.settings.codes == {"b": "RestartNPU"}
     assert cluster.watch.settings.breaker.share == 20
-    reasons = cluster.watch.report()["rejectedByReason"]
+    reasons = cluster.watch.state_report()["rejectedByReason"]
     assert reasons == {"UnknownLevel": 1, "Malformed": 1, "UnknownObject": 1}
 
 
 async def test_a_condition_that_an_admin_named_is_a_fault(cluster: Cluster) -> None:
     await settings(cluster, conditions="NPULost: SeparateNPU")
     node = objects.node(NPULost="True")
-    cluster.watch.node_changed(node["metadata"]["name"], cluster.watch.read_node(node))
+    cluster.watch.apply_node(node["metadata"]["name"], cluster.watch.read_node_faults(node))
     assert cluster.codes(node["metadata"]["name"]) == ["NPULost"]
 
 
@@ -240,7 +240,7 @@ async def test_what_is_left_of_nodes_that_are_gone_is_no_silence(cluster: Cluste
     for number in range(5):
         await cluster.put(fresh(cluster, objects.fault(level="NotHandleFault"), f"removed-{number}"))
     await cluster.clock.advance(2000)
-    assert (cluster.held, cluster.watch.report()["silent"]) == ([], [])
+    assert (cluster.held, cluster.watch.state_report()["silent"]) == ([], [])
 
 
 async def test_what_a_dead_writer_left_behind_harms_nobody(cluster: Cluster) -> None:
@@ -290,7 +290,7 @@ def boots(cluster: Cluster, boot: str, condition_at: str) -> None:
     raw = objects.node(KernelDeadlock="True")
     raw["status"]["nodeInfo"] = {"bootID": boot}
     raw["status"]["conditions"][-1]["lastHeartbeatTime"] = condition_at
-    cluster.watch.node_changed("node-1", cluster.watch.read_node(raw))
+    cluster.watch.apply_node("node-1", cluster.watch.read_node_faults(raw))
 
 
 async def test_a_condition_from_before_the_boot_is_doubted(cluster: Cluster) -> None:
@@ -312,7 +312,7 @@ async def test_what_noded_told_before_the_boot_is_doubted(cluster: Cluster) -> N
         boots(cluster, boot, "2026-01-01T00:00:00Z")
     assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1") if fact.device] == [False]
     later = datetime.fromtimestamp(cluster.clock.now_milliseconds() / 1000 + 60, UTC).isoformat()
-    await cluster.kube.patch("configmaps", NAMESPACE, raw["metadata"]["name"], {"data": {"updateTime": later}})
+    await cluster.kube.patch_object("configmaps", NAMESPACE, raw["metadata"]["name"], {"data": {"updateTime": later}})
     await settle()
     assert [fact.harms for fact, _ in cluster.watch.faults_on("node-1") if fact.device] == [True]
 
@@ -329,7 +329,7 @@ async def test_a_pardoned_fault_harms_nobody_and_counts_from_0() -> None:
     await cluster.put(fresh(cluster, objects.fault(level="SeparateNPU", code="x")))
     pardons["node-1"] = ["Ascend910-3/x"]
     cluster.watch.pardon("node-1")
-    assert (cluster.codes(), cluster.watch.standing("node-1")) == ([], [])
+    assert (cluster.codes(), cluster.watch.standing_faults("node-1")) == ([], [])
     assert (cluster.watch.cluster.kept_out, cluster.watch.of_quarantine("node-1")[0].code) == (set(), "x")
     pardons.clear()
     await cluster.delete("mindx-dl-deviceinfo-node-1")
@@ -362,11 +362,11 @@ async def test_an_edited_object_is_counted_and_changes_nothing(cluster: Cluster)
     raw["data"]["DeviceInfoCfg"] = raw["data"]["DeviceInfoCfg"].replace("40F84E00", "40F84E01")
     await cluster.put(raw)
     assert cluster.codes() == []
-    report = cluster.watch.report()
+    report = cluster.watch.state_report()
     assert report["rejectedByReason"] == {"CheckCodeMismatch": 1}
     assert report["rejected"][0]["object"] == "default/mindx-dl-deviceinfo-node-1"
     await cluster.delete("mindx-dl-deviceinfo-node-1")
-    assert cluster.watch.report()["rejected"] == []
+    assert cluster.watch.state_report()["rejected"] == []
 
 
 async def test_faults_of_nodes_that_are_not_there_count_later(cluster: Cluster) -> None:
@@ -374,9 +374,9 @@ async def test_faults_of_nodes_that_are_not_there_count_later(cluster: Cluster) 
         await cluster.put(fresh(cluster, objects.fault(level="SeparateNPU", code="x"), f"gone-{number}"))
     assert (cluster.held, len(cluster.told)) == ([], 4)
     for number in range(4):
-        cluster.caches.node_seen(NodeView(f"gone-{number}"))
+        cluster.caches.store_node(NodeView(f"gone-{number}"))
     for number in range(4):
-        cluster.watch.node_changed(f"gone-{number}", None)
+        cluster.watch.apply_node(f"gone-{number}", None)
     assert cluster.held
 
 
@@ -388,10 +388,10 @@ def one_of_many(number: int) -> Json:
 async def test_a_sender_of_too_many_messages_waits_for_its_turn(cluster: Cluster) -> None:
     for number in range(102):
         await cluster.put(one_of_many(number))
-    assert (len(cluster.codes()), cluster.watch.report()["rejectedByReason"]) == (200, {"RateLimited": 2})
+    assert (len(cluster.codes()), cluster.watch.state_report()["rejectedByReason"]) == (200, {"RateLimited": 2})
     await cluster.delete("message-101")  # it ends with its object
     await cluster.clock.advance(1.1)
-    assert (len(cluster.codes()), cluster.watch.report()["rejectedByReason"]) == (202, {})
+    assert (len(cluster.codes()), cluster.watch.state_report()["rejectedByReason"]) == (202, {})
     await cluster.clock.advance(1.1)
     assert len(cluster.codes()) == 202
 
@@ -410,9 +410,9 @@ async def test_messages_that_were_there_at_the_start_are_all_read() -> None:
 async def test_a_node_may_be_named_by_its_serial_number(cluster: Cluster) -> None:
     place = {"nodeSN": "2102314ABC", "deviceIds": [0]}
     await cluster.put(objects.public(objects.public_fault(influence=[place])))
-    assert (cluster.codes(), cluster.watch.report()["rejectedByReason"]) == ([], {"UnknownNode": 1})
+    assert (cluster.codes(), cluster.watch.state_report()["rejectedByReason"]) == ([], {"UnknownNode": 1})
     node = objects.node()
     node["metadata"]["annotations"] = {"product-serial-number": "2102314ABC"}
-    cluster.watch.node_changed("node-1", cluster.watch.read_node(node))
+    cluster.watch.apply_node("node-1", cluster.watch.read_node_faults(node))
     await cluster.clock.advance(1)
-    assert (cluster.codes(), cluster.watch.report()["rejectedByReason"]) == (["220001001"], {})
+    assert (cluster.codes(), cluster.watch.state_report()["rejectedByReason"]) == (["220001001"], {})

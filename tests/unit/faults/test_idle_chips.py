@@ -12,12 +12,12 @@ ALL = {names.DEFAULT_RESOURCE_NAME: 8}
 
 def caches(*pods: PodView | ForeignPod) -> Caches:
     made = Caches()
-    made.node_seen(NodeView("n", chips=ALL, all_chips=ALL))
+    made.store_node(NodeView("n", chips=ALL, all_chips=ALL))
     for pod in pods:
         if isinstance(pod, PodView):
-            made.pod_seen(pod)
+            made.store_pod(pod)
         else:
-            made.capacity.pod_seen(pod)
+            made.capacity.store_pod(pod)
     return made
 
 
@@ -27,13 +27,13 @@ def rank_pod(chips: tuple[str, ...], asked: int = 2, phase: str = "Running") -> 
 
 
 def test_a_chip_is_idle_where_every_pod_is_known_to_have_others() -> None:
-    assert caches().is_idle("n", "3")
-    assert caches(rank_pod(("0", "1"))).is_idle("n", "3")
-    assert not caches(rank_pod(("0", "3"))).is_idle("n", "3")
-    assert caches(rank_pod(("0", "3"), phase="Failed")).is_idle("n", "3")
+    assert caches().is_idle_chip("n", "3")
+    assert caches(rank_pod(("0", "1"))).is_idle_chip("n", "3")
+    assert not caches(rank_pod(("0", "3"))).is_idle_chip("n", "3")
+    assert caches(rank_pod(("0", "3"), phase="Failed")).is_idle_chip("n", "3")
 
 
 def test_a_chip_that_a_pod_may_have_is_not_idle() -> None:
-    assert not caches(rank_pod(())).is_idle("n", "3")
-    assert not caches(rank_pod((), asked=8)).is_idle("n", "3")
-    assert not caches(ForeignPod("ns/x", "n", ((names.DEFAULT_RESOURCE_NAME, 1),))).is_idle("n", "3")
+    assert not caches(rank_pod(())).is_idle_chip("n", "3")
+    assert not caches(rank_pod((), asked=8)).is_idle_chip("n", "3")
+    assert not caches(ForeignPod("ns/x", "n", ((names.DEFAULT_RESOURCE_NAME, 1),))).is_idle_chip("n", "3")

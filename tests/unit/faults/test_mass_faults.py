@@ -39,11 +39,11 @@ class Mass:
 
     async def begin(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
-        await self.world.kube.create("namespaces", "", body)
-        await self.world.kube.create("configmaps", "hajob-system", SETTINGS)
+        await self.world.kube.create_object("namespaces", "", body)
+        await self.world.kube.create_object("configmaps", "hajob-system", SETTINGS)
         for number in range(NODES):
             body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}}
-            await self.world.kube.create("nodes", "", body)
+            await self.world.kube.create_object("nodes", "", body)
         await self.led.wait_until_leading()
         await self.passes(10)
 
@@ -57,12 +57,12 @@ class Mass:
             chip = 3 if kind is InjectionKind.CHIP else None
             body = device_map(None, Injection.of(kind, f"n{number}", chip), now)
             if kind is InjectionKind.RECOVER:
-                await self.world.kube.delete("configmaps", "kube-system", device_map_name(f"n{number}"))
+                await self.world.kube.delete_object("configmaps", "kube-system", device_map_name(f"n{number}"))
             else:
-                await self.world.kube.create("configmaps", "kube-system", body)
+                await self.world.kube.create_object("configmaps", "kube-system", body)
 
     async def quarantined(self) -> set[str]:
-        pages = self.world.kube.pages(names.QUARANTINES)
+        pages = self.world.kube.list_pages(names.QUARANTINES)
         return {raw["metadata"]["name"] async for page in pages for raw in page.items}
 
     async def told(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ async def test_a_flood_isolates_nothing_until_an_admin_believes_it(mass: Mass) -
     assert f"{3 * RACK} of {NODES} nodes" in (await mass.told())["held"]
     assert len(told) <= NODES // 5, "what came before the breaker opened, at most the cap"
     believed = {"metadata": {"annotations": {"training.hajob.io/believe-faults": "now"}}}
-    await mass.world.kube.patch("configmaps", "hajob-system", "hajob-faults", believed)
+    await mass.world.kube.patch_object("configmaps", "hajob-system", "hajob-faults", believed)
     await mass.passes(10)
     assert (await mass.told())["held"] == ""
     assert len(await mass.quarantined()) == NODES // 5, "the operator by itself keeps out a fifth of the nodes"

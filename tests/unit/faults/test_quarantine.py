@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from hajob.api.quarantine import MAX_FAULTS, NodeMetadata, NodeQuarantine, NodeQuarantineSpec, QuarantineState
 from hajob.domain.facts import Source
-from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
-from hajob.faults.rules.quarantine import FREQUENT, QuarantineSettings, active, due_ms, follow, is_pardoned, pardoned
+from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
+from hajob.faults.rules.quarantine import (
+    FREQUENT,
+    QuarantineSettings,
+    is_pardoned,
+    keeps_node_out,
+    next_change_ms,
+    next_quarantine,
+    pardoned_faults,
+)
 
 SETTINGS = QuarantineSettings()
 START = 1_795_255_200_000
@@ -20,7 +28,7 @@ DAY = 24 * HOUR
 
 
 def fact(code: str = "40F84E00", level: Level = Level.SEPARATE, *, frequent: bool = False) -> ClusterFact:
-    kind, message = kind_of(level), f"chip 3: {code}"
+    kind, message = kind_of_level(level), f"chip 3: {code}"
     name = f"node/n/chip/Ascend910-3/{code}"
     return ClusterFact(
         name,
@@ -30,7 +38,7 @@ def fact(code: str = "40F84E00", level: Level = Level.SEPARATE, *, frequent: boo
         "Ascend910-3",
         code,
         level,
-        harms=harms(level),
+        harms=harms_job(level),
         message=message,
         frequent=frequent,
     )
@@ -47,8 +55,8 @@ class Life:
     def at(self, passed_ms: int, *stands: ClusterFact) -> bool:
         """Whether the node is kept out so long later."""
         self.now += passed_ms
-        self.known = follow("n", self.known, stands, self.now, SETTINGS, counts=lambda _: self.counts)
-        return active(self.known, self.now)
+        self.known = next_quarantine("n", self.known, stands, self.now, SETTINGS, counts=lambda _: self.counts)
+        return keeps_node_out(self.known, self.now)
 
     @property
     def spec(self) -> NodeQuarantineSpec:
@@ -60,7 +68,7 @@ class Life:
         return self.known.status.offences if self.known is not None else 0
 
     def pardons(self, *facts: ClusterFact) -> list[bool]:
-        return [is_pardoned(one, pardoned(self.known, self.now)) for one in facts]
+        return [is_pardoned(one, pardoned_faults(self.known, self.now)) for one in facts]
 
     def release(self) -> None:
         assert self.known is not None
@@ -101,7 +109,7 @@ def test_each_offence_doubles_the_time_up_to_a_day() -> None:
         life.at(SECOND)
         assert life.known is not None
         begin = life.now
-        due = due_ms(life.known, SETTINGS)
+        due = next_change_ms(life.known, SETTINGS)
         assert due is not None
         lasted.append((due - begin) // SECOND)
         life.at(due - begin)

@@ -14,7 +14,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.capacity.caches import Caches
 from hajob.domain.facts import Source
-from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 from hajob.faults.quarantines import Quarantines
 from hajob.faults.rules.cluster_faults import ClusterFaults
 from hajob.faults.rules.settings import FaultSettings
@@ -29,10 +29,12 @@ MINE = {"operator": "mine"}
 
 
 def fact(node: str, code: str = "40F84E00") -> ClusterFact:
-    kind = kind_of(Level.SEPARATE)
+    kind = kind_of_level(Level.SEPARATE)
     name = f"node/{node}/chip/Ascend910-0/{code}"
     level = Level.SEPARATE
-    return ClusterFact(name, Source.DEVICE, kind, node, "Ascend910-0", code, level, harms=harms(level), message=code)
+    return ClusterFact(
+        name, Source.DEVICE, kind, node, "Ascend910-0", code, level, harms=harms_job(level), message=code
+    )
 
 
 async def calm() -> None:
@@ -85,7 +87,7 @@ class Cluster:
         self.kube = MemoryKube(self.server)
         self.leadership, self.caches = Leadership(), Caches(MINE)
         for node in NODES:
-            self.caches.node_seen(NodeView(node, labels=MINE))
+            self.caches.store_node(NodeView(node, labels=MINE))
         self.tasks: list[asyncio.Task[None]] = []
         self.begin()
 
@@ -99,14 +101,14 @@ class Cluster:
             self.leadership,
         )
         self.tasks = [
-            asyncio.create_task(self.quarantines.informer.run()),
-            asyncio.create_task(self.quarantines.run()),
+            asyncio.create_task(self.quarantines.informer.list_and_watch()),
+            asyncio.create_task(self.quarantines.write_for_ever()),
         ]
 
     def give_away(self, *nodes: str) -> None:
         """Another operator is responsible for these nodes."""
         for node in nodes:
-            self.caches.node_seen(NodeView(node))
+            self.caches.store_node(NodeView(node))
 
     async def end(self) -> None:
         for task in self.tasks:
@@ -117,11 +119,13 @@ class Cluster:
         """A fault stands on these nodes, and on no others."""
         before = set(self.faults.stand)
         self.faults.stand = {node: [fact(node)] for node in nodes}
-        self.quarantines.faults_changed(before | set(nodes))
+        self.quarantines.update_nodes(before | set(nodes))
         await calm()
 
     async def written(self) -> dict[str, Json]:
-        return {raw["metadata"]["name"]: raw async for page in self.kube.pages(names.QUARANTINES) for raw in page.items}
+        return {
+            raw["metadata"]["name"]: raw async for page in self.kube.list_pages(names.QUARANTINES) for raw in page.items
+        }
 
 
 @pytest.fixture
@@ -145,12 +149,14 @@ async def test_a_node_with_an_isolated_chip_is_quarantined(cluster: Cluster) -> 
 
 
 async def test_it_goes_with_its_node(cluster: Cluster) -> None:
-    node = await cluster.kube.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}})
-    cluster.caches.node_seen(NodeView("n9", uid=node["metadata"]["uid"], labels=MINE))
+    node = await cluster.kube.create_object(
+        "nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}}
+    )
+    cluster.caches.store_node(NodeView("n9", uid=node["metadata"]["uid"], labels=MINE))
     await cluster.stand("n9")
     assert set(await cluster.written()) == {"n9"}
     await cluster.stand()
-    await cluster.kube.delete("nodes", "", "n9")
+    await cluster.kube.delete_object("nodes", "", "n9")
     await calm()
     assert (await cluster.written(), cluster.quarantines.kept_out) == ({}, set())
 
@@ -158,7 +164,7 @@ async def test_it_goes_with_its_node(cluster: Cluster) -> None:
 async def test_it_keeps_out_before_it_is_written(cluster: Cluster) -> None:
     cluster.server.faults.refuse(ApiError(0, "Unreachable", "away"), times=1)
     cluster.faults.stand = {"n1": [fact("n1")]}
-    cluster.quarantines.faults_changed({"n1"})
+    cluster.quarantines.update_nodes({"n1"})
     assert cluster.quarantines.kept_out == {"n1"}
     await calm()
     assert await cluster.written() == {}
@@ -180,7 +186,7 @@ async def test_it_ends_by_itself_after_its_time(cluster: Cluster) -> None:
 
 
 async def release(cluster: Cluster, node: str) -> None:
-    await cluster.kube.patch(names.QUARANTINES, "", node, {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}})
+    await cluster.kube.patch_object(names.QUARANTINES, "", node, {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}})
     await calm()
 
 
@@ -189,13 +195,13 @@ async def test_a_release_lets_the_node_in_though_it_is_broken(cluster: Cluster) 
     await release(cluster, "n1")
     assert cluster.quarantines.kept_out == set()
     assert (await cluster.written())["n1"]["status"]["state"] == "Released"
-    cluster.quarantines.follow_all()
+    cluster.quarantines.update_all()
     assert cluster.quarantines.kept_out == set()
 
 
 async def test_a_deleted_quarantine_comes_back_while_it_is_broken(cluster: Cluster) -> None:
     await cluster.stand("n1")
-    await cluster.kube.delete(names.QUARANTINES, "", "n1")
+    await cluster.kube.delete_object(names.QUARANTINES, "", "n1")
     await calm()
     assert set(await cluster.written()) == {"n1"}
 
@@ -203,7 +209,7 @@ async def test_a_deleted_quarantine_comes_back_while_it_is_broken(cluster: Clust
 async def test_an_admins_quarantine_is_followed(cluster: Cluster) -> None:
     spec = {"nodeName": "n5", "reason": "Maintenance"}
     body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND, "spec": spec}
-    await cluster.kube.create(names.QUARANTINES, "", {**body, "metadata": {"name": "n5"}})
+    await cluster.kube.create_object(names.QUARANTINES, "", {**body, "metadata": {"name": "n5"}})
     await calm()
     assert cluster.quarantines.kept_out == {"n5"}
     await release(cluster, "n5")
@@ -214,7 +220,7 @@ async def test_no_more_than_the_cap_are_kept_out(cluster: Cluster) -> None:
     await cluster.stand(*(f"n{number}" for number in range(8)))
     assert len(await cluster.written()) == 4  # 20 % of 20
     out = sorted(cluster.quarantines.kept_out)
-    await cluster.kube.patch(names.QUARANTINES, "", out[0], {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}})
+    await cluster.kube.patch_object(names.QUARANTINES, "", out[0], {"spec": {"releaseTime": "2026-01-01T00:00:00Z"}})
     await calm()
     await cluster.clock.advance(6)
     assert len(cluster.quarantines.kept_out) == 4
@@ -227,7 +233,7 @@ async def test_nothing_changes_while_faults_are_not_believed(cluster: Cluster) -
     await cluster.stand("n2")
     assert set(await cluster.written()) == cluster.quarantines.kept_out == {"n1"}
     cluster.faults.held = ""
-    cluster.quarantines.follow_all()
+    cluster.quarantines.update_all()
     await calm()
     assert cluster.quarantines.kept_out == {"n1", "n2"}
 
@@ -242,7 +248,7 @@ async def test_what_is_not_read_yet_ends_no_quarantine(cluster: Cluster) -> None
     assert cluster.quarantines.kept_out == {"n1"}
     assert "n1" in cluster.faults.cluster.known_bad
     cluster.faults.complete = True
-    cluster.quarantines.follow_all()
+    cluster.quarantines.update_all()
     await cluster.clock.advance(700)
     assert cluster.quarantines.kept_out == set()
     assert "n1" not in cluster.faults.cluster.known_bad
@@ -265,7 +271,7 @@ async def test_a_standby_follows_and_writes_nothing(cluster: Cluster) -> None:
     await cluster.stand("n1")
     assert await cluster.written() == {}
     cluster.leadership.fence = 1
-    cluster.quarantines.follow_all()
+    cluster.quarantines.update_all()
     await calm()
     assert set(await cluster.written()) == {"n1"}
 
@@ -280,7 +286,7 @@ async def test_nodes_of_another_operator_are_only_avoided(cluster: Cluster) -> N
     body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND}
     for node in ("n2", "gone"):
         spec = {"nodeName": node, "source": "Device", "reason": "SeparateNPU", "faults": ["x"]}
-        await cluster.kube.create(names.QUARANTINES, "", {**body, "metadata": {"name": node}, "spec": spec})
+        await cluster.kube.create_object(names.QUARANTINES, "", {**body, "metadata": {"name": node}, "spec": spec})
     before = await cluster.written()
     await cluster.stand("n1")
     await cluster.clock.advance(100_000)
@@ -294,7 +300,7 @@ async def test_nodes_of_another_operator_take_no_share_of_the_cap(cluster: Clust
     for node in sorted(foreign):
         spec = {"nodeName": node, "source": "Device", "reason": "SeparateNPU"}
         body = {"apiVersion": names.API_VERSION, "kind": names.QUARANTINE_KIND, "metadata": {"name": node}}
-        await cluster.kube.create(names.QUARANTINES, "", {**body, "spec": spec})
+        await cluster.kube.create_object(names.QUARANTINES, "", {**body, "spec": spec})
     await cluster.stand("n18", "n19", *(f"n{number}" for number in range(8)))
     kept_out = cluster.quarantines.kept_out
     assert (len(kept_out - foreign), kept_out >= foreign) == (3, True)  # 20 % of 18

@@ -44,7 +44,7 @@ async def test_nonsense_that_is_stored_already_is_told_all_the_same(case: Any) -
 
 async def test_the_quickstart_is_accepted() -> None:
     kube = MemoryKube(MemoryServer(FakeClock()))
-    stored = await kube.create(names.PLURAL, "default", job_with(("nodeSelector",), {"a": "b"}))
+    stored = await kube.create_object(names.PLURAL, "default", job_with(("nodeSelector",), {"a": "b"}))
     assert await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS) == (Reason.VALID, "")
 
 
@@ -53,7 +53,7 @@ async def evaluated(**spec: Any) -> tuple[list[Json], Reason, str]:
     server = MemoryServer(FakeClock())
     kube = MemoryKube(server)
     body = edited(lambda job: job["spec"].update(spec))
-    stored = await kube.create(names.PLURAL, "default", body)
+    stored = await kube.create_object(names.PLURAL, "default", body)
     reason, message = await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS)
     asked = [request for request in server.log if request.dry_run]
     assert all(request.strict for request in asked)
@@ -64,7 +64,7 @@ async def evaluated(**spec: Any) -> tuple[list[Json], Reason, str]:
 async def test_what_no_rule_can_say_is_told_in_words(case: str) -> None:
     edit, sentence = BY_THE_OPERATOR[case]
     kube = MemoryKube(MemoryServer(FakeClock()))
-    stored = await kube.create(names.PLURAL, "default", edited(edit))
+    stored = await kube.create_object(names.PLURAL, "default", edited(edit))
     reason, message = await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert sentence in message

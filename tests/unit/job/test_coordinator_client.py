@@ -41,8 +41,8 @@ class Owner:
 
 def test_a_fact_of_the_first_report_is_read_by_its_state() -> None:
     owner = Owner()
-    owner.controller.connected_changed(True, "")
-    owner.controller.reported(wire.Report(sequence=1, state=wire.CoordinatorState(controller_ready=True, step=41)))
+    owner.controller.note_connection_change(True, "")
+    owner.controller.apply_report(wire.Report(sequence=1, state=wire.CoordinatorState(controller_ready=True, step=41)))
     assert owner.seen == [(True, 41)]
 
 
@@ -66,7 +66,9 @@ def test_the_checkpoint_that_would_be_loaded_is_the_tracked_one() -> None:
     owner = Owner()
 
     def heard(**found: Any) -> int | None:
-        owner.controller.reported(report_of(**found) if found else wire.Report(state=wire.CoordinatorState(attempt=1)))
+        owner.controller.apply_report(
+            report_of(**found) if found else wire.Report(state=wire.CoordinatorState(attempt=1))
+        )
         return owner.controller.reports.checkpoint_step
 
     assert heard() is None
@@ -83,7 +85,7 @@ def test_what_a_coordinator_refused_is_counted_once() -> None:
     before = counted("hajob_refused_total", what="coordinator input")
     controller = Owner().controller
     for refused in (2, 2, 3, 1):  # the last one is of another process
-        controller.reported(wire.Report(state=wire.CoordinatorState(refused_inputs=refused)))
+        controller.apply_report(wire.Report(state=wire.CoordinatorState(refused_inputs=refused)))
     assert counted("hajob_refused_total", what="coordinator input") - before == 4
 
 
@@ -92,7 +94,7 @@ def test_connections_from_outside_are_counted_once() -> None:
     before = counted("hajob_refused_total", what=what)
     controller = Owner().controller
     for strangers in (1, 4, 4, 9):
-        controller.reported(wire.Report(state=wire.CoordinatorState(strangers=strangers)))
+        controller.apply_report(wire.Report(state=wire.CoordinatorState(strangers=strangers)))
     assert counted("hajob_refused_total", what=what) - before == 9
 
 
@@ -100,7 +102,7 @@ def test_what_a_coordinator_did_by_itself_is_counted_once() -> None:
     before = counted("hajob_standing_actions_total", action="IN_PLACE")
     controller = Owner().controller
     for action in (wire.ACTION_UNSPECIFIED, wire.IN_PLACE, wire.IN_PLACE, wire.ACTION_UNSPECIFIED, wire.IN_PLACE):
-        controller.reported(wire.Report(state=wire.CoordinatorState(standing_action=action)))
+        controller.apply_report(wire.Report(state=wire.CoordinatorState(standing_action=action)))
     assert counted("hajob_standing_actions_total", action="IN_PLACE") - before == 2
 
 
@@ -113,7 +115,7 @@ class Line:
     def __init__(self, address: str, listener: ChannelListener) -> None:
         self.address, self.listener, self.closed = address, listener, False
 
-    def start(self) -> None:
+    def start_dialling(self) -> None:
         """Nothing is dialled."""
 
     async def close(self) -> None:
@@ -151,12 +153,12 @@ async def test_nothing_is_heard_of_a_coordinator_whose_pod_is_gone() -> None:
     owner = Dialled()
     owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
     (line,) = owner.lines
-    line.listener.connected_changed(True, "")
-    line.listener.reported(ready(5))
+    line.listener.note_connection_change(True, "")
+    line.listener.apply_report(ready(5))
     assert owner.seen == [(True, 5)]
     owner.controller.pod_lost()
-    line.listener.reported(ready(41))
-    line.listener.connected_changed(True, "")
+    line.listener.apply_report(ready(41))
+    line.listener.note_connection_change(True, "")
     assert (owner.seen, owner.changes) == ([(True, 5)], [True])
     assert (owner.controller.reports.serving, owner.controller.reports.connected, owner.controller.reports.step) == (
         False,
@@ -178,10 +180,10 @@ async def test_only_the_newest_pod_is_heard() -> None:
     owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
     owner.controller.pod_is_at(replace(POD, uid="uid-b", address="127.0.1.2"), CoordinatorCredentials(b"", b"", b""))
     old, new = owner.lines
-    new.listener.connected_changed(True, "")
-    old.listener.connected_changed(False, "it hung up")
-    old.listener.reported(ready(41))
-    new.listener.reported(ready(6))
+    new.listener.note_connection_change(True, "")
+    old.listener.note_connection_change(False, "it hung up")
+    old.listener.apply_report(ready(41))
+    new.listener.apply_report(ready(6))
     assert (owner.seen, owner.changes) == ([(True, 6)], [True])
 
 
@@ -205,11 +207,11 @@ def last_step(step: int) -> wire.Report:
 
 async def test_a_former_coordinator_tells_its_last_step() -> None:
     owner, old, new = replaced()
-    old.listener.reported(last_step(41))
+    old.listener.apply_report(last_step(41))
     await asyncio.sleep(0)
     assert (owner.stood, owner.seen, old.closed) == ([(41, 3)], [], False)
-    new.listener.connected_changed(True, "")
-    old.listener.reported(last_step(42))
+    new.listener.note_connection_change(True, "")
+    old.listener.apply_report(last_step(42))
     await asyncio.sleep(0)
     assert (owner.stood, old.closed) == ([(41, 3)], True)
 
@@ -218,7 +220,7 @@ async def test_a_former_coordinator_tells_its_last_step() -> None:
 async def test_a_former_line_ends_when_nobody_needs_it(ending: str) -> None:
     owner, old, new = replaced()
     if ending == "it hung up":
-        old.listener.connected_changed(False, "")
+        old.listener.note_connection_change(False, "")
     elif ending == "another pod":
         owner.controller.pod_is_at(
             replace(POD, uid="uid-c", address="127.0.1.3"), CoordinatorCredentials(b"", b"", b"")
@@ -233,7 +235,7 @@ async def test_a_former_line_ends_when_nobody_needs_it(ending: str) -> None:
 async def test_a_token_of_a_pod_gone_meanwhile_proves_nothing() -> None:
     owner = Dialled()
     owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
-    greeting = asyncio.create_task(owner.lines[0].listener.greeted(wire.Hello(token=POD.uid)))
+    greeting = asyncio.create_task(owner.lines[0].listener.check_hello(wire.Hello(token=POD.uid)))
     await owner.asked.wait()
     owner.controller.pod_lost()
     owner.answer.set()
@@ -245,6 +247,6 @@ async def test_a_pod_that_is_there_proves_itself_by_its_token() -> None:
     owner = Dialled()
     owner.answer.set()
     owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
-    assert await owner.lines[0].listener.greeted(wire.Hello(token=POD.uid))
-    assert not await owner.lines[0].listener.greeted(wire.Hello(token="uid-of-another"))
+    assert await owner.lines[0].listener.check_hello(wire.Hello(token=POD.uid))
+    assert not await owner.lines[0].listener.check_hello(wire.Hello(token="uid-of-another"))
     assert "is not pod coordinator-a" in owner.controller.reports.problem

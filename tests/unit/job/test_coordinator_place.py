@@ -9,7 +9,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.plan.policy import UNPLACED_SECONDS
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.job_controller import ControllerTown, body_of_pod, coordinator_pod_of, settle_town
 
 WORDS = "0/4 nodes are available: 4 node(s) didn't satisfy existing pods anti-affinity rules."
@@ -32,12 +32,12 @@ async def place(town: ControllerTown, pod: PodView, node: str) -> None:
     body["status"] = {"phase": "Pending", "conditions": [] if node else [UNSCHEDULABLE]}
     if node:
         body["spec"]["nodeName"] = node
-    town.controller.pod_seen(view(body))
+    town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
 
 
 def ranks(town: ControllerTown) -> list[PodView]:
-    return sorted((pod for pod in town.pods() if pod.is_rank), key=lambda pod: pod.node_rank)
+    return sorted((pod for pod in town.pods() if pod.is_rank_pod), key=lambda pod: pod.node_rank)
 
 
 async def all_but_the_last(town: ControllerTown, coordinator_on: str) -> PodView:

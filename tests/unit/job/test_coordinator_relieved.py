@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hajob.plan import events
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.job_controller import ControllerTown, body_of_pod, death_of_rank, phase_of_job, settle_town
 from tests.rigs.told_events import tell
 
@@ -21,7 +21,7 @@ async def moving() -> tuple[ControllerTown, PodView, PodView]:
 
 
 def coordinators(town: ControllerTown) -> list[PodView]:
-    return [pod for pod in town.pods() if not pod.is_rank and not pod.is_spare and not pod.deleting]
+    return [pod for pod in town.pods() if not pod.is_rank_pod and not pod.is_spare_pod and not pod.deleting]
 
 
 async def give(town: ControllerTown, pod: PodView, **status: str) -> None:
@@ -30,7 +30,7 @@ async def give(town: ControllerTown, pod: PodView, **status: str) -> None:
     body["status"] = {"phase": "Pending", **status}
     if status:
         body["spec"]["nodeName"] = "node-5"
-    town.controller.pod_seen(view(body))
+    town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
 
 

@@ -17,7 +17,7 @@ from hajob.faults.rules.cluster_faults import ClusterFaults
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import registry
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from hajob.sources.reading import SickCondition, Terms
 from tests.rigs import hardware_objects as objects
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
@@ -171,7 +171,7 @@ async def training(town: ControllerTown) -> str:
         if resource == "pods" and body["metadata"]["labels"][names.LABEL_ROLE] == names.ROLE_RANK:
             chips = {"huawei.com/AscendReal": "Ascend910-0,Ascend910-1"}
             body["metadata"].setdefault("annotations", {}).update(chips)
-            town.controller.pod_seen(view(town.kube.objects["pods", NAMESPACE, name]))
+            town.controller.pod_seen(pod_view_of(town.kube.objects["pods", NAMESPACE, name]))
             if body["metadata"]["labels"][names.LABEL_NODE_RANK] == "1":
                 node = body["spec"]["nodeName"]
     return node
@@ -181,10 +181,10 @@ async def told(town: ControllerTown, *raws: dict[str, Any]) -> None:
     """The operator reads these objects, and a minute passes."""
     faults = ClusterFaults(town.nodes.keys())
     for number, raw in enumerate(raws):
-        reading = registry.read(raw, Terms(objects.NOW_MS, conditions=CONDITIONS))
-        faults.take(f"{number}", reading, 0)
+        reading = registry.read_object(raw, Terms(objects.NOW_MS, conditions=CONDITIONS))
+        faults.store_object(f"{number}", reading, 0)
     for name in town.nodes:
-        town.faults[name] = list(faults.of_node(name, 1))
+        town.faults[name] = list(faults.faults_on_node(name, 1))
     town.sub_healthy.update(faults.sub_healthy)
     town.controller.look_for_faults(frozenset(town.nodes))
     await settle_town(town)

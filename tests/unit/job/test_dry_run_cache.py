@@ -33,7 +33,7 @@ class Sweep:
         self.dry_runs = DryRunCache()
         self.asked: list[str] = []
         self.refuses = ""
-        create = self.kube.create
+        create = self.kube.create_object
 
         async def watched(resource: str, namespace: str, body: Any, *, dry_run: bool = False) -> Any:
             if dry_run:
@@ -43,7 +43,7 @@ class Sweep:
                     raise ApiError(403, "Forbidden", f"{body['metadata']['name']}: {self.refuses}")
             return await create(resource, namespace, body, dry_run=dry_run)
 
-        monkeypatch.setattr(self.kube, "create", watched)
+        monkeypatch.setattr(self.kube, "create_object", watched)
 
     async def ask(self, name: str, namespace: str = "default", priority: str = "a") -> Admission:
         body = job_with(("priorityClassName",), priority)
@@ -65,7 +65,9 @@ async def test_alike_jobs_are_asked_about_once(sweep: Sweep) -> None:
 
 
 async def test_another_template_or_namespace_is_asked_about(sweep: Sweep) -> None:
-    await sweep.kube.create("namespaces", "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+    await sweep.kube.create_object(
+        "namespaces", "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}
+    )
     await asyncio.gather(sweep.ask("job-1"), sweep.ask("job-2", namespace="other"), sweep.ask("job-3", priority="b"))
     assert len(sweep.asked) == 6
 

@@ -20,10 +20,10 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.job.status.journal import read
 from hajob.plan.state import JobPhase
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.hook_pod import hook_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.hook_pod import build_hook_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
-from hajob.pods.spare_pod import spare_pod
+from hajob.pods.spare_pod import build_spare_pod
 from hajob.protocol import sidecar_pb2 as wire
 from tests.rigs.job_controller import ControllerTown, settle_town
 
@@ -136,10 +136,10 @@ KNOWERS: Final[dict[str, Callable[[ControllerTown], Any]]] = {
     COORDINATOR: lambda town: (assignment(town).standing_orders, assignment(town).hang_rule),
     AGENTS: lambda town: list(assignment(town).log_rules),
     RANKS: lambda town: dict(assignment(town).environment),
-    RANK_POD: built(lambda job, settings: rank_pod(job, 0, 7, settings)),
+    RANK_POD: built(lambda job, settings: build_rank_pod(job, 0, 7, settings)),
     COORDINATOR_POD: built(lambda job, settings: coordinator_pod(job, 7, settings)),
-    SPARE_POD: built(lambda job, settings: spare_pod(job, 0, settings)),
-    HOOK_POD: built(lambda job, _settings: hook_pod(job, 0, "node-1", 7)),
+    SPARE_POD: built(lambda job, settings: build_spare_pod(job, 0, settings)),
+    HOOK_POD: built(lambda job, _settings: build_hook_pod(job, 0, "node-1", 7)),
     STATE: lambda town: (town.controller.state.phase, dict(town.controller.state.deadlines)),
     STATUS: lambda town: (town.status()["effective"], town.status().get("spares"), held(town)),
     PODS: lambda town: sorted(pod.name for pod in town.pods()),
@@ -201,7 +201,7 @@ async def test_what_was_edited_while_no_operator_ran_is_observed(town: Controlle
     stored["metadata"]["generation"] += 1
     town.open()
     await settle_town(town)
-    town.controller.observer.coordinator.connected_changed(True, "")
+    town.controller.observer.coordinator.note_connection_change(True, "")
     await town.clock.advance(SECONDS)
     assert town.status()["observedGeneration"] == 2
     assert held(town) == "ModeObserve"

@@ -9,7 +9,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, death_of_rank, end_pods, settle_town
 
 
@@ -44,14 +44,18 @@ async def ends(town: ControllerTown, *, saved: bool = False, finished: tuple[int
 def rank_pods(town: ControllerTown) -> dict[int, tuple[str, dict[str, Any]]]:
     """Node rank to name and body of its pod."""
     bodies = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
-    return {view(body).node_rank: (view(body).name, body) for body in bodies if view(body).role == names.ROLE_RANK}
+    return {
+        pod_view_of(body).node_rank: (pod_view_of(body).name, body)
+        for body in bodies
+        if pod_view_of(body).role == names.ROLE_RANK
+    }
 
 
 async def goes(town: ControllerTown, node_rank: int) -> None:
     """A rank pod is deleted."""
     name, body = rank_pods(town)[node_rank]
     del town.kube.objects["pods", NAMESPACE, name]
-    town.controller.pod_seen(view(body), deleted=True)
+    town.controller.pod_seen(pod_view_of(body), deleted=True)
     await settle_town(town)
 
 
@@ -108,7 +112,7 @@ async def test_a_second_container_gives_its_chips_back(town: ControllerTown) -> 
     )
     name, body = pods[2]
     body["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
-    town.controller.pod_seen(view(body))
+    town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
     ended = {rank for rank, (_, each) in rank_pods(town).items() if each["spec"].get("activeDeadlineSeconds") == 1}
     assert ended == {2}
@@ -124,7 +128,7 @@ async def test_pods_end_a_saved_job_without_a_coordinator(town: ControllerTown) 
         _, body = rank_pods(town)[rank]
         ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
         body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
-        town.controller.pod_seen(view(body))
+        town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
     assert town.status()["summary"]["state"] == "Complete"
 

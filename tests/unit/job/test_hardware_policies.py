@@ -10,7 +10,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.domain.facts import Source
-from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 from hajob.job.deadline_timer import HEAR_SECONDS
 from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import JobPhase
@@ -28,7 +28,9 @@ async def town() -> AsyncIterator[ControllerTown]:
 
 def fault(node: str, level: Level = Level.SUB_HEALTH, code: str = "c") -> ClusterFact:
     name = f"node/{node}/hardware/x/{code}"
-    return ClusterFact(name, Source.NODE_HARDWARE, kind_of(level), node, code=code, level=level, harms=harms(level))
+    return ClusterFact(
+        name, Source.NODE_HARDWARE, kind_of_level(level), node, code=code, level=level, harms=harms_job(level)
+    )
 
 
 def phase_of(town: ControllerTown) -> JobPhase:

@@ -19,7 +19,7 @@ from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.fake_kube import unreachable
 from tests.rigs.job_controller import (
     NAMESPACE,
@@ -68,7 +68,7 @@ async def test_a_new_job_gets_its_pods_and_is_started(town: ControllerTown) -> N
 async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: ControllerTown) -> None:
     await town.train()
     before = len(town.links[0].orders)
-    town.controller.observer.coordinator.reported(
+    town.controller.observer.coordinator.apply_report(
         wire.Report(
             sequence=9,
             state=wire.CoordinatorState(controller_ready=True, attempt=1, step=5),
@@ -112,7 +112,9 @@ async def test_a_move_makes_a_second_pod_on_another_node(town: ControllerTown) -
     first = await moving(town)
     assert incarnations_of_node_1(town) == [1, 2]
     (second,) = [
-        body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).incarnation == 2
+        body
+        for (kind, _, _), body in town.kube.objects.items()
+        if kind == "pods" and pod_view_of(body).incarnation == 2
     ]
     assert first.node_name in str(second["spec"]["affinity"]["nodeAffinity"])
     await town.run_pods()
@@ -157,7 +159,7 @@ async def test_nothing_is_started_in_a_pod_being_deleted(town: ControllerTown) -
     await town.train()
     body = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-2-" in str(body))
     dying = {**body, "metadata": {**body["metadata"], "deletionTimestamp": "2026-11-22T12:00:00Z"}}
-    town.controller.pod_seen(view(dying))
+    town.controller.pod_seen(pod_view_of(dying))
     await town.report(death_of_rank(4), step=5)  # ended by the kubelet
     order = town.links[0].orders[-1]
     assert (order.action, list(order.replaced_nodes), list(order.restart_ranks)) == (wire.REPLACE, [2], [])
@@ -225,7 +227,7 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Controlle
     await settle_town(town)
     stranded = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
     stranded["spec"]["nodeName"] = "node-0"
-    town.controller.pod_seen(view(stranded))
+    town.controller.pod_seen(pod_view_of(stranded))
     town.controller.look_for_stranded("node-0")
     assert town.controller.state.restarts_infrastructure == 0
     town.nodes["node-0"] = replace(town.nodes["node-0"], ready=False)
@@ -275,11 +277,11 @@ async def test_a_node_that_has_booted_anew_is_used_again(
 
 async def test_a_job_applied_anew_avoids_the_formerly_silent_node() -> None:
     town = ControllerTown()
-    town.avoided_nodes.add("node-3", town.clock.monotonic())  # learnt from another job
+    town.avoided_nodes.avoid_node("node-3", town.clock.monotonic())  # learnt from another job
     await settle_town(town)
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     assert made
-    assert all("node-3" in str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK)
+    assert all("node-3" in str(body["spec"]["affinity"]) for body in made if pod_view_of(body).role == names.ROLE_RANK)
     await town.controller.close()
 
 
@@ -287,11 +289,11 @@ async def test_avoided_nodes_are_better_than_too_few() -> None:
     """Four are needed: nodes that were silent a moment ago may be booted again, and the place of a pod is fixed."""
     town = ControllerTown()
     for number in range(3):
-        town.avoided_nodes.add(f"node-{number}", town.clock.monotonic())
+        town.avoided_nodes.avoid_node(f"node-{number}", town.clock.monotonic())
     town.nodes["node-5"] = replace(town.nodes["node-5"], ready=False)
     await settle_town(town)
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
-    ranks = [str(body["spec"]["affinity"]) for body in made if view(body).role == names.ROLE_RANK]
+    ranks = [str(body["spec"]["affinity"]) for body in made if pod_view_of(body).role == names.ROLE_RANK]
     assert len(ranks) == 4
     assert all("node-5" in affinity and "node-0" not in affinity for affinity in ranks)
     await town.controller.close()
@@ -305,8 +307,8 @@ async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: Con
     await town.report(taken)
     await town.end_deleted_pods()
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
-    ranks = [body for body in made if view(body).role == names.ROLE_RANK and not view(body).deleting]
-    assert [view(body).node_name for body in ranks] == [""] * 4
+    ranks = [body for body in made if pod_view_of(body).role == names.ROLE_RANK and not pod_view_of(body).deleting]
+    assert [pod_view_of(body).node_name for body in ranks] == [""] * 4
     assert all(home in str(body["spec"]["affinity"]) for body in ranks)
 
 
@@ -319,15 +321,15 @@ async def test_a_pod_that_its_node_refuses_comes_anew_alone_elsewhere(town: Cont
     assert (town.controller.state.phase, town.controller.state.restarts_infrastructure) == (JobPhase.PENDING, 0)
     anew = [pod for pod in town.pods() if pod.node_rank == 1 and pod.name != refused.name]
     assert ["node-1" in pod.excluded for pod in anew] == [True]
-    assert len({pod.name for pod in town.pods() if pod.is_rank} - {refused.name}) == 4
+    assert len({pod.name for pod in town.pods() if pod.is_rank_pod} - {refused.name}) == 4
 
 
 def test_a_pod_without_a_node_makes_no_node_avoided() -> None:
     nodes = AvoidedNodes()
-    nodes.add("", 1.0)
-    nodes.add("node-1", 1.0)
-    assert nodes.names(2.0) == ["node-1"]
-    assert nodes.names(62.0) == []
+    nodes.avoid_node("", 1.0)
+    nodes.avoid_node("node-1", 1.0)
+    assert nodes.avoided_names(2.0) == ["node-1"]
+    assert nodes.avoided_names(62.0) == []
 
 
 async def test_a_report_is_acknowledged_after_its_effects_are_written(town: ControllerTown) -> None:
@@ -342,8 +344,8 @@ async def test_a_report_is_acknowledged_only_to_who_sent_it(town: ControllerTown
     await town.train()
     town.kube.fail(*[unreachable()] * 3)
     await town.report(death_of_rank(3), step=6)
-    town.controller.observer.coordinator.connected_changed(False, "it hung up")
-    town.controller.observer.coordinator.connected_changed(True, "")
+    town.controller.observer.coordinator.note_connection_change(False, "it hung up")
+    town.controller.observer.coordinator.note_connection_change(True, "")
     town.links[0].acknowledged = 0
     await town.clock.advance(30)
     assert town.status()["incidents"]
@@ -388,7 +390,7 @@ async def test_a_recovery_is_told_with_phases_that_add_up(town: ControllerTown) 
 
 async def test_a_lost_coordinator_shows_in_its_condition(town: ControllerTown) -> None:
     await town.train()
-    town.controller.observer.coordinator.connected_changed(False, "it hung up")
+    town.controller.observer.coordinator.note_connection_change(False, "it hung up")
     await settle_town(town)
     ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
@@ -407,7 +409,7 @@ async def test_why_a_coordinator_cannot_serve_is_told(town: ControllerTown) -> N
 
 async def test_a_wait_for_a_coordinator_survives_the_operator(town: ControllerTown) -> None:
     await town.train()
-    town.controller.observer.coordinator.connected_changed(False, "it hung up")
+    town.controller.observer.coordinator.note_connection_change(False, "it hung up")
     await town.clock.advance(3.1)  # so that it is written
     assert "Unreachable" in town.controller.state.deadlines
     await town.controller.close()
@@ -419,17 +421,17 @@ async def test_a_wait_for_a_coordinator_survives_the_operator(town: ControllerTo
 async def test_a_wait_for_a_node_survives_the_operator(town: ControllerTown) -> None:
     await settle_town(town)
     bodies = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
-    (body,) = (body for body in bodies if view(body).role == names.ROLE_COORDINATOR)
+    (body,) = (body for body in bodies if pod_view_of(body).role == names.ROLE_COORDINATOR)
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
     body["status"] = {"phase": "Pending", "conditions": [full]}
-    town.controller.pod_seen(view(body))
+    town.controller.pod_seen(pod_view_of(body))
     await town.clock.advance(6.0)
     await town.controller.close()
     town.open()
     await town.clock.advance(11.0)  # less would do, were it known that no other clock reads the journal
     assert town.events.reasons[-1] == "CoordinatorSharesNode"
     (coordinator,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR)
-    assert coordinator.name != view(body).name
+    assert coordinator.name != pod_view_of(body).name
 
 
 async def test_a_coordinator_dead_before_the_leader_came_is_missed(town: ControllerTown) -> None:
@@ -459,10 +461,10 @@ async def test_suspended_while_no_operator_looked(town: ControllerTown) -> None:
 async def test_a_fault_before_a_coordinator_has_looked_around(town: ControllerTown) -> None:
     """Its channel is up again; that it takes over it says when agents have told it of their ranks."""
     await town.train()
-    town.controller.observer.coordinator.connected_changed(False, "it hung up")
+    town.controller.observer.coordinator.note_connection_change(False, "it hung up")
     await settle_town(town)
     await town.report(controller_ready=False, conversation="Offline")
-    lost = next(pod for pod in town.pods() if pod.is_rank and pod.node_rank == 1)
+    lost = next(pod for pod in town.pods() if pod.is_rank_pod and pod.node_rank == 1)
     town.controller.pod_seen(lost, deleted=True)
     await settle_town(town)
     assert town.controller.state.phase == "Held"
@@ -512,7 +514,7 @@ async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: Controller
     await town.train()
     first = next(body for (kind, _, _), body in sorted(town.kube.objects.items()) if kind == "pods")
     first["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
-    pod = view(first)
+    pod = pod_view_of(first)
     assert pod.role == names.ROLE_RANK
     town.controller.pod_seen(pod)
     silent = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=pod.node_rank, ranks=[0, 1], incarnation=1)

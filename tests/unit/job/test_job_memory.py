@@ -92,7 +92,7 @@ def test_steps_are_booked_alone_as_with_all_that_is_seen() -> None:
         account, expected = alone.journal.account, whole.journal.account
         assert account is not None
         assert expected is not None
-        assert account.until(alone.time.now()) == expected.until(whole.time.now())
+        assert account.book_until(alone.time.now()) == expected.book_until(whole.time.now())
 
 
 def test_only_a_step_that_is_new_is_booked() -> None:

@@ -15,13 +15,13 @@ from hajob.api import constants as names
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.job.status.freshness import WATCHED_SECONDS
-from hajob.kube.batches import AT_ONCE, slices
+from hajob.kube.batches import AT_ONCE, growing_slices
 from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, death_of_rank, settle_town
 from tests.rigs.told_events import tell
 
@@ -37,7 +37,7 @@ class BusyServer:
         self.deleted: list[str] = []
         self.room: int | None = None
         self._town = town
-        create, delete = town.kube.create, town.kube.delete
+        create, delete = town.kube.create_object, town.kube.delete_object
 
         async def slow_create(resource: str, namespace: str, body: Any, *, dry_run: bool = False) -> Any:
             if resource != "pods" or dry_run:
@@ -56,8 +56,8 @@ class BusyServer:
             await self._take_time()
             await delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
 
-        monkeypatch.setattr(town.kube, "create", slow_create)
-        monkeypatch.setattr(town.kube, "delete", slow_delete)
+        monkeypatch.setattr(town.kube, "create_object", slow_create)
+        monkeypatch.setattr(town.kube, "delete_object", slow_delete)
 
     async def _take_time(self) -> None:
         self.under_way += 1
@@ -87,14 +87,14 @@ def ranks(town: ControllerTown) -> int:
 
 
 def test_rows_grow_and_lose_nothing() -> None:
-    rows = list(slices(range(200), first=1))
+    rows = list(growing_slices(range(200), first=1))
     assert [len(row) for row in rows] == [1, 2, 4, 8, 16, 32, AT_ONCE, AT_ONCE, 37]
     assert [item for row in rows for item in row] == list(range(200))
 
 
 async def test_a_thousand_pods_are_made_fifty_at_a_time(big: tuple[ControllerTown, BusyServer]) -> None:
     town, server = big
-    rounds = len(list(slices(range(1000), first=1))) + 1  # one more for the coordinator
+    rounds = len(list(growing_slices(range(1000), first=1))) + 1  # one more for the coordinator
     await town.clock.advance(REQUEST_SECONDS * rounds + 0.1)
     assert ranks(town) == 1000
     assert server.most == AT_ONCE
@@ -154,7 +154,7 @@ async def restarted(town: ControllerTown) -> None:
     for number, pod in enumerate(town.pods()):
         body = town.kube.objects["pods", NAMESPACE, pod.name]
         body["spec"]["nodeName"] = f"node-{number % 6}"
-        town.controller.pod_seen(view(body))
+        town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
     tell(town, events.RestartRequested())
     await town.clock.advance(1.0)
@@ -198,7 +198,7 @@ async def large_training(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tup
         body = town.kube.objects["pods", NAMESPACE, pod.name]
         body["spec"]["nodeName"] = f"node-{number}"
         body["status"] = {"phase": "Running", "podIP": f"127.0.{number // 250}.{number % 250 + 1}"}
-        town.controller.pod_seen(view(body))
+        town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
     await town.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
     await town.report(step=5)
@@ -207,7 +207,7 @@ async def large_training(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tup
 
 async def test_many_lost_nodes_cost_two_writes_each_and_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     town, server = await large_training(96, monkeypatch)
-    kept = {pod.uid for pod in town.pods() if pod.is_rank and pod.node_rank >= 32}
+    kept = {pod.uid for pod in town.pods() if pod.is_rank_pod and pod.node_rank >= 32}
     town.kube.writes.clear()
     server.deleted.clear()
     lost = [
@@ -218,7 +218,7 @@ async def test_many_lost_nodes_cost_two_writes_each_and_a_second(monkeypatch: py
         fact.incarnation = 1
     await town.report(*lost, step=5)
     await town.clock.advance(1.0)
-    there = [pod for pod in town.pods() if pod.is_rank and not pod.deleting]
+    there = [pod for pod in town.pods() if pod.is_rank_pod and not pod.deleting]
     assert sorted(pod.node_rank for pod in there if pod.incarnation > 1) == list(range(32))
     assert {pod.uid for pod in there if pod.incarnation == 1} == kept
     assert len(town.kube.writes) + len(server.deleted) <= 12 + 2 * 32
@@ -330,18 +330,18 @@ class Cost:
         await self.town.clock.advance(5.0)
         controller = self.core.controllers[self.pods[0].job_uid]
         coordinator = controller.observer.coordinator
-        coordinator.connected_changed(True, "")
+        coordinator.note_connection_change(True, "")
         state = wire.CoordinatorState(controller_ready=True, attempt=controller.state.attempt, step=5)
         started = wire.Milestone(kind=wire.STARTED, incarnation=1)
-        coordinator.reported(wire.Report(sequence=1, state=state, milestones=[started]))
-        coordinator.reported(wire.Report(sequence=2, state=state))
+        coordinator.apply_report(wire.Report(sequence=1, state=state, milestones=[started]))
+        coordinator.apply_report(wire.Report(sequence=2, state=state))
         assert controller.state.phase is JobPhase.RUNNING
         silent = [
             wire.Fact(id=f"silent-{rank}", kind=wire.AGENT_SILENT, node_rank=rank, ranks=[2 * rank], incarnation=1)
             for rank in (3, 5)
         ]
-        coordinator.reported(wire.Report(sequence=3, state=state, facts=silent[:1]))
-        count = self.of(lambda: coordinator.reported(wire.Report(sequence=4, state=state, facts=silent[1:])))
+        coordinator.apply_report(wire.Report(sequence=3, state=state, facts=silent[:1]))
+        count = self.of(lambda: coordinator.apply_report(wire.Report(sequence=4, state=state, facts=silent[1:])))
         assert controller.state.incident is not None
         assert controller.state.incident.replaced_nodes == (3, 5)
         return count

@@ -15,7 +15,7 @@ from hajob.plan.fencing import FENCE_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import OUT_OF_SERVICE, Taint
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 from tests.rigs.told_events import tell
 
@@ -50,7 +50,7 @@ async def new_coordinator_runs(town: ControllerTown) -> None:
     body = town.kube.objects["pods", NAMESPACE, pod.name]
     body["spec"]["nodeName"] = "node-5"
     body["status"] = {"phase": "Running", "podIP": "127.0.9.9"}
-    town.controller.pod_seen(view(body))
+    town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
 
 
@@ -95,7 +95,7 @@ async def restarted_beside_a_dead_node(town: ControllerTown) -> list[PodView]:
 async def test_a_start_waits_until_old_pods_are_gone(town: ControllerTown) -> None:
     old = await restarted(town)
     assert town.links[-1].address.startswith("127.0.9.9")
-    assert all(view(town.kube.objects["pods", NAMESPACE, pod.name]).deleting for pod in old)
+    assert all(pod_view_of(town.kube.objects["pods", NAMESPACE, pod.name]).deleting for pod in old)
     await town.clock.advance(4.0)
     assert told(town) == []
     assert "pods of the previous attempt to end" in running(town)

@@ -14,7 +14,7 @@ from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, PodQuota, death_of_rank, settle_town
 from tests.rigs.metrics import sample
 from tests.rigs.told_events import tell
@@ -72,13 +72,13 @@ async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: Contro
     await town.train()
     await PodQuota(town).allow(5)
     await town.controller.close()
-    create = town.kube.create
+    create = town.kube.create_object
 
     async def refuse(*arguments: Any, dry_run: bool = False) -> Any:
         assert not dry_run, "its pods are there"
         return await create(*arguments)
 
-    town.kube.create = refuse  # type: ignore[method-assign, assignment]
+    town.kube.create_object = refuse  # type: ignore[method-assign, assignment]
     town.open()
     await settle_town(town)
     assert condition(town, "Accepted")["status"] == "True"
@@ -104,7 +104,7 @@ async def test_a_restart_in_a_full_quota_does_not_deadlock(town: ControllerTown)
     for _ in range(3):
         for (resource, _, _), body in list(town.kube.objects.items()):  # the kubelets end them
             if resource == "pods" and "deletionTimestamp" in body["metadata"]:
-                await town.kube.delete("pods", NAMESPACE, body["metadata"]["name"], grace_seconds=0)
+                await town.kube.delete_object("pods", NAMESPACE, body["metadata"]["name"], grace_seconds=0)
         await town.clock.advance(31.0)
     assert ranks(town) == [0, 1, 2, 3]
 
@@ -116,21 +116,21 @@ async def test_a_delete_that_fails_keeps_no_pod_from_being_made(town: Controller
     async def delete(*_: object, **__: object) -> None:
         raise refused
 
-    town.kube.delete = delete  # type: ignore[method-assign]
+    town.kube.delete_object = delete  # type: ignore[method-assign]
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
     assert 2 in [pod.incarnation for pod in town.pods() if pod.node_rank == 0]
 
 
 async def test_a_policy_that_refuses_a_replacement_is_told_once(town: ControllerTown) -> None:
     await town.train()
-    create = town.kube.create
+    create = town.kube.create_object
 
     async def refuse(resource: str, *arguments: Any, **more: Any) -> Any:
         if resource == "pods":
             raise ApiError(403, "Forbidden", "violates PodSecurity")
         return await create(resource, *arguments, **more)
 
-    town.kube.create = refuse  # type: ignore[method-assign]
+    town.kube.create_object = refuse  # type: ignore[method-assign]
     lost = next(pod for pod in town.pods() if pod.node_rank == 0)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
     await town.clock.advance(20.0)
@@ -141,14 +141,14 @@ async def test_a_policy_that_refuses_a_replacement_is_told_once(town: Controller
 
 
 async def test_a_secret_over_quota_is_told(town: ControllerTown) -> None:
-    create = town.kube.create
+    create = town.kube.create_object
 
     async def refuse(resource: str, *arguments: Any, **more: Any) -> Any:
         if resource == "secrets":
             raise ApiError(403, "Forbidden", 'secrets "x" is forbidden: exceeded quota: q')
         return await create(resource, *arguments, **more)
 
-    town.kube.create = refuse  # type: ignore[method-assign]
+    town.kube.create_object = refuse  # type: ignore[method-assign]
     await town.clock.advance(5.0)
     assert condition(town, "Scheduled")["reason"] == "QuotaExceeded"
     assert town.events.reasons.count("QuotaExceeded") == 1
@@ -171,11 +171,11 @@ async def fill_up(town: ControllerTown, node_rank: int = 3) -> dict[str, Any]:
     last = next(
         body
         for (kind, _, _), body in town.kube.objects.items()
-        if kind == "pods" and view(body).node_rank == node_rank and not view(body).deleting
+        if kind == "pods" and pod_view_of(body).node_rank == node_rank and not pod_view_of(body).deleting
     )
     last["status"] = {"phase": "Pending", "conditions": [FULL], "podIP": ""}
     await town.run_pods()
-    town.controller.pod_seen(view(last))
+    town.controller.pod_seen(pod_view_of(last))
     await town.clock.advance(4.0)
     return last
 
@@ -191,7 +191,7 @@ async def test_a_pod_without_a_node_stops_the_start_up_clock(town: ControllerTow
     assert town.events.reasons.count("WaitingForCapacity") == 1
     last["spec"]["nodeName"] = "node-5"
     last["status"] = {"phase": "Running", "podIP": "127.0.9.9"}
-    town.controller.pod_seen(view(last))
+    town.controller.pod_seen(pod_view_of(last))
     await town.clock.advance(4.0)
     assert condition(town, "Scheduled")["reason"] == "AllPlaced"
     await town.clock.advance(1801.0)
@@ -224,14 +224,14 @@ async def test_a_quota_that_gets_room_is_used_at_once(town: ControllerTown) -> N
 
 
 async def test_a_secret_over_quota_is_tried_again_at_once(town: ControllerTown) -> None:
-    create, full = town.kube.create, True
+    create, full = town.kube.create_object, True
 
     async def refuse(resource: str, namespace: str, body: Any, *, dry_run: bool = False) -> Any:
         if resource == "secrets" and full:
             raise ApiError(403, "Forbidden", "secrets is forbidden: exceeded quota: q")
         return await create(resource, namespace, body, dry_run=dry_run)
 
-    town.kube.create = refuse  # type: ignore[method-assign]
+    town.kube.create_object = refuse  # type: ignore[method-assign]
     await town.clock.advance(300.0)
     assert not town.pods()
     full = False
@@ -263,11 +263,11 @@ async def test_a_pod_preempted_while_starting_comes_anew_alone(town: ControllerT
     await fill_up(town)
     before = {pod.node_rank: pod.uid for pod in town.pods()}
     taken = next(
-        body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and view(body).node_rank == 1
+        body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and pod_view_of(body).node_rank == 1
     )
     writes = len(town.kube.writes)
     del town.kube.objects["pods", NAMESPACE, taken["metadata"]["name"]]
-    town.controller.pod_seen(view(taken), deleted=True)
+    town.controller.pod_seen(pod_view_of(taken), deleted=True)
     await town.clock.advance(1.0)
     anew = {pod.node_rank: pod.uid for pod in town.pods() if not pod.deleting}
     assert [rank for rank in anew if anew[rank] != before[rank]] == [1]

@@ -10,7 +10,7 @@ from hajob.api import constants as names
 from hajob.job.pod_index import PodIndex
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.node import NodeView
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 
 POD = PodView("default", "job-0-a", "uid-0", "job", names.ROLE_RANK, 0, 1, node_name="here")
 NODES = {"here": NodeView("here"), "dead": NodeView("dead", ready=False)}
@@ -64,9 +64,9 @@ def test_a_pod_that_was_seen_is_not_missed_whichever_came_first(deleted: bool, w
     table = PodIndex()
     if not watch_is_faster:
         table.was_made(RAW)
-    table.seen(view(RAW), deleted=False)
+    table.seen(pod_view_of(RAW), deleted=False)
     if deleted:
-        table.seen(view(RAW), deleted=True)
+        table.seen(pod_view_of(RAW), deleted=True)
     if watch_is_faster:
         table.was_made(RAW)
     table.listed = "100"

@@ -13,7 +13,7 @@ from hajob.plan import events
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.node import NodeView
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.job_controller import ControllerTown, PodQuota, condition_of, settle_town
 from tests.rigs.plan_specs import GOOD
 from tests.rigs.told_events import tell
@@ -49,7 +49,7 @@ class SmallTown(ControllerTown):
             if where and "podIP" not in body.get("status", {}) and not body["spec"].get("schedulingGates"):
                 body["spec"]["nodeName"] = where
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{len(taken)}"}
-                self.controller.pod_seen(view(body))
+                self.controller.pod_seen(pod_view_of(body))
         await settle_town(self)
         base, step = self.controller.state.base, self.controller.state.step
         await self.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=base)])
@@ -155,7 +155,7 @@ async def test_one_node_of_two_missing_grows_nothing(small: SmallTown) -> None:
 
 
 async def test_a_node_that_fell_silent_counts_for_no_start(small: SmallTown) -> None:
-    small.avoided_nodes.add("node-3", small.clock.monotonic())  # Kubernetes calls it ready for another 40 s
+    small.avoided_nodes.avoid_node("node-3", small.clock.monotonic())  # Kubernetes calls it ready for another 40 s
     await small.lose()
     assert small.controller.state.nodes == 2
 
@@ -177,6 +177,6 @@ async def test_a_quota_that_was_cut_makes_the_next_start_smaller(small: SmallTow
     await small.end_deleted_pods()
     await small.clock.advance(10.0)
     for body in small.bodies():
-        small.controller.pod_seen(view(body))
+        small.controller.pod_seen(pod_view_of(body))
     await small.clock.advance(60.0)
     assert small.controller.state.nodes == 2, "three pods are allowed, one of them the coordinator's"

@@ -15,7 +15,7 @@ from hajob.job.policies.spares import PATIENCE_SECONDS, RETRY_SECONDS, STUCK_SEC
 from hajob.kube.client import ApiError
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/7 nodes"}
@@ -36,10 +36,10 @@ async def town() -> AsyncIterator[ControllerTown]:
 async def holding(town: ControllerTown) -> PodView:
     """The job trains, and its spare holds node-6."""
     await town.train()
-    (spare,) = (pod for pod in town.pods() if pod.is_spare)
+    (spare,) = (pod for pod in town.pods() if pod.is_spare_pod)
     ready = {"phase": "Running", "podIP": "127.0.1.99", "conditions": [{"type": "Ready", "status": "True"}]}
     await change(town, spare.name, {"nodeName": "node-6"}, ready)
-    return next(pod for pod in town.pods() if pod.is_spare)
+    return next(pod for pod in town.pods() if pod.is_spare_pod)
 
 
 async def change(town: ControllerTown, name: str, spec: Json, status: Json) -> None:
@@ -47,7 +47,7 @@ async def change(town: ControllerTown, name: str, spec: Json, status: Json) -> N
     body = town.kube.objects["pods", NAMESPACE, name]
     body["spec"] |= spec
     body["status"] = status
-    town.controller.pod_seen(view(body))
+    town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
 
 
@@ -66,7 +66,7 @@ async def lose_node_rank_0(town: ControllerTown) -> PodView:
 
 
 def spares(town: ControllerTown) -> list[str]:
-    return [pod.name for pod in town.pods() if pod.is_spare and not pod.deleting]
+    return [pod.name for pod in town.pods() if pod.is_spare_pod and not pod.deleting]
 
 
 async def test_no_spare_is_asked_for_before_the_job_trains(town: ControllerTown) -> None:
@@ -89,7 +89,7 @@ async def test_a_lost_node_is_replaced_on_the_spare_and_refilled(town: Controlle
     await change(town, replacement.name, {}, {"phase": "Pending", "conditions": [UNSCHEDULABLE]})
     raw = town.kube.objects["pods", NAMESPACE, replacement.name]
     assert raw["status"]["nominatedNodeName"] == "node-6"
-    town.controller.pod_seen(view(raw))
+    town.controller.pod_seen(pod_view_of(raw))
     await settle_town(town)
     assert spares(town) == []
     await town.end_deleted_pods()
@@ -128,7 +128,7 @@ async def test_a_cordoned_spare_is_made_elsewhere(town: ControllerTown) -> None:
     await settle_town(town)
     assert town.status()["spares"]["ready"] == 0
     await town.end_deleted_pods()
-    (again,) = (pod for pod in town.pods() if pod.is_spare)
+    (again,) = (pod for pod in town.pods() if pod.is_spare_pod)
     assert again.uid != spare.uid
 
 
@@ -169,7 +169,7 @@ async def test_a_warm_spare_becomes_the_lost_pod_as_it_is(warm: ControllerTown) 
     assert (0, 2) in told
     for kind in (wire.NAMED, wire.RESUMED, wire.RESULT):
         await warm.report(step=6, milestones=[wire.Milestone(kind=kind, incarnation=2, step=6)])
-    (refilled,) = (pod for pod in warm.pods() if pod.is_spare)
+    (refilled,) = (pod for pod in warm.pods() if pod.is_spare_pod)
     assert refilled.name != taken.name
     assert warm.controller.state.phase is JobPhase.RUNNING
 
@@ -196,7 +196,7 @@ async def test_a_warm_spare_that_ends_is_made_later_each_time(warm: ControllerTo
 
 async def test_a_sick_node_is_left_for_the_spare_alone(town: ControllerTown) -> None:
     spare = await holding(town)
-    taken = {pod.node_name for pod in town.pods() if pod.is_rank or pod.is_spare}
+    taken = {pod.node_name for pod in town.pods() if pod.is_rank_pod or pod.is_spare_pod}
     town.nodes = {name: node for name, node in town.nodes.items() if name in taken}
     sick = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     fault = ClusterFact(f"node/{sick}/x", Source.DEVICE, FactKind.SUB_HEALTH, sick, code="c", level=Level.SUB_HEALTH)
@@ -211,21 +211,21 @@ async def test_a_sick_node_is_left_for_the_spare_alone(town: ControllerTown) -> 
 async def test_a_sick_node_is_held_again_once_it_is_well(town: ControllerTown) -> None:
     """Where no other node is free the spare waits for one: made on the sick one it would be given up at once."""
     spare = await holding(town)
-    taken = {pod.node_name for pod in town.pods() if pod.is_rank or pod.is_spare}
+    taken = {pod.node_name for pod in town.pods() if pod.is_rank_pod or pod.is_spare_pod}
     town.nodes = {name: node for name, node in town.nodes.items() if name in taken}
     town.sub_healthy.add("node-6")
     town.controller.look_for_moves()
     await settle_town(town)
     await town.end_deleted_pods()
-    (waiting,) = (pod for pod in town.pods() if pod.is_spare)
+    (waiting,) = (pod for pod in town.pods() if pod.is_spare_pod)
     assert waiting.uid != spare.uid
     assert "node-6" in waiting.excluded
     await change(town, waiting.name, {}, {"phase": "Pending", "conditions": [UNSCHEDULABLE]})
     await town.clock.advance(60)
-    assert [pod.uid for pod in town.pods() if pod.is_spare] == [waiting.uid], "it is not made again and again"
+    assert [pod.uid for pod in town.pods() if pod.is_spare_pod] == [waiting.uid], "it is not made again and again"
     town.sub_healthy.clear()
     town.controller.look_for_moves()
     await settle_town(town)
     await town.end_deleted_pods()
-    (again,) = (pod for pod in town.pods() if pod.is_spare)
+    (again,) = (pod for pod in town.pods() if pod.is_spare_pod)
     assert "node-6" not in again.excluded

@@ -55,23 +55,23 @@ class World(Leadership):
 
     async def apply(self) -> Json:
         """The job, as a user makes it."""
-        return await self.kube.create(names.PLURAL, "default", {**JOB, "metadata": {"name": "job"}})
+        return await self.kube.create_object(names.PLURAL, "default", {**JOB, "metadata": {"name": "job"}})
 
-    async def writable(self) -> None:
+    async def wait_until_writable(self) -> None:
         await self.open.wait()
 
-    def claim(self, fence: int) -> None:
+    def note_claimed_fence(self, fence: int) -> None:
         self.claimed.append(fence)
 
     async def stored(self) -> Json:
         """The status that the server has."""
-        found: Json = (await self.kube.get(names.PLURAL, "default", "job")).get("status") or {}
+        found: Json = (await self.kube.get_object(names.PLURAL, "default", "job")).get("status") or {}
         return found
 
     async def forge(self, *operations: Json) -> None:
         """Somebody else writes into the status."""
         patch, kind = list(operations), PatchKind.JSON
-        await self.kube.patch(names.PLURAL, "default", "job", patch, kind=kind, subresource="status")
+        await self.kube.patch_object(names.PLURAL, "default", "job", patch, kind=kind, subresource="status")
         self.server.log.pop()
 
     @property
@@ -174,7 +174,7 @@ async def test_a_fence_that_no_operator_reaches_costs_this_job_alone() -> None:
 
 async def test_a_job_of_the_same_name_is_another_job() -> None:
     world = await World.made()
-    await world.kube.delete(names.PLURAL, "default", "job")
+    await world.kube.delete_object(names.PLURAL, "default", "job")
     await world.apply()
     with pytest.raises(JobGoneError):
         await world.writer.acknowledged(world.writer.write(status(1)))
@@ -183,7 +183,7 @@ async def test_a_job_of_the_same_name_is_another_job() -> None:
 
 async def test_a_deleted_job_ends_the_writer() -> None:
     world = await World.made()
-    await world.kube.delete(names.PLURAL, "default", "job")
+    await world.kube.delete_object(names.PLURAL, "default", "job")
     waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(1))))
     await world.clock.advance(1)
     with pytest.raises(JobGoneError):

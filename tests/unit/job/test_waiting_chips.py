@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hajob.plan.policy import RELEASE_SECONDS
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 
@@ -33,7 +33,7 @@ async def half_of_the_nodes(town: ControllerTown) -> None:
             body["status"] = {"phase": "Pending", "conditions": [unscheduled]}
         else:
             body["spec"]["nodeName"] = f"node-{pod.node_rank + 1}"
-        town.controller.pod_seen(view(body))
+        town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
 
 

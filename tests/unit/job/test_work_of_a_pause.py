@@ -13,7 +13,7 @@ from hajob.api.job import HATrainingJob
 from hajob.kube.client import ApiError
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 
 TEMPLATE = {"spec": {"containers": [{"name": "test", "image": "tests:1", "command": ["test-the-chips"]}]}}
@@ -42,7 +42,7 @@ async def still(town: ControllerTown) -> None:
 
 
 def hooks(town: ControllerTown) -> list[PodView]:
-    return sorted((pod for pod in town.pods() if pod.is_hook), key=lambda pod: pod.node_rank)
+    return sorted((pod for pod in town.pods() if pod.is_hook_pod), key=lambda pod: pod.node_rank)
 
 
 async def end(town: ControllerTown, hook: PodView, code: int) -> None:
@@ -51,7 +51,7 @@ async def end(town: ControllerTown, hook: PodView, code: int) -> None:
     ended = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
     statuses = [{"name": names.HOOK_CONTAINER, "state": ended}]
     body["status"] = {"phase": "Failed" if code else "Succeeded", "containerStatuses": statuses}
-    town.controller.pod_seen(view(body))
+    town.controller.pod_seen(pod_view_of(body))
     await settle_town(town)
 
 
@@ -71,7 +71,7 @@ async def working(town: ControllerTown, **pause: Any) -> list[PodView]:
 
 async def test_work_runs_on_every_node_and_then_the_training_goes_on(town: ControllerTown) -> None:
     found = await working(town)
-    ranks = {pod.node_rank: pod.node_name for pod in town.pods() if pod.is_rank}
+    ranks = {pod.node_rank: pod.node_name for pod in town.pods() if pod.is_rank_pod}
     bodies = [town.kube.objects["pods", NAMESPACE, hook.name] for hook in found]
     assert [hook.node_rank for hook in found] == [0, 1, 2, 3]
     assert [body["metadata"]["name"].rsplit("-", 1)[0] for body in bodies] == [f"quickstart-hook-{n}" for n in range(4)]

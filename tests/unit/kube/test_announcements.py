@@ -30,9 +30,9 @@ async def test_an_event_is_posted_once_the_server_is_back() -> None:
     clock = FakeClock()
     kube = FakeKube(clock)
     announcer = Announcer(kube, clock, "operator-1")
-    task = asyncio.create_task(announcer.run())
+    task = asyncio.create_task(announcer.post_queued())
     kube.fail(unreachable(), unreachable())
-    announcer.announce(JOB.metadata, "Replaced", "x" * 3000, warning=True)
+    announcer.queue_event(JOB.metadata, "Replaced", "x" * 3000, warning=True)
     await clock.advance(10)
     (posted,) = [body for verb, resource, body in kube.writes if resource == "events"]
     assert (posted["type"], posted["reason"], posted["regarding"]["uid"]) == ("Warning", "Replaced", "u")
@@ -44,12 +44,12 @@ async def test_a_refused_event_is_dropped_and_the_next_one_passes() -> None:
     clock = FakeClock()
     kube = FakeKube(clock)
     announcer = Announcer(kube, clock, "operator-1")
-    task = asyncio.create_task(announcer.run())
+    task = asyncio.create_task(announcer.post_queued())
     kube.fail(ApiError(403, "Forbidden", "no"))
-    announcer.announce(JOB.metadata, "One", "refused")
-    announcer.announce(JOB.metadata, "Two", "accepted")
+    announcer.queue_event(JOB.metadata, "One", "refused")
+    announcer.queue_event(JOB.metadata, "Two", "accepted")
     for _ in range(2000):
-        announcer.announce(JOB.metadata, "Many", "too many")
+        announcer.queue_event(JOB.metadata, "Many", "too many")
     await clock.advance(10)
     reasons = [body["reason"] for _, _, body in kube.writes]
     assert "One" not in reasons
@@ -62,16 +62,16 @@ async def test_an_error_of_this_program_costs_one_event(monkeypatch: pytest.Monk
     clock = FakeClock()
     kube = FakeKube(clock)
     announcer = Announcer(kube, clock, "operator-1")
-    task = asyncio.create_task(announcer.run())
+    task = asyncio.create_task(announcer.post_queued())
 
     async def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(kube, "create", fail)
-        announcer.announce(JOB.metadata, "One", "lost")
+        patch.setattr(kube, "create_object", fail)
+        announcer.queue_event(JOB.metadata, "One", "lost")
         await clock.advance(1)
-    announcer.announce(JOB.metadata, "Two", "posted")
+    announcer.queue_event(JOB.metadata, "Two", "posted")
     await clock.advance(1)
     assert [body["reason"] for _, _, body in kube.writes] == ["Two"]
     task.cancel()

@@ -36,12 +36,12 @@ async def test_a_plugin_is_asked_again_after_a_refusal(tmp_path: Path) -> None:
     }
     config.write_text(json.dumps(content))
     credentials = await from_kubeconfig(str(config))
-    await credentials.refresh()
-    assert (credentials.token, calls.read_text()) == ("token-1", "1")
-    credentials.reload()  # as after a 401
-    await credentials.refresh()
-    await credentials.refresh()
-    assert (credentials.token, calls.read_text()) == ("token-2", "2")
-    credentials.reload()
-    await credentials.refresh()  # the plugin fails: the token before may still be good
-    assert credentials.token == "token-2"
+    await credentials.refresh_kubeconfig()
+    assert (credentials.bearer_token, calls.read_text()) == ("token-1", "1")
+    credentials.reload_token()  # as after a 401
+    await credentials.refresh_kubeconfig()
+    await credentials.refresh_kubeconfig()
+    assert (credentials.bearer_token, calls.read_text()) == ("token-2", "2")
+    credentials.reload_token()
+    await credentials.refresh_kubeconfig()  # the plugin fails: the token before may still be good
+    assert credentials.bearer_token == "token-2"

@@ -50,12 +50,12 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[SlowSer
 
 async def test_leases_and_watches_wait_for_no_other_request(server: tuple[SlowServer, HttpKube]) -> None:
     slow, kube = server
-    pods = [asyncio.create_task(kube.create("pods", "default", {})) for _ in range(2 * CONNECTIONS)]
+    pods = [asyncio.create_task(kube.create_object("pods", "default", {})) for _ in range(2 * CONNECTIONS)]
     async with asyncio.timeout(90):
         await slow.full.wait()
-        lease = await kube.get("leases", "default", "hajob-operator")
-        await kube.replace("leases", "default", lease)
-        assert [event.type async for event in kube.watch("pods")] == ["ADDED"]
+        lease = await kube.get_object("leases", "default", "hajob-operator")
+        await kube.replace_object("leases", "default", lease)
+        assert [event.type async for event in kube.watch_objects("pods")] == ["ADDED"]
         assert (slow.creations, slow.free.is_set()) == (CONNECTIONS, False)
         slow.free.set()
         await asyncio.gather(*pods)

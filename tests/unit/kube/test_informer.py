@@ -13,7 +13,7 @@ from e2e.memory_api.server import MemoryServer
 from e2e.memory_api.streams import Stream
 from hajob.api.base import Json
 from hajob.backoff import Backoff
-from hajob.kube.client import ApiError, WatchEvent, silent
+from hajob.kube.client import ApiError, WatchEvent, silent_watch_error
 from hajob.kube.informer import ChangeType, Informer
 from tests.rigs.fake_clock import FakeClock, settle
 from tests.rigs.fake_kube import unreachable
@@ -54,16 +54,16 @@ class World:
 
     async def put(self, name: str, value: str) -> Json:
         body: Json = {"metadata": {"name": name}, "data": {"value": value}}
-        return await self.kube.create("configmaps", NAMESPACE, body)
+        return await self.kube.create_object("configmaps", NAMESPACE, body)
 
     async def change(self, name: str, value: str) -> None:
-        await self.kube.patch("configmaps", NAMESPACE, name, {"data": {"value": value}})
+        await self.kube.patch_object("configmaps", NAMESPACE, name, {"data": {"value": value}})
 
     async def delete(self, name: str) -> None:
-        await self.kube.delete("configmaps", NAMESPACE, name)
+        await self.kube.delete_object("configmaps", NAMESPACE, name)
 
     async def started(self) -> None:
-        self.task = asyncio.create_task(self.informer.run())
+        self.task = asyncio.create_task(self.informer.list_and_watch())
         await settle()
         assert self.informer.synced.is_set()
         self.changes.clear()
@@ -84,8 +84,8 @@ async def test_pages_are_put_together() -> None:
     for number in range(7):
         await world.put(f"p{number}", str(number))
     await world.started()
-    assert sorted(world.informer.values()) == [str(number) for number in range(7)]
-    assert world.informer.get(NAMESPACE, "p3") == "3"
+    assert sorted(world.informer.cached_values()) == [str(number) for number in range(7)]
+    assert world.informer.get_cached(NAMESPACE, "p3") == "3"
     assert len(world.informer) == 7
 
 
@@ -93,7 +93,7 @@ async def test_a_change_that_the_projection_does_not_show_is_none() -> None:
     world = World()
     await world.put("a", "1")
     await world.started()
-    await world.kube.patch("configmaps", NAMESPACE, "a", {"metadata": {"annotations": {"noise": "1"}}})
+    await world.kube.patch_object("configmaps", NAMESPACE, "a", {"metadata": {"annotations": {"noise": "1"}}})
     await world.change("a", "2")
     await settle()
     assert world.changes == [(MODIFIED, "2")]
@@ -106,7 +106,7 @@ async def test_a_large_list_and_what_follows(streams: bool, lists: int) -> None:
         await world.put(f"p{number}", str(number))
     version = str(world.server.history.version)
     await world.started()
-    assert sorted(world.informer.values()) == [str(number) for number in range(5)]
+    assert sorted(world.informer.cached_values()) == [str(number) for number in range(5)]
     assert world.lists == [(version, 5)]
     await world.change("p1", "new")
     await world.delete("p2")
@@ -140,10 +140,10 @@ async def test_a_broken_streamed_list_begins_anew(monkeypatch: pytest.MonkeyPatc
     await world.delete("b")
     monkeypatch.setattr(Stream, "open", _telling(WatchEvent("ADDED", first), unreachable()))
     await world.clock.advance(1.0)
-    assert (list(world.informer.values()), len(world.lists)) == (["a", "b"], 1)
+    assert (list(world.informer.cached_values()), len(world.lists)) == (["a", "b"], 1)
     monkeypatch.undo()
     await world.clock.advance(5.0)
-    assert (list(world.informer.values()), len(world.lists)) == (["a"], 2)
+    assert (list(world.informer.cached_values()), len(world.lists)) == (["a"], 2)
 
 
 async def test_what_goes_while_a_list_streams_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ async def test_what_goes_while_a_list_streams_is_gone(monkeypatch: pytest.Monkey
     await world.delete("b")
     monkeypatch.setattr(Stream, "open", _telling(WatchEvent("ADDED", body), WatchEvent("DELETED", body)))
     await world.clock.advance(1.0)
-    assert (list(world.informer.values()), world.changes) == (["a"], [(DELETED, "b")])
+    assert (list(world.informer.cached_values()), world.changes) == (["a"], [(DELETED, "b")])
 
 
 def _telling(*lines: WatchEvent | ApiError) -> Callable[..., None]:
@@ -274,19 +274,19 @@ async def test_a_watch_that_told_something_is_followed_at_once() -> None:
 
 async def test_delays_grow_to_a_cap_and_start_again_after_a_success() -> None:
     backoff = Backoff(first=0.1, longest=1.0, rand=lambda: 1.0)
-    assert [backoff.delay() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    backoff.reset()
-    assert Backoff(first=0.1, rand=lambda: 0.0).delay() == pytest.approx(0.05)
-    assert backoff.delay() == 0.1
+    assert [backoff.next_delay() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    backoff.reset_delay()
+    assert Backoff(first=0.1, rand=lambda: 0.0).next_delay() == pytest.approx(0.05)
+    assert backoff.next_delay() == 0.1
 
 
 async def test_the_age_tells_of_silence_and_a_bookmark_ends_it() -> None:
     world = World()
     await world.started()
     await world.clock.advance(50)
-    assert world.informer.age() == 50
+    assert world.informer.seconds_since_answer() == 50
     await world.clock.advance(11)
-    assert world.informer.age() < 2
+    assert world.informer.seconds_since_answer() < 2
 
 
 async def test_an_absent_server_makes_an_informer_old_but_not_idle() -> None:
@@ -298,8 +298,8 @@ async def test_an_absent_server_makes_an_informer_old_but_not_idle() -> None:
     idle = []
     for _ in range(180):
         await world.clock.advance(10)
-        idle.append(world.informer.idle())
-    assert world.informer.age() > 1700
+        idle.append(world.informer.seconds_since_activity())
+    assert world.informer.seconds_since_answer() > 1700
     assert max(idle) < 85
 
 
@@ -314,7 +314,7 @@ async def test_a_late_deletion_of_a_predecessor_is_none() -> None:
     stream.lines.put_nowait(WatchEvent("DELETED", old))
     await settle()
     assert world.changes == [(DELETED, "1"), (ADDED, "2")]
-    assert world.informer.get(NAMESPACE, "a") == "2"
+    assert world.informer.get_cached(NAMESPACE, "a") == "2"
 
 
 class FailingWorld(World):
@@ -327,10 +327,10 @@ class FailingWorld(World):
 async def test_unreadable_objects_and_failing_handlers_stop_nothing() -> None:
     world = FailingWorld()
     await world.started()
-    await world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": "bad"}})
+    await world.kube.create_object("configmaps", NAMESPACE, {"metadata": {"name": "bad"}})
     await world.put("good", "2")
     await settle()
-    assert list(world.informer.values()) == ["2"]
+    assert list(world.informer.cached_values()) == ["2"]
     assert not world.task.done()
 
 
@@ -349,15 +349,15 @@ async def test_a_server_restored_from_a_snapshot_is_listed_anew() -> None:
     await settle()
     assert world.changes == []
     lists = world.asked(watch=False)
-    world.cut(silent("/api/v1/configmaps"))
+    world.cut(silent_watch_error("/api/v1/configmaps"))
     await world.clock.advance(5)
     assert world.asked(watch=False) == lists + 1
-    assert sorted(world.informer.values()) == ["1", "4"]
+    assert sorted(world.informer.cached_values()) == ["1", "4"]
     assert sorted(world.changes) == [(ADDED, "4"), (DELETED, "2"), (MODIFIED, "1")]
     assert world.restored == 1
     await world.change("new", "5")
     await settle()
     assert world.changes[-1] == (MODIFIED, "5")
-    world.cut(silent("/api/v1/configmaps"))
+    world.cut(silent_watch_error("/api/v1/configmaps"))
     await world.clock.advance(5)
     assert world.restored == 1, "a list that is not older tells of nothing"

@@ -21,7 +21,7 @@ class Server:
         self.took: list[float] = []
 
     async def ask(self) -> None:
-        async with self.turns.turn():
+        async with self.turns.hold_turn():
             began = self.clock.monotonic()
             self.under_way += 1
             self.most = max(self.most, self.under_way)

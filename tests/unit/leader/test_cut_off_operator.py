@@ -14,11 +14,11 @@ from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.job.controller import JobController
 from hajob.leader.partition_detector import PartitionDetector
-from hajob.leader.reachability import reach
+from hajob.leader.reachability import count_reachable
 from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.fake_clock import settle
 from tests.rigs.job_controller import NAMESPACE, ControllerTown
 
@@ -33,8 +33,8 @@ class City:
         self.watch = PartitionDetector(town.clock, self._reach, self._tell)
         self.caches = Caches()
         for node in town.nodes.values():
-            self.caches.capacity.node_seen(node)
-        ports = dataclasses.replace(town.ports(self.caches), cut_off=lambda: self.watch.cut_off)
+            self.caches.capacity.store_node(node)
+        ports = dataclasses.replace(town.ports(self.caches), cut_off=lambda: self.watch.why_cut_off)
         self.core = OperatorCore(ports, self.caches)
         self.core.pods_complete(self.kube.version)
         self.sequence = 0
@@ -44,7 +44,7 @@ class City:
         self.core.reach_changed(why)
 
     def _reach(self) -> Any:
-        return reach(self.core.coordinators(), self.caches.nodes)
+        return count_reachable(self.core.coordinators(), self.caches.all_nodes)
 
     def controller(self, name: str) -> JobController:
         return self.core.controllers[f"uid-of-{name}"]
@@ -63,7 +63,7 @@ class City:
             if resource == "pods":
                 body["spec"]["nodeName"] = f"node-{number % 6}"
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
-                self.core.pod_changed(view(body), deleted=False)
+                self.core.pod_changed(pod_view_of(body), deleted=False)
         await self.pass_time(0.1)
         for name in JOBS:
             await self.report(name, milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
@@ -75,23 +75,23 @@ class City:
         self.sequence += 1
         coordinator = self.controller(name).observer.coordinator
         if not coordinator.reports.connected:
-            coordinator.connected_changed(True, "")
+            coordinator.note_connection_change(True, "")
         milestones = more.pop("milestones", [])
         state = wire.CoordinatorState(**{"controller_ready": True, "attempt": 1, "step": 0, **more})
         self.states[name] = state
-        coordinator.reported(wire.Report(sequence=self.sequence, state=state, milestones=milestones))
+        coordinator.apply_report(wire.Report(sequence=self.sequence, state=state, milestones=milestones))
         await self.pass_time(0.01)
 
     def repeat(self, name: str) -> None:
         """A coordinator reports once more what it has reported."""
         self.sequence += 1
         report = wire.Report(sequence=self.sequence, state=self.states[name])
-        self.controller(name).observer.coordinator.reported(report)
+        self.controller(name).observer.coordinator.apply_report(report)
 
     async def silence(self, *those: str) -> None:
         """Their channels go down."""
         for name in those:
-            self.controller(name).observer.coordinator.connected_changed(False, "it said nothing for 2.5 s")
+            self.controller(name).observer.coordinator.note_connection_change(False, "it said nothing for 2.5 s")
         await self.pass_time(0.01)
 
     async def pass_time(self, seconds: float, *heard: str) -> None:
@@ -101,7 +101,7 @@ class City:
             await self.clock.advance(min(rest, 0.5))
             for name in heard:
                 self.repeat(name)
-            self.watch.look()
+            self.watch.check_once()
             await settle()
 
     def condition(self, name: str) -> tuple[str, str]:
@@ -146,14 +146,14 @@ async def test_a_job_that_is_reached_is_looked_after_all_the_while(city: City) -
     await city.pass_time(100, "three")
     fact = wire.Fact(id="x", kind=wire.PROCESS_EXITED, node_rank=1, ranks=[2], incarnation=1, exit_code=-9, step=5)
     state = wire.CoordinatorState(controller_ready=True, attempt=1, step=5)
-    city.controller("three").observer.coordinator.reported(wire.Report(sequence=99, state=state, facts=[fact]))
+    city.controller("three").observer.coordinator.apply_report(wire.Report(sequence=99, state=state, facts=[fact]))
     assert city.phases() == {"one": JobPhase.RUNNING, "two": JobPhase.RUNNING, "three": JobPhase.GATHERING}
 
 
 async def test_one_lost_coordinator_of_three_is_a_lost_one(city: City) -> None:
     await city.silence("one")
     await city.pass_time(80, "two", "three")
-    assert city.watch.cut_off == ""
+    assert city.watch.why_cut_off == ""
     assert city.phases() == {"one": JobPhase.UNPROTECTED, "two": JobPhase.RUNNING, "three": JobPhase.RUNNING}
 
 
@@ -162,7 +162,7 @@ async def test_one_still_silent_afterwards_gets_its_whole_time(city: City) -> No
     await city.pass_time(600)
     for name in ("two", "three"):
         await city.report(name, step=6)
-    assert city.watch.cut_off == ""
+    assert city.watch.why_cut_off == ""
     await city.pass_time(COORDINATOR_SECONDS, "two", "three")
     assert set(city.phases().values()) == {JobPhase.RUNNING}
     await city.pass_time(20, "two", "three")
@@ -196,14 +196,14 @@ async def test_jobs_without_a_training_say_nothing_of_reach(
 ) -> None:
     put_into(city, phase, attempt, "one", "two")
     await city.silence("one", "two")
-    city.watch.look()
-    assert bool(city.watch.cut_off) is counts
+    city.watch.check_once()
+    assert bool(city.watch.why_cut_off) is counts
 
 
 async def test_coordinators_that_died_with_their_node_are_lost(city: City) -> None:
     for name in JOBS[:2]:
         pod = next(p for p in city.caches.pods.values() if p.role == "coordinator" and p.job_uid == f"uid-of-{name}")
-        node = dataclasses.replace(city.caches.nodes[pod.node_name], ready=False)
+        node = dataclasses.replace(city.caches.all_nodes[pod.node_name], ready=False)
         city.core.node_changed(node, deleted=False)
     await city.silence("one", "two")
     await city.pass_time(80, "three")

@@ -27,7 +27,7 @@ class Process(Candidate):
             identity,
             self,
         )
-        self.task = asyncio.create_task(self.holder.run())
+        self.task = asyncio.create_task(self.holder.hold_for_ever())
 
     def leadership_gained(self, fence: int) -> None:
         self.gained.append(fence)
@@ -45,7 +45,7 @@ class Process(Candidate):
     async def end(self) -> None:
         """As the process does once it has let go of its jobs."""
         self.task.cancel()
-        await self.holder.release()
+        await self.holder.release_lease()
 
 
 async def pair(*, reaches: bool = True) -> tuple[MemoryKube, FakeClock, Process, Process]:
@@ -70,8 +70,8 @@ async def test_a_standby_that_reaches_them_is_given_the_lease() -> None:
     await one.end()
     await clock.advance(1)
     assert two.gained == [2]
-    lease = await kube.get(*LEASE)
-    assert (handover.offered(lease), handover.volunteer(lease)) == ("", "")
+    lease = await kube.get_object(*LEASE)
+    assert (handover.why_offered(lease), handover.volunteer_of_lease(lease)) == ("", "")
 
 
 async def test_without_a_capable_standby_the_leader_keeps_it() -> None:
@@ -79,7 +79,7 @@ async def test_without_a_capable_standby_the_leader_keeps_it() -> None:
     one.cut_off = "2 of 2 coordinators cannot be reached"
     await clock.advance(600)
     assert (one.lost, two.gained, one.holder.may_write) == ([], [], True)
-    assert handover.offered(await kube.get(*LEASE)) == one.cut_off
+    assert handover.why_offered(await kube.get_object(*LEASE)) == one.cut_off
     assert two.asked > 100
     two.reached = True
     await clock.advance(4)
@@ -92,8 +92,8 @@ async def test_an_offer_is_withdrawn_once_they_are_reached() -> None:
     await clock.advance(3)
     one.cut_off, two.reached = "", True
     await clock.advance(60)
-    lease = await kube.get(*LEASE)
-    assert (handover.offered(lease), handover.volunteer(lease)) == ("", "")
+    lease = await kube.get_object(*LEASE)
+    assert (handover.why_offered(lease), handover.volunteer_of_lease(lease)) == ("", "")
     assert (one.lost, one.holder.is_leader, two.gained) == ([], True, [])
 
 

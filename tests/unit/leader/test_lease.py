@@ -25,7 +25,7 @@ def made() -> tuple[MemoryKube, FakeClock]:
 
 
 async def spec_of(kube: MemoryKube) -> Json:
-    spec: Json = (await kube.get(*LEASE))["spec"]
+    spec: Json = (await kube.get_object(*LEASE))["spec"]
     return spec
 
 
@@ -44,7 +44,7 @@ class Process(Candidate):
             self,
         )
         self.fence_floor = floor
-        self.task = asyncio.create_task(self.holder.run())
+        self.task = asyncio.create_task(self.holder.hold_for_ever())
 
     def leadership_gained(self, fence: int) -> None:
         self.gained.append(fence)
@@ -78,12 +78,12 @@ async def test_what_somebody_else_wrote_is_read_in_the_same_look() -> None:
     kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)
-    await kube.patch(*LEASE, {"metadata": {"labels": {"somebody": "was-here"}}})
+    await kube.patch_object(*LEASE, {"metadata": {"labels": {"somebody": "was-here"}}})
     before = len(kube.server.log)
     await clock.advance(1)
     assert [request.method for request in kube.server.log[before:]] == ["PUT", "GET", "PUT"]
     assert (one.holder.may_write, one.lost) == (True, [])
-    assert (await kube.get(*LEASE))["metadata"]["labels"] == {"somebody": "was-here"}
+    assert (await kube.get_object(*LEASE))["metadata"]["labels"] == {"somebody": "was-here"}
 
 
 async def test_what_is_given_back_is_taken_within_half_a_second() -> None:
@@ -93,7 +93,7 @@ async def test_what_is_given_back_is_taken_within_half_a_second() -> None:
     two = Process(kube, clock, "two")
     await clock.advance(10.01)
     one.task.cancel()
-    await one.holder.release()
+    await one.holder.release_lease()
     await clock.advance(0.5)
     assert (two.gained, two.holder.may_write) == ([2], True)
 
@@ -119,7 +119,7 @@ async def test_a_lease_that_was_given_back_is_taken_at_the_next_look() -> None:
     two = Process(kube, clock, "two")
     await clock.advance(2)
     one.task.cancel()
-    await one.holder.release()
+    await one.holder.release_lease()
     assert not one.holder.is_leader
     await clock.advance(1.5)
     assert two.gained == [2]
@@ -132,7 +132,7 @@ async def test_an_outage_stops_writing_but_not_leading() -> None:
     outage = kube.server.faults.unreachable()
     await clock.advance(4)
     assert (one.holder.is_leader, one.holder.may_write, one.lost) == (True, False, [])
-    waiting = asyncio.create_task(one.holder.writable())
+    waiting = asyncio.create_task(one.holder.wait_until_writable())
     await clock.advance(3)
     assert not waiting.done()
     outage.end()
@@ -145,7 +145,7 @@ async def test_a_leader_that_slept_sees_the_other_and_stops() -> None:
     kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)
-    await kube.patch(*LEASE, {"spec": {"holderIdentity": "two", "leaseTransitions": 2}})
+    await kube.patch_object(*LEASE, {"spec": {"holderIdentity": "two", "leaseTransitions": 2}})
     await clock.advance(1)
     assert one.lost == ["two holds the Lease"]
     assert not one.holder.is_leader
@@ -185,7 +185,7 @@ async def test_a_fence_that_nobody_can_have_reached_is_not_believed(floor: int) 
     one = Process(kube, clock, "one", floor=floor)
     await clock.advance(10)
     assert (one.gained, one.holder.may_write) == ([1], True)
-    one.holder.claim(floor)
+    one.holder.note_claimed_fence(floor)
     await clock.advance(10)
     assert (one.holder.fence, one.lost) == (1, [])
 
@@ -194,7 +194,7 @@ async def test_a_claimed_fence_is_outdone_without_a_change_of_leader() -> None:
     kube, clock = made()
     one = Process(kube, clock, "one")
     await clock.advance(0)
-    one.holder.claim(FENCE_LIMIT - 1)
+    one.holder.note_claimed_fence(FENCE_LIMIT - 1)
     await clock.advance(2)
     assert (one.holder.fence, one.gained, one.lost) == (FENCE_LIMIT, [1], [])
     assert (await spec_of(kube))["leaseTransitions"] == FENCE_LIMIT
@@ -211,7 +211,7 @@ async def test_a_lease_deleted_under_a_leader_changes_only_the_fence() -> None:
     two = Process(kube, clock, "two")
     await clock.advance(5)
     for _ in range(3):
-        await kube.delete(*LEASE)
+        await kube.delete_object(*LEASE)
         await clock.advance(5)
     assert (one.gained, one.lost, one.holder.fence, one.holder.may_write) == ([1], [], 4, True)
     assert two.gained == []
@@ -228,7 +228,7 @@ async def test_a_lease_that_is_missing_may_still_be_somebodys(known: str) -> Non
     await clock.advance(2)
     if known == "from the Lease":
         one.task.cancel()
-        await kube.delete(*LEASE)
+        await kube.delete_object(*LEASE)
     await clock.advance(1.9)
     assert two.gained == []
     await clock.advance(4)
@@ -272,28 +272,28 @@ async def test_a_record_counts_as_seen_once_the_answer_is_there(
 ) -> None:
     """The server stood still: the leader renewed right before the standby's read, long after that was asked."""
     kube, clock = made()
-    await holder_of(kube, clock, "one").step()
+    await holder_of(kube, clock, "one").check_lease()
     standby = holder_of(kube, clock, "two")
     with monkeypatch.context() as patch:
-        patch.setattr(kube, "get", stalled(clock, kube.get, before, after))
-        await standby.step()
+        patch.setattr(kube, "get_object", stalled(clock, kube.get_object, before, after))
+        await standby.check_lease()
     for _ in range(3):
         clock.seconds += 1.0
-        await standby.step()
+        await standby.check_lease()
     assert not standby.is_leader
     clock.seconds += 1.0
-    await standby.step()
+    await standby.check_lease()
     assert standby.is_leader
 
 
 async def test_a_record_has_stood_still_only_until_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long the answer lay about says nothing: the leader may have renewed since."""
     kube, clock = made()
-    await holder_of(kube, clock, "one").step()
+    await holder_of(kube, clock, "one").check_lease()
     standby = holder_of(kube, clock, "two")
-    await standby.step()
-    monkeypatch.setattr(kube, "get", stalled(clock, kube.get, 0.0, 5.0))
-    await standby.step()
+    await standby.check_lease()
+    monkeypatch.setattr(kube, "get_object", stalled(clock, kube.get_object, 0.0, 5.0))
+    await standby.check_lease()
     assert not standby.is_leader
 
 
@@ -301,8 +301,8 @@ async def test_a_renewal_counts_from_before_it_was_asked(monkeypatch: pytest.Mon
     """Nobody knows when in between the server took it: others count from then at the earliest."""
     kube, clock = made()
     leader = holder_of(kube, clock, "one")
-    await leader.step()
+    await leader.check_lease()
     assert leader.may_write
-    monkeypatch.setattr(kube, "replace", stalled(clock, kube.replace, 0.0, 3.0))
-    await leader.step()
+    monkeypatch.setattr(kube, "replace_object", stalled(clock, kube.replace_object, 0.0, 3.0))
+    await leader.check_lease()
     assert (leader.is_leader, leader.may_write) == (True, False)

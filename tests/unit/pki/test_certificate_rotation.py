@@ -12,7 +12,14 @@ import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from hajob.pki.certificates import SPREAD, Authority, authorities_at, issue, material_at, new_authority
+from hajob.pki.certificates import (
+    SPREAD,
+    Authority,
+    authorities_at,
+    certificates_due,
+    issue_certificates,
+    new_authority,
+)
 from tests.rigs.tls_handshakes import tls_context, tls_handshake
 
 UID = "7f9e7fc7-74d5-4678-88e6-1dfe8cb6055f"
@@ -54,7 +61,7 @@ class Years:
     def __init__(self) -> None:
         self.now = BEGIN
         self.authorities: Sequence[Authority] = authorities_at((), BEGIN, LIFETIME)
-        self.material: Material = issue(UID, self.authorities, BEGIN, LIFETIME)
+        self.material: Material = issue_certificates(UID, self.authorities, BEGIN, LIFETIME)
         self.changed = BEGIN
         self.past: list[Material] = [self.material] * (LAG + 1)
         self.replace_before: datetime | None = None
@@ -64,7 +71,7 @@ class Years:
     def step(self) -> None:
         self.now += STEP
         self.authorities = authorities_at(self.authorities, self.now, LIFETIME, self.replace_before)
-        after = material_at(
+        after = certificates_due(
             UID, self.material, self.authorities, trust_changed=self.changed, now=self.now, lifetime=LIFETIME
         )
         if after["ca.crt"] != self.material["ca.crt"]:
@@ -135,17 +142,17 @@ def test_an_operator_that_was_away_spreads_trust_before_it_signs() -> None:
 def test_certificates_at_their_very_end_are_replaced_at_once() -> None:
     now = BEGIN + LIFETIME - timedelta(hours=1)
     authorities = [new_authority(BEGIN, LIFETIME)]
-    material = issue(UID, authorities, BEGIN, LIFETIME)
-    after = material_at(UID, material, authorities, trust_changed=now, now=now, lifetime=LIFETIME)
+    material = issue_certificates(UID, authorities, BEGIN, LIFETIME)
+    after = certificates_due(UID, material, authorities, trust_changed=now, now=now, lifetime=LIFETIME)
     assert parsed(after["agent.crt"])[0].not_valid_after_utc == now + LIFETIME
 
 
 def test_nothing_is_replaced_that_is_good() -> None:
     authorities = [new_authority(BEGIN, LIFETIME)]
-    material = issue(UID, authorities, BEGIN, LIFETIME)
+    material = issue_certificates(UID, authorities, BEGIN, LIFETIME)
     for now in (BEGIN, BEGIN + SPREAD, BEGIN + LIFETIME / 2):
         assert authorities_at(authorities, now, LIFETIME) == tuple(authorities)
-        assert material_at(UID, material, authorities, trust_changed=BEGIN, now=now, lifetime=LIFETIME) == material
+        assert certificates_due(UID, material, authorities, trust_changed=BEGIN, now=now, lifetime=LIFETIME) == material
 
 
 @pytest.mark.parametrize("client_is_behind", [True, False])
@@ -153,8 +160,8 @@ def test_tls_agrees_in_the_middle_of_a_replacement(tmp_path: Path, client_is_beh
     """The same with real handshakes, at the moment after the certificates were signed anew."""
     now = datetime.now(UTC)
     old, new = new_authority(now - 3 * SPREAD, LIFETIME), new_authority(now - 2 * SPREAD, LIFETIME)
-    spread = issue(UID, [new, old], now - 2 * SPREAD, LIFETIME)
-    after = material_at(UID, spread, [old, new], trust_changed=now - 2 * SPREAD, now=now, lifetime=LIFETIME)
+    spread = issue_certificates(UID, [new, old], now - 2 * SPREAD, LIFETIME)
+    after = certificates_due(UID, spread, [old, new], trust_changed=now - 2 * SPREAD, now=now, lifetime=LIFETIME)
     assert after["agent.crt"] != spread["agent.crt"]
     client, server = (spread, after) if client_is_behind else (after, spread)
     (tmp_path / "client").mkdir()

@@ -55,7 +55,7 @@ class World:
         end = self.clock.seconds + days * 86_400
         while self.clock.seconds < end:
             self.clock.freeze(8 * CHECK_SECONDS)
-            await certificates.look_again(self.job)
+            await certificates.reconcile_again(self.job)
 
 
 @pytest.fixture
@@ -76,36 +76,36 @@ def agree(tmp_path: Path, client: dict[str, bytes], server: dict[str, bytes]) ->
 
 
 async def test_every_leader_finds_the_first_ones_authority(world: World) -> None:
-    first = await world.store().authorities()
-    assert await world.store().authorities() == first
+    first = await world.store().trusted_authorities()
+    assert await world.store().trusted_authorities() == first
     assert len(first) == 1
 
 
 async def test_a_deleted_authority_is_put_back(world: World) -> None:
     store = world.store()
-    first = await store.authorities()
+    first = await store.trusted_authorities()
     del world.kube.objects["secrets", HOME, SECRET_NAME]
     world.clock.freeze(KEPT_SECONDS)
-    assert await store.authorities() == first
-    assert await world.store().authorities() == first
+    assert await store.trusted_authorities() == first
+    assert await world.store().trusted_authorities() == first
 
 
 async def test_an_authority_is_replaced_when_an_admin_says_so(world: World) -> None:
     store = world.store()
-    first = await store.authorities()
+    first = await store.trusted_authorities()
     world.clock.freeze(86_400)
     stored = world.kube.objects["secrets", HOME, SECRET_NAME]
-    stored["metadata"]["annotations"] = {REPLACE_BEFORE: store.now.isoformat()}
-    found = await store.authorities()
+    stored["metadata"]["annotations"] = {REPLACE_BEFORE: store.current_time.isoformat()}
+    found = await store.trusted_authorities()
     assert len(found) == 2
     assert found[0] == first[0]
     world.clock.freeze(KEPT_SECONDS)
-    assert await store.authorities() == found, "once"
+    assert await store.trusted_authorities() == found, "once"
 
 
 @pytest.mark.parametrize("damage", [{"0.crt": "eA=="}, {"0.key": None}])
 async def test_a_damaged_authority_is_told_and_not_replaced(world: World, damage: dict[str, Any]) -> None:
-    await world.store().authorities()
+    await world.store().trusted_authorities()
     data = world.kube.objects["secrets", HOME, SECRET_NAME]["data"]
     for name, value in damage.items():
         if value is None:
@@ -113,7 +113,7 @@ async def test_a_damaged_authority_is_told_and_not_replaced(world: World, damage
         else:
             data[name] = value
     with pytest.raises(ApiError, match=f"Secret {HOME}/{SECRET_NAME} cannot be read: .*delete it"):
-        await world.store().authorities()
+        await world.store().trusted_authorities()
 
 
 # ---------------------------------------------------------------------------------------------- one job
@@ -121,20 +121,20 @@ async def test_a_damaged_authority_is_told_and_not_replaced(world: World, damage
 
 async def test_the_leader_puts_a_deleted_secret_back_as_it_was(world: World) -> None:
     leader = world.leader()
-    await leader.look(world.job)
+    await leader.reconcile_secret(world.job)
     before = world.material()
     del world.kube.objects[world.key]
-    await leader.look_again(world.job)
+    await leader.reconcile_again(world.job)
     assert world.material() == before
 
 
 async def test_a_new_leader_makes_what_running_pods_trust(world: World, tmp_path: Path) -> None:
     """The Secret and everyone who remembered it are gone; coordinator and agents run on with their files."""
-    await world.leader().look(world.job)
+    await world.leader().reconcile_secret(world.job)
     running = world.material()
     del world.kube.objects[world.key]
     leader = world.leader()
-    await leader.look(world.job)
+    await leader.reconcile_secret(world.job)
     assert world.material() != running
     agree(tmp_path, world.material(), running)
     agree(tmp_path, running, world.material())
@@ -142,7 +142,7 @@ async def test_a_new_leader_makes_what_running_pods_trust(world: World, tmp_path
 
 async def test_certificates_are_replaced_while_the_job_runs(world: World) -> None:
     leader = world.leader()
-    await leader.look(world.job)
+    await leader.reconcile_secret(world.job)
     assert leader.credentials is not None
     held, before = leader.credentials, leader.credentials.certificate
     await world.pass_days(leader, 365 * 2 / 3 - 1)
@@ -154,12 +154,12 @@ async def test_certificates_are_replaced_while_the_job_runs(world: World) -> Non
 
 async def test_a_new_authority_reaches_a_job_in_three_steps(world: World) -> None:
     leader = world.leader()
-    await leader.look(world.job)
+    await leader.reconcile_secret(world.job)
     first = world.material()
     await world.pass_days(leader, 30)
     del world.kube.objects["secrets", HOME, SECRET_NAME]
     leader = world.leader()  # nobody remembers the authority
-    await leader.look_again(world.job)
+    await leader.reconcile_again(world.job)
     both = world.material()
     assert both["ca.crt"].count(b"BEGIN CERTIFICATE") == 2
     assert both["operator.crt"] == first["operator.crt"]
@@ -173,14 +173,14 @@ async def test_a_new_authority_reaches_a_job_in_three_steps(world: World) -> Non
 
 async def test_a_refused_replacement_leaves_the_old_in_use(world: World, caplog: pytest.LogCaptureFixture) -> None:
     leader = world.leader()
-    await leader.look(world.job)
+    await leader.reconcile_secret(world.job)
     before = world.material()
     world.clock.freeze(300 * 86_400)
     world.kube.server.faults.refuse(
         ApiError(403, "Forbidden", "cannot update"), matching=lambda one: one.method == "PUT"
     )
     count = sample("hajob_certificates_not_replaced_total")
-    await leader.look_again(world.job)
+    await leader.reconcile_again(world.job)
     assert world.material() == before
     assert "the old ones stay in use: 403 Forbidden" in caplog.text
     assert sample("hajob_certificates_not_replaced_total") == count + 1
@@ -188,27 +188,27 @@ async def test_a_refused_replacement_leaves_the_old_in_use(world: World, caplog:
 
 async def test_the_immutable_secret_of_0_1_is_kept_as_it_is(world: World) -> None:
     made = {**tls_secret(world.job, certificates_of_a_job("uid-1")), "immutable": True}
-    await world.kube.create("secrets", NAMESPACE, made)
+    await world.kube.create_object("secrets", NAMESPACE, made)
     leader, before = world.leader(), world.material()
-    await leader.look(world.job)
+    await leader.reconcile_secret(world.job)
     await world.pass_days(leader, 3)
     assert world.material() == before
     del world.kube.objects[world.key]
-    await leader.look_again(world.job)
+    await leader.reconcile_again(world.job)
     assert world.material() == before
     assert world.kube.objects[world.key]["immutable"] is True, "kubelets remember that it was"
 
 
 async def test_a_secret_that_cannot_be_made_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
     leader = world.leader()
-    await leader.look(world.job)
+    await leader.reconcile_secret(world.job)
     del world.kube.objects[world.key]
     world.kube.fail(ApiError(500, "Internal", "away"))
-    await leader.look_again(world.job)
+    await leader.reconcile_again(world.job)
     assert "its certificates cannot be looked at: 500 Internal" in caplog.text
-    assert not leader.due
+    assert not leader.is_check_due
     await world.clock.advance(31)
-    assert leader.due
+    assert leader.is_check_due
     assert leader.credentials is not None
 
 
@@ -243,15 +243,15 @@ async def test_a_pod_made_after_its_secret_was_deleted_finds_it(new_leader: bool
 
 
 async def test_a_new_jobs_secret_is_made_without_asking(world: World) -> None:
-    await world.leader().look(world.job, new=True)
+    await world.leader().reconcile_secret(world.job, new=True)
     asked = [request.method for request in world.kube.server.log if request.path.endswith(world.key[2])]
     assert (asked, world.key in world.kube.objects) == ([], True)
 
 
 async def test_a_new_job_keeps_the_secret_that_is_there(world: World) -> None:
     """The leader before may have ended between the Secret and the status."""
-    await world.leader().look(world.job)
+    await world.leader().reconcile_secret(world.job)
     before, leader = world.material(), world.leader()
-    await leader.look(world.job, new=True)
+    await leader.reconcile_secret(world.job, new=True)
     assert leader.credentials is not None
     assert (world.material(), leader.credentials.certificate) == (before, before["operator.crt"])

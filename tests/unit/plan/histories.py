@@ -27,7 +27,7 @@ from hajob.plan.policy import Policy, from_spec
 from hajob.plan.sizes import StartSizes
 from hajob.plan.state import ENDED, UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
-from hajob.sources.observe import of_capacity
+from hajob.sources.observe import events_of_capacity
 from tests.rigs.plan_specs import GOOD, spec
 
 LAYOUTS = (
@@ -184,7 +184,7 @@ class History:
 
     def expendable(self) -> list[str]:
         """Mostly not the nodes that no shrink can do without."""
-        needed = set(self.layout.nodes_of(ranks_of_data(self.layout, frozenset({0}))))
+        needed = set(self.layout.nodes_of_ranks(ranks_of_data(self.layout, frozenset({0}))))
         others = self.up - {pod.node for key, pod in self.pods.items() if key[0] in needed}
         return sorted(others if others and self.chance.random() < 0.9 else self.up)
 
@@ -322,7 +322,7 @@ class History:
             self.free_since_ms = None
         elif self.free_since_ms is None:
             self.free_since_ms = self.now
-        for event in of_capacity(self.state, self.policy, lambda: len(self.free())):
+        for event in events_of_capacity(self.state, self.policy, lambda: len(self.free())):
             self.tell(event)
         if self.state.phase in UNTRAINED:
             unplaced = any(not pod.node for pod in self.pods.values())
@@ -386,7 +386,7 @@ class History:
             self.order = None
             if self.state.phase is JobPhase.SHRINKING:
                 self.shrink(order)
-        elif self.stands({*order.replaced_nodes, *self.layout.nodes_of(order.restart_ranks)}):
+        elif self.stands({*order.replaced_nodes, *self.layout.nodes_of_ranks(order.restart_ranks)}):
             self.order = None
             self.repair(order)
 

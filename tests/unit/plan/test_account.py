@@ -114,7 +114,7 @@ def test_an_outage_books_detection_waiting_and_recovery() -> None:
         "Training": 29.5 + 5,
         "WaitingForCapacity": 3 + 7,
     }
-    assert life.account.percent == 57
+    assert life.account.percent_training == 57
 
 
 def test_steps_that_are_done_again_are_no_training() -> None:

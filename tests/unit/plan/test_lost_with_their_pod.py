@@ -28,7 +28,7 @@ def exits(rig: Rig, code: str, exit_code: int) -> None:
         for rank in (4, 5)
     ]  # fmt: skip
     state = wire.CoordinatorState(incarnation=1, attempt=1)
-    for seen in observe.of_report(wire.Report(state=state, facts=facts), {2: POD}, rig.now + 20).observed:
+    for seen in observe.events_of_report(wire.Report(state=state, facts=facts), {2: POD}, rig.now + 20).observed:
         assert seen.event is not None
         rig.tell(seen.event)
 
@@ -54,7 +54,7 @@ def test_the_pod_names_the_cause_when_its_ranks_are_replaced(pod: PodView, code:
     rig = Rig.running()
     exits(rig, "ContainerKilled", -9)
     number, node = rig.incident.number, rig.incident.cause.node_name
-    for event in observe.of_old_pod(pod, rig.now + 30):
+    for event in observe.events_of_old_pod(pod, rig.now + 30):
         rig.tell(event)
     cause = rig.incident.cause
     assert (cause.source, cause.code, cause.node_name) == (Source.POD, code, node)
@@ -73,20 +73,20 @@ def test_the_pod_names_the_cause_when_its_ranks_are_replaced(pod: PodView, code:
 def test_a_pod_that_tells_nothing_of_it_leaves_the_cause(pod: PodView) -> None:
     rig = Rig.running()
     exits(rig, "ContainerKilled", -9)
-    for event in observe.of_old_pod(pod, rig.now + 30):
+    for event in observe.events_of_old_pod(pod, rig.now + 30):
         rig.tell(event)
     assert rig.incident.cause.code == "ContainerKilled"
 
 
 def test_a_killed_trainer_tells_before_its_pod_fails() -> None:
-    (seen,) = observe.of_pod(replace(OOM, phase="Running"), deleted=False, now_ms=5)
+    (seen,) = observe.events_of_pod(replace(OOM, phase="Running"), deleted=False, now_ms=5)
     assert isinstance(seen, e.FactSeen)
     assert (seen.fact.kind, seen.fact.code) == (FactKind.POD_FAILED, "OOMKilled")
 
 
 def test_an_ordinary_exit_stays_one_of_the_process() -> None:
     fact = wire.Fact(id="x", kind=wire.PROCESS_EXITED, ranks=[4], node_rank=2, code="exit 1", exit_code=1)
-    (seen,) = report.read(wire.Report(facts=[fact]), 5).observed
+    (seen,) = report.read_report(wire.Report(facts=[fact]), 5).observed
     assert isinstance(seen.event, e.FactSeen)
     assert seen.event.fact.kind is FactKind.PROCESS_EXITED
 
@@ -108,7 +108,7 @@ def test_a_pod_that_was_taken_explains_its_agents_silence(pod: PodView, code: st
     """Killed together, none of its containers tells anything: a kubelet that evicts for memory leaves them no time."""
     rig = Rig.running()
     rig.silent(2)
-    for event in observe.of_old_pod(pod, rig.now + 30):
+    for event in observe.events_of_old_pod(pod, rig.now + 30):
         rig.tell(event)
     assert (rig.incident.cause.code, rig.action) == (code, Action.REPLACE)
 

@@ -16,7 +16,7 @@ from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import FactKind
 from hajob.domain.incidents import IncidentOutcome, RestoredFrom
 from hajob.domain.layout import Layout, RankOrder
-from hajob.domain.loss import repairs
+from hajob.domain.loss import plan_repairs
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.state import JobPhase
@@ -72,7 +72,7 @@ def assert_replaced(rig: Rig, nodes: Nodes) -> None:
     assert len(rig.pods.ranks) == layout.num_nodes
     sound = copy_survives(layout, rig.incident.lost_ranks)
     assert (rig.incident.restored_from is RestoredFrom.OPTIMIZER_COPY) is sound
-    for repair in repairs(layout, rig.incident.lost_ranks):
+    for repair in plan_repairs(layout, rig.incident.lost_ranks):
         assert repair.giver == (partner(layout, repair.rank) if sound else None)
 
 

@@ -206,8 +206,8 @@ def test_a_hang_that_is_over_is_withdrawn() -> None:
     rig = Rig.running(policy=Policy(mode=Mode.OBSERVE))
     rig.see(FactKind.HANG, ranks=tuple(range(8)), source=Source.COORDINATOR, step=5)
     assert rig.at(JobPhase.HELD)
-    assert list(observe.of_steps(rig.state, 5)) == []
-    (over,) = observe.of_steps(rig.state, 6)
+    assert list(observe.events_of_steps(rig.state, 5)) == []
+    (over,) = observe.events_of_steps(rig.state, 6)
     assert CloseIncident(2, IncidentOutcome.RECOVERED, "its faults are gone; no action was taken") in rig.tell(over)
     assert rig.at(JobPhase.RUNNING)
 

@@ -76,7 +76,7 @@ def test_processes_that_die_together_take_their_pods_along() -> None:
 )
 def test_only_nodes_with_a_name_are_avoided(nodes: tuple[int, ...], names: tuple[str, ...]) -> None:
     rig = Rig.running(view=replace(VIEW, node_names={2: "", 3: "c", 0: "a"}))
-    ranks = tuple(rank for node in nodes for rank in VIEW.layout.ranks_of(node))
+    ranks = tuple(rank for node in nodes for rank in VIEW.layout.ranks_of_node(node))
     rig.see(FactKind.POD_LOST, ranks=ranks)
     assert {node for node, number in rig.served.items() if number == 2} == set(nodes)
     assert sorted(name for one in rig.pods.ranks for name in one.avoid) == list(names)

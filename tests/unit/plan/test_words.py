@@ -303,4 +303,4 @@ def test_a_restart_for_the_controller_books_a_restart() -> None:
 
 
 def test_the_view_of_the_worlds() -> None:
-    assert LAYOUT.partner(5) == 1
+    assert LAYOUT.first_other_holder(5) == 1

@@ -22,9 +22,9 @@ from hajob.plan.policy import from_spec
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.environment import rank_environment
 from hajob.pods.naming import coordinator_pod_name, is_same_pod, rank_pod_name
-from hajob.pods.rank_pod import mount_for, output_directory, rank_pod
+from hajob.pods.rank_pod import build_rank_pod, innermost_mount, output_directory
 from hajob.pods.settings import PodSettings
-from hajob.pods.spare_pod import spare_pod
+from hajob.pods.spare_pod import build_spare_pod
 from tests.rigs.example_jobs import Object, example_in_the_nodes_network, example_job
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,20 +36,20 @@ def ranks_of(job: HATrainingJob) -> Object:
 
 
 BUILT: dict[str, Callable[[], Object]] = {
-    "quickstart-rank-pod": lambda: rank_pod(example_job("quickstart"), 3, 17, SETTINGS, ["node-b", "node-a"]),
+    "quickstart-rank-pod": lambda: build_rank_pod(example_job("quickstart"), 3, 17, SETTINGS, ["node-b", "node-a"]),
     "quickstart-coordinator-pod": lambda: coordinator_pod(example_job("quickstart"), 17, SETTINGS),
     "quickstart-rank-environment": lambda: ranks_of(example_job("quickstart")),
     "one-node-rank-environment": lambda: ranks_of(example_job("quickstart", numNodes=1)),
     "one-node-mindspore-rank-environment": lambda: ranks_of(
         example_job("quickstart", numNodes=1, framework="MindSpore")
     ),
-    "full-rank-pod": lambda: rank_pod(example_job("full"), 0, 1, SETTINGS),
+    "full-rank-pod": lambda: build_rank_pod(example_job("full"), 0, 1, SETTINGS),
     "full-coordinator-pod": lambda: coordinator_pod(example_job("full"), 1, SETTINGS, apart=False),
     "full-rank-environment": lambda: ranks_of(example_job("full")),
-    "mindspore-rank-pod": lambda: rank_pod(example_job("full", framework="MindSpore"), 0, 1, SETTINGS),
+    "mindspore-rank-pod": lambda: build_rank_pod(example_job("full", framework="MindSpore"), 0, 1, SETTINGS),
     "mindspore-coordinator-pod": lambda: coordinator_pod(example_job("full", framework="MindSpore"), 1, SETTINGS),
     "mindspore-rank-environment": lambda: ranks_of(example_job("full", framework="MindSpore")),
-    "host-network-rank-pod": lambda: rank_pod(example_in_the_nodes_network("quickstart"), 0, 1, SETTINGS),
+    "host-network-rank-pod": lambda: build_rank_pod(example_in_the_nodes_network("quickstart"), 0, 1, SETTINGS),
     "host-network-coordinator-pod": lambda: coordinator_pod(example_in_the_nodes_network("quickstart"), 1, SETTINGS),
     "tls-secret": lambda: tls_secret(example_job("quickstart"), {name: name.encode() for name in KEYS}),
 }
@@ -68,8 +68,8 @@ def test_it_is_what_the_file_says(name: str) -> None:
 def test_pods_keep_apart_by_the_label_that_the_admin_has_chosen(apart: bool) -> None:
     mine = PodSettings("hajob/sidecar:dev", topology_label="example.com/blade")
     pods = [
-        rank_pod(example_job("full"), 0, 1, mine),
-        spare_pod(example_job("full"), 0, mine),
+        build_rank_pod(example_job("full"), 0, 1, mine),
+        build_spare_pod(example_job("full"), 0, mine),
         coordinator_pod(example_job("full"), 1, mine, apart=apart),
     ]
     told = [json.dumps(pod["spec"]["affinity"]["podAntiAffinity"]) for pod in pods]
@@ -87,7 +87,7 @@ def test_the_launcher_knows_where_its_last_word_goes() -> None:
     trainer = job.spec.template["spec"]["containers"][0]
     trainer["terminationMessagePath"] = "/run/last-word"
     variables = {
-        each["name"]: each.get("value") for each in _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["env"]
+        each["name"]: each.get("value") for each in _container(build_rank_pod(job, 0, 1, SETTINGS), "trainer")["env"]
     }
     assert variables["HAJOB_TERMINATION_LOG"] == "/run/last-word"
 
@@ -95,7 +95,7 @@ def test_the_launcher_knows_where_its_last_word_goes() -> None:
 def test_the_users_template_is_not_changed() -> None:
     job = example_job("full")
     before = deepcopy(job.spec.template)
-    rank_pod(job, 0, 1, SETTINGS, ["x"])
+    build_rank_pod(job, 0, 1, SETTINGS, ["x"])
     coordinator_pod(job, 1, SETTINGS)
     assert job.spec.template == before
 
@@ -111,9 +111,9 @@ def test_names_fit_a_label_and_differ_by_job_and_incarnation() -> None:
 
 def test_already_exists_succeeds_only_for_owner_and_incarnation() -> None:
     job = example_job("quickstart")
-    pod = rank_pod(job, 0, 1, SETTINGS)
+    pod = build_rank_pod(job, 0, 1, SETTINGS)
     assert is_same_pod(deepcopy(pod), pod)
-    assert not is_same_pod(rank_pod(job, 0, 2, SETTINGS), pod)
+    assert not is_same_pod(build_rank_pod(job, 0, 2, SETTINGS), pod)
     foreign = deepcopy(pod)
     foreign["metadata"]["ownerReferences"] = []
     assert not is_same_pod(foreign, pod)
@@ -123,11 +123,13 @@ def test_chips_are_what_the_spec_says_whatever_the_template_says() -> None:
     job = example_job("quickstart")
     trainer = job.spec.template["spec"]["containers"][0]
     trainer["resources"] = {"limits": {"huawei.com/Ascend910": "1", "cpu": "4"}}
-    resources = _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["resources"]
+    resources = _container(build_rank_pod(job, 0, 1, SETTINGS), "trainer")["resources"]
     assert resources["limits"] == {"huawei.com/Ascend910": "2", "cpu": "4"}
     assert resources["requests"] == {"huawei.com/Ascend910": "2"}
     for container in ("agent", "install"):
-        assert names.DEFAULT_RESOURCE_NAME not in str(_container(rank_pod(job, 0, 1, SETTINGS), container)["resources"])
+        assert names.DEFAULT_RESOURCE_NAME not in str(
+            _container(build_rank_pod(job, 0, 1, SETTINGS), container)["resources"]
+        )
     assert names.DEFAULT_RESOURCE_NAME not in str(coordinator_pod(job, 1, SETTINGS))
 
 
@@ -135,18 +137,18 @@ def test_hajobs_variables_come_first_and_count() -> None:
     job = example_job("quickstart")
     trainer = job.spec.template["spec"]["containers"][0]
     trainer["env"] = [{"name": "HAJOB_DIR", "value": "/mine"}, {"name": "URL", "value": "tcp://$(POD_IP)"}]
-    env = _container(rank_pod(job, 0, 1, SETTINGS), "trainer")["env"]
+    env = _container(build_rank_pod(job, 0, 1, SETTINGS), "trainer")["env"]
     assert [entry["value"] for entry in env if entry["name"] == "HAJOB_DIR"] == ["/hajob"]
     assert env[-1] == {"name": "URL", "value": "tcp://$(POD_IP)"}
     assert "PATH" not in {entry["name"] for entry in env}
 
 
 def test_the_command_follows_the_launcher_and_taskd_is_left() -> None:
-    full = _container(rank_pod(example_job("full"), 0, 1, SETTINGS), "trainer")
+    full = _container(build_rank_pod(example_job("full"), 0, 1, SETTINGS), "trainer")
     assert full["command"][:4] == ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", "bash"]
     assert full["command"][4] == "pretrain_qwen3_8b.sh"
     assert "args" not in full
-    taskd = _container(rank_pod(example_job("full", launcher="TaskD"), 0, 1, SETTINGS), "trainer")
+    taskd = _container(build_rank_pod(example_job("full", launcher="TaskD"), 0, 1, SETTINGS), "trainer")
     assert (taskd["command"], taskd["args"][0]) == (["bash"], "pretrain_qwen3_8b.sh")
 
 
@@ -156,7 +158,7 @@ def test_excluded_nodes_are_out_in_every_alternative() -> None:
     job.spec.template["spec"]["affinity"] = {
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     }
-    affinity = rank_pod(job, 0, 1, SETTINGS, ["node-y"])["spec"]["affinity"]
+    affinity = build_rank_pod(job, 0, 1, SETTINGS, ["node-y"])["spec"]["affinity"]
     required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert len(required) == 2
     for term in required:
@@ -166,7 +168,7 @@ def test_excluded_nodes_are_out_in_every_alternative() -> None:
 
 def test_a_coordinator_free_to_go_anywhere_may_sit_with_ranks() -> None:
     job = example_job("quickstart")
-    ranks = rank_pod(job, 0, 1, SETTINGS)["spec"]["affinity"]["podAntiAffinity"]
+    ranks = build_rank_pod(job, 0, 1, SETTINGS)["spec"]["affinity"]["podAntiAffinity"]
     avoided = ranks["requiredDuringSchedulingIgnoredDuringExecution"][1]["labelSelector"]["matchLabels"]
     apart, anywhere = (
         coordinator_pod(job, 1, SETTINGS, apart=choice)["metadata"]["labels"] for choice in (True, False)
@@ -181,13 +183,13 @@ def test_the_output_lies_on_the_innermost_volume_or_nowhere() -> None:
         {"name": "b", "mountPath": "/ckpt/out/"},
         {"name": "c", "mountPath": "/c"},
     ]
-    assert (mount_for({"volumeMounts": mounts}, "/ckpt/out/x") or {})["name"] == "b"
-    assert (mount_for({"volumeMounts": mounts}, "/ckpt/other") or {})["name"] == "a"
-    assert mount_for({"volumeMounts": mounts}, "/ckpts") is None
-    assert mount_for({}, "/ckpt") is None
+    assert (innermost_mount({"volumeMounts": mounts}, "/ckpt/out/x") or {})["name"] == "b"
+    assert (innermost_mount({"volumeMounts": mounts}, "/ckpt/other") or {})["name"] == "a"
+    assert innermost_mount({"volumeMounts": mounts}, "/ckpts") is None
+    assert innermost_mount({}, "/ckpt") is None
     job = example_job("quickstart", output={"path": "/nowhere"})
     assert output_directory(job) == f"/nowhere/{job.metadata.uid}"
-    env = _container(rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
+    env = _container(build_rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
     assert next(entry for entry in env if entry["name"] == "HAJOB_OUTPUT_DIR")["value"] == ""
 
 
@@ -198,12 +200,12 @@ def test_the_agent_sees_the_checkpoints_wherever_the_output_goes() -> None:
         {"name": "ckpt", "mountPath": job.spec.checkpoint.path, "readOnly": True},
         {"name": "logs", "mountPath": "/logs"},
     ]
-    agent = _container(rank_pod(job, 0, 1, SETTINGS), "agent")
+    agent = _container(build_rank_pod(job, 0, 1, SETTINGS), "agent")
     mounts = [mount for mount in agent["volumeMounts"] if mount["name"] in {"ckpt", "logs"}]
     assert [mount["name"] for mount in mounts] == ["logs", "ckpt"]
     assert all(mount["readOnly"] for mount in mounts)
     trainer["volumeMounts"] = []
-    env = _container(rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
+    env = _container(build_rank_pod(job, 0, 1, SETTINGS), "agent")["env"]
     assert next(entry for entry in env if entry["name"] == "HAJOB_CHECKPOINT_DIR")["value"] == ""
 
 
@@ -212,7 +214,7 @@ def test_silent_nodes_are_tolerated_without_a_limit() -> None:
     job.spec.template["spec"]["tolerations"] = [
         {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
     ]
-    for pod in (rank_pod(job, 0, 1, SETTINGS), coordinator_pod(job, 1, SETTINGS)):
+    for pod in (build_rank_pod(job, 0, 1, SETTINGS), coordinator_pod(job, 1, SETTINGS)):
         tolerations = {entry["key"]: entry for entry in pod["spec"]["tolerations"]}
         for taint in ("not-ready", "unreachable"):
             assert "tolerationSeconds" not in tolerations[f"node.kubernetes.io/{taint}"]
@@ -226,7 +228,7 @@ def test_a_broken_secret_is_named() -> None:
 
 
 def test_an_agent_asks_for_a_cpu_of_its_own() -> None:
-    agent = _container(rank_pod(example_job("quickstart"), 0, 1, SETTINGS), "agent")
+    agent = _container(build_rank_pod(example_job("quickstart"), 0, 1, SETTINGS), "agent")
     assert agent["resources"]["requests"]["cpu"] == "1"
 
 

@@ -11,7 +11,7 @@ import yaml
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.api.derived import coordinator_ports
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from tests.rigs.example_jobs import Object, example_job
 
@@ -28,7 +28,7 @@ def deployment() -> Object:
 def pods() -> dict[str, tuple[str, dict[str, str]]]:
     """Namespace and labels of each kind of pod."""
     job = example_job("quickstart")
-    made = {"rank": rank_pod(job, 0, 1, SETTINGS), "coordinator": coordinator_pod(job, 1, SETTINGS)}
+    made = {"rank": build_rank_pod(job, 0, 1, SETTINGS), "coordinator": coordinator_pod(job, 1, SETTINGS)}
     found = {role: ("jobs", pod["metadata"]["labels"]) for role, pod in made.items()}
     found["operator"] = (HOME, deployment()["spec"]["template"]["metadata"]["labels"])
     found["stranger"] = ("jobs", {"app": "shell"})

@@ -15,9 +15,9 @@ from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.job.admission import evaluate
-from hajob.pods.rank_pod import OWN_INIT_CONTAINERS, rank_pod
-from hajob.pods.review import notes, refusals
-from hajob.sources.pod import view
+from hajob.pods.rank_pod import OWN_INIT_CONTAINERS, build_rank_pod
+from hajob.pods.review import notes_on_spec, refusals_of_spec
+from hajob.sources.pod import pod_view_of
 from tests.rigs.example_jobs import SETTINGS, pods_of_every_kind
 from tests.rigs.fake_clock import FakeClock
 
@@ -27,10 +27,10 @@ odd = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too
 async def accepted(job: Json) -> HATrainingJob:
     """The job, stored; each of its pods is accepted, with every field that is written."""
     kube = MemoryKube(MemoryServer(FakeClock()))
-    stored = HATrainingJob.from_object(await kube.create(names.PLURAL, "default", job))
+    stored = HATrainingJob.from_object(await kube.create_object(names.PLURAL, "default", job))
     assert await evaluate(kube, stored, SETTINGS) == (Reason.VALID, "")
     for pod in pods_of_every_kind(stored):
-        await kube.create("pods", "default", pod, dry_run=True)
+        await kube.create_object("pods", "default", pod, dry_run=True)
     return stored
 
 
@@ -53,7 +53,7 @@ OVERRULED = {"restartPolicy", "schedulingGates", "containers", "initContainers",
 @given(jobs())
 def test_a_pod_keeps_what_the_user_wrote(job: Json) -> None:
     made = HATrainingJob.from_object(job)
-    pod, template = rank_pod(made, 0, 1, SETTINGS, ["node-1"]), job["spec"]["template"]
+    pod, template = build_rank_pod(made, 0, 1, SETTINGS, ["node-1"]), job["spec"]["template"]
     spec, wrote = pod["spec"], template["spec"]
     assert {name: spec.get(name) for name in wrote.keys() - OVERRULED} == {
         name: wrote[name] for name in wrote.keys() - OVERRULED
@@ -104,12 +104,12 @@ def test_nothing_is_found_by_its_place(job: Json) -> None:
         return {**body, "spec": {**body["spec"], "template": found}}
 
     one, other = HATrainingJob.from_object(job), HATrainingJob.from_object(turned(job))
-    assert list(refusals(one.spec)) == list(refusals(other.spec)) == []
-    assert list(notes(one)) == list(notes(other))
-    first, second = (rank_pod(each, 0, 1, SETTINGS)["spec"] for each in (one, other))
+    assert list(refusals_of_spec(one.spec)) == list(refusals_of_spec(other.spec)) == []
+    assert list(notes_on_spec(one)) == list(notes_on_spec(other))
+    first, second = (build_rank_pod(each, 0, 1, SETTINGS)["spec"] for each in (one, other))
     for part in ("containers", "volumes"):
         assert sorted(first[part], key=lambda each: str(each["name"])) == sorted(
             second[part], key=lambda each: str(each["name"])
         )
     assert first["initContainers"] == second["initContainers"]
-    assert view({"spec": first}) == view({"spec": second})
+    assert pod_view_of({"spec": first}) == pod_view_of({"spec": second})

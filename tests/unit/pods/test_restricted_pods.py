@@ -9,7 +9,7 @@ import pytest
 from hajob.api.job import HATrainingJob
 from hajob.app.settings import Settings
 from hajob.pods.coordinator_pod import coordinator_pod
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from tests.rigs.example_jobs import Object, example_in_the_nodes_network, example_job
 
@@ -17,7 +17,7 @@ OURS = {"install", "agent", "coordinator"}
 
 
 def pods(settings: PodSettings, *jobs: HATrainingJob) -> list[Object]:
-    return [pod for job in jobs for pod in (rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings))]
+    return [pod for job in jobs for pod in (build_rank_pod(job, 0, 1, settings), coordinator_pod(job, 1, settings))]
 
 
 def ours(pod: Object) -> list[Object]:
@@ -71,7 +71,7 @@ def test_an_installation_says_how_the_sidecar_is_pulled_and_run() -> None:
 
 def test_a_jobs_own_resources_of_the_agent_count_more() -> None:
     job = example_job("quickstart", agent={"resources": {"requests": {"cpu": "3"}}})
-    pod = rank_pod(job, 0, 1, PodSettings("image", resources={"requests": {"cpu": "1"}}))
+    pod = build_rank_pod(job, 0, 1, PodSettings("image", resources={"requests": {"cpu": "1"}}))
     found = {each["name"]: each["resources"]["requests"]["cpu"] for each in ours(pod)}
     assert found == {"install": "1", "agent": "3"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.pods.review import checkpoint_claim, claim_note, notes, refusals
+from hajob.pods.review import checkpoint_claim, note_on_claim, notes_on_spec, refusals_of_spec
 from tests.rigs.unserved_jobs import BY_THE_OPERATOR, Edit, edited, in_pod, in_spec, in_trainer, pod
 
 ALL_OFF = [{"name": name, "maxCount": 0} for name in ("Retry", "InPlace", "Replace", "Shrink", "Checkpoint", "Restart")]
@@ -36,7 +36,7 @@ def job(edit: Edit) -> HATrainingJob:
 @pytest.mark.parametrize("case", NOTED)
 def test_what_works_and_is_worth_knowing_is_told(case: str) -> None:
     edit, sentence = NOTED[case]
-    (said,) = notes(job(edit))
+    (said,) = notes_on_spec(job(edit))
     assert sentence in said
 
 
@@ -51,8 +51,8 @@ def test_what_works_and_is_worth_knowing_is_told(case: str) -> None:
     ],
 )
 def test_a_usual_job_has_no_note(edit: Edit) -> None:
-    assert list(notes(job(edit))) == []
-    assert list(refusals(job(edit).spec)) == []
+    assert list(notes_on_spec(job(edit))) == []
+    assert list(refusals_of_spec(job(edit).spec)) == []
 
 
 def claimed(body: Json) -> None:
@@ -78,11 +78,11 @@ def test_the_claim_of_the_checkpoints_is_found_by_their_mount() -> None:
     ],
 )
 def test_a_claim_that_not_all_nodes_can_write_is_told(modes: Any, nodes: int, told: str) -> None:
-    said = claim_note({"metadata": {"name": "ckpt"}, "spec": {"accessModes": modes}}, nodes)
+    said = note_on_claim({"metadata": {"name": "ckpt"}, "spec": {"accessModes": modes}}, nodes)
     assert told in said
     assert bool(said) == bool(told)
 
 
 def test_a_refusal_of_the_review_is_one_sentence_each() -> None:
-    found = {case: list(refusals(job(edit).spec)) for case, (edit, _) in BY_THE_OPERATOR.items()}
+    found = {case: list(refusals_of_spec(job(edit).spec)) for case, (edit, _) in BY_THE_OPERATOR.items()}
     assert all(len(told) <= 1 for told in found.values()), found

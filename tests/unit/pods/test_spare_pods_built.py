@@ -6,10 +6,10 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.api.enums import SpareMode
-from hajob.pods.rank_pod import rank_pod
+from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
-from hajob.pods.spare_pod import spare_pod
-from hajob.sources.pod import view
+from hajob.pods.spare_pod import build_spare_pod
+from hajob.sources.pod import pod_view_of
 from tests.rigs.example_jobs import Object, example_job
 
 SETTINGS = PodSettings("image")
@@ -25,11 +25,11 @@ def built(mode: SpareMode) -> tuple[Object, Object]:
             )
         }
     )
-    return spare_pod(job, 0, SETTINGS), rank_pod(job, 0, 1, SETTINGS)
+    return build_spare_pod(job, 0, SETTINGS), build_rank_pod(job, 0, 1, SETTINGS)
 
 
 def chips(pod: Object) -> tuple[tuple[str, int], ...]:
-    return view(pod).requests
+    return pod_view_of(pod).requests
 
 
 @pytest.mark.parametrize("mode", list(SpareMode))
@@ -41,7 +41,7 @@ def test_a_spare_takes_the_place_of_a_rank_pod(mode: SpareMode) -> None:
     apart = spare["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     roles = {term["labelSelector"]["matchLabels"][names.LABEL_ROLE] for term in apart if "labelSelector" in term}
     assert {names.ROLE_RANK, names.ROLE_COORDINATOR, names.ROLE_SPARE} <= roles
-    seen = view(spare)
+    seen = pod_view_of(spare)
     assert (seen.role, seen.node_rank, seen.warm) == ("spare", -1, mode is SpareMode.WARM)
 
 

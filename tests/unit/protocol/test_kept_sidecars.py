@@ -24,7 +24,7 @@ from hajob.coordinator_link.channel import Channel, ChannelListener, Coordinator
 from hajob.job.ports import Ports
 from hajob.leader.leadership import Leadership
 from hajob.protocol import sidecar_pb2 as pb
-from hajob.wire.tls import read as read_certificates
+from hajob.wire.tls import read_tls_files as read_certificates
 from hajob.wire.tls import server_credentials
 from tests.rigs.certificates import Authority
 from tests.rigs.job_controller import ControllerTown, settle_town

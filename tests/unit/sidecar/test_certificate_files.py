@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from e2e.cluster.loopback import own_address, own_port
-from hajob.pki.certificates import Authority, issue, new_authority
+from hajob.pki.certificates import Authority, issue_certificates, new_authority
 from hajob.wire.tls import server_credentials
 
 UID = "uid-1"
@@ -84,7 +84,7 @@ async def echo(tmp_path: Path) -> AsyncIterator[Echo]:
 
 
 def at(made: datetime, *authorities: Authority, lifetime: timedelta = LIFETIME) -> dict[str, bytes]:
-    return issue(UID, authorities, made, lifetime)
+    return issue_certificates(UID, authorities, made, lifetime)
 
 
 async def test_new_files_count_from_the_next_handshake_on(echo: Echo) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.settings import PodSettings
-from hajob.sources.pod import view
+from hajob.sources.pod import pod_view_of
 from tests.rigs.example_jobs import example_job
 
 
@@ -34,18 +34,18 @@ def ended(reason: str = "", exit_code: int | None = None, phase: str = "Failed")
     ],
 )
 def test_only_a_program_that_failed_has_failed_by_itself(pod: dict[str, Any], by_itself: bool) -> None:
-    assert view(pod).failed_by_itself is by_itself
+    assert pod_view_of(pod).failed_by_itself is by_itself
 
 
 def test_where_it_serves_is_read_from_the_pod() -> None:
     pod = coordinator_pod(example_job("quickstart", network={"coordinatorPort": 7170}), 1, PodSettings("image"))
-    assert view(pod).port == 7170
+    assert pod_view_of(pod).port == 7170
 
 
 @pytest.mark.parametrize("ports", [[], None, "7170", [None], [{"name": "coordinator"}], [{"containerPort": 7170}]])
 def test_one_that_does_not_say_serves_where_all_did(ports: Any) -> None:
     """Versions up to 0.1 declared ports in the node's network only."""
-    assert view({"spec": {"containers": [{"name": "controller", "ports": ports}]}}).port == 7070
+    assert pod_view_of({"spec": {"containers": [{"name": "controller", "ports": ports}]}}).port == 7070
 
 
 def test_why_a_container_is_started_again_and_again_is_told() -> None:
@@ -53,6 +53,6 @@ def test_why_a_container_is_started_again_and_again_is_told() -> None:
     ended = {"exitCode": 1, "reason": "Error", "message": "cannot serve on 10.0.0.1:7070"}
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}
     told = {"name": "coordinator", "state": {"waiting": waiting}, "lastState": {"terminated": ended}}
-    pod = view({"status": {"phase": "Pending", "initContainerStatuses": [told]}})
+    pod = pod_view_of({"status": {"phase": "Pending", "initContainerStatuses": [told]}})
     assert pod.trouble == "container coordinator: Error: cannot serve on 10.0.0.1:7070"
     assert pod.exit_code is None

@@ -38,6 +38,6 @@ def test_a_parser_that_raises_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path
         return Reading(Terms(0))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "read", read)
+    monkeypatch.setattr(registry, "read_object", read)
     assert fuzz.main(["--inputs", "2000", "--seed", "7", "--parser", "node"]) == 1
     assert "KeyError" in (tmp_path / "fuzz-findings/node-7.txt").read_text()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hajob.domain.facts import Fact, FactKind, Source
-from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 from hajob.plan.events import FactSeen
 from hajob.sources import observe, pod
 from hajob.sources.chips import Seat
@@ -24,12 +24,12 @@ NODE = NodeView("node-1", chips={CHIPS: 7}, all_chips={CHIPS: 8, "rdma/hca": 1})
 
 
 def fault(level: Level = Level.RESTART_BUSINESS, device: str = "Ascend910-0") -> ClusterFact:
-    kind = kind_of(level)
-    return ClusterFact("node/node-1/x", Source.DEVICE, kind, "node-1", device, "c", level, 5, harms(level), "text")
+    kind = kind_of_level(level)
+    return ClusterFact("node/node-1/x", Source.DEVICE, kind, "node-1", device, "c", level, 5, harms_job(level), "text")
 
 
 def seen(fact: ClusterFact, of: PodView = POD, age_ms: int = 100) -> list[Fact]:
-    events = observe.of_hardware(of, [(fact, age_ms)], NODE, resource=CHIPS, chips_per_node=2, now_ms=1000)
+    events = observe.events_of_hardware(of, [(fact, age_ms)], NODE, resource=CHIPS, chips_per_node=2, now_ms=1000)
     return [event.fact for event in events if isinstance(event, FactSeen)]
 
 
@@ -49,7 +49,7 @@ def test_a_pod_whose_chips_nobody_told_is_not_hit(number: int) -> None:
     some = dataclasses.replace(POD, chips=(), requests=((CHIPS, 2), ("rdma/hca", 1)))
     chip = fault(device=f"Ascend910-{number}")
     assert seen(chip, some) == []
-    assert all(observe.seat_of(some, chip.chip, node, CHIPS) is Seat.UNKNOWN for node in (NODE, None))
+    assert all(observe.seat_of_pod(some, chip.chip_number, node, CHIPS) is Seat.UNKNOWN for node in (NODE, None))
 
 
 def test_a_pod_with_every_chip_of_its_node_has_this_one_too() -> None:
@@ -73,7 +73,9 @@ def test_a_fault_names_no_rank_of_another_node(
     """A second container may have chips as well: then the pod has more of them than ranks."""
     pod = dataclasses.replace(POD, chips=chips, node_rank=node_rank)
     fact = (fault(device=f"Ascend910-{number}"), 100)
-    for event in observe.of_hardware(pod, [fact], NODE, resource=CHIPS, chips_per_node=chips_per_node, now_ms=1000):
+    for event in observe.events_of_hardware(
+        pod, [fact], NODE, resource=CHIPS, chips_per_node=chips_per_node, now_ms=1000
+    ):
         assert isinstance(event, FactSeen)
         assert str(number) in chips
         assert all(rank // chips_per_node == node_rank for rank in event.fact.ranks)
@@ -106,10 +108,10 @@ def test_the_same_fault_has_the_same_id_for_a_pod() -> None:
 
 
 def test_a_pod_tells_its_chips_by_its_annotations() -> None:
-    assert pod.view(objects.pod()).chips == ("3", "0")
+    assert pod.pod_view_of(objects.pod()).chips == ("3", "0")
     raw = objects.pod()
     raw["metadata"]["annotations"] = {"huawei.com/AscendReal": "Ascend910-4,Ascend910-6"}
-    assert pod.view(raw).chips == ("4", "6")
+    assert pod.pod_view_of(raw).chips == ("4", "6")
 
 
 @pytest.mark.parametrize("resource", ["huawei.com/Ascend910", "huawei.com/Ascend910B3", "huawei.com/npu"])
@@ -117,9 +119,9 @@ def test_annotations_are_named_after_the_pods_resource(resource: str) -> None:
     raw = objects.pod()
     raw["spec"]["containers"] = [{"name": "trainer", "resources": {"limits": {resource: "2"}}}]
     raw["metadata"]["annotations"] = {"huawei.com/AscendReal": ",", resource: "Ascend910-1,Ascend910-5"}
-    assert pod.view(raw).chips == ("1", "5")
+    assert pod.pod_view_of(raw).chips == ("1", "5")
     raw["metadata"]["annotations"] = {"example.com/other": "x-1"}
-    assert pod.view(raw).chips == ()
+    assert pod.pod_view_of(raw).chips == ()
 
 
 @pytest.mark.parametrize("kind", ["910", "npu", "910b3"])
@@ -127,4 +129,4 @@ def test_devices_are_listed_under_the_name_of_their_kind(kind: str) -> None:
     raw = objects.pod()
     devices = {"devices": [{"device_id": "6"}, {"device_id": "2"}]}
     raw["metadata"]["annotations"] = {f"ascend.kubectl.kubernetes.io/ascend-{kind}-configuration": json.dumps(devices)}
-    assert pod.view(raw).chips == ("6", "2")
+    assert pod.pod_view_of(raw).chips == ("6", "2")

@@ -20,7 +20,7 @@ TERMS = Terms(objects.NOW_MS)
 
 
 def read(raw: dict[str, Any], terms: Terms = TERMS) -> Reading:
-    return registry.read(raw, terms)
+    return registry.read_object(raw, terms)
 
 
 def told(raw: dict[str, Any], terms: Terms = TERMS) -> list[tuple[str, str, Level | None, bool]]:
@@ -149,9 +149,9 @@ def test_a_thousand_faults_on_one_chip_are_all_read() -> None:
 
 def test_a_plugin_that_has_fallen_silent_is_known() -> None:
     row = registry.SOURCES[0]
-    assert not registry.is_silent(row, objects.NOW_MS - 900_000, objects.NOW_MS)
-    assert registry.is_silent(row, objects.NOW_MS - 900_001, objects.NOW_MS)
-    assert not registry.is_silent(row, None, objects.NOW_MS)
+    assert not registry.is_source_silent(row, objects.NOW_MS - 900_000, objects.NOW_MS)
+    assert registry.is_source_silent(row, objects.NOW_MS - 900_001, objects.NOW_MS)
+    assert not registry.is_source_silent(row, None, objects.NOW_MS)
 
 
 # ------------------------------------------------------------------ codes
@@ -164,8 +164,8 @@ def test_an_override_wins_over_the_writer() -> None:
 
 @pytest.mark.parametrize(("severity", "level"), [(0, Level.NOT_HANDLE), (1, Level.NOT_HANDLE), (2, Level.SEPARATE)])
 def test_an_unknown_code_counts_by_its_severity(severity: int, level: Level) -> None:
-    assert FaultCodes().level_told(CodeTable.CHIP, "unheard", None, severity) is level
-    assert FaultCodes().level_told(CodeTable.CHIP, "unheard", None) is Level.SEPARATE
+    assert FaultCodes().level_by_writer(CodeTable.CHIP, "unheard", None, severity) is level
+    assert FaultCodes().level_by_writer(CodeTable.CHIP, "unheard", None) is Level.SEPARATE
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_an_unknown_code_counts_by_its_severity(severity: int, level: Level) -> 
     ],
 )
 def test_the_shipped_table_has_the_known_levels(code: str, level: Level) -> None:
-    assert FaultCodes().level(CodeTable.CHIP, code) is level
+    assert FaultCodes().level_of_code(CodeTable.CHIP, code) is level
 
 
 # ------------------------------------------------------------------ switches
@@ -345,8 +345,8 @@ def test_a_node_that_is_being_deleted_is_to_be_emptied() -> None:
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     (found,) = read(raw).facts
     assert (found.kind, found.code, found.since_ms) == (FactKind.CORDONED, "NodeDeleting", 1_767_225_600_000)
-    assert node.view(raw).is_to_be_emptied
-    assert not node.view(objects.node()).is_to_be_emptied
+    assert node.node_view_of(raw).is_to_be_emptied
+    assert not node.node_view_of(objects.node()).is_to_be_emptied
 
 
 @pytest.mark.parametrize(
@@ -400,8 +400,8 @@ def test_an_object_of_nobody_is_told_as_such() -> None:
 
 def test_every_reason_has_a_sentence() -> None:
     raw = objects.device_info("text")
-    assert "names no device" in read(raw).rejected[0].message
-    assert json.dumps([one.message for one in read(raw).rejected])
+    assert "names no device" in read(raw).rejected[0].rejection_message
+    assert json.dumps([one.rejection_message for one in read(raw).rejected])
 
 
 def test_the_same_object_read_later_is_no_other_reading() -> None:

@@ -19,11 +19,11 @@ TERMS = Terms(objects.NOW_MS)
 
 
 def read(raw: dict[str, Any]) -> Reading:
-    return registry.read(raw, TERMS)
+    return registry.read_object(raw, TERMS)
 
 
 def told(raw: dict[str, Any], terms: Terms = TERMS) -> list[tuple[str, Level | None, bool]]:
-    return [(fact.code, fact.level, fact.harms) for fact in registry.read(raw, terms).facts]
+    return [(fact.code, fact.level, fact.harms) for fact in registry.read_object(raw, terms).facts]
 
 
 def gathered(*faults: Any, unhealthy: str = "Ascend910-3") -> dict[str, Any]:
@@ -86,8 +86,8 @@ def hears(*raws: dict[str, Any]) -> tuple[ClusterFaults, list[ClusterFact]]:
     faults = ClusterFaults({"node-1"})
     faults.frequency.settings = FrequencySettings(2)
     for number, raw in enumerate(raws):
-        faults.take(f"{number}", read(raw), 0, keeps="any-name" in str(raw))
-    return faults, list(faults.of_node("node-1", 0))
+        faults.store_object(f"{number}", read(raw), 0, keeps="any-name" in str(raw))
+    return faults, list(faults.faults_on_node("node-1", 0))
 
 
 def test_a_public_fault_that_clusterd_alone_tells_counts() -> None:

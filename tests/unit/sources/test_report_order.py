@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hajob.plan.events import FactSeen
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources.report import read
+from hajob.sources.report import read_report
 
 MILLISECOND = 1_000_000
 NOW = 1_795_255_200_000
@@ -22,7 +22,7 @@ def report(*parts: tuple[str, int, int]) -> wire.Report:
 
 
 def order(made: wire.Report) -> list[str]:
-    return [type(each.event).__name__ for each in read(made, NOW).observed]
+    return [type(each.event).__name__ for each in read_report(made, NOW).observed]
 
 
 def test_a_fact_told_with_a_resumption_counts_after_it() -> None:
@@ -48,5 +48,5 @@ def test_a_fact_after_a_whole_recovery_is_heard_after_it() -> None:
 def test_a_fact_that_tells_why_is_heard_before_one_that_does_not() -> None:
     made = report(("fact", wire.PROCESS_EXITED, 9), ("fact", wire.SCRIPT_ENDED, 8), ("fact", wire.PROCESS_EXITED, 3))
     made.facts[0].unexplained = made.facts[1].unexplained = True
-    heard = [each.event.fact for each in read(made, NOW).observed if isinstance(each.event, FactSeen)]
+    heard = [each.event.fact for each in read_report(made, NOW).observed if isinstance(each.event, FactSeen)]
     assert [(fact.id, fact.unexplained) for fact in heard] == [("fact-3", False), ("fact-9", True), ("fact-8", True)]

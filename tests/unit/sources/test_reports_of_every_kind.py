@@ -43,7 +43,7 @@ NOT_TOLD: Final = {"FACT_UNSPECIFIED", "STACK"}
 def heard(kind: str, code: str, exit_code: int) -> Fact:
     raw = wire.Fact(id="f", kind=kind, node_rank=1, ranks=[2], code=code, exit_code=exit_code)
     raw.incarnation, raw.message = 1, "what was seen"
-    (seen,) = report.read(wire.Report(facts=[raw]), 5).observed
+    (seen,) = report.read_report(wire.Report(facts=[raw]), 5).observed
     assert isinstance(seen.event, events.FactSeen)
     return seen.event.fact
 
@@ -61,11 +61,11 @@ def test_every_kind_of_the_protocol_is_in_the_table() -> None:
 
 def test_a_kind_that_is_not_known_here_is_said() -> None:
     newer = wire.Fact(id="f", kind=99)  # type: ignore[arg-type]
-    found = report.read(wire.Report(facts=[newer, wire.Fact(id="g", kind=wire.HANG, ranks=[2])]), 5)
+    found = report.read_report(wire.Report(facts=[newer, wire.Fact(id="g", kind=wire.HANG, ranks=[2])]), 5)
     assert (found.refused, len(found.observed)) == (("fact kind 99",), 1)
 
 
 def test_a_takeover_tells_how_long_it_took_and_of_the_store() -> None:
     milestone = wire.Milestone(kind=wire.TAKEN_OVER, duration_nanoseconds=5_700_000_000, store_kept=True)
-    (seen,) = report.read(wire.Report(milestones=[milestone]), 5).observed
+    (seen,) = report.read_report(wire.Report(milestones=[milestone]), 5).observed
     assert seen.event == events.ControllerTakenOver(duration_ms=5700, store_kept=True)

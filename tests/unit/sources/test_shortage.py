@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hajob.domain.facts import Origin
-from hajob.sources.creation import not_created
-from hajob.sources.pod import facts, lost, view
-from hajob.sources.shortage import in_short, shortage
+from hajob.sources.creation import parse_refused_creation
+from hajob.sources.pod import fact_of_lost_pod, facts_of_pod, pod_view_of
+from hajob.sources.shortage import shortage_of_pods, summarize_reasons
 
 SAYS = {
     "0/5 nodes are available: 5 Insufficient huawei.com/Ascend910. preemption: 0/5 nodes are available: 5 No "
@@ -25,7 +25,7 @@ SAYS = {
 
 @pytest.mark.parametrize("message", SAYS)
 def test_the_schedulers_words_in_short(message: str) -> None:
-    assert in_short(message) == SAYS[message]
+    assert summarize_reasons(message) == SAYS[message]
 
 
 def test_nodes_that_a_pod_is_kept_off_are_named() -> None:
@@ -34,10 +34,10 @@ def test_nodes_that_a_pod_is_kept_off_are_named() -> None:
     not_in = [{"key": "metadata.name", "operator": "NotIn", "values": ["node-3", "node-1"]}]
     terms = {"nodeSelectorTerms": [{"matchFields": not_in}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    kept_off = view({"metadata": {"name": "p"}, "spec": {"affinity": affinity}, "status": waits})
-    free = view({"metadata": {"name": "p"}, "status": waits})
-    assert "affinity/selector; avoids node-1, node-3 (p: 0/2" in shortage([kept_off], None)
-    assert "kept off" not in shortage([free], None)
+    kept_off = pod_view_of({"metadata": {"name": "p"}, "spec": {"affinity": affinity}, "status": waits})
+    free = pod_view_of({"metadata": {"name": "p"}, "status": waits})
+    assert "affinity/selector; avoids node-1, node-3 (p: 0/2" in shortage_of_pods([kept_off], None)
+    assert "kept off" not in shortage_of_pods([free], None)
 
 
 def test_an_evicted_pod_is_no_failure_of_its_program() -> None:
@@ -45,22 +45,22 @@ def test_an_evicted_pod_is_no_failure_of_its_program() -> None:
     status = {"phase": "Failed", "reason": "Evicted", "message": "disk pressure", "containerStatuses": [ended]}
     labels = {"training.hajob.io/role": "rank"}
     raw = {"metadata": {"name": "p", "uid": "u", "labels": labels}, "status": status}
-    pod = view(raw)
+    pod = pod_view_of(raw)
     assert (pod.trouble_code, pod.failed_by_itself) == ("Evicted", False)
-    for fact in facts(pod, 1):
+    for fact in facts_of_pod(pod, 1):
         assert (fact.origin, fact.code, fact.message) == (Origin.INFRASTRUCTURE, "Evicted", "disk pressure")
 
 
 def test_a_full_quota_is_a_shortage_and_a_refusal_is_none() -> None:
     words = 'pods "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1'
-    assert shortage([], not_created(403, "Forbidden", words)) == words
-    assert shortage([], not_created(403, "Forbidden", "violates PodSecurity")) == ""
+    assert shortage_of_pods([], parse_refused_creation(403, "Forbidden", words)) == words
+    assert shortage_of_pods([], parse_refused_creation(403, "Forbidden", "violates PodSecurity")) == ""
 
 
 def test_a_drained_pod_says_why_it_goes() -> None:
     taken = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-    pod = view(
+    pod = pod_view_of(
         {"metadata": {"name": "p", "deletionTimestamp": "2026-11-22T12:00:00Z"}, "status": {"conditions": [taken]}}
     )
-    assert lost(pod, 1).code == "EvictionByEvictionAPI"
-    assert lost(view({"metadata": {"name": "p"}}), 1).code == "PodDeleted"
+    assert fact_of_lost_pod(pod, 1).code == "EvictionByEvictionAPI"
+    assert fact_of_lost_pod(pod_view_of({"metadata": {"name": "p"}}), 1).code == "PodDeleted"

@@ -51,21 +51,21 @@ REAL = [
 
 def check(reading: Reading) -> None:
     assert all(fact.node and fact.source in set(Source) for fact in reading.facts)
-    assert all(len(one.found) <= 81 and one.message for one in reading.rejected)
+    assert all(len(one.found) <= 81 and one.rejection_message for one in reading.rejected)
 
 
 @given(name=NAMES, data=st.dictionaries(KEYS | st.text(max_size=10), st.text(max_size=200) | JSON, max_size=4))
 @settings(max_examples=EXAMPLES)
 def test_any_text_under_any_key(name: str, data: dict[str, Any]) -> None:
     raw = {"kind": "ConfigMap", "metadata": {"name": name, "labels": {"mc-consumer-publicfault": "true"}}, "data": data}
-    check(registry.read(raw, TERMS))
+    check(registry.read_object(raw, TERMS))
 
 
 @given(name=NAMES, key=KEYS, value=JSON)
 @settings(max_examples=EXAMPLES)
 def test_any_json_under_any_key(name: str, key: str, value: Any) -> None:
     data = {key: json.dumps(value), name: json.dumps({"mindx-dl-deviceinfo-n": value, "mindx-dl-nodeinfo-n": value})}
-    check(registry.read({"kind": "ConfigMap", "metadata": {"name": name}, "data": data}, TERMS))
+    check(registry.read_object({"kind": "ConfigMap", "metadata": {"name": name}, "data": data}, TERMS))
 
 
 @given(raw=st.sampled_from(REAL), data=st.data())
@@ -76,7 +76,7 @@ def test_a_real_object_with_one_value_replaced(raw: dict[str, Any], data: st.Dat
         damaged["data"][key] = _damage(value, data)
     if "data" not in damaged:
         damaged["status"] = data.draw(JSON)
-    check(registry.read(damaged, TERMS))
+    check(registry.read_object(damaged, TERMS))
 
 
 def _damage(value: str, data: st.DataObject) -> str:
@@ -98,5 +98,5 @@ def _damage(value: str, data: st.DataObject) -> str:
 
 @given(raw=JSON)
 def test_what_is_no_object_at_all(raw: Any) -> None:
-    check(registry.read(raw if isinstance(raw, dict) else {"data": raw}, TERMS))
-    check(registry.read({"kind": "Node", "metadata": {"name": "n"}, "status": raw, "spec": raw}, TERMS))
+    check(registry.read_object(raw if isinstance(raw, dict) else {"data": raw}, TERMS))
+    check(registry.read_object({"kind": "Node", "metadata": {"name": "n"}, "status": raw, "spec": raw}, TERMS))

@@ -145,7 +145,7 @@ def prepare_attempt(directory: Path, order: pb.CheckpointOrder) -> tuple[pb.Chec
         unverified.problem = _describe_doubt(verdict)
         return unverified, Verdict()
     for refusal in verdict.refused:
-        log.warning("checkpoint %s is refused: %s", refusal.name, refusal.message)
+        log.warning("checkpoint %s is refused: %s", refusal.name, refusal.refusal_message)
     refused = [
         pb.RefusedCheckpoint(name=one.name, reason=one.reason, detail=one.detail)
         for one in verdict.refused[:MOST_REFUSALS]

@@ -113,7 +113,7 @@ class LogRules:
 
     def _search_timed(self, rule: Rule, pattern: LinePattern, text: str) -> bool:
         before = self._processor_seconds()
-        found = pattern.matches(text)
+        found = pattern.matches_line(text)
         seconds = self._processor_seconds() - before
         self._allowance -= seconds
         self._taken[rule.name] = self._taken.get(rule.name, 0.0) + seconds

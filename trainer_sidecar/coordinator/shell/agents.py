@@ -122,7 +122,7 @@ class AgentLink:
         """Run one stream from hello to its end; return whether the agent answered."""
         async with contextlib.AsyncExitStack() as stack:
             async with self._dials.semaphore_for_dial(self._failures):
-                files = tls.read(self._tls_directory)
+                files = tls.read_tls_files(self._tls_directory)
                 channel = tls.secure_channel(self.address, f"agent.{self._job_uid}", files, CHANNEL_OPTIONS)
                 stream = await self._exchange_hellos(await stack.enter_async_context(channel))
             if stream is None:

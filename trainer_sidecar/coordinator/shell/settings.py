@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hajob.domain.patience import ANSWER_MARGIN_SECONDS
-from hajob.domain.savers import DEFAULT_SAVERS, savers
+from hajob.domain.savers import DEFAULT_SAVERS, compile_savers
 from trainer_sidecar.coordinator.state.job import Endpoint, Limits
 from trainer_sidecar.environment import SettingsError, required_number, required_text
 
@@ -59,6 +59,6 @@ def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
 
 def _saving_functions(environment: Mapping[str, str]) -> re.Pattern[str]:
     try:
-        return savers(environment.get("HAJOB_SAVING_FUNCTIONS", DEFAULT_SAVERS))
+        return compile_savers(environment.get("HAJOB_SAVING_FUNCTIONS", DEFAULT_SAVERS))
     except ValueError as error:
         raise SettingsError(f"HAJOB_SAVING_FUNCTIONS: {error}") from None

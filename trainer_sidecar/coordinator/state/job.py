@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hajob.domain.fencing import FENCE_AFTER_SECONDS
-from hajob.domain.savers import DEFAULT_SAVERS, savers
+from hajob.domain.savers import DEFAULT_SAVERS, compile_savers
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from trainer_sidecar.coordinator.conversation.conversation import Conversation
@@ -48,7 +48,9 @@ class Limits:
     controller_retry_seconds: float = 5.0
     takeover_seconds: float = 3.0
     forget_seconds: float = 2 * FENCE_AFTER_SECONDS  # an agent that hears nobody has ended its ranks
-    savers: re.Pattern[str] = field(default_factory=lambda: savers(DEFAULT_SAVERS))  # found in the stack of who saves
+    savers: re.Pattern[str] = field(
+        default_factory=lambda: compile_savers(DEFAULT_SAVERS)
+    )  # found in the stack of who saves
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class BreakerSettings:
     minimum: int = 3
     window_ms: int = 60_000
 
-    def limit(self, total: int) -> int:
+    def limit_of_bad_nodes(self, total: int) -> int:
         """Return how many bad nodes of a total are believed."""
         return max(self.minimum, total * self.share // 100)
 
@@ -41,16 +41,16 @@ class Breaker:
         self._turned: OrderedDict[str, int] = OrderedDict()
         self._open = False
 
-    def turned_bad(self, node: str, now_ms: int) -> None:
+    def note_bad_node(self, node: str, now_ms: int) -> None:
         """Note that a node that was well is no longer."""
         self._turned.pop(node, None)
         self._turned[node] = now_ms
 
-    def turned_well(self, node: str) -> None:
+    def note_well_node(self, node: str) -> None:
         """Note that a node is without faults again, or gone: it was no loss."""
         self._turned.pop(node, None)
 
-    def believe(self) -> None:
+    def believe_all(self) -> None:
         """Believe all of them, because an admin has confirmed it."""
         self._turned.clear()
 
@@ -62,8 +62,8 @@ class Breaker:
             now_ms: time of the question.
         """
         if not self._open:
-            self._forget(now_ms)
-        limit = self.settings.limit(num_nodes)
+            self._forget_old(now_ms)
+        limit = self.settings.limit_of_bad_nodes(num_nodes)
         self._open = len(self._turned) > limit
         if not self._open:
             return ""
@@ -71,6 +71,6 @@ class Breaker:
         turned = f"{len(self._turned)} of {num_nodes} nodes were reported faulty within {seconds} s, or since then"
         return f"{turned}; the limit is {limit}"
 
-    def _forget(self, now_ms: int) -> None:
+    def _forget_old(self, now_ms: int) -> None:
         while self._turned and next(iter(self._turned.values())) <= now_ms - self.settings.window_ms:
             self._turned.popitem(last=False)

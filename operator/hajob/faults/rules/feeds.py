@@ -48,17 +48,18 @@ class Feeds:
         self._feeds: dict[str, _Feed] = {}
         self._of_node: dict[str, set[str]] = {}
 
-    def heard(self, origin: str, node: str, told: WriteTime, now_ms: int) -> None:
+    def note_writing(self, origin: str, node: str, told: WriteTime, now_ms: int) -> None:
         """Note that an object about a node was read."""
         feed = self._feeds.get(origin)
         if feed is None:
             heard_ms = now_ms - max(told.wall_ms - told.updated_ms, 0)
             self._of_node.setdefault(node, set()).add(origin)
             self._feeds[origin] = _Feed(node, told.tells, told.updated_ms, heard_ms, told.silent_after_ms)
+        # Any other time counts, also an earlier one: a clock that was set back on the node has not silenced the writer.
         elif told.updated_ms != feed.updated_ms:
             feed.updated_ms, feed.heard_ms = told.updated_ms, now_ms
 
-    def gone(self, origin: str) -> None:
+    def forget_writer(self, origin: str) -> None:
         """Note that an object is gone: its writer need not write any more."""
         feed = self._feeds.pop(origin, None)
         if feed is not None:
@@ -66,25 +67,29 @@ class Feeds:
             if not self._of_node[feed.node]:
                 del self._of_node[feed.node]
 
-    def is_silent(self, origin: str, now_ms: int) -> bool:
+    def is_writer_silent(self, origin: str, now_ms: int) -> bool:
         """Return whether the writer of this object is silent; never true for one without a regular schedule."""
         feed = self._feeds.get(origin)
         return feed is not None and now_ms - feed.heard_ms > feed.silent_after_ms
 
-    def node_of(self, origin: str) -> str:
+    def node_of_writer(self, origin: str) -> str:
         """Return the node of a writer that is known."""
         return self._feeds[origin].node
 
-    def silent(self, now_ms: int, nodes: Collection[str]) -> list[str]:
+    def silent_writers(self, now_ms: int, nodes: Collection[str]) -> list[str]:
         """Return the silent objects of these nodes; leftovers of a deleted node do not count."""
-        return [origin for origin, feed in self._feeds.items() if feed.node in nodes and self.is_silent(origin, now_ms)]
+        return [
+            origin
+            for origin, feed in self._feeds.items()
+            if feed.node in nodes and self.is_writer_silent(origin, now_ms)
+        ]
 
     def silent_sources(self, node: str, now_ms: int) -> frozenset[Source]:
         """Return the sources whose writer on a node is silent."""
-        origins = [origin for origin in self._of_node.get(node, ()) if self.is_silent(origin, now_ms)]
+        origins = [origin for origin in self._of_node.get(node, ()) if self.is_writer_silent(origin, now_ms)]
         return frozenset(source for origin in origins for source in self._feeds[origin].tells)
 
-    def count(self, nodes: Collection[str], source: Source) -> int:
+    def count_writers(self, nodes: Collection[str], source: Source) -> int:
         """Return how many of these nodes have a regular writer of this source."""
         return sum(feed.node in nodes and source in feed.tells for feed in self._feeds.values())
 
@@ -97,7 +102,7 @@ class ClockGuard:
         self._until_ms = 0
         self._jump_ms = 0
 
-    def look(self, now_ms: int, wall_ms: int, hold_ms: int) -> None:
+    def compare_clocks(self, now_ms: int, wall_ms: int, hold_ms: int) -> None:
         """Compare both clocks; `hold_ms`: for how long a jump counts."""
         ahead, before = wall_ms - now_ms, self._ahead_ms
         if before is not None and abs(ahead - before) > JUMP_MS:
@@ -114,6 +119,6 @@ class ClockGuard:
         """Return how long until a jump is over; None: there is none."""
         return self._until_ms - now_ms if now_ms < self._until_ms else None
 
-    def forget(self) -> None:
+    def forget_jump(self) -> None:
         """Forget a jump, because an admin has confirmed that all is well."""
         self._until_ms = 0

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from hajob.domain.hardware import ClusterFact, Level, harms, kind_of
+from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 
 MEMORY_FAULT: Final = "80E01801"
 """An error of on-chip memory that could not be corrected (UCE)."""
@@ -58,7 +58,7 @@ class LinkFault:
     appeared_ms: int
 
 
-def effective(
+def effective_faults(
     facts: Sequence[ClusterFact],
     appeared_ms: Mapping[str, int],
     now_ms: int,
@@ -76,43 +76,43 @@ def effective(
     """
     causes = {fact.device: appeared_ms[fact.id] for fact in facts if fact.code == MEMORY_FAULT}
     own = {what_is_repeated(fact) for fact in facts if not fact.repeated}
-    links = [*past, *(link_of(fact, appeared_ms[fact.id]) for fact in facts if fact.code in LINK_DOWN)]
+    links = [*past, *(link_of_fault(fact, appeared_ms[fact.id]) for fact in facts if fact.code in LINK_DOWN)]
     return [
-        _frequent(raised) if is_frequent(fact) else raised
+        _as_frequent(raised) if is_frequent(fact) else raised
         for fact in facts
         if not (fact.repeated and what_is_repeated(fact) in own)
-        and not _is_shadow(fact, causes, appeared_ms)
-        and now_ms >= _due_ms(fact, appeared_ms)
-        for raised in [_related(fact, links, appeared_ms[fact.id])]
+        and not _is_shadow_of_cause(fact, causes, appeared_ms)
+        and now_ms >= _due_time_ms(fact, appeared_ms)
+        for raised in [_with_related_link(fact, links, appeared_ms[fact.id])]
     ]
 
 
 def what_is_repeated(fact: ClusterFact) -> tuple[str, str]:
     """Return the common part of a public fault and ClusterD's repetition of it, on its node."""
-    return fact.chip, fact.code
+    return fact.chip_number, fact.code
 
 
 def next_due_ms(facts: Iterable[ClusterFact], appeared_ms: Mapping[str, int], now_ms: int) -> int | None:
-    """Return when `effective` would next change by time alone; None: never."""
-    return min((due for fact in facts if (due := _due_ms(fact, appeared_ms)) > now_ms), default=None)
+    """Return when `effective_faults` would next change by time alone; None: never."""
+    return min((due for fact in facts if (due := _due_time_ms(fact, appeared_ms)) > now_ms), default=None)
 
 
-def link_of(fact: ClusterFact, appeared_ms: int) -> LinkFault:
+def link_of_fault(fact: ClusterFact, appeared_ms: int) -> LinkFault:
     """Return the broken link that a fault reports."""
     return LinkFault(fact.device, fact.code, appeared_ms)
 
 
-def _due_ms(fact: ClusterFact, appeared_ms: Mapping[str, int]) -> int:
+def _due_time_ms(fact: ClusterFact, appeared_ms: Mapping[str, int]) -> int:
     return appeared_ms[fact.id] + _WAITS.get(fact.code, 0)
 
 
-def _is_shadow(fact: ClusterFact, causes: Mapping[str, int], appeared_ms: Mapping[str, int]) -> bool:
+def _is_shadow_of_cause(fact: ClusterFact, causes: Mapping[str, int], appeared_ms: Mapping[str, int]) -> bool:
     """Whether it only repeats a memory fault of the same chip."""
     cause_ms = causes.get(fact.device)
     return fact.code in MEMORY_SHADOWS and cause_ms is not None and abs(cause_ms - appeared_ms[fact.id]) <= SHADOW_MS
 
 
-def _related(fact: ClusterFact, links: Sequence[LinkFault], appeared_ms: int) -> ClusterFact:
+def _with_related_link(fact: ClusterFact, links: Sequence[LinkFault], appeared_ms: int) -> ClusterFact:
     """Return the fact, with a higher level where a broken link explains it."""
     level = RELATIONS.get(fact.code)
     if level is None:
@@ -120,16 +120,16 @@ def _related(fact: ClusterFact, links: Sequence[LinkFault], appeared_ms: int) ->
     for link in links:
         explains = link.device == fact.device or (link.code == _SWITCH_LINK and fact.code == NETWORK_RETRY_FAILED)
         if explains and abs(link.appeared_ms - appeared_ms) <= RELATION_MS:
-            return _raised(fact, level, f"{fact.message}; the link is down ({link.code})")
+            return _with_level(fact, level, f"{fact.message}; the link is down ({link.code})")
     if fact.code == NETWORK_RETRY_FAILED and fact.level is Level.NOT_HANDLE:
-        return _raised(fact, Level.RESTART_BUSINESS, f"{fact.message}; it did not pass")
+        return _with_level(fact, Level.RESTART_BUSINESS, f"{fact.message}; it did not pass")
     return fact
 
 
-def _frequent(fact: ClusterFact) -> ClusterFact:
-    raised = _raised(fact, Level.MANUALLY_SEPARATE, f"{fact.message}; it comes too often")
+def _as_frequent(fact: ClusterFact) -> ClusterFact:
+    raised = _with_level(fact, Level.MANUALLY_SEPARATE, f"{fact.message}; it comes too often")
     return dataclasses.replace(raised, frequent=True)
 
 
-def _raised(fact: ClusterFact, level: Level, message: str) -> ClusterFact:
-    return dataclasses.replace(fact, level=level, kind=kind_of(level), harms=harms(level), message=message)
+def _with_level(fact: ClusterFact, level: Level, message: str) -> ClusterFact:
+    return dataclasses.replace(fact, level=level, kind=kind_of_level(level), harms=harms_job(level), message=message)

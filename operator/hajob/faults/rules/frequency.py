@@ -47,34 +47,34 @@ class Frequency:
         self._times: dict[tuple[str, str, str], deque[int]] = {}
         self._last: dict[str, _Last] = {}
 
-    def appeared(self, fact: ClusterFact, now_ms: int) -> None:
+    def count_fault(self, fact: ClusterFact, now_ms: int) -> None:
         """Count a fault that did not stand before."""
-        if not fact.chip or not fact.code or not fact.harms or fact.repeated or not self.settings.count:
+        if not fact.chip_number or not fact.code or not fact.harms or fact.repeated or not self.settings.count:
             return
         key = (fact.node, fact.device, fact.code)
         last = self._last.pop(fact.code, None)
         self._last[fact.code] = _Last(key, now_ms)
         _forget_oldest(self._last)
         if last is not None and last.key != key and now_ms - last.time_ms <= TOGETHER_MS:
-            self._take_back(last)
+            self._take_back_count(last)
             return
         times = self._times.pop(key, None) or deque(maxlen=self.settings.count)
         times.append(now_ms)
         self._times[key] = times  # the newest last
         _forget_oldest(self._times)
 
-    def is_frequent(self, fact: ClusterFact, now_ms: int) -> bool:
+    def is_fault_frequent(self, fact: ClusterFact, now_ms: int) -> bool:
         """Return whether this fault recurs too often."""
         times = self._times.get((fact.node, fact.device, fact.code))
         needed, since = self.settings.count, now_ms - self.settings.window_ms
         return bool(needed) and times is not None and sum(time > since for time in times) >= needed
 
-    def forget(self, node: str) -> None:
+    def forget_node(self, node: str) -> None:
         """Forget what was counted on a node's chips."""
         for key in [key for key in self._times if key[0] == node]:
             del self._times[key]
 
-    def _take_back(self, last: _Last) -> None:
+    def _take_back_count(self, last: _Last) -> None:
         """Take back the count of the other chip: it was no fault of that chip either."""
         times = self._times.get(last.key)
         if times and times[-1] == last.time_ms:

@@ -12,13 +12,15 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from hajob.domain.hardware import ClusterFact
-from hajob.sources.public_fault import begins_of, sender_of
+from hajob.sources.public_fault import beginning_of_id, sender_of_fault
 from hajob.sources.reading import Reading, Rejection, RejectionReason
 
+# ClusterD lets a fault that happens once stand for as long, and a recovery that overtakes its fault wait for as long.
 ONCE_MS: Final = 5_000
 OVERTAKES_MS: Final = 5_000
 REMEMBERED_MS: Final = 600_000
 """So long it is known of a message that is read again that it is over; an older one is by its own time."""
+# ClusterD's own limit: a sender that never takes a fault back must not use up the memory of the operator.
 MOST_STANDING: Final = 50_000
 BURST: Final = 100
 """So many messages a sender may send at once."""
@@ -37,27 +39,27 @@ class ReadingTurns:
         self._full_ms: dict[str, int] = {}
         self._waiting: dict[str, dict[str, Reading]] = {}
 
-    def has(self, origin: str, reading: Reading, now_ms: int) -> bool:
+    def has_turn(self, origin: str, reading: Reading, now_ms: int) -> bool:
         """Return whether the message is read now; it waits otherwise."""
         sender = reading.sender
         waiting = self._waiting.get(sender, {})
-        if not sender or (not waiting and self._take(sender, now_ms)):
+        if not sender or (not waiting and self._take_token(sender, now_ms)):
             return True
         self._waiting.setdefault(sender, waiting)[origin] = reading
         return False
 
-    def due(self, now_ms: int) -> list[tuple[str, Reading]]:
+    def take_due(self, now_ms: int) -> list[tuple[str, Reading]]:
         """Return the objects whose turn has come."""
         found = []
         for sender, waiting in list(self._waiting.items()):
-            while waiting and self._take(sender, now_ms):
+            while waiting and self._take_token(sender, now_ms):
                 origin = next(iter(waiting))
                 found.append((origin, waiting.pop(origin)))
             if not waiting:
                 del self._waiting[sender]
         return found
 
-    def drop(self, origin: str) -> None:
+    def drop_object(self, origin: str) -> None:
         """Forget the message of an object that is gone."""
         for sender in [sender for sender, waiting in self._waiting.items() if waiting.pop(origin, None)]:
             if not self._waiting[sender]:
@@ -68,7 +70,7 @@ class ReadingTurns:
         waits = [self._full_ms[sender] - (BURST - 1) * REFILL_MS - now_ms for sender in self._waiting]
         return max(min(waits), 0) if waits else None
 
-    def _take(self, sender: str, now_ms: int) -> bool:
+    def _take_token(self, sender: str, now_ms: int) -> bool:
         """Take a token of a sender's bucket, which is stored as the time at which it is full again."""
         full_ms = max(self._full_ms.get(sender, now_ms), now_ms)
         if full_ms - now_ms > (BURST - 1) * REFILL_MS:
@@ -88,18 +90,18 @@ class Messages:
         self._over_until_ms: dict[str, int] = {}
         self.turns = ReadingTurns()
 
-    def heard(self, reading: Reading, now_ms: int) -> tuple[Reading, list[Rejection]]:
+    def accept_message(self, reading: Reading, now_ms: int) -> tuple[Reading, list[Rejection]]:
         """Return the valid part of a message, and what has no room; ended faults are given by whole ids."""
         over: list[str] = []
         for begins in reading.over:
             if begins in self._standing:
-                over += self._end(begins)
+                over += self._end_fault(begins)
             else:
                 self._over_until_ms.setdefault(begins, now_ms + OVERTAKES_MS)
-        fresh = [fact for fact in reading.facts if self._over_until_ms.get(begins_of(fact.id), now_ms) <= now_ms]
-        taken = list(self._with_room(fresh))
+        fresh = [fact for fact in reading.facts if self._over_until_ms.get(beginning_of_id(fact.id), now_ms) <= now_ms]
+        taken = list(self._facts_with_room(fresh))
         for fact in taken:
-            begins = begins_of(fact.id)
+            begins = beginning_of_id(fact.id)
             if begins not in self._standing and fact.happens_once:
                 self._ends_ms[begins] = now_ms + ONCE_MS
             here = self._standing.setdefault(begins, set())
@@ -110,41 +112,41 @@ class Messages:
         too_many = Rejection(RejectionReason.TOO_MANY, "faults", f"{refused} beyond {self._most} that stand")
         return counted, [too_many] if refused else []
 
-    def _end(self, begins: str) -> set[str]:
+    def _end_fault(self, begins: str) -> set[str]:
         """End a fault on all chips of its node; return the ids of the faults that stood there."""
         self._ends_ms.pop(begins, None)
         ended = self._standing.pop(begins)
         self._num_standing -= len(ended)
         return ended
 
-    def _with_room(self, facts: Iterable[ClusterFact]) -> Iterable[ClusterFact]:
+    def _facts_with_room(self, facts: Iterable[ClusterFact]) -> Iterable[ClusterFact]:
         room = self._most - self._num_standing
         for fact in facts:
-            known = fact.id in self._standing.get(begins_of(fact.id), ())
+            known = fact.id in self._standing.get(beginning_of_id(fact.id), ())
             if known or room > 0:
                 room -= not known
                 yield fact
 
-    def forget(self, fault_ids: Iterable[str]) -> None:
+    def forget_faults(self, fault_ids: Iterable[str]) -> None:
         """Forget faults that ended because the object that told them is gone; ids of other sources are ignored."""
         for fault_id in fault_ids:
-            here = self._standing.get(begins_of(fault_id))
+            here = self._standing.get(beginning_of_id(fault_id))
             if here is not None and fault_id in here:
                 here.remove(fault_id)
                 self._num_standing -= 1
                 if not here:
-                    self._end(begins_of(fault_id))
+                    self._end_fault(beginning_of_id(fault_id))
 
     def end_of_others(self, senders: Collection[str]) -> list[str]:
         """End the faults of all other senders; return their ids."""
-        others = [begins for begins in self._standing if sender_of(begins) not in senders]
-        return [fault_id for begins in others for fault_id in self._end(begins)]
+        others = [begins for begins in self._standing if sender_of_fault(begins) not in senders]
+        return [fault_id for begins in others for fault_id in self._end_fault(begins)]
 
     def take_ended(self, now_ms: int) -> list[str]:
         """Return the ids of one-time faults that are over now."""
         ended: list[str] = []
         for begins in [begins for begins, at in self._ends_ms.items() if at <= now_ms]:
-            ended += self._end(begins)
+            ended += self._end_fault(begins)
             self._over_until_ms[begins] = now_ms + REMEMBERED_MS
         for begins in [begins for begins, until in self._over_until_ms.items() if until <= now_ms]:
             del self._over_until_ms[begins]

@@ -25,6 +25,7 @@ from hajob.api.quarantine import (
 )
 from hajob.domain.hardware import SEVERITY, ClusterFact
 
+# The time doubles only up to its cap, so a higher number would change nothing; it bounds the field.
 MOST_OFFENCES: Final = 1000
 ALL_FAULTS: Final = "*"
 """Stands in `spec.faults` of a released node for more faults than the list holds."""
@@ -54,12 +55,12 @@ class QuarantineSettings:
     minimum: int = 3
     idle_chips: bool = False
 
-    def most(self, num_nodes: int) -> int:
+    def most_nodes(self, num_nodes: int) -> int:
         """Return how many of these nodes the operator may keep out by itself."""
         return max(self.minimum, num_nodes * self.share // 100)
 
 
-def follow(
+def next_quarantine(
     node: str,
     known: NodeQuarantine | None,
     facts: Sequence[ClusterFact],
@@ -78,58 +79,67 @@ def follow(
         settings: for how long.
         counts: whether a fault that isolates begins a quarantine; any prolongs one.
     """
-    now = _time(now_ms)
+    now = _to_datetime(now_ms)
     isolating = [fact for fact in facts if fact.isolates]
     offends = any(counts(fact) for fact in isolating)
     if known is None:
-        return _begun(_nothing_yet(node), isolating, now, 1) if offends else None
+        return _begin_quarantine(_empty_quarantine(node), isolating, now, 1) if offends else None
     spec, status = known.spec, known.status
-    if _is_released(known, now):
-        return _released(known, facts, now)
+    if _is_release_in_force(known, now):
+        return _after_release(known, facts, now)
     if spec.source == BY_HAND:
         return known if known.keeps_out(now) else None
     is_kept_out = status.state is QuarantineState.ACTIVE and spec.expire_time is None
     if not isolating or not (offends or is_kept_out):
-        return _waning(known, now, settings)
+        return _wane_quarantine(known, now, settings)
     if not is_kept_out:
-        return _begun(known, isolating, now, _offences(known, now, settings) + 1)
-    names = _names(isolating)
+        return _begin_quarantine(known, isolating, now, _counting_offences(known, now, settings) + 1)
+    names = _names_of_faults(isolating)
     if set(names) <= set(spec.faults):
         return known
-    return _with(known, spec={"faults": _joined(spec.faults, names), **_why(isolating)})
+    return _with_fields(known, spec={"faults": _joined_names(spec.faults, names), **_describe_worst(isolating)})
 
 
-def pardoned(known: NodeQuarantine | None, now_ms: int) -> Collection[str]:
+def pardoned_faults(known: NodeQuarantine | None, now_ms: int) -> Collection[str]:
     """Return the names of the faults that harm nobody on the node, because an admin has released it."""
-    return known.spec.faults if known is not None and _is_released(known, _time(now_ms)) else ()
+    return known.spec.faults if known is not None and _is_release_in_force(known, _to_datetime(now_ms)) else ()
 
 
 def is_pardoned(fact: ClusterFact, names: Collection[str]) -> bool:
-    """Return whether a fault is one of those that `pardoned` names."""
-    return bool(names) and fact.level is not None and (name_of(fact) in names or ALL_FAULTS in names)
+    """Return whether a fault is one of those that `pardoned_faults` names."""
+    return bool(names) and fact.level is not None and (name_of_fault(fact) in names or ALL_FAULTS in names)
 
 
-def active(known: NodeQuarantine | None, now_ms: int) -> bool:
+def keeps_node_out(known: NodeQuarantine | None, now_ms: int) -> bool:
     """Return whether the node is kept out now."""
-    return known is not None and known.keeps_out(_time(now_ms))
+    return known is not None and known.keeps_out(_to_datetime(now_ms))
 
 
-def due_ms(known: NodeQuarantine, settings: QuarantineSettings) -> int | None:
-    """Return when `follow` would next change by time alone; None: never."""
+def next_change_ms(known: NodeQuarantine, settings: QuarantineSettings) -> int | None:
+    """Return when `next_quarantine` would next change by time alone; None: never."""
     spec, status = known.spec, known.status
     if status.state is QuarantineState.ACTIVE:
-        return min((_ms(at) for at in (spec.expire_time, spec.release_time) if at is not None), default=None)
+        return min(
+            (_to_milliseconds(at) for at in (spec.expire_time, spec.release_time) if at is not None), default=None
+        )
     if status.last_offence_time is None:
         return 0
-    return _ms(status.last_offence_time) + 1000 * settings.forget_seconds * max(status.offences, 1)
+    return _to_milliseconds(status.last_offence_time) + 1000 * settings.forget_seconds * max(status.offences, 1)
 
 
 # ------------------------------------------------------------------------------------------------- the steps
 
 
-def _begun(known: NodeQuarantine, facts: Sequence[ClusterFact], now: datetime, offences: int) -> NodeQuarantine:
+def _begin_quarantine(
+    known: NodeQuarantine, facts: Sequence[ClusterFact], now: datetime, offences: int
+) -> NodeQuarantine:
     """Begin a quarantine."""
-    spec = {"node_name": known.spec.node_name, "faults": _names(facts)[:MAX_FAULTS], "start_time": now, **_why(facts)}
+    spec = {
+        "node_name": known.spec.node_name,
+        "faults": _names_of_faults(facts)[:MAX_FAULTS],
+        "start_time": now,
+        **_describe_worst(facts),
+    }
     return known.model_copy(
         update={
             "spec": NodeQuarantineSpec.model_validate(spec),
@@ -138,59 +148,60 @@ def _begun(known: NodeQuarantine, facts: Sequence[ClusterFact], now: datetime, o
     )
 
 
-def _nothing_yet(node: str) -> NodeQuarantine:
+def _empty_quarantine(node: str) -> NodeQuarantine:
     return NodeQuarantine(metadata=NodeMetadata(name=node), spec=NodeQuarantineSpec(node_name=node))
 
 
-def _waning(known: NodeQuarantine, now: datetime, settings: QuarantineSettings) -> NodeQuarantine | None:
+def _wane_quarantine(known: NodeQuarantine, now: datetime, settings: QuarantineSettings) -> NodeQuarantine | None:
     """Continue after the last fault: kept out for a while, then over, then forgotten."""
     spec, status = known.spec, known.status
     if status.state is not QuarantineState.ACTIVE:
-        return known if _offences(known, now, settings) > 0 else None
+        return known if _counting_offences(known, now, settings) > 0 else None
     if spec.expire_time is None:
-        until = now + timedelta(seconds=_seconds(spec.reason, status.offences, settings))
-        return _with(known, spec={"expire_time": until}, status={"last_offence_time": now})
-    return known if now < spec.expire_time else _with(known, status={"state": QuarantineState.OVER})
+        until = now + timedelta(seconds=_seconds_kept_out(spec.reason, status.offences, settings))
+        return _with_fields(known, spec={"expire_time": until}, status={"last_offence_time": now})
+    return known if now < spec.expire_time else _with_fields(known, status={"state": QuarantineState.OVER})
 
 
-def _is_released(known: NodeQuarantine, now: datetime) -> bool:
+def _is_release_in_force(known: NodeQuarantine, now: datetime) -> bool:
     """Whether an admin's release holds; it does until everything that stood then is over."""
     released = known.spec.release_time
     return released is not None and released <= now and known.status.state is not QuarantineState.OVER
 
 
-def _released(known: NodeQuarantine, facts: Sequence[ClusterFact], now: datetime) -> NodeQuarantine | None:
+def _after_release(known: NodeQuarantine, facts: Sequence[ClusterFact], now: datetime) -> NodeQuarantine | None:
     """An admin has let it in: all that stands then is pardoned until it is over, and counting begins at 0.
 
     Any other fault that isolates is a first offence, and ends the pardon; without a fault there is nothing to remember.
     """
-    names = _names(facts)
+    names = _names_of_faults(facts)
     if known.status.state is QuarantineState.ACTIVE:
         faults = names if len(names) <= MAX_FAULTS else (ALL_FAULTS,)
         status = {"state": QuarantineState.RELEASED, "offences": 0, "last_offence_time": now}
-        return _with(known, spec={"faults": faults}, status=status) if faults else None
+        return _with_fields(known, spec={"faults": faults}, status=status) if faults else None
     others = [fact for fact in facts if fact.isolates and not is_pardoned(fact, known.spec.faults)]
     if others:
-        return _begun(known, others, now, 1)
+        return _begin_quarantine(known, others, now, 1)
     still = tuple(name for name in known.spec.faults if name in names or (name == ALL_FAULTS and names))
     if still == known.spec.faults:
         return known
-    return _with(known, spec={"faults": still}) if still else None
+    return _with_fields(known, spec={"faults": still}) if still else None
 
 
-def _offences(known: NodeQuarantine, now: datetime, settings: QuarantineSettings) -> int:
+def _counting_offences(known: NodeQuarantine, now: datetime, settings: QuarantineSettings) -> int:
     """Return the offences that still count: each quiet `forget_seconds` takes one away."""
     last = known.status.last_offence_time
     quiet = (now - last).total_seconds() if last is not None else 0.0
     return max(known.status.offences - max(int(quiet // settings.forget_seconds), 0), 0)
 
 
-def _seconds(reason: str, offences: int, settings: QuarantineSettings) -> int:
+def _seconds_kept_out(reason: str, offences: int, settings: QuarantineSettings) -> int:
+    # The shift is bounded, or a node with many offences would make a number of many digits before it is cut to the cap.
     doubled: int = settings.first_seconds << min(max(offences - 1, 0), 32)
     return settings.frequent_seconds if reason == FREQUENT else min(doubled, settings.longest_seconds)
 
 
-def _with(
+def _with_fields(
     known: NodeQuarantine,
     *,
     spec: dict[str, object] | None = None,
@@ -208,21 +219,21 @@ def _with(
 # ------------------------------------------------------------------------------------------------- the words
 
 
-def name_of(fact: ClusterFact) -> str:
+def name_of_fault(fact: ClusterFact) -> str:
     """Return a fault's name in `spec.faults`."""
     code = fact.code or (fact.level.value if fact.level is not None else fact.kind.value)
     return f"{fact.device}/{code}" if fact.device else code
 
 
-def _names(facts: Collection[ClusterFact]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name_of(fact) for fact in facts))
+def _names_of_faults(facts: Collection[ClusterFact]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name_of_fault(fact) for fact in facts))
 
 
-def _joined(before: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+def _joined_names(before: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*before, *names)))[-MAX_FAULTS:]
 
 
-def _why(facts: Sequence[ClusterFact]) -> dict[str, object]:
+def _describe_worst(facts: Sequence[ClusterFact]) -> dict[str, object]:
     """Return source, reason and message of the worst fault."""
     worst = max(facts, key=lambda fact: (fact.frequent, SEVERITY[fact.level] if fact.level is not None else 0))
     reason = FREQUENT if worst.frequent else worst.level or worst.kind
@@ -230,9 +241,9 @@ def _why(facts: Sequence[ClusterFact]) -> dict[str, object]:
     return {"source": worst.source.value, "reason": str(reason), "message": told[:MESSAGE_LIMIT]}
 
 
-def _time(milliseconds: int) -> datetime:
+def _to_datetime(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds // 1000, UTC)
 
 
-def _ms(moment: datetime) -> int:
+def _to_milliseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)

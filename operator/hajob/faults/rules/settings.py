@@ -63,7 +63,7 @@ class FaultSettings:
     quarantine: QuarantineSettings = field(default_factory=QuarantineSettings)
     believe: str = ""
 
-    def terms(self, now_ms: int, serials: Mapping[str, str]) -> Terms:
+    def parsing_terms(self, now_ms: int, serials: Mapping[str, str]) -> Terms:
         """Return what parsers go by; `serials`: serial number of a machine to the name of its node."""
         return Terms(now_ms, FaultCodes(self.codes), self.conditions, self.senders, self.drain_taints, serials)
 
@@ -91,29 +91,29 @@ _QUARANTINE: Final[Mapping[str, Bounds]] = {
 }
 
 
-def read(raw: Mapping[str, Any], now_ms: int) -> tuple[FaultSettings, Reading]:
+def parse_settings(raw: Mapping[str, Any], now_ms: int) -> tuple[FaultSettings, Reading]:
     """Return the settings in a ConfigMap, and its unusable parts (as rejections)."""
     reading, data = Reading(Terms(now_ms)), mapping(raw.get("data"))
     for key in data:
         if key not in _KEYS:
-            reading.reject(RejectionReason.UNKNOWN_OBJECT, f"data.{key}", "; ".join(_KEYS))
-    parts = {key: _part(data.get(key), key, reading) for key in _KEYS if key not in _LISTS}
-    breaker = _numbers(mapping(parts["breaker"]), _BREAKER, reading, "breaker")
-    frequency = _numbers(mapping(parts["frequency"]), _FREQUENCY, reading, "frequency")
+            reading.note_rejection(RejectionReason.UNKNOWN_OBJECT, f"data.{key}", "; ".join(_KEYS))
+    parts = {key: _parse_part(data.get(key), key, reading) for key in _KEYS if key not in _LISTS}
+    breaker = _parse_numbers(mapping(parts["breaker"]), _BREAKER, reading, "breaker")
+    frequency = _parse_numbers(mapping(parts["frequency"]), _FREQUENCY, reading, "frequency")
     told = dict(mapping(parts["quarantine"]))
-    idle_chips = _flag(told.pop("idleChips", False), reading, "quarantine.idleChips")
-    quarantine = _numbers(told, _QUARANTINE, reading, "quarantine")
+    idle_chips = _parse_flag(told.pop("idleChips", False), reading, "quarantine.idleChips")
+    quarantine = _parse_numbers(told, _QUARANTINE, reading, "quarantine")
     annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
     found = FaultSettings(
-        codes=_levels(mapping(parts["codes"]), reading, "codes"),
-        conditions={**CONDITIONS, **_conditions(mapping(parts["conditions"]), reading)},
-        senders=_names(data.get("senders"), SENDERS, reading, "senders"),
-        drain_taints=_taints(data.get("drainTaints"), reading),
-        breaker=_made(
+        codes=_parse_levels(mapping(parts["codes"]), reading, "codes"),
+        conditions={**CONDITIONS, **_parse_conditions(mapping(parts["conditions"]), reading)},
+        senders=_parse_names(data.get("senders"), SENDERS, reading, "senders"),
+        drain_taints=_parse_taints(data.get("drainTaints"), reading),
+        breaker=_build_settings(
             BreakerSettings, breaker, {"sharePercent": "share", "minimumNodes": "minimum"}, window_ms="windowSeconds"
         ),
-        frequency=_made(FrequencySettings, frequency, {"count": "count"}, window_ms="windowHours"),
-        quarantine=_made(
+        frequency=_build_settings(FrequencySettings, frequency, {"count": "count"}, window_ms="windowHours"),
+        quarantine=_build_settings(
             QuarantineSettings,
             quarantine,
             {
@@ -139,90 +139,98 @@ _TRUE_IS_WELL: Final = re.compile(r"(?:(?<![Uu]n)[Hh]ealthy|(?<![Nn]ot)(?<![Uu]n
 """Ends of the names of conditions that are True on a node that is well: `NPUHealthy`, `KernelReady`."""
 
 
-def _part(source: object, key: str, reading: Reading) -> object:
+def _parse_part(source: object, key: str, reading: Reading) -> object:
     """Parse the YAML under a key."""
     if source is None:
         return {}
     if not isinstance(source, str) or len(source) > _LONGEST:
-        reading.reject(RejectionReason.MALFORMED, f"data.{key}", source)
+        reading.note_rejection(RejectionReason.MALFORMED, f"data.{key}", source)
         return {}
     try:
         found = yaml.safe_load(source)
     except (yaml.YAMLError, RecursionError, ValueError):
-        reading.reject(RejectionReason.MALFORMED, f"data.{key}", source)
+        reading.note_rejection(RejectionReason.MALFORMED, f"data.{key}", source)
         return {}
     if found is not None and not isinstance(found, Mapping):
-        reading.reject(RejectionReason.MALFORMED, f"data.{key}", source)
+        reading.note_rejection(RejectionReason.MALFORMED, f"data.{key}", source)
     return found
 
 
-def _levels(told: Mapping[str, Any], reading: Reading, where: str) -> dict[str, Level]:
+def _parse_levels(told: Mapping[str, Any], reading: Reading, where: str) -> dict[str, Level]:
     """Name to level; a code that YAML reads as a number is the text that stands there only when it is quoted."""
     found = {}
     for name, word in told.items():
         level = LEVEL_WORDS.get(word) if isinstance(word, str) else None
         if not isinstance(name, str) or not name:
-            reading.reject(RejectionReason.MALFORMED, f"data.{where}", f"{name!r} must be quoted")
+            reading.note_rejection(RejectionReason.MALFORMED, f"data.{where}", f"{name!r} must be quoted")
         elif level is None:
-            reading.reject(RejectionReason.UNKNOWN_LEVEL, f"data.{where}[{name}]", word)
+            reading.note_rejection(RejectionReason.UNKNOWN_LEVEL, f"data.{where}[{name}]", word)
         else:
             found[name] = level
     return found
 
 
-def _conditions(told: Mapping[str, Any], reading: Reading) -> dict[str, SickCondition]:
+def _parse_conditions(told: Mapping[str, Any], reading: Reading) -> dict[str, SickCondition]:
     """Types of conditions, each with a level, or with level and status; a level alone means the status True."""
     found = {}
     for name, form in told.items():
         where = f"data.conditions[{name}]"
-        level = _levels({name: form.get("level")} if isinstance(form, Mapping) else {name: form}, reading, "conditions")
+        level = _parse_levels(
+            {name: form.get("level")} if isinstance(form, Mapping) else {name: form}, reading, "conditions"
+        )
         if name not in level:
             continue
         status = str(form.get("status", "True")) if isinstance(form, Mapping) else "True"  # YAML reads True as a truth
         if isinstance(form, Mapping) and (form.keys() - {"level", "status"} or status not in _STATUSES):
-            reading.reject(RejectionReason.MALFORMED, where, "give {level: …, status: True, False or Unknown}")
+            reading.note_rejection(RejectionReason.MALFORMED, where, "give {level: …, status: True, False or Unknown}")
         elif not isinstance(form, Mapping) and _TRUE_IS_WELL.search(name):
-            reading.reject(RejectionReason.MALFORMED, where, f"{name} sounds well while True: give level and status")
+            reading.note_rejection(
+                RejectionReason.MALFORMED, where, f"{name} sounds well while True: give level and status"
+            )
         else:
             found[name] = SickCondition(level[name], status)
     return found
 
 
-def _flag(told: object, reading: Reading, where: str) -> bool:
+def _parse_flag(told: object, reading: Reading, where: str) -> bool:
     if not isinstance(told, bool):
-        reading.reject(RejectionReason.MALFORMED, f"data.{where}", f"{told!r}, not true or false")
+        reading.note_rejection(RejectionReason.MALFORMED, f"data.{where}", f"{told!r}, not true or false")
         return False
     return told
 
 
-def _taints(told: object, reading: Reading) -> frozenset[str]:
+def _parse_taints(told: object, reading: Reading) -> frozenset[str]:
     """Keys of taints; one that no taint could have is refused, and the others count."""
-    found = _names(told, DRAIN_TAINTS, reading, "drainTaints")
+    found = _parse_names(told, DRAIN_TAINTS, reading, "drainTaints")
     wrong = sorted(name for name in found if not _TAINT.fullmatch(name))
     for name in wrong:
-        reading.reject(RejectionReason.MALFORMED, "data.drainTaints", f"{name!r} is no key of a taint")
+        reading.note_rejection(RejectionReason.MALFORMED, "data.drainTaints", f"{name!r} is no key of a taint")
     return found.difference(wrong)
 
 
-def _names(told: object, otherwise: frozenset[str], reading: Reading, where: str) -> frozenset[str]:
+def _parse_names(told: object, otherwise: frozenset[str], reading: Reading, where: str) -> frozenset[str]:
     """Names separated by commas or lines."""
     if told is None:
         return otherwise
     if not isinstance(told, str) or len(told) > _LONGEST:
-        reading.reject(RejectionReason.MALFORMED, f"data.{where}", told)
+        reading.note_rejection(RejectionReason.MALFORMED, f"data.{where}", told)
         return otherwise
     return frozenset(name for part in told.replace("\n", ",").split(",") if (name := part.strip()))
 
 
-def _numbers(told: Mapping[str, Any], bounds: Mapping[str, Bounds], reading: Reading, where: str) -> dict[str, int]:
+def _parse_numbers(
+    told: Mapping[str, Any], bounds: Mapping[str, Bounds], reading: Reading, where: str
+) -> dict[str, int]:
     """Return the known numbers within their bounds."""
     found = {}
     for name, value in told.items():
         least, most = bounds.get(name, (1, 0))
         if name not in bounds:
-            reading.reject(RejectionReason.UNKNOWN_OBJECT, f"data.{where}.{name}", ", ".join(bounds))
+            reading.note_rejection(RejectionReason.UNKNOWN_OBJECT, f"data.{where}.{name}", ", ".join(bounds))
         elif not is_integer(value) or not least <= value <= most:
-            reading.reject(RejectionReason.MALFORMED, f"data.{where}.{name}", f"{value!r}, not {least} to {most}")
+            reading.note_rejection(
+                RejectionReason.MALFORMED, f"data.{where}.{name}", f"{value!r}, not {least} to {most}"
+            )
         else:
             found[name] = value
     return found
@@ -236,7 +244,7 @@ _FACTOR: Final = {
 }
 
 
-def _made(
+def _build_settings(
     make: Callable[..., Any],
     told: Mapping[str, int],
     plain: Mapping[str, str],

@@ -29,7 +29,7 @@ class FaultChange:
     withdrawn: tuple[ClusterFact, ...] = ()
 
     @property
-    def nodes(self) -> frozenset[str]:
+    def affected_nodes(self) -> frozenset[str]:
         """Return the names of the affected nodes."""
         return frozenset(fact.node for fact in (*self.appeared, *self.withdrawn))
 
@@ -42,7 +42,7 @@ class FaultStore:
         self._by_id: dict[str, dict[str, ClusterFact]] = {}
         self._on_node: dict[str, dict[str, ClusterFact]] = {}
 
-    def take(self, origin: str, reading: Reading, *, keeps: bool = False) -> FaultChange:
+    def store_report(self, origin: str, reading: Reading, *, keeps: bool = False) -> FaultChange:
         """Store what an object reports.
 
         Args:
@@ -55,46 +55,47 @@ class FaultStore:
             now = {**self._told.get(origin, {}), **now}
         for over in reading.over:
             now.pop(over, None)
-        return self._replace(origin, now, ended=reading.over)
+        return self._replace_report(origin, now, ended=reading.over)
 
-    def forget(self, origin: str) -> FaultChange:
+    def forget_object(self, origin: str) -> FaultChange:
         """Remove an object, and with it the faults that only it reports."""
-        return self._replace(origin, {})
+        return self._replace_report(origin, {})
 
-    def end(self, faults: Iterable[str]) -> FaultChange:
+    def end_faults(self, faults: Iterable[str]) -> FaultChange:
         """End these faults, whichever objects report them."""
-        return self._replace("", {}, ended=list(faults))
+        return self._replace_report("", {}, ended=list(faults))
 
-    def on_node(self, node: str) -> tuple[ClusterFact, ...]:
+    def faults_on_node(self, node: str) -> tuple[ClusterFact, ...]:
         """Return the faults that stand on a node or one of its chips."""
         return tuple(self._on_node.get(node, {}).values())
 
-    def nodes(self) -> frozenset[str]:
+    def nodes_with_faults(self) -> frozenset[str]:
         """Return the names of the nodes with standing faults."""
         return frozenset(self._on_node)
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def _replace(self, origin: str, now: Mapping[str, ClusterFact], ended: Iterable[str] = ()) -> FaultChange:
+    def _replace_report(self, origin: str, now: Mapping[str, ClusterFact], ended: Iterable[str] = ()) -> FaultChange:
         before = self._told.get(origin, {})
         if now:
             self._told[origin] = now
         else:
             self._told.pop(origin, None)
         appeared, withdrawn = [], []
+        # Each fault once, although it may stand before and now and be ended by the same message.
         for fact_id in dict.fromkeys((*before, *now, *ended)):
-            old = self._standing(fact_id)
-            self._tell(fact_id, origin, now.get(fact_id), everywhere=fact_id in ended)
-            new = self._standing(fact_id)
-            if new is not None and not _is_same(old, new):
+            old = self._worst_report(fact_id)
+            self._store_fault(fact_id, origin, now.get(fact_id), everywhere=fact_id in ended)
+            new = self._worst_report(fact_id)
+            if new is not None and not _is_same_to_jobs(old, new):
                 appeared.append(new)
             elif new is None and old is not None:
                 withdrawn.append(old)
-            self._place(fact_id, old, new)
+            self._place_fault(fact_id, old, new)
         return FaultChange(tuple(appeared), tuple(withdrawn))
 
-    def _tell(self, fact_id: str, origin: str, fact: ClusterFact | None, *, everywhere: bool) -> None:
+    def _store_fault(self, fact_id: str, origin: str, fact: ClusterFact | None, *, everywhere: bool) -> None:
         """Store one object's report of one fault; the end of a fault holds for every object that reports it."""
         told = self._by_id.setdefault(fact_id, {})
         if everywhere:
@@ -108,12 +109,12 @@ class FaultStore:
         if not told:
             del self._by_id[fact_id]
 
-    def _standing(self, fact_id: str) -> ClusterFact | None:
+    def _worst_report(self, fact_id: str) -> ClusterFact | None:
         """Return the fault in its worst report."""
         told = self._by_id.get(fact_id)
-        return max(told.values(), key=_severity) if told else None
+        return max(told.values(), key=_severity_of_fact) if told else None
 
-    def _place(self, fact_id: str, old: ClusterFact | None, new: ClusterFact | None) -> None:
+    def _place_fault(self, fact_id: str, old: ClusterFact | None, new: ClusterFact | None) -> None:
         node = (new or old).node if (new or old) else ""  # type: ignore[union-attr]  # one of the two is there
         here = self._on_node.setdefault(node, {})
         if new is not None:
@@ -132,10 +133,10 @@ def _as_it_began(known: ClusterFact | None, fact: ClusterFact) -> ClusterFact:
     return dataclasses.replace(fact, since_ms=known.since_ms)
 
 
-def _severity(fact: ClusterFact) -> int:
+def _severity_of_fact(fact: ClusterFact) -> int:
     return SEVERITY[fact.level] if fact.level is not None else len(SEVERITY)
 
 
-def _is_same(old: ClusterFact | None, new: ClusterFact) -> bool:
+def _is_same_to_jobs(old: ClusterFact | None, new: ClusterFact) -> bool:
     """Whether nothing has changed that matters to a job."""
     return old is not None and (old.kind, old.level, old.harms) == (new.kind, new.level, new.harms)

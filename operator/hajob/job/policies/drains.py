@@ -15,7 +15,7 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.event_reasons import EventReason
 from hajob.api.job import HATrainingJob
-from hajob.capacity.drains import Budgets, Drains, EvictionTurn, Openings, budgets
+from hajob.capacity.drains import Budgets, Drains, EvictionTurn, Openings, budgets_of_job
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.status.announcements import Announcement
 from hajob.job.wants import Put, Wants
@@ -67,7 +67,7 @@ def drains(snapshot: JobSnapshot, memo: DrainMemo) -> Wants:
         return Wants()
     now, policy = snapshot.now, snapshot.policy
     memo.drains.timeout = policy.drain_timeout_seconds
-    fresh = memo.drains.look({pod.node_name for pod in snapshot.drained}, now)
+    fresh = memo.drains.update_nodes({pod.node_name for pod in snapshot.drained}, now)
     told = [_in_words(pod, policy.cordon) for pod in snapshot.drained if pod.node_name in fresh]
     rest = memo.drains.next_change(now)
     limits, turn_at = _limits(snapshot, memo)
@@ -86,7 +86,7 @@ def moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[events.MigrateRequ
     """
     if snapshot.awaits_coordinator:
         return
-    for move in observe.of_moves(snapshot.state, snapshot.job.spec, snapshot.serving, snapshot.drained):
+    for move in observe.events_of_moves(snapshot.state, snapshot.job.spec, snapshot.serving, snapshot.drained):
         asked = move, snapshot.job.metadata.generation, snapshot.state.coordinator
         if asked != memo.move_asked[0] or snapshot.now - memo.move_asked[1] > MOVE_AGAIN_SECONDS:
             memo.move_asked = asked, snapshot.now
@@ -113,19 +113,19 @@ def _limits(snapshot: JobSnapshot, memo: DrainMemo) -> tuple[Budgets | None, flo
     if phase in WITHOUT_PODS or (phase in REMADE and not memo.limits_evictions):
         return None, inf  # a pod evicted before the ranks start is replaced alone; a start has enough to write
     memo.limits_evictions = True
-    overdue, changes_at = memo.drains.overdue(snapshot.now), inf
+    overdue, changes_at = memo.drains.is_any_overdue(snapshot.now), inf
     opened = phase in STEADY
     if opened:
         opened, changes_at = _is_opened(snapshot, memo, overdue=overdue)
         opened = opened and not _can_move(snapshot)
-    return budgets(snapshot.desired, snapshot.policy, overdue=overdue, opened=opened), changes_at
+    return budgets_of_job(snapshot.desired, snapshot.policy, overdue=overdue, opened=opened), changes_at
 
 
 def _is_opened(snapshot: JobSnapshot, memo: DrainMemo, *, overdue: bool) -> tuple[bool, float]:
     """Return whether unannounced evictions, which cannot be observed, may go through now, and when that may change."""
     if overdue:
-        memo.turn.begin_anew()
-    opened, changes_at = memo.turn.is_now(snapshot.now, memo.drains.timeout), memo.turn.next_change(snapshot.now)
+        memo.turn.restart_timeout()
+    opened, changes_at = memo.turn.is_open_now(snapshot.now, memo.drains.timeout), memo.turn.next_change(snapshot.now)
     return opened, changes_at if changes_at is not None else inf
 
 
@@ -139,7 +139,7 @@ def _coordinator_moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[event
     pod, generation = snapshot.coordinator_pod, snapshot.job.metadata.generation
     if snapshot.policy.cordon is not NodePolicy.MIGRATE or snapshot.awaits_coordinator:
         return
-    if pod is None or not observe.is_drained(pod, snapshot.nodes):
+    if pod is None or not observe.is_node_drained(pod, snapshot.nodes):
         return
     if memo.coordinator_asked[0] == generation and snapshot.now - memo.coordinator_asked[1] < ASK_AGAIN_SECONDS:
         return

@@ -27,7 +27,7 @@ def finished_pods(snapshot: JobSnapshot) -> Wants:
 
 def is_idle(pod: PodView, state: JobState) -> bool:
     """Return whether a rank pod of a complete job holds its node for nothing."""
-    if state.phase is not JobPhase.COMPLETE or not pod.is_rank or pod.ended or pod.deleting:
+    if state.phase is not JobPhase.COMPLETE or not pod.is_rank_pod or pod.has_ended or pod.deleting:
         return False
     over = state.ending.over if state.ending is not None else ()
     return pod.exit_code is not None or pod.node_rank not in over

@@ -39,7 +39,7 @@ def gang_start(snapshot: JobSnapshot, memo: GangMemo) -> Wants:
         return Wants()
     if is_held_back(snapshot, memo):
         return Wants(again_at=snapshot.now + AGAIN_SECONDS)
-    gated = [pod for pod in snapshot.serving.values() if pod.gated and not pod.deleting]
+    gated = [pod for pod in snapshot.serving.values() if pod.is_gated and not pod.deleting]
     return Wants(changes=tuple(_open_gate(pod) for pod in gated))
 
 

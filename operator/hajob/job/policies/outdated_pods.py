@@ -26,7 +26,7 @@ def outdated_pods(snapshot: JobSnapshot, memo: BootMemo) -> Wants:
     if not snapshot.pods_are_known:
         return Wants()
     state, serving = snapshot.state, snapshot.serving.values()
-    waiting = [pod for pod in serving if (pod.unschedulable or pod.gated) and pod.excluded and not pod.deleting]
+    waiting = [pod for pod in serving if (pod.unschedulable or pod.is_gated) and pod.excluded and not pod.deleting]
     returned = returned_nodes(snapshot, memo)
     if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
         return Wants()
@@ -43,7 +43,7 @@ def returned_nodes(snapshot: JobSnapshot, memo: BootMemo) -> set[str]:
     """
     nodes, avoided = snapshot.nodes, _avoided(snapshot.state)
     memo.boots = {name: memo.boots.get(name, _boot(nodes.get(name))) for name in avoided}
-    well = {name for name in avoided if name in nodes and nodes[name].usable} - set(snapshot.cluster.marks.kept_out)
+    well = {name for name in avoided if name in nodes and nodes[name].is_usable} - set(snapshot.cluster.marks.kept_out)
     return {name for name in well if _boot(nodes[name]) != memo.boots[name]}
 
 

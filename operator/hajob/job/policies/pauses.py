@@ -12,7 +12,7 @@ from hajob.api.quarantine import BY_HAND
 from hajob.faults.node_quarantine import node_quarantine
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Create, Wants, pod_deletion
-from hajob.pods.hook_pod import hook_pod
+from hajob.pods.hook_pod import build_hook_pod
 from hajob.sources import pause
 from hajob.sources.pod import PodView
 
@@ -42,7 +42,7 @@ def pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
             *(creations if not memo.refused else ()),
         ),
         events=tuple(
-            pause.of_pause(
+            pause.events_of_pause(
                 snapshot.state,
                 snapshot.job.spec,
                 snapshot.serving,
@@ -59,7 +59,7 @@ def pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
 
 def _is_answered(snapshot: JobSnapshot) -> bool:
     """Whether the server was asked about the requested pause: no training is held for work that cannot be made."""
-    request = pause.request_of(snapshot.job.spec.pause)
+    request = pause.identity_of_request(snapshot.job.spec.pause)
     return bool(request) and snapshot.answers.pause[0] == request
 
 
@@ -70,7 +70,7 @@ def _incarnation(snapshot: JobSnapshot) -> int:
 
 def _hooks(snapshot: JobSnapshot) -> dict[int, PodView]:
     """Return the pods of the newest pause by node rank."""
-    hooks = [pod for pod in snapshot.pods.all() if pod.is_hook]
+    hooks = [pod for pod in snapshot.pods.all() if pod.is_hook_pod]
     newest = max((pod.incarnation for pod in hooks), default=0)
     if snapshot.state.holds_still and newest < _incarnation(snapshot):
         return {}
@@ -79,8 +79,8 @@ def _hooks(snapshot: JobSnapshot) -> dict[int, PodView]:
 
 def _surplus(snapshot: JobSnapshot) -> Iterator[PodView]:
     for pod in snapshot.pods.all():
-        is_old = pod.incarnation < _incarnation(snapshot) if snapshot.state.holds_still else not pod.ended
-        if pod.is_hook and is_old and not pod.deleting:
+        is_old = pod.incarnation < _incarnation(snapshot) if snapshot.state.holds_still else not pod.has_ended
+        if pod.is_hook_pod and is_old and not pod.deleting:
             yield pod
 
 
@@ -90,7 +90,7 @@ def _creations(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[
         return
     for rank, node in pause.nodes_of_work(asked, snapshot.serving).items():
         if rank not in hooks:
-            body = hook_pod(job, rank, node, _incarnation(snapshot))
+            body = build_hook_pod(job, rank, node, _incarnation(snapshot))
             name = body["metadata"]["name"]
             yield Create(resource="pods", namespace=job.metadata.namespace, name=name, body=body)
 
@@ -106,7 +106,7 @@ def _quarantines(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterato
     """Yield quarantines of nodes that were found bad, while the pause handles them: later an admin decides."""
     incident = snapshot.state.incident
     for hook in hooks.values():
-        if incident is None or not pause.is_bad(hook) or pause.fact_id(hook) not in incident.fact_ids:
+        if incident is None or not pause.is_node_unfit(hook) or pause.id_of_bad_node(hook) not in incident.fact_ids:
             continue
         if hook.node_name not in snapshot.cluster.marks.quarantined:
             body = _quarantine(snapshot, hook)

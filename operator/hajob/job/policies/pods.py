@@ -28,7 +28,7 @@ from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.plan.policy import Mode
 from hajob.plan.state import ALL_MADE, ENDED, JobPhase
 from hajob.pods.naming import coordinator_pod_name, rank_pod_name
-from hajob.sources.creation import NotCreated, not_created
+from hajob.sources.creation import NotCreated, parse_refused_creation
 from hajob.sources.pod import PodView
 
 
@@ -99,8 +99,8 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
             pod
             for name, pod in pods.items()
             if not pod.deleting
-            and not pod.is_spare
-            and not pod.is_hook
+            and not pod.is_spare_pod
+            and not pod.is_hook_pod
             and name not in placed
             and not (relieved and pod.role == names.ROLE_COORDINATOR and pod.incarnation == relieved)
             and _rank_name(job, pod) not in placed
@@ -110,7 +110,7 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
 
 def _rank_name(job: HATrainingJob, pod: PodView) -> str:
     """Return the name that a former spare would have had as a rank pod; empty for any other pod."""
-    return rank_pod_name(job, pod.node_rank, pod.incarnation) if pod.is_rank and pod.warm else ""
+    return rank_pod_name(job, pod.node_rank, pod.incarnation) if pod.is_rank_pod and pod.warm else ""
 
 
 def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_over: Container[str]) -> Difference:
@@ -147,7 +147,7 @@ def _without_what_is_lost(snapshot: JobSnapshot, todo: Difference) -> Difference
     """
     phase = snapshot.state.phase
     if phase in ENDED:
-        return Difference((), (), tuple(pod for pod in todo.surplus if not pod.ended))
+        return Difference((), (), tuple(pod for pod in todo.surplus if not pod.has_ended))
     watches = snapshot.policy.mode is not Mode.ENFORCE and phase in ALL_MADE
     return replace(todo, rank_pods=()) if watches or phase is JobPhase.ENDING else todo
 
@@ -183,6 +183,6 @@ def _note_missing(snapshot: JobSnapshot, missing: MakePods | None, held_back: No
     """Note why pods are missing; what was noted before stays until the server has answered again."""
     error = snapshot.answers.refusals.get(missing.key) if missing is not None else None
     if error is not None:
-        snapshot.creation.why_missing = not_created(error.status, error.reason, error.message)
+        snapshot.creation.why_missing = parse_refused_creation(error.status, error.reason, error.message)
     elif held_back is not None or missing is None:
         snapshot.creation.why_missing = held_back

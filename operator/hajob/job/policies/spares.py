@@ -11,14 +11,14 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.enums import SpareMode
 from hajob.backoff import Backoff
-from hajob.capacity.spares import SpareTurn, look, successors
+from hajob.capacity.spares import SpareTurn, spare_changes, successors_by_node
 from hajob.job.ages import Ages
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Create, Patch, Wants, pod_deletion, pod_patch
 from hajob.plan.placements import Placement
 from hajob.pods.naming import spare_pod_name
-from hajob.pods.spare_pod import spare_pod
-from hajob.sources.creation import NotCreated, not_created
+from hajob.pods.spare_pod import build_spare_pod
+from hajob.sources.creation import NotCreated, parse_refused_creation
 from hajob.sources.pod import PodView
 
 RETRY_SECONDS: Final = (5.0, 300.0)
@@ -55,11 +55,11 @@ def spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
     if not snapshot.pods_are_known:
         return Wants()
     pods, wanted = snapshot.pods.pods, _wanted(snapshot)
-    if not wanted and not any(pod.is_spare or pod.place for pod in pods.values()):
+    if not wanted and not any(pod.is_spare_pod or pod.place for pod in pods.values()):
         memo.why_missing = None
         return Wants()
     warm = snapshot.job.spec.scheduling.spare_mode is SpareMode.WARM
-    turn = look(snapshot.state, list(wanted), pods, snapshot.may_hold, warm=warm)
+    turn = spare_changes(snapshot.state, list(wanted), pods, snapshot.may_hold, warm=warm)
     _note_ended(snapshot, turn, wanted, memo)
     creations = tuple(_creations(snapshot, turn, wanted)) if snapshot.now >= memo.next_at else ()
     _note_missing(snapshot, wanted, creations, memo)
@@ -94,15 +94,15 @@ def _wanted(snapshot: JobSnapshot) -> dict[str, int]:
     """Return name and number of each spare; skip a name that a rank pod has because it was a spare."""
     job, pods = snapshot.job, snapshot.pods.pods
     numbered = ((spare_pod_name(job, number), number) for number in count())
-    free = ((name, number) for name, number in numbered if name not in pods or pods[name].is_spare)
+    free = ((name, number) for name, number in numbered if name not in pods or pods[name].is_spare_pod)
     return dict(islice(free, job.spec.scheduling.num_spare_nodes))
 
 
 def _note_ended(snapshot: JobSnapshot, turn: SpareTurn, wanted: Mapping[str, int], memo: SpareMemo) -> None:
     """Delay the next spare, longer each time, where one has ended by itself."""
-    failed = next((pod for pod in turn.surplus if pod.ended and pod.name in wanted), None)
+    failed = next((pod for pod in turn.surplus if pod.has_ended and pod.name in wanted), None)
     if failed is not None and failed.uid != memo.ended_uid:
-        memo.ended_uid, memo.next_at = failed.uid, snapshot.now + memo.backoff.delay()
+        memo.ended_uid, memo.next_at = failed.uid, snapshot.now + memo.backoff.next_delay()
         memo.ended = NotCreated(f"pod {failed.name} has ended: {failed.trouble or failed.phase}", code="Ended")
 
 
@@ -112,7 +112,7 @@ def _creations(snapshot: JobSnapshot, turn: SpareTurn, wanted: Mapping[str, int]
             resource="pods",
             namespace=snapshot.job.metadata.namespace,
             name=name,
-            body=spare_pod(snapshot.job, wanted[name], snapshot.settings, snapshot.not_to_hold),
+            body=build_spare_pod(snapshot.job, wanted[name], snapshot.settings, snapshot.not_to_hold),
             retry_seconds=RETRY_SECONDS,
         )
 
@@ -123,10 +123,12 @@ def _note_missing(
     """Note why spares are missing: the server's refusal, or that they end."""
     if len(snapshot.ready_spares) == len(wanted):
         memo.ended, memo.why_missing = None, None
-        memo.backoff.reset()
+        memo.backoff.reset_delay()
         return
     refusals = (snapshot.answers.refusals.get(each.key) for each in creations)
-    refused = next((not_created(one.status, one.reason, one.message) for one in refusals if one is not None), None)
+    refused = next(
+        (parse_refused_creation(one.status, one.reason, one.message) for one in refusals if one is not None), None
+    )
     memo.why_missing = refused or memo.ended
 
 
@@ -138,8 +140,8 @@ def _nomination(pod: PodView) -> Patch:
 def _impatient(snapshot: JobSnapshot, memo: SpareMemo) -> list[PodView]:
     """Return spares that the scheduler has ignored for too long, and pods that did not get a spare's node."""
     pods = snapshot.pods.pods
-    waiting = {name: pod for name, pod in successors(pods).items() if not pod.gated}
+    waiting = {name: pod for name, pod in successors_by_node(pods).items() if not pod.is_gated}
     ages = memo.waiting.look((pod.uid for pod in waiting.values()), snapshot.now)
     late = {name for name, pod in waiting.items() if ages[pod.uid] >= PATIENCE_SECONDS}
     stuck = [pod for pod in waiting.values() if pod.unschedulable and ages[pod.uid] >= STUCK_SECONDS]
-    return [*stuck, *(pod for pod in pods.values() if pod.is_spare and pod.node_name in late and not pod.deleting)]
+    return [*stuck, *(pod for pod in pods.values() if pod.is_spare_pod and pod.node_name in late and not pod.deleting)]

@@ -11,7 +11,7 @@ from hajob.api.event_reasons import EventReason
 from hajob.domain import incident_words
 from hajob.domain.hardware import ClusterFact
 from hajob.domain.incidents import Incident, IncidentOutcome
-from hajob.domain.text import counted
+from hajob.domain.text import counted_noun
 from hajob.plan import effects
 from hajob.sources.creation import NotCreated
 
@@ -60,7 +60,7 @@ def of_closing(
     """
     planned = incident_words.is_planned(incident)
     if closed.outcome is IncidentOutcome.RECOVERED and outage_milliseconds is not None:
-        lost = f"{counted(lost_steps, 'step')} done again" if lost_steps else "no step lost"
+        lost = f"{counted_noun(lost_steps, 'step')} done again" if lost_steps else "no step lost"
         told = f"training again after {outage_milliseconds / 1000:.1f} s, {lost} ({incident.action})"
         return Announcement(EventReason.PLANNED_WORK_DONE if planned else EventReason.RECOVERED, told)
     if closed.outcome is IncidentOutcome.FAILED and closed.message and not planned:
@@ -85,5 +85,5 @@ def of_breaker(held: str) -> Announcement:
 
 def of_unknown_chip(pod: str, fact: ClusterFact) -> Announcement:
     """Return the Event of a fault of a chip that a pod may or may not have."""
-    told = f"{fact.message} (chip {fact.chip} of {fact.node}): whether {pod} has this chip is not known"
+    told = f"{fact.message} (chip {fact.chip_number} of {fact.node}): whether {pod} has this chip is not known"
     return Announcement(EventReason.CHIP_UNKNOWN, f"{told}, for no annotation lists its chips; nothing is done")

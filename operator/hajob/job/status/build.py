@@ -15,13 +15,13 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api import status as api
 from hajob.api.base import format_time
-from hajob.api.conditions import ConditionType, Reason, condition, find_condition, with_condition
-from hajob.api.derived import data_parallel_size, effective, with_nodes
+from hajob.api.conditions import ConditionType, Reason, build_condition, find_condition, with_condition
+from hajob.api.derived import data_parallel_size, effective_status, with_number_of_nodes
 from hajob.api.enums import ConditionStatus, RecoveryMode
 from hajob.api.job import HATrainingJob
 from hajob.domain import cause_words
 from hajob.domain.batch import Batch
-from hajob.domain.checkpoints import in_words
+from hajob.domain.checkpoints import describe_checkpoints
 from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
 from hajob.job.status import summary
@@ -37,7 +37,7 @@ from hajob.plan.state import JobPhase, JobState
 from hajob.plan.waits import Wait
 from hajob.sources.creation import NotCreated
 from hajob.sources.pod import PodView
-from hajob.sources.shortage import shortage
+from hajob.sources.shortage import shortage_of_pods
 
 RUNNING_REASON: Final = {
     JobPhase.NEW: Reason.NOT_STARTED,
@@ -173,7 +173,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         observed_generation=job.metadata.generation,
         conditions=conditions,
         summary=_summary(snapshot, incidents, conditions),
-        effective=effective(job.spec),
+        effective=effective_status(job.spec),
         data_parallel=_data_parallel(snapshot),
         spares=_spares(snapshot),
         incarnation=state.incarnation,
@@ -197,7 +197,7 @@ def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, 
     now, generation = time_of(now_ms), job.metadata.generation
     conditions = job.status.conditions
     for one in (reason, Reason.NOT_EVALUATED):
-        conditions = with_condition(conditions, condition(one, now, message=message, generation=generation))
+        conditions = with_condition(conditions, build_condition(one, now, message=message, generation=generation))
     summary = (job.status.summary or api.Summary()).model_copy(update={"state": "OnHold"})
     known = {"conditions": conditions, "summary": summary, "fence": fence, "recoverability": (), "protection": None}
     return job.status.model_copy(update=known)
@@ -229,7 +229,7 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
     fresh = [
         entry(
             record,
-            layout_of(with_nodes(spec, record.incident.nodes)),
+            layout_of(with_number_of_nodes(spec, record.incident.nodes)),
             nodes_of_incident(record.incident, snapshot.pods, before.get(record.incident.number)),
             before.get(record.incident.number),
             snapshot.now_ms,
@@ -244,7 +244,7 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
 def _conditions(snapshot: Snapshot, now: datetime) -> tuple[api.Condition, ...]:
     conditions = snapshot.job.status.conditions
     for reason, message in _reasons(snapshot):
-        new = condition(reason, now, message=message, generation=snapshot.job.metadata.generation)
+        new = build_condition(reason, now, message=message, generation=snapshot.job.metadata.generation)
         conditions = with_condition(conditions, new)
     return conditions
 
@@ -308,8 +308,8 @@ def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
     """Return why the job is degraded: causes that concern all of it first."""
     if snapshot.crd_is_older:
         return Reason.CRD_OLDER, snapshot.crd_is_older[:MESSAGE_LIMIT]
-    if snapshot.job.unread:
-        return Reason.FIELDS_NOT_READ, ", ".join(snapshot.job.unread)[:MESSAGE_LIMIT]
+    if snapshot.job.unread_fields:
+        return Reason.FIELDS_NOT_READ, ", ".join(snapshot.job.unread_fields)[:MESSAGE_LIMIT]
     if snapshot.to_leave and snapshot.state.unmoved:
         told = f"still on {', '.join(snapshot.to_leave)}, {snapshot.state.unmoved}; Hajob tries again within 10 minutes"
         return Reason.MOVE_FAILED, told[:MESSAGE_LIMIT]
@@ -327,7 +327,7 @@ def _checkpoints(snapshot: Snapshot) -> str:
     if snapshot.record is None or snapshot.record.outcome is not IncidentOutcome.OPEN:
         return ""
     found = snapshot.record.restoration
-    return in_words(found.refused, found.loaded_step) if found.refused else ""
+    return describe_checkpoints(found.refused, found.loaded_step) if found.refused else ""
 
 
 def _told(snapshot: Snapshot) -> list[str]:
@@ -344,21 +344,21 @@ def _why_not_training(state: JobState) -> str:
         return ""
     if state.problem or state.incident is None or not state.incident.cause.message:
         return state.problem
-    return cause_words.report(state.incident.cause)
+    return cause_words.report_of_cause(state.incident.cause)
 
 
 def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
-    pods, refused = [pod for pod in snapshot.pods if not pod.is_spare], snapshot.not_created
+    pods, refused = [pod for pod in snapshot.pods if not pod.is_spare_pod], snapshot.not_created
     if refused is not None:
         return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
     if not pods:
         return Reason.NO_PODS, ""
-    if snapshot.unsatisfiable and not any(pod.node_name for pod in pods if pod.is_rank):
+    if snapshot.unsatisfiable and not any(pod.node_name for pod in pods if pod.is_rank_pod):
         return Reason.UNSATISFIABLE, f"can never start: {snapshot.unsatisfiable}"[:MESSAGE_LIMIT]
     wait, since = snapshot.state.waiting, ""
     if wait is not None:
         since = f"waiting since {format_time(time_of(wait.since_ms).replace(microsecond=0))}"
-    if missing := shortage(pods, None):
+    if missing := shortage_of_pods(pods, None):
         told = "; ".join(filter(None, (snapshot.shortfall, missing, since)))
         return Reason.WAITING_FOR_CAPACITY, told[:MESSAGE_LIMIT]
     if wait is not None and wait.released:
@@ -442,14 +442,14 @@ def _spares_ready(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.SPARES_NOT_CREATED, f"{told}; {snapshot.spares_not_created.message}"[:MESSAGE_LIMIT]
     if snapshot.state.phase is not JobPhase.RUNNING:
         return Reason.SPARES_AFTER_START, f"{told}; the others follow once the job trains at full size"
-    missing = shortage([pod for pod in snapshot.pods if pod.is_spare], None)
+    missing = shortage_of_pods([pod for pod in snapshot.pods if pod.is_spare_pod], None)
     return Reason.SPARES_PENDING, "; ".join(filter(None, (told, missing)))[:MESSAGE_LIMIT]
 
 
 def _summary(
     snapshot: Snapshot, incidents: Sequence[api.IncidentEntry], conditions: Sequence[api.Condition]
 ) -> api.Summary:
-    pods = [pod for pod in snapshot.pods if not pod.is_spare and not pod.deleting]
+    pods = [pod for pod in snapshot.pods if not pod.is_spare_pod and not pod.deleting]
     return summary.build_summary(
         conditions,
         summary.Facts(
@@ -505,10 +505,10 @@ def goodput(account: Account | None, now_ms: int) -> api.Goodput | None:
     """Return where the job's time went, in whole seconds; None before there is an account."""
     if account is None:
         return None
-    until = account.until(now_ms)
+    until = account.book_until(now_ms)
     buckets = tuple(
         api.GoodputBucket(name=bucket.value, seconds=milliseconds // 1000)
         for bucket, milliseconds in until.booked.items()
         if milliseconds >= 1000
     )
-    return api.Goodput(percent=until.percent, buckets=buckets)
+    return api.Goodput(percent=until.percent_training, buckets=buckets)

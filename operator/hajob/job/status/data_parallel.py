@@ -49,7 +49,7 @@ def data_parallel(
 
 def _expected_percent(batch: Batch | None, current: int, desired: int) -> int:
     """Return the expected throughput: the longest share of the global batch decides; equal shares where not visible."""
-    return int(100 / batch.step_time(current)) if batch is not None else 100 * current // desired
+    return int(100 / batch.relative_step_time(current)) if batch is not None else 100 * current // desired
 
 
 def measured_again(old: api.DataParallel | None, new: api.DataParallel | None) -> api.DataParallel | None:

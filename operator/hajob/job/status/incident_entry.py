@@ -12,7 +12,7 @@ from hajob.domain import incident_words
 from hajob.domain.actions import FAULT_ACTIONS
 from hajob.domain.incidents import Incident, IncidentOutcome
 from hajob.domain.layout import Layout
-from hajob.domain.timeline import Mark, outage_milliseconds, phases
+from hajob.domain.timeline import Mark, outage_milliseconds, phases_of_incident
 from hajob.job.status.restoration import Restoration, sources
 from hajob.sources.pod import PodView
 
@@ -61,7 +61,7 @@ def nodes_of_incident(incident: Incident, pods: Iterable[PodView], before: api.I
     if before is not None and before.outcome is not IncidentOutcome.OPEN:
         return Places(before.from_nodes, before.to_nodes)
     moved = set(incident.replaced_nodes)
-    of_it = [pod for pod in pods if pod.is_rank and pod.node_rank in moved and pod.node_name]
+    of_it = [pod for pod in pods if pod.is_rank_pod and pod.node_rank in moved and pod.node_name]
     known = before.from_nodes if before is not None else ()
     cause = (incident.cause.node_name,) if moved and incident.cause.node_name else ()
     left = (*known, *cause, *(pod.node_name for pod in of_it if pod.incarnation < incident.number))
@@ -108,14 +108,15 @@ def entry(
         refused=tuple(api.RefusedActionEntry(action=one.action, unmet=one.unmet) for one in incident.refused),
         outcome=record.outcome,
         phases=tuple(
-            api.PhaseEntry(name=phase.name, milliseconds=phase.milliseconds) for phase in phases(record.marks)
+            api.PhaseEntry(name=phase.name, milliseconds=phase.milliseconds)
+            for phase in phases_of_incident(record.marks)
         ),
         lost_steps=restoration.lost_steps,
         restored_from=restored if restored in api.SOURCES_OF_LOST_STATE else None,
         loaded_step=restoration.loaded_step if restoration.loaded_step >= 0 else None,
         state_sources=sources(layout, incident, restored),
         refused_checkpoints=tuple(
-            api.RefusedCheckpoint(name=one.name[:128], reason=one.reason[:64], message=one.message[:512])
+            api.RefusedCheckpoint(name=one.name[:128], reason=one.reason[:64], message=one.refusal_message[:512])
             for one in restoration.refused
         ),
     )

@@ -140,5 +140,5 @@ def _state_source(source: RestoredFrom, number: int, ranks: Sequence[api.RankSou
 
 def _given(layout: Layout, rank: int, lost: Sequence[int]) -> api.RankSource:
     gone = set(lost)
-    giver = next((other for other in layout.holders(rank) if other not in gone), None)
+    giver = next((other for other in layout.holders_of_shard(rank) if other not in gone), None)
     return api.RankSource(rank=rank, giver=giver)

@@ -86,7 +86,7 @@ def build_summary(conditions: Sequence[api.Condition], facts: Facts) -> api.Summ
     """Build the summary of a job whose conditions are these."""
     state, newest, size = facts.state, facts.newest, facts.size
     outage = sum(phase.milliseconds for phase in newest.phases) if newest else 0
-    nodes = {pod.node_name for pod in facts.pods if pod.is_rank and pod.node_name and not pod.ended}
+    nodes = {pod.node_name for pod in facts.pods if pod.is_rank_pod and pod.node_name and not pod.has_ended}
     return api.Summary(
         state="Refused" if facts.refused and not state.attempt else STATE_WORD.get(state.phase, state.phase.value),
         reason=_reason_in_a_word(conditions, facts)[:64],
@@ -133,7 +133,7 @@ def _why_waiting(conditions: Sequence[api.Condition], pods: Sequence[PodView]) -
     # A container that cannot start is somebody's mistake; nodes that are missing may come.
     if trouble := next((pod.trouble_code for pod in pods if pod.trouble_code), ""):
         return "ImagePull" if trouble in _IMAGE else trouble
-    if any(pod.finished for pod in pods if pod.is_rank):
+    if any(pod.has_finished for pod in pods if pod.is_rank_pod):
         return Reason.SCRIPT_ENDED.word
     return _WAITS.get(_reason_of_condition(conditions, ConditionType.SCHEDULED), "")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from hajob.api.base import Json
-from hajob.api.conditions import Reason, condition
+from hajob.api.conditions import Reason, build_condition
 
 ON_HOLD = "OnHold"
 MOST_NAMED = 3
@@ -35,7 +35,7 @@ def operations(raw: Json, why: str, fence: int, now_ms: int) -> list[Json]:
     metadata, conditions = raw["metadata"], status.get("conditions") or []
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     message = f"{_REASON.sentence} {why}"
-    wanted = condition(_REASON, now, message=message, generation=metadata.get("generation")).to_json()
+    wanted = build_condition(_REASON, now, message=message, generation=metadata.get("generation")).to_json()
     known: Json = next((one for one in conditions if one.get("type") == wanted["type"]), {})
     if known.get("status") == wanted["status"] and known.get("lastTransitionTime"):
         wanted["lastTransitionTime"] = known["lastTransitionTime"]

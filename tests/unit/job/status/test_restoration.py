@@ -124,7 +124,7 @@ def test_a_restart_from_an_older_checkpoint_names_the_refused() -> None:
         "lostSteps": 27,
         "stateSources": [place("PeriodicCheckpoint", 8, *EVERYBODY)],
         "refusedCheckpoints": [
-            {"name": "iter_0000040", "reason": "TruncatedFile", "message": REFUSED.message},
+            {"name": "iter_0000040", "reason": "TruncatedFile", "message": REFUSED.refusal_message},
         ],
     }
     ((reason, text),) = [said for said in recording.said if said[0] == "CheckpointRefused"]

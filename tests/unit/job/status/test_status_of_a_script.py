@@ -11,7 +11,7 @@ import yaml
 from hajob.api.job import HATrainingJob
 from hajob.job.status.build import Snapshot, build_status
 from hajob.plan.state import JobPhase, JobState
-from hajob.sources.pod import PodView, view
+from hajob.sources.pod import PodView, pod_view_of
 
 QUICKSTART = Path(__file__).parents[4] / "examples" / "quickstart.yaml"
 
@@ -35,7 +35,7 @@ def pod(code: int, message: str, container: str = "trainer") -> dict[str, Any]:
     ],
 )
 def test_what_a_finished_container_left(raw: dict[str, Any], word: str) -> None:
-    assert view(raw).last_word == word
+    assert pod_view_of(raw).last_word == word
 
 
 @pytest.mark.parametrize(("word", "reason"), [(LAST_WORD, "ScriptDisagrees"), ("", "AllRanksFinished")])
