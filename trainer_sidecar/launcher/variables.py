@@ -11,6 +11,10 @@ from typing import Dict, List, NamedTuple
 from trainer_sidecar.launcher import interfaces
 
 CHOOSE_INTERFACE = ("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+MINDSPORE_WORDS = "MS_ENABLE_TFT"
+KEPT_WORDS = ("TRE", "TSP", "RSC")
+"""Switches of MindSpore that are not MindIO's and work beside it: repeating a step whose result is wrong, pausing,
+rescheduling by the platform. ATO is none: MindSpore refuses it beside any of MindIO's."""
 FAULT_PROCESS = "RESTART_FAULT_PROCESS_TYPE"
 TOKEN = "HAJOB_PROCESS"
 
@@ -31,11 +35,31 @@ def merge_variables(call: Dict[str, str], order: Dict[str, str], *, is_restart: 
     environment = {**call, **order}
     if call.get("HCCL_IF_IP"):
         environment["HCCL_IF_IP"] = call["HCCL_IF_IP"]
-    notes = _choose_interfaces(environment, call)
+    notes = _choose_interfaces(environment, call) + _keep_mindspore_words(environment, call.get(MINDSPORE_WORDS, ""))
     if not environment.get("TTP_LOG_PATH"):  # else its log, with the traceback of what it catches, goes with the pod
         environment.setdefault("TTP_LOG_STDOUT", "1")
     environment[FAULT_PROCESS] = "worker" if is_restart else "pod"
     return Variables(environment, notes)
+
+
+def _keep_mindspore_words(environment: Dict[str, str], given: str) -> List[str]:
+    """Add the call's own switches to the job's; name those that have no effect.
+
+    MindSpore looks for `NAME:1` as it is written, so no blank may stay.
+    """
+    if MINDSPORE_WORDS not in environment or not given:
+        return []
+    ours = _words(environment[MINDSPORE_WORDS])
+    kept = [word for word in _words(given) if word.partition(":")[0] in KEPT_WORDS and word not in ours]
+    environment[MINDSPORE_WORDS] = "{" + ",".join(ours + kept) + "}"
+    idle = [word for word in _words(given) if word not in ours + kept and not word.endswith(":0")]
+    text = "{} {} of the start script has no effect under Hajob: the job's actions say {}"
+    return [text.format(MINDSPORE_WORDS, ",".join(idle), environment[MINDSPORE_WORDS])] if idle else []
+
+
+def _words(value: str) -> List[str]:
+    words = ("".join(word.split()) for word in value.strip().strip("{}").split(","))
+    return [word for word in words if word]
 
 
 def _choose_interfaces(environment: Dict[str, str], call: Dict[str, str]) -> List[str]:

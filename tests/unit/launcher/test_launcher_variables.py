@@ -135,3 +135,25 @@ def test_a_pod_ends_in_its_grace_though_nobody_listens(tmp_path: Path) -> None:
         assert pod.launcher.wait(20) == 143
         assert time.monotonic() - began < 15
         assert not alive(pod.rank(0)["pid"])
+
+
+@pytest.mark.parametrize(
+    ("script", "ours", "expected", "idle"),
+    [
+        ("{TTP:1,UCE:1}", "{TTP:1,UCE:1,ARF:1}", "{TTP:1,UCE:1,ARF:1}", ""),
+        ("{TTP: 1, TRE:2, TSP:1}", "{TTP:1,ARF:1}", "{TTP:1,ARF:1,TRE:2,TSP:1}", ""),
+        ("{TTP:1,UCE:1,ARF:0}", "{TTP:1}", "{TTP:1}", "UCE:1"),
+        ("{ATO:1,ATO_THRESHOLD:20}", "{TTP:1}", "{TTP:1}", "ATO:1,ATO_THRESHOLD:20"),
+        ("TRE:1", "{}", "{TRE:1}", ""),
+        ("", "{TTP:1}", "{TTP:1}", ""),
+    ],
+)
+def test_mindspores_own_switches_are_kept_or_named(script: str, ours: str, expected: str, idle: str) -> None:
+    made = merge_variables({"MS_ENABLE_TFT": script}, {"MS_ENABLE_TFT": ours}, is_restart=False)
+    assert made.environment["MS_ENABLE_TFT"] == expected
+    assert [f"MS_ENABLE_TFT {idle} of the" in note for note in made.notes] == ([True] if idle else [])
+
+
+def test_without_mindspore_its_switches_stay_as_they_are() -> None:
+    made = merge_variables({"MS_ENABLE_TFT": "{ATO:1}"}, {}, is_restart=False)
+    assert (made.environment["MS_ENABLE_TFT"], made.notes) == ("{ATO:1}", [])
