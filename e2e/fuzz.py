@@ -314,7 +314,7 @@ def _read_report(raw: Object) -> Sequence[int]:
     pods = {1: pod.pod_view_of(_pod())}
     found = observe.events_of_report(told, pods, NOW_MS)
     heard = observe.Heard()
-    seen = list(observe.of_coordinator(JobState(), heard, heard.after_report(told.state), 4))
+    seen = list(observe.events_of_coordinator(JobState(), heard, heard.after_report(told.state), 4))
     return len(found.observed), len(found.refused), len(seen)
 
 

@@ -24,7 +24,7 @@ from hajob.domain.layout import Layout
 from hajob.domain.loss import isolate_loss
 from hajob.job.status.journal import Journal, read
 from hajob.plan import events
-from hajob.plan.machine import advance
+from hajob.plan.machine import advance_job
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -77,7 +77,7 @@ def decisions(count: int) -> tuple[float, float, float]:
     policy, state, spans = Policy(), running(), []
     for place, event in enumerate(faults(count + WARM_UP, BIG)):
         begin = time.thread_time_ns()
-        outcome = advance(state, event, view, policy, STEP_MS * place)
+        outcome = advance_job(state, event, view, policy, STEP_MS * place)
         spans.append(time.thread_time_ns() - begin)
         assert outcome.state.incident is not None
     spans = spans[WARM_UP:]
@@ -95,10 +95,10 @@ def whole_incidents(count: int) -> tuple[float, int, int]:
     for place, event in enumerate(faults(count, BIG)):
         now += STEP_MS
         begin = time.thread_time_ns()
-        state = advance(state, replace(event, fact=replace(event.fact, time_ms=now)), view, policy, now).state
+        state = advance_job(state, replace(event, fact=replace(event.fact, time_ms=now)), view, policy, now).state
         number = state.incarnation
         for answer in (events.Named(number), events.Resumed(number, place), events.ResultReported(number, 0)):
-            state = advance(state, answer, view, policy, now + 1).state
+            state = advance_job(state, answer, view, policy, now + 1).state
         spent += time.thread_time_ns() - begin
         assert state.phase is JobPhase.RUNNING
         if place + 1 in {count // 3, count}:

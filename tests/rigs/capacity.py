@@ -13,7 +13,7 @@ from hajob.capacity.caches import Caches
 from hajob.capacity.demand import Demand
 from hajob.capacity.gang import Claim
 from hajob.capacity.nodes import Capacity
-from hajob.plan.policy import layout_of
+from hajob.plan.policy import layout_from_spec
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 
@@ -39,7 +39,7 @@ def quickstart_spec(excluded: tuple[str, ...] = (), **pod: Any) -> HATrainingJob
 
 def demand_of(job: HATrainingJobSpec) -> Demand:
     """Compute what a job asks for."""
-    return Demand.from_spec(job, layout_of(job))
+    return Demand.from_spec(job, layout_from_spec(job))
 
 
 def pod_of_this_operator(name: str, node: str, role: str = names.ROLE_RANK) -> PodView:
@@ -48,8 +48,8 @@ def pod_of_this_operator(name: str, node: str, role: str = names.ROLE_RANK) -> P
     return PodView("default", name, name, "uid-1", role, 0, 1, node_name=node, requests=held)
 
 
-DEMAND_FOR_POOL_A = Demand.from_spec(quickstart_spec(nodeSelector={"pool": "a"}), layout_of(quickstart_spec()))
-DEMAND_FOR_ANY_NODE = Demand.from_spec(quickstart_spec(), layout_of(quickstart_spec()))
+DEMAND_FOR_POOL_A = Demand.from_spec(quickstart_spec(nodeSelector={"pool": "a"}), layout_from_spec(quickstart_spec()))
+DEMAND_FOR_ANY_NODE = Demand.from_spec(quickstart_spec(), layout_from_spec(quickstart_spec()))
 
 
 def capacity_of_pools(a: int = 0, b: int = 0) -> Capacity:

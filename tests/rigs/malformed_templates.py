@@ -16,7 +16,7 @@ from hajob.capacity.demand import Demand
 from hajob.job.admission import evaluate
 from hajob.kube.client import ApiError, Kube
 from hajob.plan.flags import read_flags
-from hajob.plan.policy import layout_of
+from hajob.plan.policy import layout_from_spec
 from hajob.pods.settings import PodSettings
 from hajob.sources.node import NodeView
 
@@ -137,7 +137,7 @@ async def check_refused_in_words(kube: Kube, case: Any) -> None:
         return
     job = HATrainingJob.from_object(stored)
     read_flags(job.spec.template)
-    Demand.from_spec(job.spec, layout_of(job.spec)).node_filter()(NODE)
+    Demand.from_spec(job.spec, layout_from_spec(job.spec)).node_filter()(NODE)
     reason, message = await evaluate(kube, job, SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert message

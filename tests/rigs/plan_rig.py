@@ -13,7 +13,7 @@ from hajob.job.status.journal import Journal, read
 from hajob.plan import events as e
 from hajob.plan.effects import Effect, SendOrder
 from hajob.plan.invariants import Step, broken_rules
-from hajob.plan.machine import Transition, advance
+from hajob.plan.machine import Transition, advance_job
 from hajob.plan.placements import (
     CoordinatorPlacement,
     Placement,
@@ -96,7 +96,7 @@ class Rig:
         self.now = now if now is not None else self.now + 10
         if self.state.incident is not None:
             self.last_incident = self.state.incident
-        before, self.transition = self.state, advance(self.state, event, self.view, self.policy, self.now)
+        before, self.transition = self.state, advance_job(self.state, event, self.view, self.policy, self.now)
         self.state = self.transition.state
         assert_told_alike(before, self.state, self.view.layout.num_nodes)
         assert not broken_rules(Step(before, event, self.transition, self.view.layout, self.policy, self.now))

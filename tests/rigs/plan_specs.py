@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hajob.domain.actions import Action
-from hajob.plan.policy import check_spec, read_spec
+from hajob.plan.policy import check_spec, parse_spec
 
 GOOD = (
     "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 64 --save /ckpt --load /ckpt --bf16 "
@@ -36,12 +36,12 @@ def spec(arguments: str | None = GOOD, **changes: Any) -> dict[str, Any]:
 
 def unmet(made: dict[str, Any]) -> dict[Action, set[str]]:
     """List the preconditions that a spec does not meet, by action."""
-    binding, advice, _ = check_spec(read_spec(made))
+    binding, advice, _ = check_spec(parse_spec(made))
     both = {action: (*binding[action], *advice[action]) for action in binding}
     return {action: {one.name for one in found} for action, found in both.items() if found}
 
 
 def unknown(made: dict[str, Any]) -> set[str]:
     """List the preconditions that nobody can know of a spec."""
-    _, _, unknowns = check_spec(read_spec(made))
+    _, _, unknowns = check_spec(parse_spec(made))
     return {one.name for found in unknowns.values() for one in found}

@@ -11,7 +11,7 @@ from hajob.domain.facts import CONTAINER_ENDED, NO_SUCCESSOR, Fact, FactKind, So
 from hajob.domain.layout import Layout
 from hajob.plan import events as e
 from hajob.plan.context import TableRow
-from hajob.plan.machine import CELLS, Transition, advance
+from hajob.plan.machine import CELLS, Transition, advance_job
 from hajob.plan.policy import (
     DEFAULT_ACTION_LIMITS,
     ActionLimits,
@@ -19,7 +19,7 @@ from hajob.plan.policy import (
     Mode,
     NodePolicy,
     Policy,
-    from_spec,
+    policy_from_spec,
 )
 from hajob.plan.state import UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -216,7 +216,9 @@ WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     (POLICIES[0], replace(VIEW, start_sign_ms=10**9)),  # later than anything in a walk
     *((policy, replace(VIEW, relieved_heard=True)) for policy in (POLICIES[0], *POLICIES[6:])),
 )
-RESIZING = small_policy(sizes=from_spec(spec(elastic={"restartSize": "Available"})).sizes, expand_delay_seconds=0)
+RESIZING = small_policy(
+    sizes=policy_from_spec(spec(elastic={"restartSize": "Available"})).sizes, expand_delay_seconds=0
+)
 """A start anew may have fewer nodes."""
 SMALLER_WORLDS: tuple[tuple[Policy, ClusterView], ...] = (
     (RESIZING, replace(VIEW, free_nodes=2, start_nodes=3)),
@@ -234,8 +236,8 @@ def smaller_jobs() -> Iterator[tuple[JobState, int]]:
         state, now = JobState(), 0
         for event in (e.Accepted(), *trains, *again, *end):
             now += 10
-            state = advance(state, event, view, policy, now).state
-        yield advance(state, e.PolicyChanged(), view, RESIZING, now).state, now
+            state = advance_job(state, event, view, policy, now).state
+        yield advance_job(state, e.PolicyChanged(), view, RESIZING, now).state, now
 
 
 WHOLE = 4
@@ -274,7 +276,7 @@ class Walk:
                 at = due_time(state, event, now)
                 alone = len(CELLS[state.phase, type(event)]) == 1  # then no policy and no view can matter
                 for policy, view in WORLDS[:1] if alone else worlds:
-                    transition = advance(state, event, view, policy, at)
+                    transition = advance_job(state, event, view, policy, at)
                     self.look(state, event, transition, policy, at)
                     self.rows[id(transition.row)] = transition.row
                     self.cells.add((state.phase, type(event)))

@@ -12,7 +12,7 @@ from hajob.job.cluster import Cluster
 from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.pod_index import PodIndex
 from hajob.job.snapshot import JobSnapshot, ServerAnswers
-from hajob.plan.policy import from_spec, layout_of
+from hajob.plan.policy import layout_from_spec, policy_from_spec
 from hajob.plan.state import JobPhase, JobState
 from hajob.pods.settings import PodSettings
 from hajob.protocol import sidecar_pb2 as wire
@@ -59,7 +59,7 @@ def snapshot(
     for pod in pods:
         index.seen(pod, deleted=False)
     index.was_listed("1")
-    layout = layout_of(job.spec)
+    layout = layout_from_spec(job.spec)
     given: dict[str, Any] = {"now": NOW, "now_ms": 5_000_000, "wall_seconds": 1_795_255_200.0, "restart_seen": ""}
     clock, coordinator = FakeClock(), CoordinatorReports()
     coordinator.connected_changed(True, "")
@@ -67,7 +67,7 @@ def snapshot(
     made = JobSnapshot(
         job=job,
         state=state,
-        policy=from_spec(job.spec, (), 0),
+        policy=policy_from_spec(job.spec, (), 0),
         layout=layout,
         pods=index,
         coordinator=coordinator,

@@ -74,6 +74,7 @@ class RealDirectory:
         except TimeoutError:
             raise TimeoutError(f"reading {len(paths)} files took more than {self._look_all_seconds:.0f} s") from None
         finally:
+            # A read that hangs in the kernel cannot be ended: whoever waits for the verdict must not hang with it.
             readers.shutdown(wait=False, cancel_futures=True)
 
     def content_of_file(self, path: str) -> bytes | None:

@@ -23,6 +23,7 @@ from trainer_sidecar.checkpoints.verdict import Look
 
 ZIP_MARK: Final = b"PK\x03\x04"
 PICKLE_MARK: Final = b"\x80"
+# A header is read whole: a longer one is none, or not worth the memory of an agent that serves a training.
 LONGEST_HEADER: Final = 64 << 20
 _CHECKSUM_MARK: Final = b"crc_num"
 _CHECKSUM_LENGTH: Final = 17

@@ -86,6 +86,7 @@ class Host:
         signals.unblock_signals()
         self._selector.register(woken, selectors.EVENT_READ, "signal")
         while not self._done:
+            # Without a controller nothing is due by time, so the host sleeps until somebody speaks.
             for key, mask in self._selector.select(PING_SECONDS if self._child is not None else None):
                 self._handle_source(key.data, mask)
             if self._child is not None and self._state["controller"] == "serving":

@@ -96,10 +96,12 @@ def _become_program(
         prctl.die_with_parent()
         if os.getppid() != parent:  # it died before the request was made
             os._exit(CANNOT_EXECUTE)
+        # The descriptor is shared with the launcher: a signal that comes before exec would wake its loop.
         signal.set_wakeup_fd(-1)
         for number in RESET:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, RESET)
+        # Nobody types into a rank: a program that reads its stdin shall see its end, and not wait for ever.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(outputs[0], 1)
         os.dup2(outputs[1], 2)

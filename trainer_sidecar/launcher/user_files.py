@@ -104,6 +104,7 @@ class UserFiles:
         except Exception as problem:  # an order that this launcher does not understand must not end the training
             answer.update(errno=errno.EINVAL, problem=repr(problem))
         with os.fdopen(write_end, "wb") as pipe:
+            # At most what a pipe takes in one write that cannot be torn (PIPE_BUF): the loop reads it in one go.
             pipe.write(json.dumps(answer).encode("ascii")[:4096])
 
     def _report_outcome(self, read_end: int) -> None:

@@ -23,7 +23,7 @@ from hajob.cli.manifests import read_objects, unknown_fields
 from hajob.cli.options import Commands, add_command
 from hajob.cli.output import Answer, Block, add_output, print_answer
 from hajob.domain.errors import HajobInputError
-from hajob.plan.policy import from_spec
+from hajob.plan.policy import policy_from_spec
 from hajob.plan.protection import remedy_of_precondition
 from hajob.pods.review import notes_on_spec, why_not_started
 
@@ -111,10 +111,10 @@ def _told_of_job(raw: Json) -> Iterator[tuple[str, str]]:
 
 def _unmet_preconditions(job: HATrainingJob) -> Iterator[tuple[str, str]]:
     """Yield what spec and visible arguments leave unmet: the job is taken, and some actions would not work."""
-    policy = from_spec(job.spec)
+    policy = policy_from_spec(job.spec)
     actions: dict[str, list[str]] = {}
     messages: dict[str, str] = {}
-    for action in policy.allowed:
+    for action in policy.allowed_actions:
         for one in (*policy.refusals.get(action, ()), *policy.advice.get(action, ())):
             if action not in actions.setdefault(one.name, []):
                 actions[one.name].append(action)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from hajob.api.base import Json
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.errors import HajobInputError
-from hajob.plan.policy import read_spec
+from hajob.plan.policy import parse_spec
 from hajob.sources.reading import items, mapping
 
 
@@ -56,7 +56,7 @@ def _read(spec: Json) -> HATrainingJobSpec:
     unknown = list(unknown_fields(HATrainingJobSpec, spec, "spec"))
     if unknown:
         raise HajobInputError(f"unknown fields: {', '.join(unknown)}; look for a misspelling")
-    model = read_spec(spec)
+    model = parse_spec(spec)
     containers = (model.template.get("spec") or {}).get("containers") or []
     trainers = [one for one in containers if isinstance(one, Mapping) and one.get("name") == "trainer"]
     if len(trainers) != 1:

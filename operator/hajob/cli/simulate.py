@@ -17,7 +17,7 @@ from hajob.cli.options import Commands, add_command, add_output
 from hajob.cli.simulated_writes import Write, writes
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
-from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate
+from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate_loss
 from hajob.pods.review import why_not_started
 
 _SHOWN: Final = 16
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _answer(arguments: argparse.Namespace) -> None:
     spec = read_job(arguments.filename)
-    answer = simulate(spec, question(arguments))
+    answer = simulate_loss(spec, question(arguments))
     if unserved := _why_not_started(spec):
         print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
     for note in filter(None, (answer.protection, log_rule_notes(spec))):
@@ -110,7 +110,7 @@ def as_json(answer: SimulationResult) -> dict[str, Any]:
         },
         "microBatches": list(answer.micro_batches),
         "copies": [{"kind": row.kind, "ranks": list(row.holders)} for row in answer.layout.report_group_list()],
-        "refused": {action.value: list(names) for action, names in answer.refused.items()},
+        "refused": {action.value: list(names) for action, names in answer.refused_actions.items()},
         "writes": [_write(write) for write in writes(answer)],
         **({"spares": {str(node): spare for node, spare in answer.places.items()}} if answer.places else {}),
     }
@@ -151,7 +151,10 @@ def as_text(answer: SimulationResult) -> str:
         *_costs(answer),
         "",
         "actions",
-        *(f"  {one.action:<12}{'taken  ' if one.taken else 'refused'}  {one.message}" for one in answer.considered),
+        *(
+            f"  {one.action:<12}{'taken  ' if one.taken else 'refused'}  {one.verdict_message}"
+            for one in answer.considered
+        ),
         "",
         "who holds the same optimizer shard",
         *_copy_groups(answer),

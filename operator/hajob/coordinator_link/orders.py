@@ -119,7 +119,7 @@ def build_checkpoint_rules(
 
 def build_standing_orders(policy: Policy) -> wire.StandingOrders:
     """Build the actions that the coordinator takes by itself while the operator is away."""
-    allowed = set(policy.allowed) if policy.mode is Mode.ENFORCE else set()
+    allowed = set(policy.allowed_actions) if policy.mode is Mode.ENFORCE else set()
     return wire.StandingOrders(
         decision_timeout_milliseconds=1000 * DECISION_SECONDS,
         save_after_milliseconds=1000 * standing_seconds(policy.replacement_timeout_seconds),

@@ -21,9 +21,9 @@ from hajob.job.incident_recorder import IncidentRecorder
 from hajob.job.status.announcements import Announce
 from hajob.job.status.journal import read
 from hajob.plan import effects, events, machine
-from hajob.plan.account import follow
+from hajob.plan.account import follow_account
 from hajob.plan.placements import same_placements
-from hajob.plan.policy import from_spec, layout_of
+from hajob.plan.policy import layout_from_spec, policy_from_spec
 from hajob.plan.state import ENDED, JobPhase, JobState
 from hajob.plan.view import ClusterView
 
@@ -74,8 +74,8 @@ class JobMemory:
     def _apply_spec(self) -> None:
         """Derive policy and layout from the spec, for the nodes that the attempt was started with."""
         nodes = self.state.nodes
-        self.policy = from_spec(self.job.spec, self._launched, nodes)
-        self.layout = layout_of(with_number_of_nodes(self.job.spec, nodes))
+        self.policy = policy_from_spec(self.job.spec, self._launched, nodes)
+        self.layout = layout_from_spec(with_number_of_nodes(self.job.spec, nodes))
 
     @property
     def started(self) -> HATrainingJob:
@@ -128,7 +128,7 @@ class JobMemory:
     ) -> machine.Transition | None:
         """Pass one event through the table; None if it changes nothing. `happened_ms`: when, if it was not now."""
         before, now = self.state, self.time.now()
-        transition = machine.advance(before, event, view, self.policy, now)
+        transition = machine.advance_job(before, event, view, self.policy, now)
         if transition.state is before and not transition.effects:
             reason = transition.ignored.reason if transition.ignored else "NothingNew"
             metrics.IGNORED.labels(type(event).__name__, reason).inc()
@@ -150,7 +150,7 @@ class JobMemory:
         now = self.time.now()
         self._stepped(view.step, now)
         at_ms = min(now, happened_ms if happened_ms is not None else now)
-        account = follow(self.journal.account, self.state, view, self.recorder.marks, at_ms)
+        account = follow_account(self.journal.account, self.state, view, self.recorder.marks, at_ms)
         self.journal = dataclasses.replace(self.journal, account=account)
 
     def stepped(self, step: int) -> bool:

@@ -103,7 +103,7 @@ class JobObserver:
             is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
             return observe.events_of_old_pod(pod, now) if is_old else ()
         if pod.has_finished and state.phase not in UNTRAINED:
-            return observe.of_finished_pod(state, pod)
+            return observe.events_of_finished_pod(state, pod)
         if pod.is_refused_by_node:
             self._ports.cluster.avoided_nodes.avoid_node(pod.node_name, self._ports.clock.monotonic())
         return observe.events_of_pod(pod, deleted=deleted, now_ms=now)
@@ -118,7 +118,7 @@ class JobObserver:
 
         A successor is not dialled before it runs: until then the operator keeps talking to the pod that it replaces.
         """
-        yield from observe.of_coordinator_pod(pod, deleted=deleted)
+        yield from observe.events_of_coordinator_pod(pod, deleted=deleted)
         if deleted or pod.has_ended:
             self.coordinator.pod_lost()
         elif pod.address and credentials is not None and not (self._hears_relieved and pod.phase == "Pending"):
@@ -165,7 +165,7 @@ class JobObserver:
     def of_coordinator_place(self) -> Seen:
         """Report whether the coordinator occupies a node that a rank pod of this start needs."""
         snapshot, unplaced = self.snapshots.take(), self.pods.serving(self._memory.state).unplaced
-        return observe.of_coordinator_place(
+        return observe.events_of_coordinator_place(
             snapshot.state, snapshot.coordinator_pod, unplaced, snapshot.serving, snapshot.has_room
         )
 
@@ -208,7 +208,9 @@ class JobObserver:
     def of_coordinator(self) -> Seen:
         """Return events of the state in the coordinator's newest report."""
         client, memory = self.coordinator, self._memory
-        return observe.of_coordinator(memory.state, client.reports.before, client.reports.now, memory.layout.num_nodes)
+        return observe.events_of_coordinator(
+            memory.state, client.reports.before, client.reports.now, memory.layout.num_nodes
+        )
 
     def of_channel(self) -> Seen:
         """Report whether the coordinator's channel is up; nothing if only this operator cannot reach it.
@@ -309,7 +311,7 @@ class JobObserver:
         names = sick if not nodes else [name for name in nodes if name in sick]
         pods = [pod for name in names for pod in self.pods.on_node(name) if is_serving(pod, self._memory.state)]
         faults_on, views = self._ports.cluster.faults.faults_on, self._ports.cluster.nodes
-        found = list(observe.of_sub_health(memory.state, memory.job.spec, pods, faults_on, views))
+        found = list(observe.events_of_sub_health(memory.state, memory.job.spec, pods, faults_on, views))
         snapshot = self.snapshots.take()
         held = {pod.node_name for pod in snapshot.ready_spares} if found else set()
         better = (held | snapshot.free_names).difference(sick) if found else ()
@@ -359,4 +361,4 @@ class JobObserver:
             if ids is None:
                 return  # the standing faults are unknown now
             standing.update(observe.fact_id_for_pod(fact, pod) for fact in ids)
-        yield from observe.of_withdrawn(self._memory.state, standing)
+        yield from observe.events_of_withdrawn(self._memory.state, standing)

@@ -31,7 +31,7 @@ from hajob.job.status_writer import StatusWriter
 from hajob.plan import effects
 from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import UNTRAINED, JobState
-from hajob.plan.waits import wait_of
+from hajob.plan.waits import wait_of_job
 from hajob.pods.environment import rank_environment
 from hajob.pods.review import notes_on_spec
 from hajob.sources.shortage import shortage_of_pods
@@ -251,7 +251,7 @@ class JobOutputs:
             held_back=self._ports.cluster.faults.why_held() if not memory.ended else "",
             start_waits=why_closed(snapshot) if self._memos.start.held_since is not None else "",
             to_leave=snapshot.to_leave,
-            wait=wait_of(
+            wait=wait_of_job(
                 memory.state, view, memory.policy, now, shortage_of_pods(pods.all(), snapshot.creation.why_missing)
             ),
             step_ms=memory.pace.milliseconds_per_step,

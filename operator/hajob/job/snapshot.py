@@ -311,7 +311,7 @@ class JobSnapshot:
         seen = (capacity.changes, avoided, job.metadata.generation)
         if seen != self.kept.avoided[0]:
             sizes = self.policy.sizes
-            need = (sizes.fitting(self.start_nodes) if sizes else 0) or job.spec.num_nodes
+            need = (sizes.largest_fitting(self.start_nodes) if sizes else 0) or job.spec.num_nodes
             self.kept.avoided = seen, tuple(sorted(self.cluster.nodes_to_avoid(job, self.demand, need)))
         return self.kept.avoided[1]
 

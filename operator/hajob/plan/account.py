@@ -46,7 +46,7 @@ def bucket_of(state: JobState, *, unplaced: int = 0) -> Bucket | None:
     return Bucket.WAITING if unplaced and phase in _PLACED else _BUCKET[phase]
 
 
-def follow(
+def follow_account(
     account: Account | None, state: JobState, view: ClusterView, marks: Mapping[Mark, int], at_ms: int
 ) -> Account:
     """Return the account updated to the given state and view.
@@ -58,7 +58,7 @@ def follow(
         marks: of the open incident.
         at_ms: time from which state and view hold.
     """
-    account = _undetected(account or Account(at_ms), marks)
+    account = _move_undetected(account or Account(at_ms), marks)
     missing = len(state.shrunk.dropped) if state.shrunk and state.phase is not JobPhase.SHRINKING else 0
     bucket, desired = bucket_of(state, unplaced=view.unplaced), view.layout.data
     if (smaller := state.smaller) is not None:
@@ -70,7 +70,7 @@ def follow(
     return account.set_missing(min(missing, desired - 1), desired, at_ms)
 
 
-def _undetected(account: Account, marks: Mapping[Mark, int]) -> Account:
+def _move_undetected(account: Account, marks: Mapping[Mark, int]) -> Account:
     """Move the undetected part of the running outage to `DETECTION` once its marks are known."""
     if Mark.STEP_BEFORE not in marks or Mark.NOTICED not in marks:
         return account

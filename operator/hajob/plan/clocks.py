@@ -16,24 +16,26 @@ from hajob.plan.state import ENDED, UNTRAINED, Deadline, JobPhase, JobState
 _INACTIVE: Final = ENDED | {JobPhase.NEW, JobPhase.SUSPENDED}
 
 
-def follow(state: JobState, policy: Policy, now_ms: int) -> JobState:
+def follow_deadlines(state: JobState, policy: Policy, now_ms: int) -> JobState:
     """Return the state with its current deadlines; the same object when nothing changes."""
-    state = _startup(_count(state, policy, now_ms), policy)
+    state = _move_startup_deadline(_follow_active_time(state, policy, now_ms), policy)
     limit, since = policy.active_deadline_seconds, state.active_since_ms
     active = None if limit is None or since is None else since + 1000 * limit - state.active_ms
     if state.waiting is not None and state.phase not in UNTRAINED:
         state = replace(state, waiting=None)
     patience, waiting = policy.capacity_timeout_seconds, state.waiting
     capacity = None if patience is None or waiting is None else waiting.since_ms + 1000 * patience
-    state = _with(_with(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity)
+    state = _with_deadline(_with_deadline(state, Deadline.ACTIVE, active), Deadline.CAPACITY, capacity)
     ending, finish = state.ending, None
     if state.phase is JobPhase.ENDING and ending is not None and state.incident is None:
         finish = ending.since_ms + 1000 * policy.finish_timeout_seconds
-    state = _with(state, Deadline.FINISH, finish)
-    return _fit(_grow(_release(state, policy, now_ms), policy, now_ms), policy, now_ms)
+    state = _with_deadline(state, Deadline.FINISH, finish)
+    return _set_fit_deadline(
+        _schedule_growth(_set_release_deadline(state, policy, now_ms), policy, now_ms), policy, now_ms
+    )
 
 
-def _startup(state: JobState, policy: Policy) -> JobState:
+def _move_startup_deadline(state: JobState, policy: Policy) -> JobState:
     """Move the deadline of a start by as much as `startupDeadlineSeconds` was edited since it was set."""
     waits, seconds = state.waiting is not None and state.waiting.start_left_ms, policy.startup_deadline_seconds
     if Deadline.STARTUP not in state.deadlines and not waits:
@@ -47,7 +49,7 @@ def _startup(state: JobState, policy: Policy) -> JobState:
     return set_deadline(state, Deadline.STARTUP, state.deadlines[Deadline.STARTUP] + more_ms)
 
 
-def _grow(state: JobState, policy: Policy, now_ms: int) -> JobState:
+def _schedule_growth(state: JobState, policy: Policy, now_ms: int) -> JobState:
     """Schedule the next try to grow a job that was started smaller; a fault resets how long capacity has lasted."""
     smaller, incident = state.smaller, state.incident
     if smaller is None:
@@ -59,23 +61,23 @@ def _grow(state: JobState, policy: Policy, now_ms: int) -> JobState:
     return set_deadline(state, Deadline.EXPAND, now_ms + 1000 * max(policy.expand_delay_seconds, LOOK_AGAIN_SECONDS))
 
 
-def _fit(state: JobState, policy: Policy, now_ms: int) -> JobState:
+def _set_fit_deadline(state: JobState, policy: Policy, now_ms: int) -> JobState:
     """Set the deadline after which a waiting restart may use fewer nodes."""
     if state.waiting is None or policy.sizes is None or state.attempt < 2:
-        return _with(state, Deadline.FIT, None)
+        return _with_deadline(state, Deadline.FIT, None)
     return state if Deadline.FIT in state.deadlines else set_deadline(state, Deadline.FIT, now_ms + 1000 * FIT_SECONDS)
 
 
-def _release(state: JobState, policy: Policy, now_ms: int) -> JobState:
+def _set_release_deadline(state: JobState, policy: Policy, now_ms: int) -> JobState:
     """Set the deadline at which a waiting start releases its chips, if `waitingPodPolicy` is Release."""
     if state.waiting is None or not (policy.release_waiting_pods or state.waiting.released):
-        return _with(state, Deadline.RELEASE, None)
+        return _with_deadline(state, Deadline.RELEASE, None)
     if state.waiting.released or Deadline.RELEASE in state.deadlines:
         return state
     return set_deadline(state, Deadline.RELEASE, now_ms + 1000 * RELEASE_SECONDS)
 
 
-def _count(state: JobState, policy: Policy, now_ms: int) -> JobState:
+def _follow_active_time(state: JobState, policy: Policy, now_ms: int) -> JobState:
     """Start or stop the clock of active time."""
     counts, since = state.phase not in _INACTIVE, state.active_since_ms
     if counts and since is None:
@@ -87,7 +89,7 @@ def _count(state: JobState, policy: Policy, now_ms: int) -> JobState:
     return state
 
 
-def _with(state: JobState, name: Deadline, at_ms: int | None) -> JobState:
+def _with_deadline(state: JobState, name: Deadline, at_ms: int | None) -> JobState:
     if state.deadlines.get(name) == at_ms:
         return state
     return clear_deadlines(state, name) if at_ms is None else set_deadline(state, name, at_ms)

@@ -18,8 +18,8 @@ from hajob.plan.evaluator import ActionVerdict, Choice, Evaluator, Loss, Trigger
 from hajob.plan.events import CoordinatorLost, DeadlineReached, FactSeen, JobEvent
 from hajob.plan.ignored import Ignored
 from hajob.plan.policy import NodePolicy, Policy
-from hajob.plan.relevance import Relevance, joined_by_faults, relevance
-from hajob.plan.repeats import is_repeated, step_of
+from hajob.plan.relevance import Relevance, joined_by_faults, relevance_of_fact
+from hajob.plan.repeats import is_failure_repeated, step_of_failure
 from hajob.plan.state import HELD_UP, JobPhase, JobState
 from hajob.plan.view import ClusterView
 
@@ -61,11 +61,11 @@ class Context:
 
     def __post_init__(self) -> None:
         """Evaluate the fact of a `FactSeen` once for all guards."""
-        fact, newest = self.seen, max(self.state.incarnation, self.event.incarnation)
-        known = relevance(fact, newest, self.state, self.view.layout, self.policy) if fact else Relevance()
+        fact, newest = self.seen_fact, max(self.state.incarnation, self.event.incarnation)
+        known = relevance_of_fact(fact, newest, self.state, self.view.layout, self.policy) if fact else Relevance()
         self.relevance = known
         self.repeats = (
-            fact is not None and known.ignored is None and is_repeated(fact, known.ranks, self.state, self.view)
+            fact is not None and known.ignored is None and is_failure_repeated(fact, known.ranks, self.state, self.view)
         )
 
     def with_state(self, state: JobState) -> Self:
@@ -86,12 +86,12 @@ class Context:
         return self.state.incident
 
     @property
-    def seen(self) -> Fact | None:
+    def seen_fact(self) -> Fact | None:
         """The event's fact; None for any other event."""
         return self.event.fact if isinstance(self.event, FactSeen) else None
 
     @property
-    def fact(self) -> Fact:
+    def required_fact(self) -> Fact:
         """The event's fact, for rows on `FactSeen` only."""
         assert isinstance(self.event, FactSeen)
         return self.event.fact
@@ -105,14 +105,14 @@ class Context:
         """Return every rank that the fact loses: its own, or all of its node's."""
         return self.relevance.ranks
 
-    def concerns(self) -> bool:
+    def concerns_job(self) -> bool:
         """Return whether the fact is new, of this job and of a process that still exists; `ignored` says why not."""
         self.ignored = self.relevance.ignored
         return self.ignored is None
 
     def first_action(self) -> Action:
         """Return the smallest action that can cure the fact, by kind, log rule or node policy."""
-        fact = self.fact
+        fact = self.required_fact
         if fact.kind not in _ASK_THE_POLICY:
             return fact.first_action
         if fact.kind is FactKind.LOG_RULE:
@@ -121,19 +121,19 @@ class Context:
             return Action.CHECKPOINT
         return fact.first_action
 
-    def decide(self, trigger: Trigger) -> Choice:
+    def decide_action(self, trigger: Trigger) -> Choice:
         """Return the evaluator's choice on this trigger; computed once."""
         if self.choice is None or self.evaluator is None or self.evaluator.trigger is not trigger:
-            loss = self._loss_of_incident() if self.seen is None else self.loss_of_fact()
+            loss = self._loss_of_incident() if self.seen_fact is None else self.loss_of_fact()
             self.loss = replace(loss, counted=False, asked=True) if self.is_asked_for else loss
-            later = self.seen is not None and self.state.phase in HELD_UP
+            later = self.seen_fact is not None and self.state.phase in HELD_UP
             self.evaluator = Evaluator(self.loss, trigger, self.state, self.view, self.policy, self.now_ms, later)
-            self.choice = self.evaluator.choose()
+            self.choice = self.evaluator.choose_action()
         return self.choice
 
     def loss_of_fact(self) -> Loss:
         """Return the loss of the fact, merged with the open incident that it joins."""
-        own, fact = self._loss_of_fact_alone(), self.fact
+        own, fact = self._loss_of_fact_alone(), self.required_fact
         incident = joined_by_faults(self.state)
         if incident is None:
             return own
@@ -151,9 +151,9 @@ class Context:
         )
 
     def _loss_of_fact_alone(self) -> Loss:
-        fact, ranks, floor = self.fact, self.fact_ranks(), self.first_action()
+        fact, ranks, floor = self.required_fact, self.fact_ranks(), self.first_action()
         # When the spec forbids InPlace, the pod is replaced with the process.
-        allows = self.policy.allows
+        allows = self.policy.allows_action
         with_its_pod = floor is Action.IN_PLACE and not allows(Action.IN_PLACE) and allows(Action.REPLACE)
         nodes = self.view.layout.nodes_of_ranks(ranks) if floor is Action.REPLACE or with_its_pod else ()
         return Loss(
@@ -163,16 +163,16 @@ class Context:
             floor=floor,
             program_failure=self.is_programs_doing,
             rank=ranks[0] if ranks else -1,
-            step=self._step_of(fact),
+            step=self._step_of_fact(fact),
             corrupted=fact.kind is FactKind.DATA_CORRUPTED,
             checks_progress=not self.state.is_untrained or self.repeats,
             maintenance=fact.code in DISRUPTIONS,
         )
 
-    def _step_of(self, fact: Fact) -> int:
+    def _step_of_fact(self, fact: Fact) -> int:
         """Return the step at which the no-progress rule counts the fact."""
         if self.repeats:
-            return step_of(fact, self.view)
+            return step_of_failure(fact, self.view)
         return self.view.step if fact.step is None else fact.step
 
     def _loss_of_incident(self) -> Loss:
@@ -212,18 +212,18 @@ class Context:
         """Whether the event reports a failure of the program in the image."""
         if isinstance(self.event, CoordinatorLost):
             return self.event.program
-        return self.seen is not None and (self.seen.origin is Origin.PROGRAM or self.repeats)
+        return self.seen_fact is not None and (self.seen_fact.origin is Origin.PROGRAM or self.repeats)
 
     @property
     def asks_for_a_move(self) -> bool:
         """Whether the fact is about a working node that the policy moves pods off."""
-        kind = self.fact.kind
+        kind = self.required_fact.kind
         return (kind is FactKind.SUB_HEALTH and self.policy.sub_health is NodePolicy.MIGRATE) or (
             kind is FactKind.CORDONED and self.policy.cordon is NodePolicy.MIGRATE
         )
 
     @property
-    def foreign(self) -> bool:
+    def is_foreign_event(self) -> bool:
         """Whether the event belongs to another incarnation than the open incident or the running attempt."""
         number = self.event.incarnation
         if not number:

@@ -14,10 +14,17 @@ from hajob.domain.facts import ENDS_PROCESSES
 from hajob.domain.incidents import Cause, IncidentOutcome, Purpose
 from hajob.plan import effects, events
 from hajob.plan.context import Context, Guard, HandlerResult
-from hajob.plan.elastic import unsettle
-from hajob.plan.guards import due
-from hajob.plan.incident_state import PLANNED, abandon, clear_deadlines, close, new_incident, set_deadline
-from hajob.plan.lifecycle import hold_more, with_held_incident
+from hajob.plan.elastic import give_up_planned
+from hajob.plan.guards import is_deadline_due
+from hajob.plan.incident_state import (
+    PLANNED,
+    abandon_planned,
+    clear_deadlines,
+    close_incident,
+    new_incident,
+    set_deadline,
+)
+from hajob.plan.lifecycle import add_held_fact, with_held_incident
 from hajob.plan.policy import FINAL_LOOK_SECONDS
 from hajob.plan.state import Deadline, Ending, JobPhase, JobState
 
@@ -26,19 +33,19 @@ _BESIDE: Final = frozenset({JobPhase.EXPANDING, JobPhase.MIGRATING})
 """Phases of an action beside the training, which is given up."""
 
 
-def is_saved(context: Context) -> bool:
+def is_final_saved(context: Context) -> bool:
     """Return whether the final checkpoint is complete."""
     return context.state.ending is not None and context.state.ending.saved
 
 
-def _harmless(context: Context) -> bool:
-    ending, fact = context.state.ending, context.fact
+def _is_loss_harmless(context: Context) -> bool:
+    ending, fact = context.state.ending, context.required_fact
     assert ending is not None
     nodes = context.view.layout.nodes_of_ranks(context.fact_ranks())
     return ending.saved or fact.kind not in ENDS_PROCESSES or set(nodes) <= set(ending.over)
 
 
-SAVED: Final = Guard("saved", "the final checkpoint is complete", is_saved)
+SAVED: Final = Guard("saved", "the final checkpoint is complete", is_final_saved)
 REPORTED_SAVED: Final = Guard(
     "final checkpoint",
     "its checkpoint is complete",
@@ -47,30 +54,32 @@ REPORTED_SAVED: Final = Guard(
 HARMLESS: Final = Guard(
     "nothing to lose",
     "the final checkpoint is complete, or the fact ends no process, or only such as have finished",
-    _harmless,
+    _is_loss_harmless,
 )
-DUE_FINISH: Final = Guard("finish due", "finishTimeoutSeconds are over", lambda context: due(context, Deadline.FINISH))
+DUE_FINISH: Final = Guard(
+    "finish due", "finishTimeoutSeconds are over", lambda context: is_deadline_due(context, Deadline.FINISH)
+)
 
 
-def begin(context: Context) -> HandlerResult:
+def begin_ending(context: Context) -> HandlerResult:
     """End what is under way: nothing is left to train."""
-    state, closing = _settle(context)
+    state, closing = _settle_before_ending(context)
     event = context.event_of(events.LastStepEnded)
     state = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND)
     ending = Ending(context.now_ms, event.saved, tuple(sorted(event.nodes)))
     return replace(state, ending=ending, problem=""), closing
 
 
-def _settle(context: Context) -> HandlerResult:
+def _settle_before_ending(context: Context) -> HandlerResult:
     state, incident = context.state, context.incident
     if state.phase in _BESIDE:
-        return unsettle(context, "the last step has ended")
+        return give_up_planned(context, "the last step has ended")
     if incident is not None and incident.purpose in PLANNED:
-        return abandon(state, incident, "the last step has ended")
-    return close(state, IncidentOutcome.RECOVERED, "the last step has ended")
+        return abandon_planned(state, incident, "the last step has ended")
+    return close_incident(state, IncidentOutcome.RECOVERED, "the last step has ended")
 
 
-def follow(context: Context) -> HandlerResult:
+def follow_ending(context: Context) -> HandlerResult:
     """Note who has finished since, and close the incident of a loss once the final checkpoint is complete."""
     state, ending, event = context.state, context.state.ending, context.event_of(events.LastStepEnded)
     assert ending is not None
@@ -78,42 +87,42 @@ def follow(context: Context) -> HandlerResult:
     state = replace(state, ending=replace(ending, saved=ending.saved or event.saved, over=over))
     if not event.saved or state.incident is None:
         return state, ()
-    return close(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED, _SAVED_TEXT)
+    return close_incident(clear_deadlines(state, Deadline.RECOVERY), IncidentOutcome.RECOVERED, _SAVED_TEXT)
 
 
 def await_checkpoint(context: Context) -> HandlerResult:
     """Hold the loss until the checkpoints were looked at once more."""
     if context.incident is not None:
-        return hold_more(context)
-    state = _with_look(context, with_held_incident(context))
-    why = f"fact {context.fact.id} waits for a look at the final checkpoint: the last step has ended"
+        return add_held_fact(context)
+    state = _with_look_deadline(context, with_held_incident(context))
+    why = f"fact {context.required_fact.id} waits for a look at the final checkpoint: the last step has ended"
     return state, (effects.Announce(EventReason.HELD, why),)
 
 
-def await_late(context: Context) -> HandlerResult:
+def await_late_checkpoint(context: Context) -> HandlerResult:
     """Hold the job whose ranks do not end until the checkpoints were looked at once more."""
     state, ending = context.state, context.state.ending
     assert ending is not None
-    left = sorted(set(range(context.view.layout.num_nodes)).difference(ending.over, _left_out(state)))
+    left = sorted(set(range(context.view.layout.num_nodes)).difference(ending.over, _nodes_left_out(state)))
     seconds = context.policy.finish_timeout_seconds
     words = f"ranks of node ranks {left} have not ended {seconds} s after the last step (spec.finishTimeoutSeconds)"
     incident = new_incident(context, state, Action.RESTART, Purpose.FAULT)
     cause = Cause(code="FinishTimeout", message=words, time_ms=context.now_ms, step=context.view.step)
     state = replace(state, incident=replace(incident, cause=cause), incarnation=incident.number)
-    return _with_look(context, state), (effects.Announce(EventReason.HELD, words),)
+    return _with_look_deadline(context, state), (effects.Announce(EventReason.HELD, words),)
 
 
-def look_again(context: Context) -> HandlerResult:
+def hold_loss_again(context: Context) -> HandlerResult:
     """Keep holding the loss: the policy forbids to act on it."""
-    return _with_look(context, context.state), ()
+    return _with_look_deadline(context, context.state), ()
 
 
-def _with_look(context: Context, state: JobState) -> JobState:
+def _with_look_deadline(context: Context, state: JobState) -> JobState:
     """Return the state with an incident that only a restart can end, and with its deadline."""
     assert state.incident is not None
     state = replace(state, incident=replace(state.incident, action=Action.RESTART))
     return set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * FINAL_LOOK_SECONDS)
 
 
-def _left_out(state: JobState) -> tuple[int, ...]:
+def _nodes_left_out(state: JobState) -> tuple[int, ...]:
     return state.shrunk.nodes if state.shrunk is not None else ()

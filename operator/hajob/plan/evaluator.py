@@ -121,7 +121,7 @@ class ActionVerdict:
         return tuple(dict.fromkeys(refusal.name for refusal in self.refusals))
 
     @property
-    def message(self) -> str:
+    def verdict_message(self) -> str:
         """The reason, in words."""
         if self.taken:
             return "taken: the smallest action that works"
@@ -155,59 +155,59 @@ class Evaluator:
     _isolation: Isolation | None = None
 
     @property
-    def layout(self) -> Layout:
+    def job_layout(self) -> Layout:
         """Sizes of the job."""
         return self.view.layout
 
     @property
-    def copy(self) -> bool:
+    def has_complete_copy(self) -> bool:
         """Whether a complete copy survives the loss."""
         if self._copy is None:
             shrunk = self.state.shrunk
             lost = {*self.loss.ranks, *shrunk.ranks} if shrunk else self.loss.ranks
-            self._copy = copy_survives(self.layout, lost)
+            self._copy = copy_survives(self.job_layout, lost)
         return self._copy
 
     @property
     def isolation(self) -> Isolation:
         """Ranks and pods that a shrink would drop."""
         if self._isolation is None:
-            self._isolation = isolate_loss(self.layout, self.loss.ranks)
+            self._isolation = isolate_loss(self.job_layout, self.loss.ranks)
         return self._isolation
 
-    def choose(self) -> Choice:
+    def choose_action(self) -> Choice:
         """Evaluate the actions, smallest first, up to the first that works."""
         considered: list[ActionVerdict] = []
         for action in FAULT_ACTIONS:
-            refusals = self.refusals(action)
+            refusals = self.refusals_of_action(action)
             considered.append(ActionVerdict(action, not refusals, refusals))
             if not refusals:
                 return Choice(action, tuple(considered))
         return Choice(None, tuple(considered))
 
-    def refusals(self, action: Action) -> tuple[Refusal, ...]:
+    def refusals_of_action(self, action: Action) -> tuple[Refusal, ...]:
         """Return every unmet precondition of an action; empty when it works."""
         if self.loss.asked and action is Action.RESTART:
             return ()
-        below = self._below(action)
+        below = self._refusals_below_floor(action)
         if below:
             return below
-        found = [*self.policy.refusals.get(action, ()), *self._store(action), *_CHECKS[action](self)]
-        return tuple(found or self._budget(action))
+        found = [*self.policy.refusals.get(action, ()), *self._refusals_by_store(action), *_CHECKS[action](self)]
+        return tuple(found or self._refusals_by_budget(action))
 
-    def _below(self, action: Action) -> tuple[Refusal, ...]:
+    def _refusals_below_floor(self, action: Action) -> tuple[Refusal, ...]:
         """Return the refusal of an action that is no longer possible, too small, or not allowed by the spec."""
         if action is Action.SHRINK and self.state.shrunk is not None:
             return (Refusal("NotShrunk", "the job is shrunk already, and MindIO shrinks only once"),)
         if action not in self.trigger.actions:
             return (Refusal("StillPossible", self.trigger.why),)
         if ACTION_ORDER[action] < ACTION_ORDER[self.loss.floor]:
-            return (_too_small(action, self.loss),)
-        if not self.policy.allows(action):
+            return (_refusal_as_too_small(action, self.loss),)
+        if not self.policy.allows_action(action):
             return (Refusal("ActionAllowed", f"the spec does not allow {action}"),)
         return ()
 
-    def _store(self, action: Action) -> list[Refusal]:
+    def _refusals_by_store(self, action: Action) -> list[Refusal]:
         """Refuse an action that rebuilds process groups when the ranks' rendezvous store is lost."""
         if not self.state.store_lost or action not in _MEETING:
             return []
@@ -216,19 +216,19 @@ class Evaluator:
         )
         return [Refusal("StoreKept", words)]
 
-    def _budget(self, action: Action) -> list[Refusal]:
-        if not self.loss.counted or action is self.loss.continues or is_free(self.loss, self.state, self.now_ms):
+    def _refusals_by_budget(self, action: Action) -> list[Refusal]:
+        if not self.loss.counted or action is self.loss.continues or is_loss_free(self.loss, self.state, self.now_ms):
             return []
         limits, found = self.policy.limits[action], []
-        used = spent(self.state, action, limits.window_seconds, self.now_ms)
+        used = count_budget_uses(self.state, action, limits.window_seconds, self.now_ms)
         if used >= limits.max_count:
             found.append(Refusal("BudgetLeft", budget_exhausted(used, limits)))
         if self.loss.program_failure:
-            failures = spent(self.state, PROGRAM_BUDGET, PROGRAM_WINDOW_SECONDS, self.now_ms)
+            failures = count_budget_uses(self.state, PROGRAM_BUDGET, PROGRAM_WINDOW_SECONDS, self.now_ms)
             allowed = self.policy.max_program_failures
             if failures >= allowed:
                 found.append(Refusal("ProgramBudgetLeft", self._too_many_failures(failures + 1, allowed)))
-        count = stalled(self.state, action, self.loss.rank, self.loss.step)
+        count = count_stalls(self.state, action, self.loss.rank, self.loss.step)
         if count >= NO_PROGRESS_LIMIT and self.loss.checks_progress:
             who = f"rank {self.loss.rank}" if self.loss.rank >= 0 else "the job"
             where = f"at step {self.loss.step}" if self.loss.step >= 0 else "before the first step"
@@ -245,9 +245,12 @@ class Evaluator:
         )
 
 
-def is_free(loss: Loss, state: JobState, now_ms: int) -> bool:
+def is_loss_free(loss: Loss, state: JobState, now_ms: int) -> bool:
     """Return whether the maintenance budget pays for the loss."""
-    return loss.maintenance and spent(state, MAINTENANCE_BUDGET, MAINTENANCE_WINDOW_SECONDS, now_ms) < MAINTENANCE_LIMIT
+    return (
+        loss.maintenance
+        and count_budget_uses(state, MAINTENANCE_BUDGET, MAINTENANCE_WINDOW_SECONDS, now_ms) < MAINTENANCE_LIMIT
+    )
 
 
 def budget_exhausted(used: int, limits: ActionLimits) -> str:
@@ -255,7 +258,7 @@ def budget_exhausted(used: int, limits: ActionLimits) -> str:
     return f"budget exhausted: {used} of {limits.max_count} uses in the last {limits.window_seconds} s"
 
 
-def spent(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int:
+def count_budget_uses(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int:
     """Return how often a budget was used within its window."""
     since, count = now_ms - 1000 * window_seconds, 0
     for spend in state.spent:
@@ -264,7 +267,7 @@ def spent(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int
     return count
 
 
-def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
+def count_stalls(state: JobState, action: Action, rank: int, step: int) -> int:
     """Return how often the action was taken because of this rank at this step."""
     for stall in reversed(state.stalls):
         if stall.action is action and stall.rank == rank:
@@ -272,7 +275,7 @@ def stalled(state: JobState, action: Action, rank: int, step: int) -> int:
     return 0
 
 
-def _too_small(action: Action, loss: Loss) -> Refusal:
+def _refusal_as_too_small(action: Action, loss: Loss) -> Refusal:
     """Return why an action below the floor cannot cure the loss."""
     if loss.nodes and ACTION_ORDER[action] < ACTION_ORDER[Action.REPLACE]:
         return Refusal("PodAlive", f"{action} needs the pod of node rank {loss.nodes[0]}, which is lost")
@@ -282,7 +285,7 @@ def _too_small(action: Action, loss: Loss) -> Refusal:
     return Refusal("Sufficient", f"smaller than the requested action ({loss.floor})")
 
 
-def _mindio(evaluator: Evaluator) -> list[Refusal]:
+def _refusals_of_mindio(evaluator: Evaluator) -> list[Refusal]:
     """Check what every action through MindIO needs."""
     found: list[Refusal] = []
     step = max(evaluator.view.step, evaluator.state.step)
@@ -294,10 +297,10 @@ def _mindio(evaluator: Evaluator) -> list[Refusal]:
     return found
 
 
-def _process(evaluator: Evaluator) -> list[Refusal]:
+def _refusals_of_process(evaluator: Evaluator) -> list[Refusal]:
     """Check Retry, InPlace, Replace: a copy, or the periodic checkpoint where the framework can use it."""
-    found = _mindio(evaluator)
-    if evaluator.loss.corrupted or not evaluator.copy:
+    found = _refusals_of_mindio(evaluator)
+    if evaluator.loss.corrupted or not evaluator.has_complete_copy:
         if not evaluator.policy.no_copy_repair:
             found.append(Refusal("CompleteCopy", "no complete optimizer copy is left, and MindSpore needs one"))
         elif evaluator.view.checkpoint_step == -1:
@@ -305,10 +308,10 @@ def _process(evaluator: Evaluator) -> list[Refusal]:
     return found
 
 
-def _shrink(evaluator: Evaluator) -> list[Refusal]:
+def _refusals_of_shrink(evaluator: Evaluator) -> list[Refusal]:
     """Check Shrink: MindIO's drop rule, rank 0, one shrink only, a complete copy among the remaining ranks."""
-    found = _mindio(evaluator)
-    isolation, layout = evaluator.isolation, evaluator.layout
+    found = _refusals_of_mindio(evaluator)
+    isolation, layout = evaluator.isolation, evaluator.job_layout
     if isolation.holds_rank_zero:
         words = f"data-parallel rank 0 would be dropped: {list(isolation.dropped)}"
         found.append(Refusal("RankZeroInSet", words))
@@ -328,12 +331,12 @@ def _shrink(evaluator: Evaluator) -> list[Refusal]:
     return found
 
 
-def _checkpoint(evaluator: Evaluator) -> list[Refusal]:
+def _refusals_of_checkpoint(evaluator: Evaluator) -> list[Refusal]:
     """Check Checkpoint: a complete copy of uncorrupted data."""
-    found = _mindio(evaluator)
+    found = _refusals_of_mindio(evaluator)
     if evaluator.loss.corrupted:
         found.append(Refusal("DataSound", "data was reported corrupted, so nothing is saved"))
-    elif not evaluator.copy:
+    elif not evaluator.has_complete_copy:
         found.append(Refusal("CompleteCopy", "the remaining ranks do not hold a complete optimizer copy"))
     return found
 
@@ -342,10 +345,10 @@ _MEETING: Final = frozenset({Action.IN_PLACE, Action.REPLACE, Action.SHRINK})
 """Actions that rebuild process groups."""
 
 _CHECKS: Final[dict[Action, Callable[[Evaluator], list[Refusal]]]] = {
-    Action.RETRY: _process,
-    Action.IN_PLACE: _process,
-    Action.REPLACE: _process,
-    Action.SHRINK: _shrink,
-    Action.CHECKPOINT: _checkpoint,
+    Action.RETRY: _refusals_of_process,
+    Action.IN_PLACE: _refusals_of_process,
+    Action.REPLACE: _refusals_of_process,
+    Action.SHRINK: _refusals_of_shrink,
+    Action.CHECKPOINT: _refusals_of_checkpoint,
     Action.RESTART: lambda _evaluator: [],
 }

@@ -18,7 +18,7 @@ FENCE_SECONDS: Final = FENCE_AFTER_SECONDS + 5
 """Time after which the ranks of an unreachable pod have ended, with a small margin."""
 
 
-def left_ms(state: JobState, now_ms: int, known_dead: Collection[str] = ()) -> int:
+def fence_wait_ms(state: JobState, now_ms: int, known_dead: Collection[str] = ()) -> int:
     """Return how long a start must still wait, in milliseconds; 0 when it need not.
 
     Args:
@@ -30,12 +30,12 @@ def left_ms(state: JobState, now_ms: int, known_dead: Collection[str] = ()) -> i
     return max(0, max(since, default=0) + 1000 * FENCE_SECONDS - now_ms) if state.unreachable else 0
 
 
-def note(context: Context) -> HandlerResult:
+def note_fenced_nodes(context: Context) -> HandlerResult:
     """Record the nodes where ranks may live on, and extend the start-up deadline by the wait for them."""
     state, event, now = context.state, context.event_of(events.RanksUnreachable), context.now_ms
     fresh = {name: at for name, at in state.unreachable.items() if now - at < 1000 * FENCE_SECONDS}
     after = replace(state, unreachable={**fresh, **dict.fromkeys(event.nodes, now)})
-    more, due = left_ms(after, now) - left_ms(state, now), state.deadlines.get(Deadline.STARTUP)
+    more, due = fence_wait_ms(after, now) - fence_wait_ms(state, now), state.deadlines.get(Deadline.STARTUP)
     if due is not None:
         after = replace(after, deadlines={**after.deadlines, Deadline.STARTUP: due + more})
     return after, ()

@@ -51,24 +51,24 @@ class TrainerFlags:
     complete: bool = True
     entry: str = ""
 
-    def has(self, name: str) -> bool | None:
+    def has_switch(self, name: str) -> bool | None:
         """Return whether a switch is given; None when that cannot be seen."""
         if name in self.values:
             return True
         return False if self.visible and self.complete else None
 
-    def lacks(self, name: str) -> bool | None:
+    def lacks_switch(self, name: str) -> bool | None:
         """Return whether a switch is absent; None when that cannot be seen."""
-        given = self.has(name)
+        given = self.has_switch(name)
         return None if given is None else not given
 
-    def text(self, name: str) -> str | None:
+    def text_of_option(self, name: str) -> str | None:
         """Return the value of an option, None when it is absent or nothing is visible."""
         return self.values.get(name)
 
-    def number(self, name: str) -> int | None:
+    def number_of_option(self, name: str) -> int | None:
         """Return the value of an option as a number; None when absent, hidden, or no number (a shell variable)."""
-        value = self.text(name)
+        value = self.text_of_option(name)
         return int(value) if value is not None and value.isdecimal() else None
 
     def with_variable(self, name: str, value: str) -> "TrainerFlags":
@@ -83,44 +83,44 @@ def read_flags(template: Mapping[str, Any]) -> TrainerFlags:
     containers = (template.get("spec") or {}).get("containers") or []
     for container in containers:
         if isinstance(container, Mapping) and container.get("name") == TRAINER:
-            words = _words([*(container.get("command") or []), *(container.get("args") or [])])
-            found = parse(words)
-            programs = [place for place, word in enumerate(words) if _is_program(word)]
+            words = _split_arguments([*(container.get("command") or []), *(container.get("args") or [])])
+            found = parse_flags(words)
+            programs = [place for place, word in enumerate(words) if _is_program_word(word)]
             after = words[programs[-1] :] if programs and found.visible else []
             return replace(found, complete=bool(programs), entry=next((w for w in after if w.endswith(".py")), ""))
     return TrainerFlags()
 
 
-def launched(words: Sequence[str]) -> TrainerFlags:
+def read_launched_command(words: Sequence[str]) -> TrainerFlags:
     """Read the command that a start script has launched: script or module, then its arguments.
 
     A given flag can contradict recovery; an absent one proves nothing, as a settings file may set it.
     """
-    found = parse(words[1:])
+    found = parse_flags(words[1:])
     return replace(found, complete=False, entry=words[0] if words and found.visible else "")
 
 
-def _is_program(word: str) -> bool:
+def _is_program_word(word: str) -> bool:
     return word.rpartition("/")[2].startswith(_PROGRAMS)
 
 
-def _words(parts: Iterable[object]) -> list[str]:
+def _split_arguments(parts: Iterable[object]) -> list[str]:
     """Split arguments as a shell would; text that no shell can parse is split at white space."""
     words: list[str] = []
     for part in map(str, parts):
         try:
-            words += _split(part) if any(c.isspace() for c in part) else [part]
+            words += _split_shell_text(part) if any(c.isspace() for c in part) else [part]
         except ValueError:
             words += part.split()
     return words
 
 
-def _split(text: str) -> list[str]:
+def _split_shell_text(text: str) -> list[str]:
     """Return the words of a shell's text, without its comments."""
     return [word.replace(_HASH, "#") for word in shlex.split(_WITHIN_A_WORD.sub(_HASH, text), comments=True)]
 
 
-def parse(words: Iterable[str]) -> TrainerFlags:
+def parse_flags(words: Iterable[str]) -> TrainerFlags:
     """Parse `--name value`, `--name=value` and bare `--name`; underscores and dashes are the same."""
     values: dict[str, str] = {}
     for word, following in pairwise((*words, "--")):

@@ -9,7 +9,7 @@ from hajob.domain.facts import SICK_NODE as SICK_NODES
 from hajob.domain.incidents import Purpose
 from hajob.plan import events
 from hajob.plan.context import Context, Guard
-from hajob.plan.evaluator import NOT_SERVING, Trigger, budget_exhausted, spent
+from hajob.plan.evaluator import NOT_SERVING, Trigger, budget_exhausted, count_budget_uses
 from hajob.plan.ignored import Ignored, IgnoreReason
 from hajob.plan.policy import (
     MAINTENANCE_BACKOFF_SECONDS,
@@ -21,41 +21,43 @@ from hajob.plan.policy import (
 from hajob.plan.state import HELD_UP, MAINTENANCE_BUDGET, UNTRAINED, Deadline, JobPhase
 
 
-def chooses(trigger: Trigger, action: Action) -> Guard:
+def chooses_action(trigger: Trigger, action: Action) -> Guard:
     """Return a guard: this action is the smallest that works on this trigger."""
     sentence = f"on the trigger {trigger.name} {action} is the smallest action that works"
-    return Guard(f"{trigger.name}: {action}", sentence, lambda context: context.decide(trigger).action is action)
+    return Guard(f"{trigger.name}: {action}", sentence, lambda context: context.decide_action(trigger).action is action)
 
 
-def about(name: str, sentence: str, kinds: frozenset[FactKind]) -> Guard:
+def is_fact_about(name: str, sentence: str, kinds: frozenset[FactKind]) -> Guard:
     """Return a guard: the fact is of one of these kinds."""
-    return Guard(name, sentence, lambda context: context.fact.kind in kinds)
+    return Guard(name, sentence, lambda context: context.required_fact.kind in kinds)
 
 
-def result(*codes: int, strategy: str = "") -> Guard:
+def has_result(*codes: int, strategy: str = "") -> Guard:
     """Return a guard: MindIO's result has one of these codes (and is about this strategy, when it names one)."""
     words = " or ".join(map(str, codes))
     about = f" of {strategy}" if strategy else ""
-    return Guard(f"result {words}{about}", f"MindIO's code is {words}{about}", partial(_has_code, codes, strategy))
+    return Guard(
+        f"result {words}{about}", f"MindIO's code is {words}{about}", partial(_has_result_code, codes, strategy)
+    )
 
 
-def _has_code(codes: tuple[int, ...], strategy: str, context: Context) -> bool:
+def _has_result_code(codes: tuple[int, ...], strategy: str, context: Context) -> bool:
     event = context.event_of(events.ResultReported)
     return event.code in codes and (not strategy or event.strategy in {"", strategy})
 
 
-def _has_saved(context: Context) -> bool:
+def _has_saved_training(context: Context) -> bool:
     event = context.event_of(events.ResultReported)
     return event.code == 0 and event.strategy == MINDIO_STRATEGY[Action.CHECKPOINT]
 
 
-def both(first: Guard, second: Guard) -> Guard:
+def both_guards(first: Guard, second: Guard) -> Guard:
     """Return a guard: both conditions hold."""
     name, sentence = f"{first.name}, {second.name}", f"{first.sentence}, and {second.sentence}"
     return Guard(name, sentence, lambda context: first.test(context) and second.test(context))
 
 
-def due(context: Context, name: str) -> bool:
+def is_deadline_due(context: Context, name: str) -> bool:
     """Return whether the event is the named deadline, set and passed."""
     event = context.event_of(events.DeadlineReached)
     at = context.state.deadlines.get(event.name)
@@ -82,7 +84,7 @@ def _goes_on_starting(context: Context) -> bool:
     return state.going_on in UNTRAINED and (not number or number >= state.base)
 
 
-def _strange(context: Context) -> bool:
+def _names_strange_strategy(context: Context) -> bool:
     """Whether the event names a strategy that MindIO does not have; `ignored` then names it."""
     event = context.event
     if isinstance(event, events.StrategiesOffered):
@@ -113,45 +115,45 @@ def _other_attempt(context: Context) -> bool:
     return event.attempt not in {0, context.state.attempt}
 
 
-def _offered(context: Context) -> bool:
+def _is_action_offered(context: Context) -> bool:
     event, incident = context.event_of(events.StrategiesOffered), context.incident
     return incident is None or MINDIO_STRATEGY[incident.action] in event.names
 
 
 def _save_offered(context: Context) -> bool:
     event = context.event_of(events.StrategiesOffered)
-    return _offered(context) or MINDIO_STRATEGY[Action.CHECKPOINT] in event.names
+    return _is_action_offered(context) or MINDIO_STRATEGY[Action.CHECKPOINT] in event.names
 
 
 def _nodes_wanted(context: Context) -> int:
     shrunk = context.state.shrunk
     if shrunk is None:
         return 0
-    return len(shrunk.absent(released=context.policy.release_shrunk_pods))
+    return len(shrunk.absent_nodes(released=context.policy.release_shrunk_pods))
 
 
-def free_nodes(context: Context) -> int | None:
+def count_free_nodes(context: Context) -> int | None:
     """Return the free nodes from the event, or else from the view; None: they are not counted."""
     event = context.event
     return event.nodes if isinstance(event, events.CapacityAvailable) else context.view.free_nodes
 
 
-def _enough(context: Context) -> bool:
-    free = free_nodes(context)
+def _has_enough_nodes(context: Context) -> bool:
+    free = count_free_nodes(context)
     return free is None or free >= _nodes_wanted(context)
 
 
 def _nodes_for_all(context: Context) -> bool:
-    free = free_nodes(context)
+    free = count_free_nodes(context)
     return free is None or free >= context.view.layout.num_nodes
 
 
-def _may_expand(context: Context) -> bool:
+def _may_expand_now(context: Context) -> bool:
     return (
         context.policy.mode is Mode.ENFORCE
-        and _enough(context)
+        and _has_enough_nodes(context)
         and not context.state.store_lost
-        and not spent_out(context, Action.EXPAND)
+        and not is_budget_spent(context, Action.EXPAND)
     )
 
 
@@ -166,7 +168,7 @@ def why_no_move(context: Context) -> str:
         return "FrameworkPyTorch: MindSpore cannot move a rank to a second process"
     if not policy.through_mindio:
         return WITHOUT_MINDIO
-    if isinstance(event, events.MigrateRequested) and not _all_exist(event.nodes, view.layout.num_nodes):
+    if isinstance(event, events.MigrateRequested) and not _do_all_nodes_exist(event.nodes, view.layout.num_nodes):
         return f"node ranks are 0 to {view.layout.num_nodes - 1}"
     if view.step < 1:
         return "the first step has not ended yet"
@@ -174,20 +176,20 @@ def why_no_move(context: Context) -> str:
         return NOT_SERVING
     if context.state.store_lost:
         return "StoreKept: the rendezvous store was lost with the coordinator pod"
-    if spent_out(context, Action.MIGRATE):
+    if is_budget_spent(context, Action.MIGRATE):
         limits = policy.limits[Action.MIGRATE]
         return budget_exhausted(limits.max_count, limits)
     return ""
 
 
-def _all_exist(nodes: tuple[int, ...], count: int) -> bool:
+def _do_all_nodes_exist(nodes: tuple[int, ...], count: int) -> bool:
     return bool(nodes) and all(0 <= node < count for node in nodes)
 
 
-def spent_out(context: Context, action: Action) -> bool:
+def is_budget_spent(context: Context, action: Action) -> bool:
     """Return whether the budget of an action is used up for now."""
     limits = context.policy.limits[action]
-    return spent(context.state, action.value, limits.window_seconds, context.now_ms) >= limits.max_count
+    return count_budget_uses(context.state, action.value, limits.window_seconds, context.now_ms) >= limits.max_count
 
 
 def _may_restart_again(context: Context) -> bool:
@@ -217,7 +219,7 @@ def _nothing_left(context: Context) -> bool:
 
 
 def _kept_pod_lost(context: Context) -> bool:
-    fact, shrunk, ignored = context.fact, context.state.shrunk, context.relevance.ignored
+    fact, shrunk, ignored = context.required_fact, context.state.shrunk, context.relevance.ignored
     if shrunk is None or ignored is None or ignored.reason is not IgnoreReason.DROPPED:
         return False
     kept = set(shrunk.nodes).difference(shrunk.lost_nodes, context.state.released)
@@ -225,7 +227,7 @@ def _kept_pod_lost(context: Context) -> bool:
     return takes and not kept.isdisjoint(context.view.layout.nodes_of_ranks(context.fact_ranks()))
 
 
-def _returning(context: Context) -> bool:
+def _are_ranks_returning(context: Context) -> bool:
     incident = context.incident
     return incident is not None and set(context.fact_ranks()) <= set(incident.lost_ranks)
 
@@ -235,7 +237,7 @@ def _is_waited_for(context: Context) -> bool:
 
 
 def _another_goes_on(context: Context) -> bool:
-    incident, seen = context.incident, context.seen
+    incident, seen = context.incident, context.seen_fact
     if incident is None or context.state.is_untrained or (seen is not None and seen.code != CONTAINER_ENDED):
         return False
     taken = isinstance(context.event, events.CoordinatorLost) and not context.event.program
@@ -247,29 +249,29 @@ ALWAYS: Final = Guard("always", "in every other case", lambda _context: True)
 UNCONCERNED: Final = Guard(
     "unconcerned",
     "the fact is stale, a duplicate, of another job, nonsense, or tolerated by policy",
-    lambda context: not context.concerns(),
+    lambda context: not context.concerns_job(),
 )
 KEPT_POD_LOST: Final = Guard(
     "kept pod lost",
     "the fact takes a healthy pod of a dropped data-parallel rank, which was kept for growing back",
     _kept_pod_lost,
 )
-STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _strange)
-FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda context: context.foreign)
+STRANGE: Final = Guard("unknown strategy", "a strategy that MindIO does not have", _names_strange_strategy)
+FOREIGN: Final = Guard("foreign", "the event belongs to another incarnation", lambda context: context.is_foreign_event)
 NOTHING_LEFT: Final = Guard("nothing is left", "the incident has no other fact", _nothing_left)
-NOTE: Final = about("note", "the fact loses nothing, it explains", frozenset({FactKind.POD_UNSTARTABLE}))
+NOTE: Final = is_fact_about("note", "the fact loses nothing, it explains", frozenset({FactKind.POD_UNSTARTABLE}))
 STANDING_SAVE: Final = Guard(
     "saved unasked",
     "MindIO has saved, because the coordinator's standing orders say so where a decision or a pod does not come",
-    _has_saved,
+    _has_saved_training,
 )
-CONTROLLER_FACT: Final = about(
+CONTROLLER_FACT: Final = is_fact_about(
     "controller lost", "the fact says the controller is gone", frozenset({FactKind.CONTROLLER_LOST})
 )
 BLIND_FACT: Final = Guard(
     "no successor",
     "the fact says that no other controller can take its place",
-    lambda context: context.seen is not None and context.seen.code == NO_SUCCESSOR,
+    lambda context: context.seen_fact is not None and context.seen_fact.code == NO_SUCCESSOR,
 )
 SMALL: Final = Guard("smaller", "data-parallel ranks are left out", lambda context: context.state.shrunk is not None)
 BLIND: Final = Guard(
@@ -309,7 +311,7 @@ ANOTHER_GOES_ON: Final = Guard(
     "its pod was taken, or it has ended for the first time since the incident began",
     _another_goes_on,
 )
-SICK_NODE: Final = about("sick node", "the fact is about a node that still works", SICK_NODES)
+SICK_NODE: Final = is_fact_about("sick node", "the fact is about a node that still works", SICK_NODES)
 SERVING: Final = Guard("serves again", "the controller serves", lambda context: context.view.coordinator_ready)
 RELEASED: Final = Guard("released", "mode is Enforce again", lambda context: context.policy.mode is Mode.ENFORCE)
 WATCHING: Final = Guard("watching", "mode is Observe or Hold", lambda context: context.policy.mode is not Mode.ENFORCE)
@@ -377,7 +379,9 @@ CONFIRMED: Final = Guard(
 NAMED_TOO_FEW: Final = Guard("named too few", "ranks were named before the newest loss had joined", _old_revision)
 OLD_REVISION: Final = Guard("older order", "the answer to an older order", _old_revision)
 OTHER_ATTEMPT: Final = Guard("other attempt", "of another attempt", _other_attempt)
-NOT_OFFERED: Final = Guard("not offered", "MindIO does not offer what is wanted", lambda context: not _offered(context))
+NOT_OFFERED: Final = Guard(
+    "not offered", "MindIO does not offer what is wanted", lambda context: not _is_action_offered(context)
+)
 NO_SAVE_OFFERED: Final = Guard(
     "no save offered", "MindIO offers neither what is wanted nor to save", lambda context: not _save_offered(context)
 )
@@ -385,23 +389,31 @@ MORE_RANKS: Final = Guard(
     "more ranks", "MindIO names ranks that were not known to be lost", lambda context: bool(unknown_ranks(context))
 )
 DUE_STARTUP: Final = Guard(
-    "startup due", "startupDeadlineSeconds are over", lambda context: due(context, Deadline.STARTUP)
+    "startup due", "startupDeadlineSeconds are over", lambda context: is_deadline_due(context, Deadline.STARTUP)
 )
 DUE_RECOVERY: Final = Guard(
-    "recovery due", "the deadline of the running step is over", lambda context: due(context, Deadline.RECOVERY)
+    "recovery due",
+    "the deadline of the running step is over",
+    lambda context: is_deadline_due(context, Deadline.RECOVERY),
 )
 DUE_FIT: Final = Guard(
-    "fit due", "a start anew has waited for nodes for a minute", lambda context: due(context, Deadline.FIT)
+    "fit due", "a start anew has waited for nodes for a minute", lambda context: is_deadline_due(context, Deadline.FIT)
 )
-DUE_EXPAND: Final = Guard("expand due", "expandDelaySeconds are over", lambda context: due(context, Deadline.EXPAND))
-DUE_ACTIVE: Final = Guard("active due", "activeDeadlineSeconds are over", lambda context: due(context, Deadline.ACTIVE))
+DUE_EXPAND: Final = Guard(
+    "expand due", "expandDelaySeconds are over", lambda context: is_deadline_due(context, Deadline.EXPAND)
+)
+DUE_ACTIVE: Final = Guard(
+    "active due", "activeDeadlineSeconds are over", lambda context: is_deadline_due(context, Deadline.ACTIVE)
+)
 DUE_CAPACITY: Final = Guard(
-    "capacity due", "scheduling.capacityTimeoutSeconds are over", lambda context: due(context, Deadline.CAPACITY)
+    "capacity due",
+    "scheduling.capacityTimeoutSeconds are over",
+    lambda context: is_deadline_due(context, Deadline.CAPACITY),
 )
 DUE_RELEASE: Final = Guard(
     "release due",
     "a start has held chips in vain, or has done without, for a minute",
-    lambda context: due(context, Deadline.RELEASE) and context.state.waiting is not None,
+    lambda context: is_deadline_due(context, Deadline.RELEASE) and context.state.waiting is not None,
 )
 RELEASED_CHIPS: Final = Guard(
     "chips released",
@@ -421,33 +433,35 @@ MISSING_COMMAND: Final = Guard(
     "missing command",
     "mode is Enforce, no step of the job has ever ended, and its command does not exist or cannot be executed",
     lambda context: (
-        context.policy.mode is Mode.ENFORCE and not context.state.resumed_ms and context.fact.is_missing_command
+        context.policy.mode is Mode.ENFORCE
+        and not context.state.resumed_ms
+        and context.required_fact.is_missing_command
     ),
 )
 TAKEN_BY_CLUSTER: Final = Guard(
     "taken by the cluster",
     "the pod was deleted, preempted, evicted or refused, or its node turned bad before the pod had started",
-    lambda context: context.fact.takes_only_the_pod,
+    lambda context: context.required_fact.takes_only_the_pod,
 )
 DUE_UNPLACED: Final = Guard(
     "unplaced due",
     "the coordinator has found no node of its own for a moment",
-    lambda context: due(context, Deadline.UNPLACED),
+    lambda context: is_deadline_due(context, Deadline.UNPLACED),
 )
 DUE_UNREACHABLE: Final = Guard(
     "unreachable due",
     "the coordinator has not been reached for a moment",
-    lambda context: due(context, Deadline.UNREACHABLE),
+    lambda context: is_deadline_due(context, Deadline.UNREACHABLE),
 )
 DUE_COORDINATOR: Final = Guard(
     "coordinator due",
     "the coordinator could not be reached for too long",
-    lambda context: due(context, Deadline.COORDINATOR),
+    lambda context: is_deadline_due(context, Deadline.COORDINATOR),
 )
 PASSED: Final = Guard(
     "passed",
     "it is set, it has passed, and nothing waits for it any more",
-    lambda context: due(context, context.event_of(events.DeadlineReached).name),
+    lambda context: is_deadline_due(context, context.event_of(events.DeadlineReached).name),
 )
 NO_POD_AWAITED: Final = Guard(
     "no pod awaited",
@@ -459,16 +473,16 @@ RETRYING: Final = Guard(
     "a step is being repeated",
     lambda context: context.incident is not None and context.incident.action is Action.RETRY,
 )
-ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _enough)
+ENOUGH_NODES: Final = Guard("enough nodes", "there are nodes for every pod that left", _has_enough_nodes)
 STEADY_CAPACITY: Final = Guard(
     "steady capacity",
     "mode is Enforce, there have been nodes for the whole delay, and the budget of Expand is not spent",
-    lambda context: bool(context.state.shrunk and context.state.shrunk.capacity_ms) and _may_expand(context),
+    lambda context: bool(context.state.shrunk and context.state.shrunk.capacity_ms) and _may_expand_now(context),
 )
 FRESH_CAPACITY: Final = Guard(
     "fresh capacity",
     "there are nodes now, and there were none before",
-    lambda context: bool(context.state.shrunk and not context.state.shrunk.capacity_ms) and _enough(context),
+    lambda context: bool(context.state.shrunk and not context.state.shrunk.capacity_ms) and _has_enough_nodes(context),
 )
 MAY_MIGRATE: Final = Guard(
     "may migrate",
@@ -480,4 +494,6 @@ MAY_HAND_OVER: Final = Guard(
     "mode is Enforce, and a controller protects the job",
     lambda context: not why_coordinator_stays(context),
 )
-RETURNING: Final = Guard("of a returning rank", "the fact concerns only ranks that are not training yet", _returning)
+RETURNING: Final = Guard(
+    "of a returning rank", "the fact concerns only ranks that are not training yet", _are_ranks_returning
+)

@@ -14,7 +14,7 @@ from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Milestone, 
 from hajob.plan import effects, events
 from hajob.plan.context import Context
 from hajob.plan.effects import Effect
-from hajob.plan.evaluator import is_free, stalled
+from hajob.plan.evaluator import count_stalls, is_loss_free
 from hajob.plan.ignored import IgnoreReason
 from hajob.plan.repeats import may_be_the_programs
 from hajob.plan.state import (
@@ -65,22 +65,26 @@ def clear_deadlines(state: JobState, *names: Deadline) -> JobState:
     return state if len(left) == len(state.deadlines) else replace(state, deadlines=left)
 
 
-def marked(incident: Incident, name: str, now_ms: int, **changes: Any) -> Incident:  # noqa: ANN401  # its fields
+def with_milestone(incident: Incident, name: str, now_ms: int, **changes: Any) -> Incident:  # noqa: ANN401  # its fields
     """Return the incident with one more milestone; the oldest are forgotten."""
     marks = (*incident.milestones, Milestone(name, now_ms))[-MILESTONE_LIMIT:]
     return replace(incident, milestones=marks, **changes)
 
 
-def _spend(context: Context, state: JobState, action: Action) -> JobState:
+def _spend_budget(context: Context, state: JobState, action: Action) -> JobState:
     """Book one use of the action's budget, and of the program's for a fresh failure of the program."""
     loss = context.loss
     assert loss is not None
     if not loss.counted or action is loss.continues:
         return state
-    if is_free(loss, state, context.now_ms):
+    if is_loss_free(loss, state, context.now_ms):
         return book_use(context, state, MAINTENANCE_BUDGET)
     state = book_use(context, state, action, *((PROGRAM_BUDGET,) if loss.program_failure else ()))
-    return replace(state, stalls=_stalls(state, action, loss.rank, loss.step)) if loss.checks_progress else state
+    return (
+        replace(state, stalls=_stalls_with_one_more(state, action, loss.rank, loss.step))
+        if loss.checks_progress
+        else state
+    )
 
 
 def book_use(context: Context, state: JobState, *budgets: str) -> JobState:
@@ -90,13 +94,13 @@ def book_use(context: Context, state: JobState, *budgets: str) -> JobState:
     return replace(state, spent=(*kept, *(Spend(budget, now) for budget in budgets)))
 
 
-def _stalls(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:
+def _stalls_with_one_more(state: JobState, action: Action, rank: int, step: int) -> tuple[Stall, ...]:
     kept = [stall for stall in state.stalls if stall.rank != rank or stall.action is not action]
-    count = 1 + stalled(state, action, rank, step)
+    count = 1 + count_stalls(state, action, rank, step)
     return (*kept[-STALL_LIMIT:], Stall(action, rank, step, count))
 
 
-def renew(
+def renew_incarnations(
     state: JobState, now_ms: int, incarnation: int, ranks: tuple[int, ...] = (), nodes: tuple[int, ...] = ()
 ) -> JobState:
     """Give these processes and pods a new incarnation; forget the oldest processes."""
@@ -111,12 +115,12 @@ def renew(
     )
 
 
-def release(state: JobState, nodes: tuple[int, ...]) -> JobState:
+def release_nodes(state: JobState, nodes: tuple[int, ...]) -> JobState:
     """Mark these node ranks as having no pod."""
     return replace(state, released=tuple(sorted({*state.released, *nodes})))
 
 
-def avoid(state: JobState, names: Mapping[int, tuple[str, ...]]) -> JobState:
+def avoid_nodes(state: JobState, names: Mapping[int, tuple[str, ...]]) -> JobState:
     """Keep the pods of these node ranks off these nodes until the incident is closed."""
     more = {rank: tuple(dict.fromkeys((*state.avoided.get(rank, ()), *some))) for rank, some in names.items() if some}
     return replace(state, avoided={**state.avoided, **more})
@@ -127,7 +131,7 @@ def next_incarnation(context: Context, state: JobState) -> int:
     return max(state.incarnation, context.event.incarnation) + 1
 
 
-def take_spares(context: Context, state: JobState, nodes: Collection[int]) -> JobState:
+def place_on_spares(context: Context, state: JobState, nodes: Collection[int]) -> JobState:
     """Place the pods of these node ranks onto spare nodes, as far as there are any."""
     places = {rank: name for rank, name in state.places.items() if rank not in nodes}
     ready = [name for name in context.view.spares if name not in places.values()]
@@ -152,12 +156,12 @@ def new_incident(
 ) -> Incident:
     """Return a new incident, numbered above every one ever used; by the coordinator's number if it minted one."""
     number = max(state.incarnation + 1, context.event.incarnation)
-    fact, loss = context.seen, context.loss
+    fact, loss = context.seen_fact, context.loss
     if fact is not None:
         cause = Cause.from_fact(fact, context.fact_ranks(), loss.step if loss is not None else context.view.step)
     else:
         code = _CODES.get(purpose) or type(context.event).__name__
-        cause = Cause(code=code, message=_told(context.event), time_ms=context.now_ms, step=context.view.step)
+        cause = Cause(code=code, message=_words_of_event(context.event), time_ms=context.now_ms, step=context.view.step)
     if cause.unexplained:
         cause = replace(cause, base=state.base)
     origin = Origin.PROGRAM if context.is_programs_doing else Origin.INFRASTRUCTURE
@@ -167,20 +171,20 @@ def new_incident(
     return Incident(number, number, revision, purpose, origin, action, cause, opened, **of_all, **more)
 
 
-def _told(event: events.JobEvent) -> str:
+def _words_of_event(event: events.JobEvent) -> str:
     """Return the words of an event that is not a fact."""
     if isinstance(event, events.ResultReported):
         return f"{event.code} {event.text}".rstrip()[:MESSAGE_LIMIT]
     return getattr(event, "message", "") or getattr(event, "reason", "")
 
 
-def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
+def explain_cause(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
     """Replace the open incident's cause by the event's fact when only that fact explains it.
 
     Ranks that end together end for one reason, which one of them prints, and their facts arrive in any order: the
     explaining fact may be the last one, and about a process that the incident has ended since.
     """
-    state, fact, incident, ignored = context.state, context.seen, context.incident, context.relevance.ignored
+    state, fact, incident, ignored = context.state, context.seen_fact, context.incident, context.relevance.ignored
     if fact is None or incident is None or (ignored is not None and ignored.reason is IgnoreReason.INVALID):
         return state, ()
     cause = incident.cause.explained_by(fact)
@@ -189,7 +193,7 @@ def explain(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
     return replace(state, incident=replace(incident, cause=cause)), (effects.ExplainIncident(incident.number, cause),)
 
 
-def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple[JobState, tuple[Effect, ...]]:
+def close_incident(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple[JobState, tuple[Effect, ...]]:
     """Close the open incident, if any; forget avoided and spare nodes, also those of a first start."""
     incident = state.incident
     if state.avoided or state.places:
@@ -201,9 +205,9 @@ def close(state: JobState, outcome: IncidentOutcome, message: str = "") -> tuple
     return state, (effects.CloseIncident(incident.number, outcome, message),)
 
 
-def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
+def abandon_planned(state: JobState, incident: Incident, why: str) -> tuple[JobState, tuple[Effect, ...]]:
     """Close an interrupted planned action and announce it; the second pods of a move go with the incident."""
-    state, closing = close(state, IncidentOutcome.FAILED, why)
+    state, closing = close_incident(state, IncidentOutcome.FAILED, why)
     if incident.purpose is Purpose.MIGRATE:
         state = replace(state, unmoved=f"node ranks {list(incident.replaced_nodes)}: {why}")
     said = effects.Announce(
@@ -212,18 +216,18 @@ def abandon(state: JobState, incident: Incident, why: str) -> tuple[JobState, tu
     return state, (*closing, said)
 
 
-def going_on(context: Context) -> Incident | None:
+def incident_to_continue(context: Context) -> Incident | None:
     """Return the open incident that the next action continues; None if it opens a new one."""
     incident = context.state.incident
     if incident is None or incident.purpose in PLANNED:
         return None
-    over = context.state.phase is JobPhase.CONFIRMING and context.seen is not None
+    over = context.state.phase is JobPhase.CONFIRMING and context.seen_fact is not None
     return None if over else incident
 
 
-def joined(context: Context, incident: Incident) -> dict[str, Any]:
+def fields_after_join(context: Context, incident: Incident) -> dict[str, Any]:
     """Return the fields of the incident that change when the event's fact joins it."""
-    fact, loss = context.seen, context.loss
+    fact, loss = context.seen_fact, context.loss
     if fact is None:
         return {}
     return {
@@ -242,7 +246,7 @@ def _origin_with(context: Context, fact: Fact, incident: Incident) -> Origin:
     return Origin.INFRASTRUCTURE if is_machines else incident.origin
 
 
-def enter(
+def enter_action(
     context: Context,
     action: Action,
     **more: Any,  # noqa: ANN401  # fields of an incident
@@ -257,23 +261,23 @@ def enter(
     Returns:
         The state with the incident in it and budgets spent; the incident; effects so far.
     """
-    before = going_on(context)
+    before = incident_to_continue(context)
     if before is None:
-        state, out = _left(context, action)
+        state, out = _leave_incident(context, action)
         incident = new_incident(context, state, action, Purpose.FAULT, revision=1, **more)
     else:
         state, out = context.state, []
-        incident = _gone_over(context, before, action, more)
-    state, event = _spend(context, state, action), context.event
+        incident = _switch_incident(context, before, action, more)
+    state, event = _spend_budget(context, state, action), context.event
     if isinstance(event, events.ResultReported) and event.code >= FAILED_CODE:
         problem = f"{event.strategy or 'MindIO'} failed: {event.code} {event.text}".rstrip()
         state = replace(state, problem=problem)
-    incident = replace(incident, refused=_refused(context, incident))
+    incident = replace(incident, refused=_refused_actions(context, incident))
     incarnation = max(incident.incarnation, state.incarnation)
     return replace(state, incident=incident, incarnation=incarnation), incident, out
 
 
-def _refused(context: Context, incident: Incident) -> tuple[RefusedAction, ...]:
+def _refused_actions(context: Context, incident: Incident) -> tuple[RefusedAction, ...]:
     """Return the actions that this and earlier decisions refused and that were never tried, smallest first."""
     verdicts = context.choice.considered if context.choice is not None else ()
     found = {one.action: RefusedAction(one.action, one.unmet[:UNMET_LIMIT]) for one in verdicts if not one.taken}
@@ -282,21 +286,23 @@ def _refused(context: Context, incident: Incident) -> tuple[RefusedAction, ...]:
     return tuple(found[action] for action in FAULT_ACTIONS if action in found and action not in tried)
 
 
-def _left(context: Context, action: Action) -> tuple[JobState, list[Effect]]:
+def _leave_incident(context: Context, action: Action) -> tuple[JobState, list[Effect]]:
     """Close an open incident that does not continue."""
     state, incident = context.state, context.state.incident
     if incident is None:
         return state, []
     if state.phase is JobPhase.CONFIRMING:
-        state, closing = close(state, IncidentOutcome.RECOVERED, "another fault came before MindIO reported the result")
+        state, closing = close_incident(
+            state, IncidentOutcome.RECOVERED, "another fault came before MindIO reported the result"
+        )
     else:
-        state, closing = abandon(state, incident, f"interrupted by a fault, {action} follows")
+        state, closing = abandon_planned(state, incident, f"interrupted by a fault, {action} follows")
     return state, [*closing]
 
 
-def _gone_over(context: Context, incident: Incident, action: Action, more: dict[str, object]) -> Incident:
+def _switch_incident(context: Context, incident: Incident, action: Action, more: dict[str, object]) -> Incident:
     """Return the incident with the event's fact in it, switched to another action or widened."""
     gone = (incident.action,) if incident.action is not action else ()
     escalated, revision = (*incident.escalated_from, *gone), incident.revision + 1
-    fields = {**joined(context, incident), **more}
+    fields = {**fields_after_join(context, incident), **more}
     return replace(incident, action=action, escalated_from=escalated, revision=revision, **fields)

@@ -1,8 +1,8 @@
 """Rules that hold in every phase, whatever row of the table answers: mode, budgets, fences, one process for each rank.
 
-`permitted` is the gate: `hajob.plan.machine` asks it once for each event, and a row that would break the rule does not
-answer. `broken_rules` checks a transition that was made. Tests ask it about every cell of the table; production does
-not: a job that runs is worth more than a rule, and nothing that could be done instead is known to be safer.
+`permitted_row` is the gate: `hajob.plan.machine` asks it once for each event, and a row that would break the rule does
+not answer. `broken_rules` checks a transition that was made. Tests ask it about every cell of the table; production
+does not: a job that runs is worth more than a rule, and nothing that could be done instead is known to be safer.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ from hajob.domain.layout import Layout
 from hajob.plan import events
 from hajob.plan.context import Context, Handler, TableRow, Transition
 from hajob.plan.effects import FailJob, SendOrder
-from hajob.plan.evaluator import spent
+from hajob.plan.evaluator import count_budget_uses
 from hajob.plan.fencing import FENCE_SECONDS
 from hajob.plan.guards import ALWAYS
 from hajob.plan.incident_state import RENEWED_LIMIT
-from hajob.plan.lifecycle import hold
+from hajob.plan.lifecycle import hold_fault
 from hajob.plan.placements import Placement, PodPurpose, placements, same_placements
 from hajob.plan.policy import MAINTENANCE_LIMIT, MAINTENANCE_WINDOW_SECONDS, PROGRAM_WINDOW_SECONDS, Mode, Policy
 from hajob.plan.state import MAINTENANCE_BUDGET, PROGRAM_BUDGET, WITHOUT_PODS, Deadline, JobPhase, JobState
@@ -30,13 +30,13 @@ HOLD: Final = TableRow(
     tuple(JobPhase),
     events.FactSeen,
     ALWAYS,
-    Handler("hold", "keep the fault open, start nothing", hold),
+    Handler("hold", "keep the fault open, start nothing", hold_fault),
     JobPhase.HELD,
 )
 """Answers instead of every row that decides about a fault while `recovery.mode` is not Enforce."""
 
 
-def permitted(row: TableRow, context: Context) -> TableRow:
+def permitted_row(row: TableRow, context: Context) -> TableRow:
     """Return the row, or HOLD where `recovery.mode` forbids the decision that the row carries out.
 
     A person who sets Observe or Hold wants to look at the job as the fault has left it.
@@ -160,7 +160,7 @@ def overspent_budgets(step: Step) -> Iterator[str]:
     limits[MAINTENANCE_BUDGET] = (MAINTENANCE_LIMIT, MAINTENANCE_WINDOW_SECONDS)
     alone = step.done.row.handler.name == "restart for controller"  # limited by a gap that doubles
     for budget, (most, window) in limits.items():
-        used, then = (spent(state, budget, window, step.now_ms) for state in (step.before, step.new_state))
+        used, then = (count_budget_uses(state, budget, window, step.now_ms) for state in (step.before, step.new_state))
         if then > used and then > most and not (alone and budget == MAINTENANCE_BUDGET):
             yield f"{budget} is used {then} times in {window} s, {most} allowed"
 

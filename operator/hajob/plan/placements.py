@@ -76,13 +76,13 @@ class Placements:
 def placements(state: JobState, num_nodes: int) -> Placements:
     """Return the pods that a job of `num_nodes` nodes should have in this state."""
     served = ((node_rank, serving_incarnation(state, node_rank)) for node_rank in range(state.nodes or num_nodes))
-    moving = _moving(state)
-    everywhere = _avoided_by(state, EVERY_NODE_RANK)
+    moving = _nodes_in_migration(state)
+    everywhere = _avoided_node_names(state, EVERY_NODE_RANK)
     ranks = [
         Placement(
             rank,
             number,
-            avoid=_avoided_by(state, rank) if rank in state.avoided else everywhere,
+            avoid=_avoided_node_names(state, rank) if rank in state.avoided else everywhere,
             place="" if rank in moving else state.places.get(rank, ""),
         )
         for rank, number in served
@@ -136,12 +136,12 @@ def _second_places(state: JobState) -> list[Placement]:
     """Return the second pod, elsewhere, of each node rank that the open move covers."""
     number, purpose = state.incident.incarnation if state.incident else 0, PodPurpose.SECOND_PLACE
     return [
-        Placement(rank, number, purpose, _avoided_by(state, rank), state.places.get(rank, ""))
-        for rank in _moving(state)
+        Placement(rank, number, purpose, _avoided_node_names(state, rank), state.places.get(rank, ""))
+        for rank in _nodes_in_migration(state)
     ]
 
 
-def _moving(state: JobState) -> tuple[int, ...]:
+def _nodes_in_migration(state: JobState) -> tuple[int, ...]:
     """Return the node ranks that the open incident moves."""
     incident = state.incident
     if incident is None or incident.purpose is not Purpose.MIGRATE or state.phase in WITHOUT_RANK_PODS:
@@ -149,7 +149,7 @@ def _moving(state: JobState) -> tuple[int, ...]:
     return incident.replaced_nodes
 
 
-def _avoided_by(state: JobState, node_rank: int) -> tuple[str, ...]:
+def _avoided_node_names(state: JobState, node_rank: int) -> tuple[str, ...]:
     if not state.avoided:
         return ()
     return tuple(sorted({*state.avoided.get(EVERY_NODE_RANK, ()), *state.avoided.get(node_rank, ())}))

@@ -1,6 +1,6 @@
 """The recovery policy in the planner's form: plain values with every default filled in.
 
-`from_spec` reads the spec of a HATrainingJob as a plain mapping, so that the same code serves the operator, the
+`policy_from_spec` reads the spec of a HATrainingJob as a plain mapping, so that the same code serves the operator, the
 terminal and the tests. The server has validated a live job's spec, but not one given to `simulate`, so everything is
 checked again and refused by field name.
 """
@@ -34,8 +34,8 @@ __all__ = [
     "NodePolicy",
     "Policy",
     "Refusal",
-    "from_spec",
-    "layout_of",
+    "layout_from_spec",
+    "policy_from_spec",
 ]
 
 
@@ -164,28 +164,32 @@ class Policy:
         own = next((one.window_seconds for action, one in self.limits.items() if action.value == budget), 0)
         return 1000 * max(PROGRAM_WINDOW_SECONDS, own)
 
-    def allows(self, action: Action) -> bool:
+    def allows_action(self, action: Action) -> bool:
         """Return whether the spec allows this action on a fault at all."""
         return self.limits[action].max_count > 0 and (self.elastic or action is not Action.SHRINK)
 
     @property
-    def allowed(self) -> tuple[Action, ...]:
+    def allowed_actions(self) -> tuple[Action, ...]:
         """The actions on a fault that the spec allows at all, smallest first."""
-        return tuple(action for action in FAULT_ACTIONS if self.allows(action))
+        return tuple(action for action in FAULT_ACTIONS if self.allows_action(action))
 
     @property
     def through_mindio(self) -> tuple[Action, ...]:
         """The allowed actions that MindIO may carry out; none: the job trains without MindIO."""
-        return tuple(action for action in MINDIO_ACTIONS if self.allows(action) and not self.refusals.get(action))
+        return tuple(
+            action for action in MINDIO_ACTIONS if self.allows_action(action) and not self.refusals.get(action)
+        )
 
     @property
-    def moves(self) -> bool:
+    def moves_on_cordon(self) -> bool:
         """Whether a cordon has Hajob move pods while the training goes on, as far as the spec tells."""
         able = self.hot_switch and bool(self.through_mindio)
         return able and self.mode is Mode.ENFORCE and self.cordon is NodePolicy.MIGRATE
 
 
-def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[str] = (), nodes: int = 0) -> Policy:
+def policy_from_spec(
+    spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[str] = (), nodes: int = 0
+) -> Policy:
     """Build the policy of a job.
 
     Args:
@@ -196,8 +200,8 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
     Raises:
         HajobInputError: the mapping is no valid spec, or its sizes do not divide; the message names the field.
     """
-    whole = read_spec(spec)
-    model, setting = with_number_of_nodes(whole, nodes), JobSetting.of(whole, launched)
+    whole = parse_spec(spec)
+    model, setting = with_number_of_nodes(whole, nodes), JobSetting.from_spec(whole, launched)
     refusals, advice, unknowns = check_spec(model, launched)
     recovery, elastic = model.recovery, model.elastic
     limits = {**DEFAULT_ACTION_LIMITS, **{action: action_limits(model, action) for action in FAULT_ACTIONS}}
@@ -225,24 +229,27 @@ def from_spec(spec: Mapping[str, Any] | HATrainingJobSpec, launched: Sequence[st
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
         hot_switch=model.framework is Framework.PYTORCH,
-        batch=_batch(setting),
-        sizes=StartSizes.of(setting),
+        batch=_batch_of_setting(setting),
+        sizes=StartSizes.from_setting(setting),
     )
 
 
-def _batch(setting: JobSetting) -> Batch | None:
+def _batch_of_setting(setting: JobSetting) -> Batch | None:
     """Return the sizes of a step, where they are visible and divide."""
-    whole, micro = setting.flags.number("global-batch-size"), setting.flags.number("micro-batch-size")
+    whole, micro = (
+        setting.flags.number_of_option("global-batch-size"),
+        setting.flags.number_of_option("micro-batch-size"),
+    )
     divides = whole and micro and not whole % (micro * setting.layout.data)
     return Batch.from_sizes(whole, micro, setting.layout.data) if whole and micro and divides else None
 
 
-def layout_of(spec: Mapping[str, Any] | HATrainingJobSpec) -> Layout:
-    """Return the layout of a job; raises like `from_spec`."""
-    return layout_from(read_spec(spec))
+def layout_from_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> Layout:
+    """Return the layout of a job; raises like `policy_from_spec`."""
+    return layout_from(parse_spec(spec))
 
 
-def read_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> HATrainingJobSpec:
+def parse_spec(spec: Mapping[str, Any] | HATrainingJobSpec) -> HATrainingJobSpec:
     """Return the spec as its model; raises `HajobInputError` with every wrong field."""
     if isinstance(spec, HATrainingJobSpec):
         return spec
@@ -265,14 +272,14 @@ def check_spec(
     elastic training or high availability; elsewhere it is advice, as the trainer may know better and a Restart is
     better than none.
     """
-    setting = JobSetting.of(spec, launched)
+    setting = JobSetting.from_spec(spec, launched)
     hidden = dataclasses.replace(setting, flags=TrainerFlags())
     found: tuple[dict[Action, list[Refusal]], ...] = tuple({action: [] for action in FAULT_ACTIONS} for _ in range(3))
     for one in PRECONDITIONS:
         met = one.met(setting)
         if met is True:
             continue
-        refusal = Refusal(one.name, one.message(setting))
+        refusal = Refusal(one.name, one.describe_unmet(setting))
         for action in one.actions:
             refused = one.excludes or one.actions == (Action.SHRINK,) or one.met(hidden) is False
             binds = refused and action is not Action.RESTART

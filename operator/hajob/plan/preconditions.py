@@ -13,29 +13,29 @@ from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.domain.layout import CopyKind, RankOrder, Sharding
 from hajob.plan.checks import (
     JobSetting,
-    above_one,
-    absent,
-    batch_given,
-    copied,
     copies_divide,
-    distributed,
-    entry,
+    do_sizes_agree,
     expert_sizes,
+    has_second_copy,
+    is_batch_given,
+    is_checkpoint_resizable,
+    is_flag_absent,
+    is_group_above_one,
+    is_not_entry,
+    is_optimizer_distributed,
+    is_zero_stage_one,
+    launched_entry,
     left_after_a_node,
-    not_by,
-    on_pytorch,
-    reloaded,
+    reloads_own_checkpoints,
     replica_flag_agrees,
-    resizable,
     same_directory,
     saves_periodically,
-    shown,
-    sizes,
-    sizes_agree,
+    shown_flags,
+    sizes_in_words,
     torch_format,
+    trains_on_pytorch,
     unknown_on_mindspore,
     unless_mended,
-    zero_one,
 )
 
 
@@ -62,7 +62,7 @@ class Precondition:
     wanted: str
     excludes: bool = False
 
-    def message(self, setting: JobSetting) -> str:
+    def describe_unmet(self, setting: JobSetting) -> str:
         """Return the sentence for the status, with the actual and the wanted value."""
         return f"{self.sentence}: {self.found(setting)}; it should be {self.wanted}"
 
@@ -73,12 +73,12 @@ _SAVE: Final = (Action.CHECKPOINT,)
 _RESUME: Final = (Action.CHECKPOINT, Action.RESTART)
 
 
-def _unset(flag: str, name: str, actions: tuple[Action, ...], sentence: str) -> Precondition:
-    return Precondition(name, actions, sentence, absent(flag), shown(flag), f"without --{flag}")
+def _unset_flag(flag: str, name: str, actions: tuple[Action, ...], sentence: str) -> Precondition:
+    return Precondition(name, actions, sentence, is_flag_absent(flag), shown_flags(flag), f"without --{flag}")
 
 
-def _excluded(flag: str, name: str, sentence: str) -> Precondition:
-    return replace(_unset(flag, name, MINDIO_ACTIONS, sentence), excludes=True)
+def _excluded_flag(flag: str, name: str, sentence: str) -> Precondition:
+    return replace(_unset_flag(flag, name, MINDIO_ACTIONS, sentence), excludes=True)
 
 
 PRECONDITIONS: Final[tuple[Precondition, ...]] = (
@@ -86,16 +86,16 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         "DataParallelAboveOne",
         MINDIO_ACTIONS,
         "every shard needs a second rank that could hold it",
-        lambda s: above_one(s, CopyKind.DENSE),
-        sizes,
+        lambda s: is_group_above_one(s, CopyKind.DENSE),
+        sizes_in_words,
         "data x context above 1",
     ),
     Precondition(
         "DataParallelEven",
         MINDIO_ACTIONS,
         "the two optimizer copies live in the two halves of data x context",
-        lambda s: not copied(s) or s.layout.sharding is Sharding.NONE or s.layout.dense_group_size % 2 == 0,
-        sizes,
+        lambda s: not has_second_copy(s) or s.layout.sharding is Sharding.NONE or s.layout.dense_group_size % 2 == 0,
+        sizes_in_words,
         "an even number of data x context",
     ),
     Precondition(
@@ -103,14 +103,14 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         MINDIO_ACTIONS,
         "every copy takes an equal part of data x context",
         lambda s: copies_divide(s, CopyKind.DENSE),
-        sizes,
+        sizes_in_words,
         "data x context divisible by the copies",
     ),
     Precondition(
         "ExpertDataParallelAboveOne",
         MINDIO_ACTIONS,
         "the experts' shards need a second rank, too",
-        lambda s: not s.layout.has_expert_grid or above_one(s, CopyKind.EXPERT),
+        lambda s: not s.layout.has_expert_grid or is_group_above_one(s, CopyKind.EXPERT),
         expert_sizes,
         "ranks / (expert tensor x expert x pipeline) above 1",
     ),
@@ -126,7 +126,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         "OptimizerCopies",
         (Action.SHRINK, Action.CHECKPOINT),
         "without a second optimizer copy the loss of a rank loses its shard",
-        copied,
+        has_second_copy,
         lambda s: f"optimizer.copies {s.spec.optimizer.copies}",
         "2",
     ),
@@ -135,15 +135,15 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         MINDIO_ACTIONS,
         "the trainer and the spec must mean the same number of optimizer copies",
         replica_flag_agrees,
-        shown("distributed-optimizer-no-replica"),
+        shown_flags("distributed-optimizer-no-replica"),
         "given exactly when optimizer.copies is 1",
     ),
     Precondition(
         "CopySurvivesNodeLoss",
         _SHRINK,
         "no pod may hold both holders of a shard",
-        lambda s: not copied(s) or s.tolerance.keeps_copy,
-        lambda s: f"{s.layout.chips_per_node} chips per node over tensor {s.layout.tensor}, {sizes(s)}",
+        lambda s: not has_second_copy(s) or s.tolerance.keeps_copy,
+        lambda s: f"{s.layout.chips_per_node} chips per node over tensor {s.layout.tensor}, {sizes_in_words(s)}",
         "chips per node at most half of tensor x data",
     ),
     Precondition(
@@ -166,7 +166,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         "FrameworkPyTorch",
         _SHRINK,
         "only the PyTorch stack trains with fewer data-parallel ranks",
-        on_pytorch,
+        trains_on_pytorch,
         lambda s: s.spec.framework.value,
         "PyTorch",
     ),
@@ -198,31 +198,31 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         "DistributedOptimizer",
         _SHRINK,
         "elastic training needs the distributed optimizer",
-        distributed,
-        shown("use-distributed-optimizer"),
+        is_optimizer_distributed,
+        shown_flags("use-distributed-optimizer"),
         "with --use-distributed-optimizer",
     ),
     Precondition(
         "ZeroOne",
         MINDIO_ACTIONS,
         "the copies are those of ZeRO-1; parameters and gradients may not be sharded",
-        zero_one,
-        shown("data-parallel-sharding-strategy", "use-torch-fsdp2"),
+        is_zero_stage_one,
+        shown_flags("data-parallel-sharding-strategy", "use-torch-fsdp2"),
         "ZeRO-1",
     ),
-    _unset("use-custom-fsdp", "NoCustomFsdp", _SHRINK, "elastic training cannot rebuild FSDP's groups"),
-    _unset("reuse-fp32-param", "NoReuseFp32Param", _SHRINK, "elastic training needs both parameter sets"),
-    _excluded("use-dist-ckpt", "NoDistributedCheckpoint", "high availability refuses distributed checkpoints"),
-    _excluded("swap-attention", "NoSwapAttention", "high availability refuses swapped attention"),
-    _excluded("swap-optimizer", "NoSwapOptimizer", "high availability refuses a swapped optimizer"),
-    _excluded("disable-gloo-group", "GlooGroups", "high availability needs Gloo groups"),
-    _excluded("lora-target-modules", "NoLora", "high availability refuses LoRA"),
+    _unset_flag("use-custom-fsdp", "NoCustomFsdp", _SHRINK, "elastic training cannot rebuild FSDP's groups"),
+    _unset_flag("reuse-fp32-param", "NoReuseFp32Param", _SHRINK, "elastic training needs both parameter sets"),
+    _excluded_flag("use-dist-ckpt", "NoDistributedCheckpoint", "high availability refuses distributed checkpoints"),
+    _excluded_flag("swap-attention", "NoSwapAttention", "high availability refuses swapped attention"),
+    _excluded_flag("swap-optimizer", "NoSwapOptimizer", "high availability refuses a swapped optimizer"),
+    _excluded_flag("disable-gloo-group", "GlooGroups", "high availability needs Gloo groups"),
+    _excluded_flag("lora-target-modules", "NoLora", "high availability refuses LoRA"),
     Precondition(
         "LayoutAgrees",
         (*MINDIO_ACTIONS, Action.RESTART),
         "the trainer's sizes must be those of spec.parallelism",
-        sizes_agree,
-        shown(
+        do_sizes_agree,
+        shown_flags(
             "tensor-model-parallel-size",
             "pipeline-model-parallel-size",
             "context-parallel-size",
@@ -235,8 +235,8 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         "Bf16",
         MINDIO_ACTIONS,
         "the optimizer copies are made for bf16 training",
-        lambda s: s.flags.has("bf16") if on_pytorch(s) else True,
-        shown("bf16"),
+        lambda s: s.flags.has_switch("bf16") if trains_on_pytorch(s) else True,
+        shown_flags("bf16"),
         "with --bf16",
     ),
     Precondition(
@@ -244,7 +244,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         _RESUME,
         "a saved checkpoint is found again only where the trainer loads from",
         unless_mended(same_directory),
-        shown("save", "load"),
+        shown_flags("save", "load"),
         "--save and --load equal to checkpoint.path",
     ),
     Precondition(
@@ -252,31 +252,31 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         _SAVE,
         "the last step is saved in the torch format",
         torch_format,
-        shown("ckpt-format", "use-dist-ckpt"),
+        shown_flags("ckpt-format", "use-dist-ckpt"),
         "--ckpt-format torch",
     ),
     Precondition(
         "OptimizerLoaded",
         _RESUME,
         "a training that does not load its optimizer does not resume",
-        unless_mended(absent("no-load-optim")),
-        shown("no-load-optim"),
+        unless_mended(is_flag_absent("no-load-optim")),
+        shown_flags("no-load-optim"),
         "without --no-load-optim",
     ),
     Precondition(
         "RandomStateLoaded",
         _RESUME,
         "a training that does not load its random state does not resume exactly",
-        unless_mended(absent("no-load-rng")),
-        shown("no-load-rng"),
+        unless_mended(is_flag_absent("no-load-rng")),
+        shown_flags("no-load-rng"),
         "without --no-load-rng",
     ),
     Precondition(
         "CheckpointReloaded",
         (Action.RESTART,),
         "a restart starts over unless it loads what the job has saved (checkpoint.resumePolicy Arguments sees to it)",
-        reloaded,
-        shown("save", "load", "finetune"),
+        reloads_own_checkpoints,
+        shown_flags("save", "load", "finetune"),
         "--load equal to --save, without --finetune",
     ),
     Precondition(
@@ -284,39 +284,39 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         (Action.RESTART,),
         "a training that saves only at its end starts over",
         saves_periodically,
-        shown("save-interval", "train-iters"),
+        shown_flags("save-interval", "train-iters"),
         "--save-interval below --train-iters",
     ),
     Precondition(
         "CheckpointResizable",
         (Action.RESTART,),
         "elastic.restartSize Available needs checkpoints that fewer data-parallel ranks can load",
-        resizable,
-        shown("ckpt-format", "use-dist-ckpt", "reuse-fp32-param"),
+        is_checkpoint_resizable,
+        shown_flags("ckpt-format", "use-dist-ckpt", "reuse-fp32-param"),
         "PyTorch's torch format, without --reuse-fp32-param",
     ),
     Precondition(
         "GlobalBatchGiven",
         (Action.RESTART,),
         "elastic.restartSize Available needs a global batch that does not follow the number of ranks",
-        batch_given,
-        shown("global-batch-size"),
+        is_batch_given,
+        shown_flags("global-batch-size"),
         "with --global-batch-size",
     ),
     Precondition(
         "HandlersRegistered",
         MINDIO_ACTIONS,
         "the posttrain entry has heartbeats, but registers no handlers and no copies with MindIO",
-        not_by("posttrain"),
-        entry,
+        is_not_entry("posttrain"),
+        launched_entry,
         "a pretrain entry",
     ),
     Precondition(
         "NoFsdp2",
         MINDIO_ACTIONS,
         "the fsdp2 entry knows nothing of high availability",
-        not_by("train_fsdp2"),
-        entry,
+        is_not_entry("train_fsdp2"),
+        launched_entry,
         "a pretrain entry",
         excludes=True,
     ),
@@ -324,7 +324,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         "MindIOPort",
         MINDIO_ACTIONS,
         "MindSpeed-LLM's ranks dial port 8000 and no other; another trainer may take the port from TTP_PORT",
-        lambda s: True if s.spec.network.mindio_port == MINDIO_PORT or not on_pytorch(s) else None,
+        lambda s: True if s.spec.network.mindio_port == MINDIO_PORT or not trains_on_pytorch(s) else None,
         lambda s: f"network.mindIOPort {s.spec.network.mindio_port}",
         f"{MINDIO_PORT}",
     ),
@@ -356,7 +356,7 @@ PRECONDITIONS: Final[tuple[Precondition, ...]] = (
         "MindSporeOptimizerCopies",
         MINDIO_ACTIONS,
         "MindSpore needs at least two optimizer copies: data parallel / optimizer_weight_shard_size of 2 or more",
-        lambda s: True if on_pytorch(s) else (None if copied(s) else False),
+        lambda s: True if trains_on_pytorch(s) else (None if has_second_copy(s) else False),
         lambda s: f"optimizer.copies {s.spec.optimizer.copies}, the shard size is not visible",
         "at least 2",
     ),

@@ -10,7 +10,7 @@ from hajob.api.enums import ConditionStatus
 from hajob.api.status import ActionRecoverability, UnmetPrecondition
 from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.domain.layout import CopyKind
-from hajob.plan.evaluator import FAULT, Evaluator, Loss, budget_exhausted, spent
+from hajob.plan.evaluator import FAULT, Evaluator, Loss, budget_exhausted, count_budget_uses
 from hajob.plan.policy import WITHOUT_MINDIO, Policy, Refusal
 from hajob.plan.state import JobState
 from hajob.plan.view import ClusterView
@@ -30,14 +30,14 @@ def recoverability(
         policy: of the job.
         now_ms: to evaluate budgets by; None leaves budgets out.
     """
-    return [_evaluate(action, state, view, policy, now_ms) for action in policy.allowed]
+    return [_evaluate_action(action, state, view, policy, now_ms) for action in policy.allowed_actions]
 
 
 def missing_protection(policy: Policy) -> dict[Action, tuple[str, ...]]:
     """Return, by action, the names of the preconditions that spec and visible arguments leave unmet."""
     found = {}
-    for action in policy.allowed:
-        unmet = _unique([*policy.refusals.get(action, ()), *policy.advice.get(action, ())])
+    for action in policy.allowed_actions:
+        unmet = _unique_refusals([*policy.refusals.get(action, ()), *policy.advice.get(action, ())])
         if unmet:
             found[action] = tuple(one.name for one in unmet)
     return found
@@ -53,7 +53,7 @@ def protection_in_words(policy: Policy) -> str:
     for action, names in missing.items():
         by_names.setdefault(names, []).append(action)
     lost = "; ".join(f"{', '.join(actions)} ({', '.join(names)})" for names, actions in by_names.items())
-    left = ", ".join(action for action in policy.allowed if action not in missing) or "none"
+    left = ", ".join(action for action in policy.allowed_actions if action not in missing) or "none"
     return "; ".join(filter(None, (f"actions left: {left}; preconditions not met: {lost}", left_out)))
 
 
@@ -66,29 +66,31 @@ def recoverable(evaluated: list[ActionRecoverability]) -> ConditionStatus:
     return ConditionStatus.TRUE
 
 
-def _evaluate(
+def _evaluate_action(
     action: Action, state: JobState, view: ClusterView, policy: Policy, now_ms: int | None
 ) -> ActionRecoverability:
     evaluator = Evaluator(
         Loss(ranks=(), counted=False), FAULT, state, view, policy, now_ms=0
     )  # no budget is asked of it
-    found = [*evaluator.refusals(action), *policy.advice.get(action, ()), *_standing(action, view)]
+    found = [*evaluator.refusals_of_action(action), *policy.advice.get(action, ()), *_standing_refusals(action, view)]
     limits = policy.limits[action]
-    if now_ms is not None and spent(state, action, limits.window_seconds, now_ms) >= limits.max_count:
+    if now_ms is not None and count_budget_uses(state, action, limits.window_seconds, now_ms) >= limits.max_count:
         found.append(Refusal("BudgetLeft", budget_exhausted(limits.max_count, limits)))
     status = ConditionStatus.FALSE if found else ConditionStatus.TRUE
     if not found and (unknown := policy.unknowns.get(action)):
         found, status = list(unknown), ConditionStatus.UNKNOWN
-    unmet = tuple(UnmetPrecondition(name=one.name, message=one.message[:_SENTENCE_LIMIT]) for one in _unique(found))
+    unmet = tuple(
+        UnmetPrecondition(name=one.name, message=one.message[:_SENTENCE_LIMIT]) for one in _unique_refusals(found)
+    )
     ready = f"{len(view.spares)} spare nodes are ready" if action is Action.REPLACE and view.spares else ""
     return ActionRecoverability(action=action, status=status, message=ready, unmet=unmet[:32])
 
 
-def _unique(found: list[Refusal]) -> list[Refusal]:
+def _unique_refusals(found: list[Refusal]) -> list[Refusal]:
     return list({one.name: one for one in reversed(found)}.values())[::-1]
 
 
-def _standing(action: Action, view: ClusterView) -> list[Refusal]:
+def _standing_refusals(action: Action, view: ClusterView) -> list[Refusal]:
     """Check needs beyond those of a decision at fault time: a node to go to, a coordinator that survives."""
     found = []
     if action in MINDIO_ACTIONS and view.copies_told is False:

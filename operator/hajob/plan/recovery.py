@@ -19,16 +19,16 @@ from hajob.plan.effects import Effect
 from hajob.plan.guards import unknown_ranks
 from hajob.plan.incident_state import (
     PLANNED,
-    avoid,
+    avoid_nodes,
     clear_deadlines,
-    close,
-    enter,
-    going_on,
-    marked,
+    close_incident,
+    enter_action,
+    incident_to_continue,
     next_incarnation,
-    renew,
+    place_on_spares,
+    renew_incarnations,
     set_deadline,
-    take_spares,
+    with_milestone,
 )
 from hajob.plan.policy import CONFIRM_SECONDS
 from hajob.plan.state import EVERY_NODE_RANK, OF_COORDINATOR, Deadline, JobState, Shrunk, Smaller
@@ -48,24 +48,26 @@ EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 
 def begin_process(action: Action, context: Context) -> HandlerResult:
     """Begin Retry, InPlace or Replace: hold the training, remake what is lost, name it to MindIO once all is there."""
-    before = going_on(context)
-    lost, restart, nodes, fresh = _extent(context, before, action)
-    more: dict[str, Any] = {"ready": False, "restored_from": _source(context, lost)}
+    before = incident_to_continue(context)
+    lost, restart, nodes, fresh = _extent_of_loss(context, before, action)
+    more: dict[str, Any] = {"ready": False, "restored_from": _source_of_state(context, lost)}
     if before is not None and not set(fresh).isdisjoint(before.replaced_nodes):
         more["incarnation"] = next_incarnation(context, context.state)
-    state, incident, out = enter(context, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more)
+    state, incident, out = enter_action(
+        context, action, lost_ranks=lost, restart_ranks=restart, replaced_nodes=nodes, **more
+    )
     wait = context.policy.replacement_timeout_seconds if nodes else context.policy.limits[action].deadline_seconds
-    state = renew(state, context.now_ms, incident.incarnation, restart, fresh)
-    state = set_deadline(state, Deadline.RECOVERY, _due_ms(context, incident, wait))
-    state = avoid(state, {node: names_to_avoid(context, (node,)) for node in fresh})
-    if len(nodes) > 1 and context.seen is not None and context.seen.kind in GONE_NODE:
+    state = renew_incarnations(state, context.now_ms, incident.incarnation, restart, fresh)
+    state = set_deadline(state, Deadline.RECOVERY, _due_time_ms(context, incident, wait))
+    state = avoid_nodes(state, {node: names_to_avoid(context, (node,)) for node in fresh})
+    if len(nodes) > 1 and context.seen_fact is not None and context.seen_fact.kind in GONE_NODE:
         gone = {name for node in nodes for name in state.avoided.get(node, ())}
-        state = avoid(state, {EVERY_NODE_RANK: tuple(sorted(gone))})  # nor may a pod go where another was lost
-    state = take_spares(context, state, fresh)
-    return state, (*out, order(incident, COMMAND[action], wait))
+        state = avoid_nodes(state, {EVERY_NODE_RANK: tuple(sorted(gone))})  # nor may a pod go where another was lost
+    state = place_on_spares(context, state, fresh)
+    return state, (*out, build_order(incident, COMMAND[action], wait))
 
 
-def _due_ms(context: Context, incident: Incident, seconds: int) -> int:
+def _due_time_ms(context: Context, incident: Incident, seconds: int) -> int:
     """Return when what MindIO waits for has taken too long: after so many seconds, but before MindIO leaves.
 
     MindIO's wait began when it had stopped the training, or with its newest result. Each further loss, and each larger
@@ -91,7 +93,7 @@ class Extent(NamedTuple):
     fresh: tuple[int, ...] = ()
 
 
-def _extent(context: Context, incident: Incident | None, action: Action) -> Extent:
+def _extent_of_loss(context: Context, incident: Incident | None, action: Action) -> Extent:
     """Return the extent of this loss, merged with what the incident has begun already."""
     loss, layout = context.loss, context.view.layout
     assert loss is not None
@@ -117,20 +119,22 @@ def names_to_avoid(context: Context, nodes: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(sorted({name for node in nodes if (name := names.get(node))}))
 
 
-def _source(context: Context, lost: tuple[int, ...]) -> RestoredFrom:
+def _source_of_state(context: Context, lost: tuple[int, ...]) -> RestoredFrom:
     """Return where these lost ranks get their state from: without a complete copy every rank loads a checkpoint."""
     corrupted = (
         context.loss.corrupted if context.loss is not None else bool(context.incident and context.incident.corrupted)
     )
     evaluator = context.evaluator
     if evaluator is not None and evaluator.loss.ranks == lost:
-        sound = evaluator.copy and not corrupted  # computed for the decision
+        sound = evaluator.has_complete_copy and not corrupted  # computed for the decision
     else:
         sound = copy_survives(context.view.layout, lost) and not corrupted
     return RestoredFrom.OPTIMIZER_COPY if sound else RestoredFrom.PERIODIC_CHECKPOINT
 
 
-def order(incident: Incident, command: OrderCommand, timeout_seconds: int, parameters: str = "") -> effects.SendOrder:
+def build_order(
+    incident: Incident, command: OrderCommand, timeout_seconds: int, parameters: str = ""
+) -> effects.SendOrder:
     """Build the order for the current state of the incident."""
     return effects.SendOrder(
         command,
@@ -150,7 +154,7 @@ def begin_shrink(context: Context) -> HandlerResult:
     assert evaluator is not None
     isolation, layout = evaluator.isolation, context.view.layout
     nodes = layout.nodes_of_ranks(evaluator.loss.ranks)
-    state, incident, out = enter(
+    state, incident, out = enter_action(
         context,
         Action.SHRINK,
         lost_ranks=tuple(rank for node in nodes for rank in layout.ranks_of_node(node)),
@@ -169,36 +173,38 @@ def begin_shrink(context: Context) -> HandlerResult:
     )
     wait = context.policy.limits[Action.SHRINK].deadline_seconds
     state = set_deadline(replace(state, shrunk=shrunk), Deadline.RECOVERY, context.now_ms + 1000 * wait)
-    return state, (*out, order(incident, OrderCommand.SHRINK, wait, SHRINK_PARAMETERS))
+    return state, (*out, build_order(incident, OrderCommand.SHRINK, wait, SHRINK_PARAMETERS))
 
 
 def begin_checkpoint(context: Context) -> HandlerResult:
     """Have MindIO save the step where the training stands."""
     loss = context.loss
     assert loss is not None
-    state, incident, out = enter(context, Action.CHECKPOINT, lost_ranks=loss.ranks, restart_ranks=(), replaced_nodes=())
-    return save(context, state, incident, out)
+    state, incident, out = enter_action(
+        context, Action.CHECKPOINT, lost_ranks=loss.ranks, restart_ranks=(), replaced_nodes=()
+    )
+    return order_checkpoint(context, state, incident, out)
 
 
-def save(context: Context, state: JobState, incident: Incident, out: list[Effect]) -> HandlerResult:
+def order_checkpoint(context: Context, state: JobState, incident: Incident, out: list[Effect]) -> HandlerResult:
     """Order the checkpoint and watch its deadline."""
     wait = context.policy.limits[Action.CHECKPOINT].deadline_seconds
     state = clear_deadlines(replace(state, incident=incident), Deadline.EXPAND)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
-    return state, (*out, order(incident, OrderCommand.CHECKPOINT, wait))
+    return state, (*out, build_order(incident, OrderCommand.CHECKPOINT, wait))
 
 
 def begin_restart(context: Context) -> HandlerResult:
     """End every process and start the job anew."""
-    state, incident, out = enter(context, Action.RESTART)
-    if context.seen is not None and context.seen.load_failed and context.view.loaded_step >= 0:
+    state, incident, out = enter_action(context, Action.RESTART)
+    if context.seen_fact is not None and context.seen_fact.load_failed and context.view.loaded_step >= 0:
         loads = (*state.failed_loads, context.view.loaded_step)[-FAILED_LOADS_LIMIT:]
         state = replace(state, failed_loads=loads)
     if incident.origin is Origin.PROGRAM:
         state = replace(state, restarts_program=state.restarts_program + 1)
     else:
         state = replace(state, restarts_infrastructure=state.restarts_infrastructure + 1)
-    return launch(context, state, incident, out)
+    return launch_attempt(context, state, incident, out)
 
 
 def restart_from_saved(context: Context) -> HandlerResult:
@@ -207,7 +213,7 @@ def restart_from_saved(context: Context) -> HandlerResult:
     return begin_restart(context.with_state(replace(context.state, incident=saved)))
 
 
-def launch(context: Context, state: JobState, incident: Incident | None, out: list[Effect]) -> HandlerResult:
+def launch_attempt(context: Context, state: JobState, incident: Incident | None, out: list[Effect]) -> HandlerResult:
     """Make every pod and the coordinator of a new attempt; older pods are deleted."""
     number = next_incarnation(context, state)
     revision = 1
@@ -219,7 +225,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         incident = replace(incident, incarnation=number, restored_from=restored, ready=False, named=False)
         incident = replace(incident, lost_ranks=(), restart_ranks=(), replaced_nodes=())
     attempt = state.attempt + 1
-    smaller = _smaller(context, state) if attempt > 1 else None
+    smaller = _smaller_start(context, state) if attempt > 1 else None
     if incident is not None:
         incident = replace(incident, nodes=smaller.nodes if smaller is not None else 0)
     state = replace(
@@ -244,7 +250,7 @@ def launch(context: Context, state: JobState, incident: Incident | None, out: li
         problem=state.problem if incident else "",
     )
     if attempt > 1:
-        state = take_spares(context, state, _without_a_place(context, state))
+        state = place_on_spares(context, state, _without_a_place(context, state))
     state = clear_deadlines(state, Deadline.RECOVERY, Deadline.EXPAND, *OF_COORDINATOR)
     at_ms = context.now_ms + 1000 * context.policy.startup_deadline_seconds
     state = set_deadline(state, Deadline.STARTUP, at_ms)
@@ -263,10 +269,10 @@ def _has_something_to_load(context: Context) -> bool:
     return max(context.state.step, view.step, view.loaded_step) > 0 or (view.checkpoint_step or -1) >= 0
 
 
-def _smaller(context: Context, state: JobState) -> Smaller | None:
+def _smaller_start(context: Context, state: JobState) -> Smaller | None:
     """Return the reduced size of this start; None where it has all nodes, or waits for all."""
     sizes = context.policy.sizes
-    nodes = sizes.fitting(context.view.start_nodes) if sizes is not None else 0
+    nodes = sizes.largest_fitting(context.view.start_nodes) if sizes is not None else 0
     if sizes is None or not nodes:
         return None
     missing, before = sizes.setting.layout.num_nodes - nodes, state.smaller or state.shrunk
@@ -283,20 +289,20 @@ def _without_a_place(context: Context, state: JobState) -> tuple[int, ...]:
 # ---------------------------------------------------------------------- milestones of a recovery
 
 
-def milestone(name: str, context: Context, /, **changes: object) -> HandlerResult:
+def note_milestone(name: str, context: Context, /, **changes: object) -> HandlerResult:
     """Note a milestone in the incident."""
     incident = context.incident
     if incident is None:
         return context.state, ()
-    return replace(context.state, incident=marked(incident, name, context.now_ms, **changes)), ()
+    return replace(context.state, incident=with_milestone(incident, name, context.now_ms, **changes)), ()
 
 
-def gathered(context: Context) -> HandlerResult:
+def start_own_deadline(context: Context) -> HandlerResult:
     """Start the action's own deadline: every replacement stands at its gate."""
-    state, _ = milestone("ReplacementsReady", context, ready=True)
+    state, _ = note_milestone("ReplacementsReady", context, ready=True)
     assert state.incident is not None
     limits = context.policy.limits[state.incident.action]
-    return set_deadline(state, Deadline.RECOVERY, _due_ms(context, state.incident, limits.deadline_seconds)), ()
+    return set_deadline(state, Deadline.RECOVERY, _due_time_ms(context, state.incident, limits.deadline_seconds)), ()
 
 
 def widen_by_mindio(context: Context) -> HandlerResult:
@@ -308,44 +314,44 @@ def widen_by_mindio(context: Context) -> HandlerResult:
     restart = tuple(
         sorted({*incident.restart_ranks, *(incident.lost_ranks if action is not incident.action else ()), *more})
     )
-    state = renew(context.state, context.now_ms, incident.incarnation, restart)
+    state = renew_incarnations(context.state, context.now_ms, incident.incarnation, restart)
     gone = (incident.action,) if action is not incident.action else ()
     incident = replace(
-        marked(incident, "Stopped", context.now_ms, stopped=True, ready=False),
+        with_milestone(incident, "Stopped", context.now_ms, stopped=True, ready=False),
         action=action,
         escalated_from=(*incident.escalated_from, *gone),
         lost_ranks=lost,
         restart_ranks=restart,
-        restored_from=_source(context, lost),
+        restored_from=_source_of_state(context, lost),
         revision=incident.revision + 1,
     )
     wait = context.policy.limits[action].deadline_seconds
-    return replace(state, incident=incident), (order(incident, COMMAND[action], wait),)
+    return replace(state, incident=incident), (build_order(incident, COMMAND[action], wait),)
 
 
-def finished(context: Context) -> int:
+def step_after_outage(context: Context) -> int:
     """Return the step that ended the outage, or the last known one where the event names none."""
     step = context.event.step if isinstance(context.event, events.Resumed) else -1
     return step if step >= 0 else context.state.step
 
 
-def resumed(context: Context) -> HandlerResult:
+def note_first_step(context: Context) -> HandlerResult:
     """Note the first step after the outage, and wait for MindIO's result."""
-    incident = marked(context.incident, "Resumed", context.now_ms) if context.incident is not None else None
-    state = replace(context.state, incident=incident, step=finished(context), resumed_ms=context.now_ms)
+    incident = with_milestone(context.incident, "Resumed", context.now_ms) if context.incident is not None else None
+    state = replace(context.state, incident=incident, step=step_after_outage(context), resumed_ms=context.now_ms)
     return set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * CONFIRM_SECONDS), ()
 
 
-def recovered(context: Context) -> HandlerResult:
+def close_as_recovered(context: Context) -> HandlerResult:
     """Close the incident as recovered."""
     state = context.state
     if isinstance(context.event, events.Resumed):
-        state = replace(state, step=finished(context), resumed_ms=context.now_ms)
+        state = replace(state, step=step_after_outage(context), resumed_ms=context.now_ms)
     state = replace(state, problem="", failed_loads=())
     state = clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP)
-    return close(state, IncidentOutcome.RECOVERED)
+    return close_incident(state, IncidentOutcome.RECOVERED)
 
 
-def nothing(_context: Context) -> HandlerResult:
+def change_nothing(_context: Context) -> HandlerResult:
     """Change nothing."""
     return _context.state, ()

@@ -38,7 +38,7 @@ def joined_by_faults(state: JobState) -> Incident | None:
     return incident
 
 
-def relevance(fact: Fact, newest: int, state: JobState, layout: Layout, policy: Policy) -> Relevance:
+def relevance_of_fact(fact: Fact, newest: int, state: JobState, layout: Layout, policy: Policy) -> Relevance:
     """Evaluate a fact.
 
     Args:
@@ -52,7 +52,7 @@ def relevance(fact: Fact, newest: int, state: JobState, layout: Layout, policy: 
         named = _named_ranks(fact, layout)
     except RankError as error:
         return Relevance(ignored=Ignored(Why.INVALID, f"fact {fact.id}: {error}"))
-    ranks = _current(fact, named, newest, state, layout.chips_per_node)
+    ranks = _ranks_still_current(fact, named, newest, state, layout.chips_per_node)
     found = _why_invalid(fact, named, newest) or _why_over(fact, named, ranks, state) or _why_known(fact, ranks, state)
     if found is None and fact.kind in SICK_NODE:
         found = _why_tolerated(fact, policy)
@@ -77,7 +77,9 @@ def _named_ranks(fact: Fact, layout: Layout) -> tuple[int, ...]:
     return tuple(rank for node in nodes for rank in layout.ranks_of_node(node))
 
 
-def _current(fact: Fact, ranks: tuple[int, ...], newest: int, state: JobState, chips: int) -> tuple[int, ...]:
+def _ranks_still_current(
+    fact: Fact, ranks: tuple[int, ...], newest: int, state: JobState, chips: int
+) -> tuple[int, ...]:
     """Return the ranks whose observed process, or pod, still exists."""
     seen = fact.incarnation
     if seen < 0 or seen >= newest:

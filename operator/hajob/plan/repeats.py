@@ -53,13 +53,13 @@ def may_be_the_programs(fact: Fact) -> bool:
     return fact.kind in _MAYBE_PROGRAM
 
 
-def step_of(fact: Fact, view: ClusterView) -> int:
+def step_of_failure(fact: Fact, view: ClusterView) -> int:
     """Return the last step that had ended: of an attempt that has not trained, the one it was to go on from."""
     step = max(view.step, fact.step if fact.step is not None else -1)
     return step if step >= 0 or view.checkpoint_step is None else view.checkpoint_step
 
 
-def is_repeated(fact: Fact, ranks: tuple[int, ...], state: JobState, view: ClusterView) -> bool:
+def is_failure_repeated(fact: Fact, ranks: tuple[int, ...], state: JobState, view: ClusterView) -> bool:
     """Return whether a rank of this fact has failed at this step before, and no machine can be the reason.
 
     Args:
@@ -70,10 +70,10 @@ def is_repeated(fact: Fact, ranks: tuple[int, ...], state: JobState, view: Clust
     """
     if not may_be_the_programs(fact):
         return False
-    step, known = step_of(fact, view), {failure.rank: failure for failure in state.failures}
+    step, known = step_of_failure(fact, view), {failure.rank: failure for failure in state.failures}
     for rank in ranks[:RANKS_OF_A_FACT]:
         before = known.get(rank)
-        if before is None or not before.count or _is_same(before, fact, rank, state, view):
+        if before is None or not before.count or _is_same_process(before, fact, rank, state, view):
             continue
         if abs(before.step - step) <= STEP_TOLERANCE and _excludes_the_machine(before, fact, rank, state, view):
             return True
@@ -82,33 +82,33 @@ def is_repeated(fact: Fact, ranks: tuple[int, ...], state: JobState, view: Clust
 
 def _excludes_the_machine(before: Failure, fact: Fact, rank: int, state: JobState, view: ClusterView) -> bool:
     """Whether a broken node or chip would not look like this: see docs/operations.md#repeats for each case."""
-    moved = bool(before.node_name) and _node_name(rank, view) not in {"", before.node_name}
+    moved = bool(before.node_name) and _name_of_node(rank, view) not in {"", before.node_name}
     trained = state.resumed_ms > before.time_ms
     own_words = fact.kind is FactKind.PROCESS_FAULT and not fact.unexplained and not _DEVICE_WORDS.search(fact.message)
     return moved or trained or own_words or before.count + 1 >= CERTAIN_COUNT
 
 
-def remembered(
+def remember_failure(
     fact: Fact, ranks: tuple[int, ...], state: JobState, view: ClusterView, now_ms: int
 ) -> tuple[Failure, ...]:
     """Return `state.failures` with this fact's; a fault of the machine sets the count of its ranks back to 0."""
     if fact.kind in _NO_FAILURE or not ranks:
         return state.failures
-    step, known = step_of(fact, view), {failure.rank: failure for failure in state.failures}
+    step, known = step_of_failure(fact, view), {failure.rank: failure for failure in state.failures}
     by_machine = not may_be_the_programs(fact)
     for rank in ranks[:RANKS_OF_A_FACT]:
         last = known.get(rank)
-        if last is not None and not by_machine and _is_same(last, fact, rank, state, view):
+        if last is not None and not by_machine and _is_same_process(last, fact, rank, state, view):
             continue
         repeated = last is not None and last.count > 0 and abs(last.step - step) <= STEP_TOLERANCE
         count = 0 if by_machine else 1 + (last.count if last is not None and repeated else 0)
         known.pop(rank, None)  # to the end: the oldest are forgotten first
-        place = _incarnation(rank, state, view), _node_name(rank, view)
+        place = _incarnation(rank, state, view), _name_of_node(rank, view)
         known[rank] = Failure(rank, step, count, fact.kind, *place, now_ms)
     return tuple(known.values())[-FAILURE_LIMIT:]
 
 
-def _is_same(last: Failure, fact: Fact, rank: int, state: JobState, view: ClusterView) -> bool:
+def _is_same_process(last: Failure, fact: Fact, rank: int, state: JobState, view: ClusterView) -> bool:
     """Whether another observer tells of the process whose failure, or whose machine's, is remembered already."""
     return last.kind is not fact.kind and last.incarnation == _incarnation(rank, state, view)
 
@@ -117,5 +117,5 @@ def _incarnation(rank: int, state: JobState, view: ClusterView) -> int:
     return state.incarnation_of(rank, rank // view.layout.chips_per_node)
 
 
-def _node_name(rank: int, view: ClusterView) -> str:
+def _name_of_node(rank: int, view: ClusterView) -> str:
     return view.node_names.get(rank // view.layout.chips_per_node, "")

@@ -22,9 +22,9 @@ from hajob.domain.memory import MemoryCost, memory_of_layout
 from hajob.plan import effects, events
 from hajob.plan.evaluator import FAULT, ActionVerdict, Evaluator, Loss
 from hajob.plan.flags import read_flags
-from hajob.plan.machine import Transition, advance
+from hajob.plan.machine import Transition, advance_job
 from hajob.plan.placements import placements
-from hajob.plan.policy import Mode, Policy, Refusal, from_spec, layout_of, read_spec
+from hajob.plan.policy import Mode, Policy, Refusal, layout_from_spec, parse_spec, policy_from_spec
 from hajob.plan.recoverability import protection_in_words
 from hajob.plan.state import Deadline, JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -122,7 +122,7 @@ class SimulationResult:
     protection: str = ""
 
     @property
-    def refused(self) -> dict[Action, tuple[str, ...]]:
+    def refused_actions(self) -> dict[Action, tuple[str, ...]]:
         """Identifiers of the unmet preconditions of every refused action."""
         return {verdict.action: verdict.unmet for verdict in self.considered if not verdict.taken}
 
@@ -140,10 +140,10 @@ class _Run:
     failure: str = ""
     places: dict[int, str] = field(default_factory=dict)
 
-    def tell(self, event: events.JobEvent, *, waited: bool = False) -> Transition:
+    def feed_event(self, event: events.JobEvent, *, waited: bool = False) -> Transition:
         """Feed one event to the planner; record its verdicts and outcome."""
         self.now_ms += 1
-        transition = advance(self.state, event, self.view, self.policy, self.now_ms)
+        transition = advance_job(self.state, event, self.view, self.policy, self.now_ms)
         for verdict in transition.considered:
             late = any(refusal.name == "StillPossible" for refusal in verdict.refusals)
             if not (late and verdict.action in self.verdicts):
@@ -157,34 +157,36 @@ class _Run:
         return transition
 
 
-def simulate(spec: Mapping[str, Any] | HATrainingJobSpec, question: SimulationRequest) -> SimulationResult:
+def simulate_loss(spec: Mapping[str, Any] | HATrainingJobSpec, question: SimulationRequest) -> SimulationResult:
     """Answer a question about a job.
 
     Raises:
         HajobInputError: the spec is none, or a rank or node rank is outside the job.
     """
-    model = read_spec(spec)
-    layout, policy = layout_of(model), replace(from_spec(model), mode=Mode.ENFORCE)
-    lost = _lost(layout, question)
+    model = parse_spec(spec)
+    layout, policy = layout_from_spec(model), replace(policy_from_spec(model), mode=Mode.ENFORCE)
+    lost = _checked_lost_ranks(layout, question)
     spares = tuple(f"spare {number}" for number in range(model.scheduling.num_spare_nodes))
     left = layout.num_nodes - len(set(question.nodes)) + question.free_nodes + len(spares)
     view = ClusterView(layout, step=_STEP, free_nodes=question.free_nodes, start_nodes=left, spares=spares)
-    run = _Run(policy, view, _begin(question.during))
-    for fact in _facts(question, layout):
-        run.tell(events.FactSeen(fact=fact))
-    _wait(run, question.free_nodes)
+    run = _Run(policy, view, _state_to_begin_with(question.during))
+    for fact in _facts_of_loss(question, layout):
+        run.feed_event(events.FactSeen(fact=fact))
+    _let_deadline_pass(run, question.free_nodes)
     action = run.state.incident.action if run.state.incident else None
     _evaluate_larger(run, action, lost)
-    _cooperate(run)
-    return _answer(model, run, action, lost)
+    _answer_with_success(run)
+    return _build_answer(model, run, action, lost)
 
 
-def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tuple[int, ...]) -> SimulationResult:
+def _build_answer(
+    model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tuple[int, ...]
+) -> SimulationResult:
     layout = run.view.layout
-    isolation, batch = isolate_loss(layout, lost), _batch(model, layout.data)
+    isolation, batch = isolate_loss(layout, lost), _visible_batch(model, layout.data)
     current = layout.data - len(isolation.dropped) if action is Action.SHRINK else layout.data
     current = current * run.state.nodes // layout.num_nodes if run.state.nodes else current
-    touched = _touched(run)
+    touched = _touched_nodes(run)
     gone = set(isolation.nodes) if action is Action.SHRINK else set()
     verdicts = [run.verdicts[one] for one in FAULT_ACTIONS if one in run.verdicts]
     return SimulationResult(
@@ -197,7 +199,7 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
         step_time=batch.relative_step_time(current) if batch else None,
         memory=memory_of_layout(layout, model.model.parameters) if model.model else None,
         kept_nodes=tuple(node for node in range(layout.num_nodes) if node not in touched | gone),
-        considered=tuple(one for one in verdicts if not _later(one, action)),
+        considered=tuple(one for one in verdicts if not _is_later_action(one, action)),
         repairs=plan_repairs(layout, lost),
         turns=tuple(run.turns),
         failure=run.failure,
@@ -206,12 +208,12 @@ def _answer(model: HATrainingJobSpec, run: _Run, action: Action | None, lost: tu
     )
 
 
-def _later(verdict: ActionVerdict, action: Action | None) -> bool:
+def _is_later_action(verdict: ActionVerdict, action: Action | None) -> bool:
     """Whether the verdict is not part of the decision: the restart that follows a checkpoint."""
     return verdict.taken and verdict.action is not action
 
 
-def _lost(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
+def _checked_lost_ranks(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
     """Return the lost ranks, checked."""
     if not question.ranks and not question.nodes:
         raise HajobInputError("no loss is given: name at least one rank or node")
@@ -223,7 +225,7 @@ def _lost(layout: Layout, question: SimulationRequest) -> tuple[int, ...]:
     return tuple(sorted(ranks))
 
 
-def _begin(during: Action | None) -> JobState:
+def _state_to_begin_with(during: Action | None) -> JobState:
     """Return the state of a job that trains, or in which an action runs that has lost nothing yet."""
     state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, coordinator=1)
     if during is None:
@@ -235,7 +237,7 @@ def _begin(during: Action | None) -> JobState:
     return replace(state, phase=_DURING[during], incarnation=2, base=base, coordinator=base, incident=incident)
 
 
-def _facts(question: SimulationRequest, layout: Layout) -> list[Fact]:
+def _facts_of_loss(question: SimulationRequest, layout: Layout) -> list[Fact]:
     """Return the facts of the loss, whole nodes first: a rank of a lost node is lost with it."""
     nodes = sorted(set(question.nodes))
     facts = [Fact(f"node {node}", FactKind.AGENT_SILENT, node_rank=node) for node in nodes]
@@ -243,18 +245,18 @@ def _facts(question: SimulationRequest, layout: Layout) -> list[Fact]:
     return facts + [Fact(f"rank {rank}", FactKind.PROCESS_EXITED, ranks=(rank,)) for rank in ranks]
 
 
-def _wait(run: _Run, free_nodes: int) -> None:
+def _let_deadline_pass(run: _Run, free_nodes: int) -> None:
     """Let the replacement deadline pass where more pods are replaced than nodes are free."""
     incident = run.state.incident  # only one that is still gathering replaces pods
     missing = len(incident.replaced_nodes) - len(run.state.places) - free_nodes if incident else 0
     if missing <= 0:
         return
     run.now_ms = run.state.deadlines[Deadline.RECOVERY.value]
-    run.tell(events.DeadlineReached(name=Deadline.RECOVERY.value), waited=True)
-    run.verdicts[Action.REPLACE] = no_node(missing, run.policy.replacement_timeout_seconds)
+    run.feed_event(events.DeadlineReached(name=Deadline.RECOVERY.value), waited=True)
+    run.verdicts[Action.REPLACE] = no_node_verdict(missing, run.policy.replacement_timeout_seconds)
 
 
-def no_node(missing: int, seconds: int) -> ActionVerdict:
+def no_node_verdict(missing: int, seconds: int) -> ActionVerdict:
     """Return the verdict on a replacement given up after the wait."""
     nodes = "node is" if missing == 1 else "nodes are"
     text = f"{missing} more {nodes} needed; none became free within {seconds} s"
@@ -267,31 +269,31 @@ def _evaluate_larger(run: _Run, action: Action | None, lost: tuple[int, ...]) ->
         return
     evaluator = Evaluator(Loss(lost), FAULT, JobState(), run.view, run.policy, run.now_ms)
     for larger in FAULT_ACTIONS[ACTION_ORDER[action] + 1 :]:
-        refusals = evaluator.refusals(larger)
+        refusals = evaluator.refusals_of_action(larger)
         places = run.view.free_nodes or run.view.spares
         if larger is Action.REPLACE and not places and not refusals:
-            refusals = no_node(1, run.policy.replacement_timeout_seconds).refusals
+            refusals = no_node_verdict(1, run.policy.replacement_timeout_seconds).refusals
         if refusals:
             run.verdicts[larger] = ActionVerdict(larger, taken=False, refusals=refusals)
 
 
-def _cooperate(run: _Run) -> None:
+def _answer_with_success(run: _Run) -> None:
     """Answer every state with success until the job trains again, so that every write is recorded."""
     for _ in range(_MOST_STEPS):
         event = _ANSWERS.get(run.state.phase)
         if event is None:
             return
-        run.tell(event)
+        run.feed_event(event)
 
 
-def _batch(spec: HATrainingJobSpec, desired: int) -> Batch | None:
+def _visible_batch(spec: HATrainingJobSpec, desired: int) -> Batch | None:
     """Return the batch, where its sizes are visible."""
     flags = read_flags(spec.template)
-    whole, micro = flags.number("global-batch-size"), flags.number("micro-batch-size")
+    whole, micro = flags.number_of_option("global-batch-size"), flags.number_of_option("micro-batch-size")
     return Batch.from_sizes(whole, micro, desired) if whole and micro else None
 
 
-def _touched(run: _Run) -> set[int]:
+def _touched_nodes(run: _Run) -> set[int]:
     """Return the node ranks whose pods are made, replaced or deleted."""
     nodes = run.view.layout.num_nodes
     found: set[int] = set()

@@ -11,7 +11,7 @@ from typing import Final
 
 from hajob.api.enums import RestartSize
 from hajob.domain.errors import LayoutError
-from hajob.plan.checks import JobSetting, batch_given, resizable
+from hajob.plan.checks import JobSetting, is_batch_given, is_checkpoint_resizable
 from hajob.plan.preconditions import PRECONDITIONS
 
 _LEGAL: Final = frozenset(
@@ -34,16 +34,16 @@ class StartSizes:
     setting: JobSetting
 
     @classmethod
-    def of(cls, setting: JobSetting) -> "StartSizes | None":
+    def from_setting(cls, setting: JobSetting) -> "StartSizes | None":
         """Return the start sizes; None if the spec sets all nodes, or a smaller start could not load or trains less.
 
         The global batch size must be known: a start script shows it at its first launch at the latest.
         """
         asked = setting.spec.elastic.restart_size is RestartSize.AVAILABLE
-        refused = resizable(setting) is False or not batch_given(setting)
+        refused = is_checkpoint_resizable(setting) is False or not is_batch_given(setting)
         return cls(setting) if asked and not refused else None
 
-    def fitting(self, nodes: int | None) -> int:
+    def largest_fitting(self, nodes: int | None) -> int:
         """Return the number of nodes to start with; 0: all, waiting for them if necessary.
 
         Args:
@@ -52,18 +52,18 @@ class StartSizes:
         full = self.setting.layout.num_nodes
         if nodes is None or nodes >= full:
             return 0
-        return next((count for count in range(nodes, 0, -1) if self._is_legal(count)), 0)
+        return next((count for count in range(nodes, 0, -1) if self._is_legal_size(count)), 0)
 
-    def _is_legal(self, nodes: int) -> bool:
+    def _is_legal_size(self, nodes: int) -> bool:
         try:
             layout = replace(self.setting.layout, num_nodes=nodes)
         except LayoutError:
             return False
         smaller = replace(self.setting, layout=layout)
         least = self.setting.spec.elastic.min_data_parallel
-        return layout.data >= least and self._shares(layout.data) and all(one.met(smaller) for one in _ASKED)
+        return layout.data >= least and self._shares_batch(layout.data) and all(one.met(smaller) for one in _ASKED)
 
-    def _shares(self, data: int) -> bool:
+    def _shares_batch(self, data: int) -> bool:
         """Whether this many data-parallel ranks can share the global batch equally, as far as it is visible."""
-        whole, micro = (self.setting.flags.number(f"{name}-batch-size") for name in ("global", "micro"))
+        whole, micro = (self.setting.flags.number_of_option(f"{name}-batch-size") for name in ("global", "micro"))
         return not whole or whole % ((micro or 1) * data) == 0

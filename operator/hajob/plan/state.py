@@ -174,7 +174,7 @@ class Shrunk:
     capacity_ms: int = 0
     full_step_ms: int = 0
 
-    def absent(self, *, released: bool) -> tuple[int, ...]:
+    def absent_nodes(self, *, released: bool) -> tuple[int, ...]:
         """Return the node ranks that need a node for growing back; `released`: the healthy pods were given up, too."""
         return self.nodes if released else self.lost_nodes
 
@@ -196,7 +196,7 @@ class Smaller:
     capacity_ms: int = 0
 
     @property
-    def absent(self) -> tuple[int, ...]:
+    def absent_nodes(self) -> tuple[int, ...]:
         """Node ranks that need a node for growing back."""
         return tuple(range(self.nodes, self.nodes + self.missing))
 

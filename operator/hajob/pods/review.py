@@ -14,7 +14,7 @@ from hajob.api.derived import allowed_actions, chips_per_node, why_not_served
 from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_refusal
 from hajob.api.spec import HATrainingJobSpec
-from hajob.plan.policy import from_spec
+from hajob.plan.policy import policy_from_spec
 from hajob.pods.containers import trainer_container
 from hajob.pods.environment import rank_environment
 from hajob.pods.rank_pod import innermost_mount
@@ -151,7 +151,7 @@ def notes_on_spec(job: HATrainingJob) -> Iterator[str]:
         (one for part, one in _containers_of_pod(pod) if part == "containers" and one.get("name") == "trainer"), {}
     )
     written = {text(mapping(entry).get("name")) for entry in items(trainer.get("env"))}
-    if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job, from_spec(spec)).keys() - _USERS_FIRST)):
+    if ours := sorted(written & (_SET_FOR_RANKS | rank_environment(job, policy_from_spec(spec)).keys() - _USERS_FIRST)):
         shown = ", ".join(ours[:_NAMES_SHOWN])
         yield f"what env of container trainer says of {shown} does not count for the ranks: Hajob sets it"
     if spec.output.path and innermost_mount(dict(trainer), spec.output.path) is None:

@@ -1,8 +1,8 @@
 """Turns observations of a job into events of the planner: the only place that does. Pure.
 
-Occurrences are reported once, when seen: `events_of_pod`, `of_coordinator_pod`, `events_of_report`. States can be
-read at any time, and are reported until the job's state shows them, so that no change is missed while no operator
-ran: all the others. None of them decides; the table does, and ignores irrelevant events.
+Occurrences are reported once, when seen: `events_of_pod`, `events_of_coordinator_pod`, `events_of_report`. States
+can be read at any time, and are reported until the job's state shows them, so that no change is missed while no
+operator ran: all the others. None of them decides; the table does, and ignores irrelevant events.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FROM_CLUSTER: Final = ("node/", "public/")
 AGAIN: Final = "#"
 """What follows it tells the same fact, told once more, from the one before."""
 TOLD_OTHERWISE: Final = frozenset({FactKind.NODE_NOT_READY, FactKind.CORDONED, FactKind.SUB_HEALTH})
-"""Kinds that `events_of_nodes`, `events_of_moves` and `of_sub_health` tell: a job lives on with them."""
+"""Kinds that `events_of_nodes`, `events_of_moves` and `events_of_sub_health` tell: a job lives on with them."""
 NOT_ACTED: Final = frozenset({JobPhase.HELD, JobPhase.MIGRATING})
 """Phases in which an incident is open and nothing irreversible was done for it."""
 UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
@@ -116,7 +116,7 @@ def is_node_drained(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
     return node is not None and node.is_to_be_emptied and node.ready
 
 
-def of_coordinator_move(state: JobState, coordinator: PodView) -> Iterator[events.CoordinatorMoveRequested]:
+def events_of_coordinator_move(state: JobState, coordinator: PodView) -> Iterator[events.CoordinatorMoveRequested]:
     """Yield the request to move the coordinator, whose node is to be emptied, while the job trains."""
     if state.phase in {JobPhase.RUNNING, JobPhase.SHRUNK}:
         yield events.CoordinatorMoveRequested(message=f"{coordinator.node_name} of the coordinator is to be emptied")
@@ -135,7 +135,7 @@ def events_of_pod(pod: PodView, *, deleted: bool, now_ms: int) -> Iterator[event
         yield events.FactSeen(fact=fact)
 
 
-def of_finished_pod(state: JobState, pod: PodView) -> Iterator[events.LastStepEnded]:
+def events_of_finished_pod(state: JobState, pod: PodView) -> Iterator[events.LastStepEnded]:
     """Yield the end of the training in a pod whose launcher has ended with 0: its agent has said that it has finished.
 
     What becomes of the pod is no loss. Before the job trains, its coordinator tells what such an end means.
@@ -157,7 +157,7 @@ def events_of_old_pod(pod: PodView, now_ms: int) -> Iterator[events.JobEvent]:
         yield events.FactSeen(fact=fact)
 
 
-def of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEvent]:
+def events_of_coordinator_pod(pod: PodView, *, deleted: bool) -> Iterator[events.JobEvent]:
     """Yield what the coordinator's pod tells, as it is now, or that it is gone."""
     if deleted or pod.has_ended:
         told = pod.trouble or f"pod {pod.name} is gone"
@@ -279,7 +279,7 @@ def fact_id_for_pod(fact: ClusterFact, pod: PodView) -> str:
     return f"{fact.id}@{fact.since_ms or ''}/{pod.uid}"
 
 
-def of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.JobEvent]:
+def events_of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.JobEvent]:
     """Yield the faults of nodes and chips that stand no more, of an incident in which nothing was done yet.
 
     Args:
@@ -305,7 +305,7 @@ def events_of_steps(state: JobState, step: int) -> Iterator[events.FactsWithdraw
         yield events.FactsWithdrawn(ids=incident.fact_ids)
 
 
-def of_sub_health(
+def events_of_sub_health(
     state: JobState,
     spec: HATrainingJobSpec,
     pods: Iterable[PodView],
@@ -338,7 +338,7 @@ def events_of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[],
     if state.phase in UNTRAINED and state.waiting is not None and state.waiting.released:
         yield events.CapacityAvailable(nodes=free_nodes())
     if state.phase is JobPhase.SHRUNK and shrunk is not None:
-        need, known = len(shrunk.absent(released=policy.release_shrunk_pods)), bool(shrunk.capacity_ms)
+        need, known = len(shrunk.absent_nodes(released=policy.release_shrunk_pods)), bool(shrunk.capacity_ms)
     elif state.phase is JobPhase.RUNNING and smaller is not None:
         need, known = smaller.missing, bool(smaller.capacity_ms)
     else:
@@ -350,7 +350,7 @@ def events_of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[],
         yield events.CapacityLost()
 
 
-def of_coordinator_place(
+def events_of_coordinator_place(
     state: JobState,
     coordinator: PodView | None,
     unplaced: Collection[int],
@@ -501,7 +501,7 @@ def _with_node_name(observed: Observed, pods: Pods) -> Observed | None:
     return dataclasses.replace(observed, event=dataclasses.replace(event, fact=fact))
 
 
-def of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -> Iterator[events.JobEvent]:
+def events_of_coordinator(state: JobState, before: Heard, now: Heard, num_nodes: int) -> Iterator[events.JobEvent]:
     """Yield what a coordinator's state says, beside the facts and milestones of its report."""
     told = now.state
     if now.serving and not before.serving:

@@ -13,7 +13,7 @@ from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.capacity.nodes import Capacity
-from hajob.plan.policy import layout_of
+from hajob.plan.policy import layout_from_spec
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
@@ -250,7 +250,7 @@ def test_needed_avoided_nodes_are_taken_longest_avoided_first() -> None:
     nodes = [replace(NODE_WITH_TWO_CHIPS, name=f"node-{number}") for number in range(6)]
     nodes.append(replace(NODE_WITH_TWO_CHIPS, name="node-9", ready=False))
     job = quickstart_spec(nodeSelector={"pool": "a"})
-    layout = layout_of(job)
+    layout = layout_from_spec(job)
 
     def avoided(*names: str) -> set[str]:
         return Capacity.from_nodes_and_pods(nodes, []).nodes_to_avoid(demand_of(job), "uid-1", layout.num_nodes, names)

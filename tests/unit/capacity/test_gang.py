@@ -8,7 +8,7 @@ from dataclasses import replace
 from hajob.capacity.demand import Demand
 from hajob.capacity.gang import Claim, jobs_that_may_start, nodes_for_claims
 from hajob.capacity.nodes import Capacity
-from hajob.plan.policy import layout_of
+from hajob.plan.policy import layout_from_spec
 from tests.rigs.capacity import (
     DEMAND_FOR_ANY_NODE,
     DEMAND_FOR_POOL_A,
@@ -18,7 +18,7 @@ from tests.rigs.capacity import (
     waiting_claim,
 )
 
-B = Demand.from_spec(quickstart_spec(nodeSelector={"pool": "b"}), layout_of(quickstart_spec()))
+B = Demand.from_spec(quickstart_spec(nodeSelector={"pool": "b"}), layout_from_spec(quickstart_spec()))
 
 
 def test_a_job_starts_when_there_are_nodes_for_all_its_pods() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from hajob.cli.simulate import as_json, as_text
 from hajob.domain.actions import Action
-from hajob.plan.simulate import SimulationRequest, simulate
+from hajob.plan.simulate import SimulationRequest, simulate_loss
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 
 GOLDEN = Path(__file__).parent / "answers.txt"
@@ -65,7 +65,7 @@ def expected() -> dict[str, str]:
 @pytest.mark.parametrize("name", CASES)
 def test_an_answer(name: str) -> None:
     made, question = CASES[name]
-    answer = simulate(made, question)
+    answer = simulate_loss(made, question)
     told = as_text(answer) + "\n" + json.dumps(as_json(answer)) + "\n"
     if os.environ.get("HAJOB_UPDATE_GOLDEN"):
         chapters = {**expected(), name: told}

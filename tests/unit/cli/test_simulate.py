@@ -17,8 +17,8 @@ from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FactKind
 from hajob.job.status.journal import Journal, read
 from hajob.plan.placements import placements
-from hajob.plan.policy import from_spec, layout_of
-from hajob.plan.simulate import SimulationRequest, simulate
+from hajob.plan.policy import layout_from_spec, policy_from_spec
+from hajob.plan.simulate import SimulationRequest, simulate_loss
 from hajob.plan.view import ClusterView
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 from tests.rigs.plan_rig import Rig
@@ -112,7 +112,7 @@ def test_a_node_without_and_with_a_free_one(capsys: pytest.CaptureFixture[str], 
 
 def test_pods_that_leave_with_a_shrink_are_not_kept() -> None:
     spec = {**EXAMPLE_MANIFEST["spec"], "parallelism": {"tensor": 2, "pipeline": 2}}
-    answer = simulate(spec, SimulationRequest(nodes=(1,)))
+    answer = simulate_loss(spec, SimulationRequest(nodes=(1,)))
     assert (answer.action, answer.isolation.nodes, answer.kept_nodes) == ("Shrink", (1, 3), (0, 2))
 
 
@@ -210,19 +210,19 @@ def test_a_manifest_on_standard_input(capsys: pytest.CaptureFixture[str], monkey
 @pytest.mark.parametrize("mode", ["Hold", "Observe"])
 def test_it_is_told_what_an_enforced_recovery_would_do(mode: str) -> None:
     question = SimulationRequest(nodes=(2,))
-    held = simulate({**EXAMPLE_MANIFEST["spec"], "recovery": {"mode": mode}}, question)
-    enforced = simulate(EXAMPLE_MANIFEST["spec"], question)
+    held = simulate_loss({**EXAMPLE_MANIFEST["spec"], "recovery": {"mode": mode}}, question)
+    enforced = simulate_loss(EXAMPLE_MANIFEST["spec"], question)
     assert (held.action, held.considered) == (enforced.action, enforced.considered)
 
 
 def test_every_action_up_to_the_taken_one_is_evaluated() -> None:
-    answer = simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest(nodes=(2,)))
+    answer = simulate_loss(EXAMPLE_MANIFEST["spec"], SimulationRequest(nodes=(2,)))
     evaluated = [(verdict.action, verdict.taken) for verdict in answer.considered]
     assert evaluated == [("Retry", False), ("InPlace", False), ("Replace", False), ("Shrink", True)]
 
 
 def test_larger_actions_that_would_not_work_are_refused_too() -> None:
-    considered = simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest(ranks=(5,))).considered
+    considered = simulate_loss(EXAMPLE_MANIFEST["spec"], SimulationRequest(ranks=(5,))).considered
     assert [(one.action, one.taken) for one in considered] == [("Retry", False), ("InPlace", True), ("Replace", False)]
 
 
@@ -241,7 +241,7 @@ def test_larger_actions_that_would_not_work_are_refused_too() -> None:
 def test_the_imagined_job_trains_again_in_the_end(
     question: SimulationRequest, action: str, phase: str, attempt: int
 ) -> None:
-    answer = simulate(EXAMPLE_MANIFEST["spec"], question)
+    answer = simulate_loss(EXAMPLE_MANIFEST["spec"], question)
     end = answer.turns[-1].transition.state
     assert (answer.action, end.phase, end.incident, end.attempt) == (action, phase, None, attempt)
 
@@ -254,20 +254,20 @@ def test_where_nothing_can_be_replaced_nothing_is_awaited(
     assert answer["refused"].get("Replace") in (None, ["StillPossible"])
     assert not any(
         turn.waited
-        for turn in simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest(nodes=(2,), during=Action(during))).turns
+        for turn in simulate_loss(EXAMPLE_MANIFEST["spec"], SimulationRequest(nodes=(2,), during=Action(during))).turns
     )
 
 
 def test_a_restart_after_a_further_loss_is_not_awaited() -> None:
     """MindSpore cannot go on without a complete copy: the second node turns the replacement into a restart."""
-    answer = simulate({**EXAMPLE_MANIFEST["spec"], "framework": "MindSpore"}, SimulationRequest(nodes=(1, 3)))
+    answer = simulate_loss({**EXAMPLE_MANIFEST["spec"], "framework": "MindSpore"}, SimulationRequest(nodes=(1, 3)))
     assert answer.action == "Restart"
     assert not any(turn.waited for turn in answer.turns)
 
 
 @pytest.mark.parametrize("during", Action)
 def test_the_simulated_job_survives_its_journal(during: Action) -> None:
-    begin = simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest(ranks=(5,), during=during)).turns[0].before
+    begin = simulate_loss(EXAMPLE_MANIFEST["spec"], SimulationRequest(ranks=(5,), during=during)).turns[0].before
     assert read(Journal(begin).dump(0)).journal.state == begin
     assert begin.incident is not None
     assert begin.incident.action is during
@@ -275,14 +275,14 @@ def test_the_simulated_job_survives_its_journal(during: Action) -> None:
 
 def test_a_question_without_a_loss_is_refused() -> None:
     with pytest.raises(HajobInputError, match=r"^no loss is given: name at least one rank or node$"):
-        simulate(EXAMPLE_MANIFEST["spec"], SimulationRequest())
+        simulate_loss(EXAMPLE_MANIFEST["spec"], SimulationRequest())
 
 
 @pytest.mark.parametrize("sizes", [["--global-batch-size", "64"], ["--micro-batch-size", "1"]])
 def test_half_of_the_batch_sizes_tell_nothing(sizes: list[str]) -> None:
     job = copy.deepcopy(EXAMPLE_MANIFEST)
     job["spec"]["template"]["spec"]["containers"][0]["args"] = sizes
-    answer = simulate(job["spec"], SimulationRequest(ranks=(5,)))
+    answer = simulate_loss(job["spec"], SimulationRequest(ranks=(5,)))
     assert (answer.micro_batches, answer.step_time) == ((), None)
 
 
@@ -380,9 +380,10 @@ def test_a_batch_that_does_not_divide_is_named(capsys: pytest.CaptureFixture[str
 def test_the_live_machine_decides_the_same(ranks: tuple[int, ...], nodes: tuple[int, ...], free: int) -> None:
     """Fed like the operator, fact by fact, the machine comes to the same action and the same effects."""
     spec = EXAMPLE_MANIFEST["spec"]
-    answer = simulate(spec, SimulationRequest(ranks, nodes, free))
+    answer = simulate_loss(spec, SimulationRequest(ranks, nodes, free))
     rig = Rig.running(
-        view=ClusterView(layout_of(spec), step=10, free_nodes=free, checkpoint_step=10), policy=from_spec(spec)
+        view=ClusterView(layout_from_spec(spec), step=10, free_nodes=free, checkpoint_step=10),
+        policy=policy_from_spec(spec),
     )
     done = [effect for node in nodes for effect in rig.see(FactKind.NODE_NOT_READY, node=node)]
     done += [effect for rank in ranks if rank // 2 not in nodes for effect in rig.exits(rank)]

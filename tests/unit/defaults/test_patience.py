@@ -22,8 +22,8 @@ from hajob.domain.patience import (
     standing_seconds,
 )
 from hajob.plan import events
-from hajob.plan.machine import advance
-from hajob.plan.policy import Policy, from_spec, layout_of
+from hajob.plan.machine import advance_job
+from hajob.plan.policy import Policy, layout_from_spec, policy_from_spec
 from hajob.plan.state import Deadline, JobPhase, JobState
 from hajob.plan.view import ClusterView
 from hajob.pods.environment import rank_environment
@@ -42,13 +42,13 @@ BEGUN = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, coord
 
 def policy(seconds: int, **recovery: Any) -> Policy:
     spec = {**MINIMAL["spec"], "recovery": {"replacementTimeoutSeconds": seconds, **recovery}}
-    return from_spec(spec)
+    return policy_from_spec(spec)
 
 
 def served() -> ClusterView:
     names = {node: f"node-{node}" for node in range(4)}
     return ClusterView(
-        layout=layout_of(MINIMAL["spec"]), step=5, coordinator_ready=True, free_nodes=0, node_names=names
+        layout=layout_from_spec(MINIMAL["spec"]), step=5, coordinator_ready=True, free_nodes=0, node_names=names
     )
 
 
@@ -68,16 +68,16 @@ def test_the_operator_decides_first_whatever_the_timeout() -> None:
     """Each value that the server takes: when the operator gives up waiting, nobody else has decided before."""
     view, highest = served(), highest_accepted()
     assert highest == LONGEST_WAIT_SECONDS
-    known = from_spec(MINIMAL["spec"])
+    known = policy_from_spec(MINIMAL["spec"])
     for seconds in range(1, highest + 1):
         of_job = replace(known, replacement_timeout_seconds=seconds)
-        state = advance(BEGUN, silent(2), view, of_job, 0).state
+        state = advance_job(BEGUN, silent(2), view, of_job, 0).state
         assert state.phase is JobPhase.GATHERING
         due = state.deadlines[Deadline.RECOVERY] / 1000
         assert due == seconds
         assert due < build_standing_orders(of_job).save_after_milliseconds / 1000 == standing_seconds(seconds)
         assert due + LEADER_CHANGE_SECONDS < LAST_RESORT
-        late = advance(state, events.DeadlineReached(name=Deadline.RECOVERY), view, of_job, int(1000 * due)).state
+        late = advance_job(state, events.DeadlineReached(name=Deadline.RECOVERY), view, of_job, int(1000 * due)).state
         assert late.phase is JobPhase.SHRINKING
 
 
@@ -86,15 +86,15 @@ def test_the_operator_decides_first_whatever_the_timeout() -> None:
 def test_further_losses_do_not_outlast_mindio(seconds: int, between: int) -> None:
     """Node after node: the operator begins to wait anew each time, MindIO's wait goes on."""
     of_job, view, now = policy(seconds), served(), 0
-    state = advance(BEGUN, silent(2), view, of_job, 0).state
-    state = advance(state, events.Stopped(incarnation=state.incarnation), view, of_job, 1000).state
+    state = advance_job(BEGUN, silent(2), view, of_job, 0).state
+    state = advance_job(state, events.Stopped(incarnation=state.incarnation), view, of_job, 1000).state
     for number in range(200):
         due = state.deadlines[Deadline.RECOVERY]
         if due <= now + 1000 * between:
             break
         now += 1000 * between
         fact = Fact(f"more-{number}", FactKind.AGENT_SILENT, node_rank=2)
-        state = advance(state, events.FactSeen(fact=fact), view, of_job, now).state
+        state = advance_job(state, events.FactSeen(fact=fact), view, of_job, now).state
         if state.phase is not JobPhase.GATHERING:
             return  # another action was taken: nothing is waited for any more
     else:
@@ -105,7 +105,7 @@ def test_further_losses_do_not_outlast_mindio(seconds: int, between: int) -> Non
 def test_a_process_that_may_take_a_year_does_not_outlast_mindio() -> None:
     actions = [{"name": "InPlace", "deadlineSeconds": 31_000_000}]
     died = Fact("exit", FactKind.PROCESS_EXITED, ranks=(17,), exit_code=-9)
-    state = advance(BEGUN, events.FactSeen(fact=died), served(), policy(270, actions=actions), 0).state
+    state = advance_job(BEGUN, events.FactSeen(fact=died), served(), policy(270, actions=actions), 0).state
     assert state.incident is not None
     assert state.incident.action is Action.IN_PLACE
     assert state.deadlines[Deadline.RECOVERY] == 1000 * LONGEST_WAIT_SECONDS
@@ -118,7 +118,7 @@ def test_every_job_has_the_same_wait() -> None:
     for seconds in (1, 270, LONGEST_WAIT_SECONDS, 100_000):
         raw["spec"] = {**MINIMAL["spec"], "recovery": {"replacementTimeoutSeconds": seconds}}
         job = HATrainingJob.from_object(raw)
-        waits.add(rank_environment(job, from_spec(job.spec))["MINDIO_WAIT_MINDX_TIME"])
+        waits.add(rank_environment(job, policy_from_spec(job.spec))["MINDIO_WAIT_MINDX_TIME"])
     assert waits == {str(MINDIO_WAIT_SECONDS)}
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from hajob.api.job import HATrainingJob
 from hajob.domain.actions import MINDIO_ACTIONS
-from hajob.plan.policy import from_spec
+from hajob.plan.policy import policy_from_spec
 from hajob.pods.environment import rank_environment
 from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
@@ -43,7 +43,7 @@ def job(**changes: Any) -> HATrainingJob:
 def test_the_operator_sets_what_is_told() -> None:
     alone = job(recovery={"actions": [{"name": name, "maxCount": 0} for name in MINDIO_ACTIONS]})
     jobs = (job(), job(framework="MindSpore"), alone)
-    found = {name for each in jobs for name in rank_environment(each, from_spec(each.spec))}
+    found = {name for each in jobs for name in rank_environment(each, policy_from_spec(each.spec))}
     assert found == told("operator") | told(CHOSEN) | told(BOTH)
 
 

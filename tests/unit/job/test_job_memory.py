@@ -14,14 +14,14 @@ from hajob.domain.goodput import Bucket
 from hajob.domain.timeline import Mark
 from hajob.job.memory import JobMemory
 from hajob.plan import events
-from hajob.plan.policy import layout_of
+from hajob.plan.policy import layout_from_spec
 from hajob.plan.state import JobPhase
 from hajob.plan.view import ClusterView
 from tests.rigs.fake_clock import FakeClock
 
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.yaml"
 JOB = HATrainingJob.model_validate(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
-VIEW = ClusterView(layout_of(JOB.spec), step=10, free_nodes=1)
+VIEW = ClusterView(layout_from_spec(JOB.spec), step=10, free_nodes=1)
 
 
 def memory(clock: FakeClock) -> JobMemory:

@@ -21,9 +21,9 @@ from hajob.job.status.journal import Journal, read
 from hajob.plan import effects, events
 from hajob.plan.elastic import LONGEST_DELAY_SECONDS
 from hajob.plan.invariants import Step, broken_rules
-from hajob.plan.machine import advance
+from hajob.plan.machine import advance_job
 from hajob.plan.placements import Placement, placements
-from hajob.plan.policy import Policy, from_spec
+from hajob.plan.policy import Policy, policy_from_spec
 from hajob.plan.sizes import StartSizes
 from hajob.plan.state import ENDED, UNTRAINED, JobPhase, JobState
 from hajob.plan.view import ClusterView
@@ -274,7 +274,7 @@ class History:
     def tell(self, event: events.JobEvent) -> None:
         """One event, what follows from it, and whether all of it is allowed."""
         before = self.state
-        transition = advance(before, event, self.view(), self.policy, self.now)
+        transition = advance_job(before, event, self.view(), self.policy, self.now)
         assert not broken_rules(Step(before, event, transition, self.layout, self.policy, self.now))
         self.state = transition.state
         incident = self.state.incident
@@ -315,7 +315,7 @@ class History:
         """Capacity has changed: the scheduler looks, and the planner is told as the operator would tell it."""
         self.schedule()
         shrunk, smaller, free = self.state.shrunk, self.state.smaller, len(self.free())
-        wanted = len(shrunk.absent(released=self.policy.release_shrunk_pods)) if shrunk else 0
+        wanted = len(shrunk.absent_nodes(released=self.policy.release_shrunk_pods)) if shrunk else 0
         wanted = self.whole.num_nodes - self.state.nodes if smaller is not None and shrunk is None else wanted
         waits = self.state.phase is JobPhase.SHRUNK if shrunk is not None else smaller is not None
         if not waits or free < wanted:
@@ -458,6 +458,6 @@ def start_sizes(whole: Layout, least: int) -> StartSizes | None:
     parallelism = {"tensor": whole.tensor, "pipeline": whole.pipeline}
     elastic = {"restartSize": "Available", "minDataParallel": least}
     body = spec(GOOD, numNodes=whole.num_nodes, accelerator=accelerator, parallelism=parallelism, elastic=elastic)
-    found = from_spec(body).sizes
+    found = policy_from_spec(body).sizes
     assert found is not None
     return found

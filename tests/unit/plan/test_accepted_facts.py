@@ -12,7 +12,7 @@ from hajob.domain.facts import Fact, FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.context import Context
 from hajob.plan.evaluator import FAULT, UNTRAINED
-from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, NodePolicy, Policy, read_spec
+from hajob.plan.policy import DEFAULT_ACTION_LIMITS, ActionLimits, NodePolicy, Policy, parse_spec
 from hajob.plan.state import JobPhase, JobState, Spend
 from tests.rigs.plan_rig import Rig
 from tests.rigs.plan_worlds import VIEW
@@ -75,11 +75,11 @@ def test_only_the_controller_of_an_older_attempt_is_ignored(incarnation: int, st
 def test_a_decision_is_made_once_for_each_trigger() -> None:
     fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(5,), incarnation=1, time_ms=10**9)
     context = Context(Rig.running().state, e.FactSeen(fact=fact), VIEW, Policy(), 1_000_000)
-    assert context.concerns()
-    choice = context.decide(FAULT)
-    assert context.decide(FAULT) is choice
-    assert context.decide(UNTRAINED).action is Action.RESTART
-    assert context.decide(FAULT).action is Action.IN_PLACE
+    assert context.concerns_job()
+    choice = context.decide_action(FAULT)
+    assert context.decide_action(FAULT) is choice
+    assert context.decide_action(UNTRAINED).action is Action.RESTART
+    assert context.decide_action(FAULT).action is Action.IN_PLACE
 
 
 def test_the_row_that_answered_is_told() -> None:
@@ -120,7 +120,7 @@ def test_a_long_window_of_restarts_keeps_no_moves() -> None:
 def test_every_wrong_field_of_a_spec_is_named_with_what_is_wrong() -> None:
     wrong = {"numNodes": "x", "parallelism": 7}
     with pytest.raises(HajobInputError) as error:
-        read_spec(wrong)
+        parse_spec(wrong)
     said = str(error.value).split("; ")
     assert {one.partition(": ")[0] for one in said} >= {"spec.numNodes", "spec.parallelism"}
     assert all(one.startswith("spec.") and one.partition(": ")[2] for one in said)

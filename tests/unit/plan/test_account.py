@@ -11,7 +11,7 @@ from hajob.domain.goodput import Account, Bucket
 from hajob.domain.layout import Layout
 from hajob.domain.timeline import Mark
 from hajob.plan import events as e
-from hajob.plan.account import bucket_of, follow
+from hajob.plan.account import bucket_of, follow_account
 from hajob.plan.state import ENDED, JobPhase, JobState, Shrunk
 from tests.rigs.plan_rig import Rig
 from tests.rigs.plan_worlds import LAYOUT, VIEW
@@ -68,7 +68,7 @@ class Life:
         self.rig.view = replace(self.rig.view, step=step, unplaced=unplaced)
         if event is not None:
             self.rig.tell(event, now)
-        self.account = follow(self.account, self.rig.state, self.rig.view, self.marks, now)
+        self.account = follow_account(self.account, self.rig.state, self.rig.view, self.marks, now)
 
     def fault(self, second: float, fact: Fact, *, step: int) -> None:
         """A fact, at the time at which it happened."""
@@ -159,7 +159,7 @@ def test_an_outage_among_repeated_steps_takes_its_time_from_them() -> None:
 def test_a_shrink_counts_once_it_trains() -> None:
     def missing(phase: JobPhase, layout: Layout = LAYOUT) -> int:
         state = JobState(phase=phase, shrunk=Shrunk(dropped=(1, 2)))
-        return follow(Account(0), state, replace(VIEW, layout=layout), {}, 0).missing
+        return follow_account(Account(0), state, replace(VIEW, layout=layout), {}, 0).missing
 
     assert (missing(JobPhase.SHRINKING), missing(JobPhase.SHRUNK)) == (0, 2)
     assert missing(JobPhase.SHRUNK, Layout(num_nodes=2, chips_per_node=2, tensor=2)) == 1

@@ -9,8 +9,8 @@ import pytest
 from hajob.api.enums import ConditionStatus
 from hajob.domain.actions import Action
 from hajob.domain.layout import Layout
-from hajob.plan.checks import JobSetting, absent, shown
-from hajob.plan.policy import Policy, Refusal, from_spec, layout_of, read_spec
+from hajob.plan.checks import JobSetting, is_flag_absent, shown_flags
+from hajob.plan.policy import Policy, Refusal, layout_from_spec, parse_spec, policy_from_spec
 from hajob.plan.recoverability import recoverability
 from hajob.plan.state import JobPhase, JobState, Spend
 from hajob.plan.view import ClusterView
@@ -22,7 +22,7 @@ SIZES = ("tensor", "pipeline", "context", "expert")
 
 
 def setting(made: dict[str, Any]) -> JobSetting:
-    return JobSetting.of(read_spec(made))
+    return JobSetting.from_spec(parse_spec(made))
 
 
 def by_script(arguments: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_nothing_else_is_missing(made: dict[str, Any], missing: set[str]) -> Non
     ],
 )
 def test_a_flag_that_must_not_be_given(made: dict[str, Any], answer: bool | None) -> None:
-    assert absent("lora-target-modules")(setting(made)) is answer
+    assert is_flag_absent("lora-target-modules")(setting(made)) is answer
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_flag_that_must_not_be_given(made: dict[str, Any], answer: bool | None
     ],
 )
 def test_what_the_arguments_say_in_words(made: dict[str, Any], words: str) -> None:
-    assert shown("save", "bf16")(setting(made)) == words
+    assert shown_flags("save", "bf16")(setting(made)) == words
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -182,7 +182,7 @@ NO_CHECKPOINT = "there is no second optimizer copy and no complete periodic chec
 def test_what_is_missing_now_word_for_word(
     action: Action, more: dict[str, Any], missing: list[tuple[str, str]]
 ) -> None:
-    assert told(ClusterView(layout_of(spec()), step=5, **more), Policy(), action) == missing
+    assert told(ClusterView(layout_from_spec(spec()), step=5, **more), Policy(), action) == missing
 
 
 @pytest.mark.parametrize("action", [Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.SHRINK, Action.CHECKPOINT])
@@ -204,7 +204,7 @@ def test_it_is_told_in_order_and_once_and_not_without_end() -> None:
     many = tuple(Refusal(f"N{number}", f"words {number}") for number in range(33))
     again = Refusal("N2", "other words")
     policy = Policy(refusals={Action.RETRY: many[:3]}, advice={Action.RETRY: (again, many[3])})
-    view = ClusterView(layout_of(spec()), step=5)
+    view = ClusterView(layout_from_spec(spec()), step=5)
     assert told(view, policy, Action.RETRY) == [(f"N{number}", f"words {number}") for number in range(4)]
     assert len(told(view, Policy(advice={Action.RETRY: many}), Action.RETRY)) == 32
     long = Policy(advice={Action.RETRY: (Refusal("Long", "x" * 2000),)})
@@ -213,7 +213,7 @@ def test_it_is_told_in_order_and_once_and_not_without_end() -> None:
 
 def test_what_is_unknown_is_told_only_where_nothing_is_missing() -> None:
     hidden = (Refusal("Hidden", "nobody sees it"),)
-    view = ClusterView(layout_of(spec()), step=5)
+    view = ClusterView(layout_from_spec(spec()), step=5)
     policy = Policy(
         unknowns={Action.RETRY: hidden, Action.IN_PLACE: hidden}, advice={Action.IN_PLACE: (hidden[0],) * 2}
     )
@@ -224,9 +224,9 @@ def test_what_is_unknown_is_told_only_where_nothing_is_missing() -> None:
 
 
 def test_a_spent_budget_is_told_with_its_numbers() -> None:
-    policy = from_spec(spec(recovery={"actions": [{"name": "Retry", "maxCount": 1, "windowSeconds": 9}]}))
+    policy = policy_from_spec(spec(recovery={"actions": [{"name": "Retry", "maxCount": 1, "windowSeconds": 9}]}))
     state = JobState(phase=JobPhase.RUNNING, step=5, spent=(Spend("Retry", 10),))
-    first = recoverability(state, ClusterView(layout_of(spec()), step=5), policy, now_ms=10)[0]
+    first = recoverability(state, ClusterView(layout_from_spec(spec()), step=5), policy, now_ms=10)[0]
     assert [(one.name, one.message) for one in first.unmet] == [
         ("BudgetLeft", "budget exhausted: 1 of 1 uses in the last 9 s")
     ]

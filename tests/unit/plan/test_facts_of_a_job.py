@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hajob.domain.facts import INFORMATION, TAKES_THE_NODE, Fact, FactKind, Source
 from hajob.plan import events as e
 from hajob.plan.incident_state import FACT_LIMIT, RENEWED_LIMIT
-from hajob.plan.machine import advance
+from hajob.plan.machine import advance_job
 from hajob.plan.policy import Policy
 from hajob.plan.state import JobPhase, JobState, Stall
 from hajob.sources.report import KIND
@@ -53,7 +53,7 @@ def play(log: list[e.JobEvent], state: JobState | None = None, start: int = 1_00
     """One event every hundred milliseconds."""
     state = state or Rig.running().state
     for place, event in enumerate(log):
-        state = advance(state, event, VIEW, Policy(), start + 100 * place).state
+        state = advance_job(state, event, VIEW, Policy(), start + 100 * place).state
     return state
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hajob.plan import events as e
-from hajob.plan.fencing import FENCE_SECONDS, left_ms
+from hajob.plan.fencing import FENCE_SECONDS, fence_wait_ms
 from hajob.plan.state import JobPhase, JobState
 from hajob.pods.settings import PodSettings
 from tests.rigs.plan_rig import Rig, from_dict, to_dict
@@ -16,14 +16,14 @@ def test_a_start_waits_for_the_last_that_may_live() -> None:
     rig.tell(e.RanksUnreachable(nodes=("node-1",)))
     first = rig.now
     rig.tell(e.RanksUnreachable(nodes=("node-2",)), first + 20_000)
-    assert left_ms(rig.state, first + 20_000) == FENCE_MS
-    assert left_ms(rig.state, first + 20_000, ["node-2"]) == FENCE_MS - 20_000
-    assert left_ms(rig.state, first + 20_000, ["node-1", "node-2"]) == 0
-    assert left_ms(rig.state, first + 20_000 + FENCE_MS) == 0
+    assert fence_wait_ms(rig.state, first + 20_000) == FENCE_MS
+    assert fence_wait_ms(rig.state, first + 20_000, ["node-2"]) == FENCE_MS - 20_000
+    assert fence_wait_ms(rig.state, first + 20_000, ["node-1", "node-2"]) == 0
+    assert fence_wait_ms(rig.state, first + 20_000 + FENCE_MS) == 0
 
 
 def test_nobody_unreachable_delays_nothing() -> None:
-    assert left_ms(JobState(), 5_000) == 0
+    assert fence_wait_ms(JobState(), 5_000) == 0
 
 
 def test_what_is_over_is_forgotten() -> None:

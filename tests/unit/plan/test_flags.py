@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hajob.plan.flags import TrainerFlags, launched, parse, read_flags
+from hajob.plan.flags import TrainerFlags, parse_flags, read_flags, read_launched_command
 
 
 def template(*words: str) -> dict[str, Any]:
@@ -15,8 +15,8 @@ def template(*words: str) -> dict[str, Any]:
 
 def test_a_script_may_add_flags_that_nobody_sees() -> None:
     flags = read_flags(template("bash", "train.sh", "--train-iters", "5", "--bf16"))
-    assert (flags.has("bf16"), flags.lacks("bf16")) == (True, False)
-    assert (flags.has("use-custom-fsdp"), flags.lacks("use-custom-fsdp")) == (None, None)
+    assert (flags.has_switch("bf16"), flags.lacks_switch("bf16")) == (True, False)
+    assert (flags.has_switch("use-custom-fsdp"), flags.lacks_switch("use-custom-fsdp")) == (None, None)
 
 
 def test_a_trainer_that_is_started_right_there_shows_everything() -> None:
@@ -26,12 +26,12 @@ def test_a_trainer_that_is_started_right_there_shows_everything() -> None:
         ("bash", "-c", "torchrun pretrain.py"),
     ):
         flags = read_flags(template(*command, "--train-iters", "5"))
-        assert (flags.has("bf16"), flags.lacks("bf16")) == (False, True)
+        assert (flags.has_switch("bf16"), flags.lacks_switch("bf16")) == (False, True)
 
 
 def test_no_trainer_flags_at_all_tell_nothing() -> None:
     flags = read_flags(template("torchrun", "pretrain.py"))
-    assert (flags.has("bf16"), flags.lacks("bf16")) == (None, None)
+    assert (flags.has_switch("bf16"), flags.lacks_switch("bf16")) == (None, None)
 
 
 def read(*words: str) -> TrainerFlags:
@@ -41,7 +41,7 @@ def read(*words: str) -> TrainerFlags:
 def test_comments_of_a_shells_text_are_not_read() -> None:
     text = "torchrun pretrain.py --train-iters 5 # --bf16 was too coarse\n --fp16"
     flags = read_flags(template("bash", "-c", text))
-    assert (flags.has("bf16"), flags.has("fp16")) == (False, True)
+    assert (flags.has_switch("bf16"), flags.has_switch("fp16")) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_comments_of_a_shells_text_are_not_read() -> None:
 )
 def test_a_hash_within_a_word_hides_nothing(word: str, value: str) -> None:
     flags = read_flags(template("bash", "-c", f"torchrun pretrain.py --train-iters 5 --note {word} --bf16"))
-    assert (flags.text("note"), flags.has("bf16")) == (value, True)
+    assert (flags.text_of_option("note"), flags.has_switch("bf16")) == (value, True)
 
 
 def test_a_word_that_no_shell_reads_is_the_programs_own() -> None:
@@ -59,7 +59,7 @@ def test_a_word_that_no_shell_reads_is_the_programs_own() -> None:
 
 def test_text_that_no_shell_could_read_hides_nothing_else() -> None:
     flags = read("--bf16", "--note", "it's new", "--fp16")
-    assert (flags.complete, flags.has("bf16"), flags.has("fp16")) == (True, True, True)
+    assert (flags.complete, flags.has_switch("bf16"), flags.has_switch("fp16")) == (True, True, True)
 
 
 def test_a_program_is_known_by_the_last_part_of_its_path() -> None:
@@ -74,17 +74,21 @@ def test_a_program_is_known_by_the_last_part_of_its_path() -> None:
     [("5", 5), ("005", 5), ("-5", None), ("5.0", None), ("$N", None), ("²", None), ("", None)],
 )
 def test_only_a_number_is_a_number(value: str, number: int | None) -> None:
-    assert parse([f"--train-iters={value}"]).number("train-iters") == number
-    assert parse([]).number("train-iters") is None
+    assert parse_flags([f"--train-iters={value}"]).number_of_option("train-iters") == number
+    assert parse_flags([]).number_of_option("train-iters") is None
 
 
 def test_an_option_takes_the_next_word_and_no_more() -> None:
-    flags = parse(["a", "--lora_target_modules", "q", "k", "--save=", "/x", "--load=/y", "z", "--bf16", "--fp16"])
+    flags = parse_flags(["a", "--lora_target_modules", "q", "k", "--save=", "/x", "--load=/y", "z", "--bf16", "--fp16"])
     assert flags.values == {"lora-target-modules": "q", "save": "/x", "load": "/y", "bf16": "", "fp16": ""}
 
 
 @pytest.mark.parametrize("word", ["$HAJOB_CHECKPOINT_DIR", "${HAJOB_CHECKPOINT_DIR}", "$(HAJOB_CHECKPOINT_DIR)"])
 def test_the_checkpoint_directory_may_be_named_by_its_variable(word: str) -> None:
     words = ["train.py", "--train-iters", "9", "--save", word, "--load", f"{word}/old", "--tensorboard-dir", "$OTHER"]
-    flags = launched(words).with_variable("HAJOB_CHECKPOINT_DIR", "/ckpt")
-    assert [flags.text(name) for name in ("save", "load", "tensorboard-dir")] == ["/ckpt", "/ckpt/old", "$OTHER"]
+    flags = read_launched_command(words).with_variable("HAJOB_CHECKPOINT_DIR", "/ckpt")
+    assert [flags.text_of_option(name) for name in ("save", "load", "tensorboard-dir")] == [
+        "/ckpt",
+        "/ckpt/old",
+        "$OTHER",
+    ]

@@ -16,7 +16,7 @@ from hajob.plan.incident_state import RENEWED_LIMIT
 from hajob.plan.policy import ActionLimits, Mode, NodePolicy, Policy
 from hajob.plan.state import JobPhase, Spend
 from hajob.plan.view import ClusterView
-from hajob.plan.waits import WaitReason, nodes_to_return, wait_of
+from hajob.plan.waits import WaitReason, nodes_to_return, wait_of_job
 from tests.rigs.plan_rig import Rig
 from tests.rigs.plan_worlds import VIEW
 
@@ -86,7 +86,7 @@ def test_growth_given_up_names_the_dropped_and_restarts_nobody() -> None:
 
 def waits(rig: Rig, policy: Policy | None = None, missing: str = "") -> tuple[WaitReason, str] | None:
     """What the job says that it waits for."""
-    wait = wait_of(rig.state, rig.view, policy or rig.policy, rig.now, missing)
+    wait = wait_of_job(rig.state, rig.view, policy or rig.policy, rig.now, missing)
     return (wait.reason, wait.message) if wait is not None else None
 
 

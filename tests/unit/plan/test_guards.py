@@ -26,27 +26,27 @@ FREE = Guard("free", "there are nodes", lambda context: context.view.free_nodes 
 
 
 def sick() -> Guard:
-    return g.about("sick", "the node is sick", frozenset({FactKind.CORDONED, FactKind.SUB_HEALTH}))
+    return g.is_fact_about("sick", "the node is sick", frozenset({FactKind.CORDONED, FactKind.SUB_HEALTH}))
 
 
 def context(event: e.JobEvent, state: JobState | None = None, policy: Policy | None = None) -> Context:
     made = Context(state or Rig.running().state, event, VIEW, policy or Policy(), 1_000_000)
     if isinstance(event, e.FactSeen):
-        assert made.concerns()
+        assert made.concerns_job()
     return made
 
 
 def test_a_guard_says_what_it_asks() -> None:
     said = {
-        g.chooses(FAULT, Action.IN_PLACE): (
+        g.chooses_action(FAULT, Action.IN_PLACE): (
             "Fault: InPlace",
             "on the trigger Fault InPlace is the smallest action that works",
         ),
         sick(): ("sick", "the node is sick"),
-        g.result(0): ("result 0", "MindIO's code is 0"),
-        g.result(404, 499): ("result 404 or 499", "MindIO's code is 404 or 499"),
-        g.result(0, strategy="dump"): ("result 0 of dump", "MindIO's code is 0 of dump"),
-        g.both(sick(), FREE): ("sick, free", "the node is sick, and there are nodes"),
+        g.has_result(0): ("result 0", "MindIO's code is 0"),
+        g.has_result(404, 499): ("result 404 or 499", "MindIO's code is 404 or 499"),
+        g.has_result(0, strategy="dump"): ("result 0 of dump", "MindIO's code is 0 of dump"),
+        g.both_guards(sick(), FREE): ("sick, free", "the node is sick, and there are nodes"),
     }
     for guard, words in said.items():
         assert (guard.name, guard.sentence) == words
@@ -55,8 +55,8 @@ def test_a_guard_says_what_it_asks() -> None:
 @pytest.mark.parametrize("action", [Action.RETRY, Action.IN_PLACE, Action.REPLACE, Action.RESTART])
 def test_an_action_guard_holds_for_the_smallest_that_works(action: Action) -> None:
     seen = e.FactSeen(fact=EXIT)
-    assert g.chooses(FAULT, action).test(context(seen)) is (action is Action.IN_PLACE)
-    assert g.chooses(UNTRAINED, action).test(context(seen)) is (action is Action.RESTART)
+    assert g.chooses_action(FAULT, action).test(context(seen)) is (action is Action.IN_PLACE)
+    assert g.chooses_action(UNTRAINED, action).test(context(seen)) is (action is Action.RESTART)
 
 
 def test_a_guard_about_kinds_holds_for_facts_of_these_kinds() -> None:
@@ -80,17 +80,17 @@ def test_a_guard_about_kinds_holds_for_facts_of_these_kinds() -> None:
 def test_a_result_guard_holds_by_code_and_by_strategy(
     codes: tuple[int, ...], strategy: str, event: e.ResultReported, holds: bool
 ) -> None:
-    guard = g.result(*codes, strategy=strategy) if strategy else g.result(*codes)
+    guard = g.has_result(*codes, strategy=strategy) if strategy else g.has_result(*codes)
     assert guard.test(context(event)) is holds
 
 
 def test_both_holds_where_each_does() -> None:
     about, other = context(e.FactSeen(fact=CORDONED)), context(e.FactSeen(fact=EXIT))
     never = Guard("never", "never", lambda _: False)
-    assert g.both(sick(), FREE).test(about)
-    assert not g.both(sick(), FREE).test(other)
-    assert not g.both(sick(), never).test(about)
-    assert not g.both(never, sick()).test(about)
+    assert g.both_guards(sick(), FREE).test(about)
+    assert not g.both_guards(sick(), FREE).test(other)
+    assert not g.both_guards(sick(), never).test(about)
+    assert not g.both_guards(never, sick()).test(about)
 
 
 @pytest.mark.parametrize("guard", [g.SUSPENDING, g.CONFIRMED, g.NO_POD_AWAITED, g.RETURNING, g.MORE_RANKS])

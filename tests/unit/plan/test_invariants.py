@@ -18,7 +18,7 @@ from hajob.domain.layout import Layout
 from hajob.plan import events as e
 from hajob.plan.context import Transition
 from hajob.plan.invariants import HOLD, Step, broken_rules
-from hajob.plan.machine import CELLS, advance
+from hajob.plan.machine import CELLS, advance_job
 from hajob.plan.policy import (
     DEFAULT_ACTION_LIMITS,
     MAINTENANCE_LIMIT,
@@ -154,7 +154,7 @@ class Search:
 
     def look(self, state: JobState, event: e.JobEvent, policy: Policy, view: ClusterView, at: int) -> Transition:
         """Let something happen, and ask for broken rules."""
-        done = advance(state, event, view, policy, at)
+        done = advance_job(state, event, view, policy, at)
         for words in broken_rules(Step(state, event, done, view.layout, policy, at)):
             sort = (words.split(":")[0], state.phase, type(event).__name__, done.row.handler.name)
             self.broken.setdefault(sort, f"{words}\n{policy.mode} {event}\n{state}")
@@ -176,7 +176,7 @@ def test_no_cell_breaks_a_rule_in_an_odd_layout(layout: Layout) -> None:
 def test_a_fault_that_is_held_back_is_kept(mode: Mode) -> None:
     state = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, step=5)
     seen = fact(FactKind.PROCESS_EXITED, state)
-    done = advance(state, seen, VIEW, small_policy(mode=mode), 10)
+    done = advance_job(state, seen, VIEW, small_policy(mode=mode), 10)
     assert done.row is HOLD
     assert done.state.incident is not None
     assert done.state.incident.fact_ids == (seen.fact.id,)

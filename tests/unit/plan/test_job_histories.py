@@ -41,7 +41,7 @@ class Teller(Rig):
         step = {
             "event": as_json(event),
             "ignored": self.ignored,
-            "considered": {verdict.action.value: verdict.message for verdict in self.transition.considered},
+            "considered": {verdict.action.value: verdict.verdict_message for verdict in self.transition.considered},
             "effects": as_json(done),
             "pods": [in_words(pod) for pod in self.pods if pod not in pods],
             "pods that go": [in_words(pod) for pod in sorted(pods - set(self.pods), key=str)],

@@ -12,7 +12,7 @@ from hajob.api.enums import ConditionStatus
 from hajob.domain.actions import MINDIO_ACTIONS, Action
 from hajob.plan import events as e
 from hajob.plan.effects import Announce
-from hajob.plan.policy import WITHOUT_MINDIO, Policy, from_spec, layout_of
+from hajob.plan.policy import WITHOUT_MINDIO, Policy, layout_from_spec, policy_from_spec
 from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import JobPhase
 from tests.rigs.plan_rig import Rig
@@ -53,7 +53,7 @@ KEPT: dict[str, tuple[dict[str, Any], tuple[Action, ...]]] = {
 
 @pytest.mark.parametrize("case", LEFT_OUT)
 def test_mindio_is_left_out_and_that_is_said(case: str) -> None:
-    policy = from_spec(LEFT_OUT[case])
+    policy = policy_from_spec(LEFT_OUT[case])
     assert policy.through_mindio == ()
     assert WITHOUT_MINDIO in protection_in_words(policy)
 
@@ -61,23 +61,23 @@ def test_mindio_is_left_out_and_that_is_said(case: str) -> None:
 @pytest.mark.parametrize("case", KEPT)
 def test_mindio_does_what_it_can(case: str) -> None:
     made, left = KEPT[case]
-    assert from_spec(made).through_mindio == left
-    assert WITHOUT_MINDIO not in protection_in_words(from_spec(made))
+    assert policy_from_spec(made).through_mindio == left
+    assert WITHOUT_MINDIO not in protection_in_words(policy_from_spec(made))
 
 
 def test_what_was_launched_tells_it_as_well() -> None:
     words = ["pretrain_gpt.py", *GOOD.split(), "--lora-target-modules", "q"]
-    assert from_spec(spec(HIDDEN), words).through_mindio == ()
+    assert policy_from_spec(spec(HIDDEN), words).through_mindio == ()
 
 
 def test_so_does_the_size_of_a_smaller_start() -> None:
-    assert from_spec(spec(HIDDEN), nodes=1).through_mindio == ()
+    assert policy_from_spec(spec(HIDDEN), nodes=1).through_mindio == ()
 
 
 def alone(**changes: Any) -> Rig:
     made = spec(HIDDEN, numNodes=1, **changes)
-    view = replace(VIEW, layout=layout_of(made), free_nodes=0)
-    return Rig.running(view=view, policy=from_spec(made))
+    view = replace(VIEW, layout=layout_from_spec(made), free_nodes=0)
+    return Rig.running(view=view, policy=policy_from_spec(made))
 
 
 def test_only_a_restart_is_evaluated_as_possible() -> None:

@@ -53,8 +53,8 @@ def test_a_process_is_begun_with_the_action_that_was_asked_for(
 ) -> None:
     dead = Fact("a", FactKind.PROCESS_EXITED, Source.AGENT, ranks=(5,), incarnation=1, time_ms=10**9)
     context = Context(Rig.running().state, e.FactSeen(fact=dead), VIEW, Policy(), 1_000_000)
-    assert context.concerns()
-    context.decide(FAULT)
+    assert context.concerns_job()
+    context.decide_action(FAULT)
     state, done = begin_process(action, context)
     (order,) = [effect for effect in done if isinstance(effect, do.SendOrder)]
     assert (order.command, order.restart_ranks) == (command, restarted)

@@ -167,11 +167,11 @@ def test_suspended_failed_and_deleted_jobs_have_no_pods() -> None:
 
 def test_a_thousand_replaced_pods_are_all_remembered() -> None:
     """What is forgotten of processes makes old facts stale; of pods it would make the wrong ones."""
-    from hajob.plan.incident_state import renew
+    from hajob.plan.incident_state import renew_incarnations
 
     state = Rig.running().state
     for node_rank in range(1000):
-        state = renew(state, 5, node_rank + 2, nodes=(node_rank,))
+        state = renew_incarnations(state, 5, node_rank + 2, nodes=(node_rank,))
     found = placements(state, 1001).ranks
     assert [one.incarnation for one in found] == [*range(2, 1002), 1]
 

@@ -11,8 +11,8 @@ from hajob.api.enums import ConditionStatus
 from hajob.domain.actions import FAULT_ACTIONS, Action
 from hajob.domain.errors import HajobInputError, LayoutError
 from hajob.plan.evaluator import Evaluator
-from hajob.plan.flags import TrainerFlags, parse, read_flags
-from hajob.plan.policy import ActionLimits, Mode, NodePolicy, from_spec, layout_of, read_spec
+from hajob.plan.flags import TrainerFlags, parse_flags, read_flags
+from hajob.plan.policy import ActionLimits, Mode, NodePolicy, layout_from_spec, parse_spec, policy_from_spec
 from hajob.plan.preconditions import PRECONDITIONS
 from hajob.plan.recoverability import recoverability, recoverable
 from hajob.plan.state import JobPhase, JobState, Spend
@@ -92,7 +92,7 @@ def test_each_precondition_by_name(made: dict[str, Any], name: str, actions: set
     assert {action for action, names in found.items() if name in names} == actions
     line = next(one for one in PRECONDITIONS if one.name == name)
     assert set(line.actions) == actions
-    policy = from_spec(made)
+    policy = policy_from_spec(made)
     told = (*policy.refusals[line.actions[0]], *policy.advice[line.actions[0]])
     message = next(one.message for one in told if one.name == name)
     assert line.sentence in message
@@ -109,14 +109,14 @@ def test_each_precondition_by_name(made: dict[str, Any], name: str, actions: set
     ],
 )
 def test_what_only_the_arguments_say_binds_shrink_alone(made: dict[str, Any]) -> None:
-    policy = from_spec(made)
+    policy = policy_from_spec(made)
     assert {action for action, found in policy.refusals.items() if found} <= {Action.SHRINK}
     told = {one.action for one in recoverability(TRAINING, view(), policy) if one.unmet}
     assert told == set(unmet(made))
 
 
 def test_sizes_bind_but_never_a_restart() -> None:
-    policy = from_spec(spec(numNodes=3))
+    policy = policy_from_spec(spec(numNodes=3))
     assert {action for action, found in policy.refusals.items() if found} == MINDIO
     assert not any(policy.advice.values())
 
@@ -133,14 +133,14 @@ LAUNCHED = [
 
 @pytest.mark.parametrize(("words", "names"), LAUNCHED)
 def test_what_a_script_has_launched_is_checked(words: str, names: set[str]) -> None:
-    policy = from_spec(spec(None), words.split())
+    policy = policy_from_spec(spec(None), words.split())
     told = {one.name for kind in (policy.advice, policy.refusals) for found in kind.values() for one in found}
     assert told - {"RandomStateLoaded"} == names
 
 
 def test_arguments_that_the_launcher_mends_hinder_nothing() -> None:
     made = spec(None, checkpoint={"path": "/ckpt", "resumePolicy": "Arguments"})
-    policy = from_spec(made, f"pretrain_gpt.py {EXAMPLE}".split())
+    policy = policy_from_spec(made, f"pretrain_gpt.py {EXAMPLE}".split())
     assert {one.name for found in policy.advice.values() for one in found} == {"PeriodicSave"}
 
 
@@ -159,7 +159,7 @@ def test_what_a_script_hides_is_unknown_not_true() -> None:
     hidden = unknown(spec(None))
     assert {"LayoutAgrees", "SaveAndLoadSame", "ZeroOne", "Bf16", "NoCustomFsdp", "NoLora"} <= hidden
     assert unmet(spec(None)) == {}
-    policy = from_spec(spec(None))
+    policy = policy_from_spec(spec(None))
     evaluated = recoverability(TRAINING, view(), policy)
     assert {one.status for one in evaluated} == {ConditionStatus.UNKNOWN}
     assert recoverable(evaluated) is ConditionStatus.UNKNOWN
@@ -186,22 +186,22 @@ def test_flags_are_read_as_a_shell_would() -> None:
     }
     flags = read_flags({"spec": {"containers": [words]}})
     assert flags.visible
-    assert flags.text("save") == "/a b"
-    assert flags.number("train-iters") == 10
-    assert flags.has("bf16") is True
-    assert flags.lacks("bf16") is False
-    assert flags.has("fp16") is False
-    assert flags.text("load") is None
+    assert flags.text_of_option("save") == "/a b"
+    assert flags.number_of_option("train-iters") == 10
+    assert flags.has_switch("bf16") is True
+    assert flags.lacks_switch("bf16") is False
+    assert flags.has_switch("fp16") is False
+    assert flags.text_of_option("load") is None
 
 
 def test_flags_of_odd_texts() -> None:
-    assert parse(["--train_iters=5", "--save"]).values == {"train-iters": "5", "save": ""}
-    assert parse(["--micro-batch-size", "${MBS}"]).number("micro-batch-size") is None
-    assert not parse(["--verbose", "--save", "/x"]).visible
-    assert TrainerFlags().has("bf16") is None
-    assert TrainerFlags().lacks("bf16") is None
+    assert parse_flags(["--train_iters=5", "--save"]).values == {"train-iters": "5", "save": ""}
+    assert parse_flags(["--micro-batch-size", "${MBS}"]).number_of_option("micro-batch-size") is None
+    assert not parse_flags(["--verbose", "--save", "/x"]).visible
+    assert TrainerFlags().has_switch("bf16") is None
+    assert TrainerFlags().lacks_switch("bf16") is None
     broken = {"name": "trainer", "command": ["bash", "-c", "it's --train-iters 5"]}
-    assert read_flags({"spec": {"containers": [broken]}}).number("train-iters") == 5
+    assert read_flags({"spec": {"containers": [broken]}}).number_of_option("train-iters") == 5
     other = {"name": "other", "args": ["--train-iters", "5"]}
     templates: list[dict[str, Any]] = [{}, {"spec": {}}, {"spec": {"containers": [other]}}]
     for template in templates:
@@ -227,7 +227,7 @@ def test_the_policy_of_a_spec() -> None:
         startupDeadlineSeconds=11,
         activeDeadlineSeconds=12,
     )
-    policy = from_spec(made)
+    policy = policy_from_spec(made)
     assert policy.mode is Mode.HOLD
     assert policy.limits[Action.IN_PLACE] == ActionLimits(7, 8, 9)
     assert policy.limits[Action.RETRY] == ActionLimits(3, 600, 60)
@@ -236,26 +236,26 @@ def test_the_policy_of_a_spec() -> None:
     assert policy.log_rules == {"nan": Action.IN_PLACE}
     assert (policy.elastic, policy.min_data_parallel, policy.release_shrunk_pods) == (False, 2, True)
     assert (policy.expand_delay_seconds, policy.startup_deadline_seconds, policy.active_deadline_seconds) == (5, 11, 12)
-    assert policy.allowed == tuple(action for action in FAULT_ACTIONS if action is not Action.SHRINK)
+    assert policy.allowed_actions == tuple(action for action in FAULT_ACTIONS if action is not Action.SHRINK)
     assert policy.no_copy_repair
-    mindspore = from_spec(spec(framework="MindSpore"))
+    mindspore = policy_from_spec(spec(framework="MindSpore"))
     assert not mindspore.no_copy_repair
     assert not mindspore.hot_switch
-    assert from_spec(read_spec(made)) == policy
+    assert policy_from_spec(parse_spec(made)) == policy
 
 
 def test_an_action_with_no_uses_is_not_allowed() -> None:
-    policy = from_spec(spec(recovery={"actions": [{"name": "Replace", "maxCount": 0}]}))
-    assert Action.REPLACE not in policy.allowed
-    assert Action.SHRINK in policy.allowed
+    policy = policy_from_spec(spec(recovery={"actions": [{"name": "Replace", "maxCount": 0}]}))
+    assert Action.REPLACE not in policy.allowed_actions
+    assert Action.SHRINK in policy.allowed_actions
 
 
 def test_a_spec_that_is_none_is_named() -> None:
     with pytest.raises(HajobInputError, match=r"spec.numNodes: .*spec.parallelism") as error:
-        from_spec({**spec(), "numNodes": "x", "parallelism": None})
+        policy_from_spec({**spec(), "numNodes": "x", "parallelism": None})
     assert "spec.parallelism" in str(error.value)
     with pytest.raises(LayoutError, match="not a multiple"):
-        layout_of(spec(parallelism={"tensor": 3}))
+        layout_from_spec(spec(parallelism={"tensor": 3}))
 
 
 # ------------------------------------------------------------------------------------------------ recoverability
@@ -265,11 +265,11 @@ TRAINING = JobState(phase=JobPhase.RUNNING, incarnation=1, attempt=1, base=1, st
 
 def view(**changes: Any) -> ClusterView:
     made: dict[str, Any] = {"step": 5, "free_nodes": 1, "coordinator_apart": True, **changes}
-    return ClusterView(layout_of(spec()), **made)
+    return ClusterView(layout_from_spec(spec()), **made)
 
 
 def test_everything_would_work() -> None:
-    evaluated = recoverability(TRAINING, view(), from_spec(spec()), now_ms=1)
+    evaluated = recoverability(TRAINING, view(), policy_from_spec(spec()), now_ms=1)
     assert [one.action for one in evaluated] == list(FAULT_ACTIONS)
     assert all(one.status is ConditionStatus.TRUE and not one.unmet for one in evaluated)
     assert recoverable(evaluated) is ConditionStatus.TRUE
@@ -290,13 +290,13 @@ def test_everything_would_work() -> None:
     ],
 )
 def test_what_is_missing_now(state: JobState, seen: ClusterView, missing: dict[Action, set[str]]) -> None:
-    evaluated = recoverability(state, seen, from_spec(spec()))
+    evaluated = recoverability(state, seen, policy_from_spec(spec()))
     assert {one.action: {two.name for two in one.unmet} for one in evaluated if one.unmet} == missing
     assert recoverable(evaluated) is (ConditionStatus.FALSE if missing else ConditionStatus.TRUE)
 
 
 def test_a_spent_budget_is_told() -> None:
-    policy = from_spec(spec())
+    policy = policy_from_spec(spec())
     state = JobState(phase=JobPhase.RUNNING, step=5, spent=(Spend("Retry", 10),) * 3)
     evaluated = recoverability(state, view(), policy, now_ms=20)
     assert [two.name for two in evaluated[0].unmet] == ["BudgetLeft"]
@@ -309,16 +309,18 @@ def test_recoverability_never_promises_what_a_decision_refuses() -> None:
     from hajob.plan.evaluator import FAULT, Loss
 
     for made in (spec(), spec(numNodes=3), spec(parallelism={"tensor": 8}), spec(optimizer={"copies": 1})):
-        policy, layout = from_spec(made), layout_of(made)
+        policy, layout = policy_from_spec(made), layout_from_spec(made)
         seen = ClusterView(layout, step=5, free_nodes=1, coordinator_apart=True)
         for one in recoverability(TRAINING, seen, policy):
-            refusals = Evaluator(Loss((), counted=False), FAULT, TRAINING, seen, policy, 0).refusals(one.action)
+            refusals = Evaluator(Loss((), counted=False), FAULT, TRAINING, seen, policy, 0).refusals_of_action(
+                one.action
+            )
             assert {refusal.name for refusal in refusals} <= {two.name for two in one.unmet}
 
 
 def test_a_name_stands_once() -> None:
     made = copy.deepcopy(spec(elastic={"minDataParallel": 4}, numNodes=3, parallelism={"tensor": 2}))
-    evaluated = recoverability(TRAINING, ClusterView(layout_of(made), step=5), from_spec(made))
+    evaluated = recoverability(TRAINING, ClusterView(layout_from_spec(made), step=5), policy_from_spec(made))
     for one in evaluated:
         names = [two.name for two in one.unmet]
         assert len(names) == len(set(names))

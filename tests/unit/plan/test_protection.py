@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hajob.plan.policy import from_spec
+from hajob.plan.policy import policy_from_spec
 from hajob.plan.recoverability import missing_protection, protection_in_words
-from hajob.plan.simulate import SimulationRequest, simulate
+from hajob.plan.simulate import SimulationRequest, simulate_loss
 
 BASE = ("--bf16", "--use-distributed-optimizer", "--save", "/ckpt", "--load", "/ckpt", "--train-iters", "100")
 SAVING = ("--save-interval", "10", "--ckpt-format", "torch")
@@ -31,7 +31,7 @@ def spec(*arguments: str, entry: str = "pretrain_gpt.py", sizes: dict[str, int] 
 
 
 def test_nothing_is_said_where_nothing_is_missing() -> None:
-    assert protection_in_words(from_spec(spec())) == ""
+    assert protection_in_words(policy_from_spec(spec())) == ""
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,17 @@ def test_nothing_is_said_where_nothing_is_missing() -> None:
     ],
 )
 def test_what_a_script_switches_off_is_named(arguments: tuple[str, ...], name: str) -> None:
-    missing = missing_protection(from_spec(spec(*arguments)))
+    missing = missing_protection(policy_from_spec(spec(*arguments)))
     assert {action for action, names in missing.items() if name in names} == set(REPAIRS)
-    assert name in protection_in_words(from_spec(spec(*arguments)))
+    assert name in protection_in_words(policy_from_spec(spec(*arguments)))
 
 
 @pytest.mark.parametrize(("entry", "name"), [("posttrain_gpt.py", "HandlersRegistered"), ("train_fsdp2.py", "NoFsdp2")])
 def test_an_entry_without_protection_is_named(entry: str, name: str) -> None:
-    assert protection_in_words(from_spec(spec(entry=entry))).startswith(
+    assert protection_in_words(policy_from_spec(spec(entry=entry))).startswith(
         "actions left: Restart; preconditions not met: "
     )
-    assert name in protection_in_words(from_spec(spec(entry=entry)))
+    assert name in protection_in_words(policy_from_spec(spec(entry=entry)))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_entry_without_protection_is_named(entry: str, name: str) -> None:
     ],
 )
 def test_groups_that_cannot_be_halved_are_named(sizes: dict[str, int], name: str) -> None:
-    missing = missing_protection(from_spec(spec(sizes=sizes)))
+    missing = missing_protection(policy_from_spec(spec(sizes=sizes)))
     assert name in missing["InPlace"]  # type: ignore[index]
 
 
@@ -75,9 +75,9 @@ def test_an_odd_expert_group_is_named() -> None:
         "numNodes": 3,
         "accelerator": {"product": "A2", "chipsPerNode": 2},
     }
-    assert "CopiesDivideExpertDataParallel" in missing_protection(from_spec(odd))["InPlace"]  # type: ignore[index]
+    assert "CopiesDivideExpertDataParallel" in missing_protection(policy_from_spec(odd))["InPlace"]  # type: ignore[index]
 
 
 def test_simulate_says_how_much_protection_is_left() -> None:
-    answer = simulate(spec("--swap-attention"), SimulationRequest(ranks=(3,)))
+    answer = simulate_loss(spec("--swap-attention"), SimulationRequest(ranks=(3,)))
     assert answer.protection.startswith("actions left: Restart; preconditions not met: ")

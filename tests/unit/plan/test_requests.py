@@ -73,10 +73,10 @@ def test_what_follows_a_save_may_be_asked_for_anew() -> None:
 def test_steps_for_a_purpose_are_made_for_it() -> None:
     rig = Rig.running()
     context = Context(rig.state, e.SuspendRequested(), VIEW, rig.policy, rig.now)
-    state, _ = life.save_for(Purpose.SUSPEND, context)
+    state, _ = life.save_for_purpose(Purpose.SUSPEND, context)
     assert state.incident is not None
     assert state.incident.purpose is Purpose.SUSPEND
-    later, _ = life.repurpose(Purpose.REQUEST, Context(state, e.ResumeRequested(), VIEW, rig.policy, rig.now))
+    later, _ = life.change_save_purpose(Purpose.REQUEST, Context(state, e.ResumeRequested(), VIEW, rig.policy, rig.now))
     assert later.incident is not None
     assert later.incident.purpose is Purpose.REQUEST
 
@@ -208,17 +208,17 @@ def test_the_last_action_says_why_nothing_is_left(policy: Policy, reason: str, m
 
 def test_giving_up_without_a_decision_says_its_own_reason() -> None:
     context = Context(Rig.running().state, e.Accepted(), VIEW, Policy(), 0)
-    assert life.fail("TooLate", "it is over", context)[1] == (do.FailJob("TooLate", "it is over"),)
-    assert life.fail("TooLate", "", context)[1] == (do.FailJob("TooLate", ""),)
+    assert life.fail_job("TooLate", "it is over", context)[1] == (do.FailJob("TooLate", "it is over"),)
+    assert life.fail_job("TooLate", "", context)[1] == (do.FailJob("TooLate", ""),)
 
 
 def test_a_step_that_does_nothing_says_why() -> None:
     rig = Rig.running()
     context = Context(rig.state, e.Accepted(), VIEW, Policy(), 0)
-    assert life.ignore(IgnoreReason.NOT_DUE, context) == (rig.state, ())
+    assert life.ignore_event(IgnoreReason.NOT_DUE, context) == (rig.state, ())
     assert context.ignored == Ignored(IgnoreReason.NOT_DUE, "in Running, Accepted(incarnation=0)")
     context.ignored = better = Ignored(IgnoreReason.STALE, "a better reason")
-    life.ignore(IgnoreReason.NOT_DUE, context)
+    life.ignore_event(IgnoreReason.NOT_DUE, context)
     assert context.ignored is better
 
 

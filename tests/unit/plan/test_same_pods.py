@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hajob.domain.actions import Action
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
-from hajob.plan.incident_state import renew
+from hajob.plan.incident_state import renew_incarnations
 from hajob.plan.placements import same_placements
 from hajob.plan.state import JobPhase, JobState, Smaller
 from tests.rigs.plan_rig import Rig, assert_told_alike
@@ -73,7 +73,7 @@ def test_of_a_thousand_pods_only_those_that_turned_are_looked_at() -> None:
             return super().get(key, default)
 
     state = replace(Rig.running().state, pods=Counted(dict.fromkeys(range(500), 2)))
-    after = renew(state, 5, 3, nodes=(7,))
+    after = renew_incarnations(state, 5, 3, nodes=(7,))
     assert isinstance(state.pods, Counted)
     assert not same_placements(state, after, 1000)
     assert state.pods.asked == 1

@@ -10,7 +10,7 @@ import pytest
 from hajob.domain.actions import Action
 from hajob.domain.layout import Layout
 from hajob.plan import events as e
-from hajob.plan.policy import from_spec, layout_of
+from hajob.plan.policy import layout_from_spec, policy_from_spec
 from hajob.plan.state import JobPhase
 from tests.rigs.plan_rig import Rig
 from tests.rigs.plan_specs import GOOD, spec
@@ -27,8 +27,8 @@ def arguments(more: str) -> str:
 
 def lost(nodes: tuple[int, ...], made: dict[str, Any]) -> Rig:
     """These nodes are lost, no other is free, and the time for replacements is up."""
-    layout = layout_of(made)
-    rig = Rig.running(view=replace(VIEW, layout=layout, free_nodes=0, node_names={}), policy=from_spec(made))
+    layout = layout_from_spec(made)
+    rig = Rig.running(view=replace(VIEW, layout=layout, free_nodes=0, node_names={}), policy=policy_from_spec(made))
     for node in nodes:
         rig.silent(node)
     rig.deadline("Recovery")
@@ -105,7 +105,7 @@ def test_without_either_partner_there_is_nothing_to_save() -> None:
 
 def test_rank_zero_back_at_its_gate_still_forbids_a_shrink() -> None:
     """MindIO counts who was named, whoever stands there again: its answer would be 406."""
-    rig = Rig.running(view=replace(VIEW, layout=Layout(6, 2, 2), free_nodes=1), policy=from_spec(spec()))
+    rig = Rig.running(view=replace(VIEW, layout=Layout(6, 2, 2), free_nodes=1), policy=policy_from_spec(spec()))
     rig.silent(0)
     rig.tell(e.ReplacementsReady(2, 1))
     rig.silent(4)

@@ -14,11 +14,11 @@ from hajob.domain.layout import Layout
 from hajob.plan import effects as do
 from hajob.plan import events as e
 from hajob.plan.placements import placements
-from hajob.plan.policy import FIT_SECONDS, LOOK_AGAIN_SECONDS, from_spec
+from hajob.plan.policy import FIT_SECONDS, LOOK_AGAIN_SECONDS, policy_from_spec
 from hajob.plan.sizes import StartSizes
 from hajob.plan.state import Deadline, JobPhase, Smaller
 from hajob.plan.view import ClusterView
-from hajob.plan.waits import WaitReason, nodes_to_return, wait_of
+from hajob.plan.waits import WaitReason, nodes_to_return, wait_of_job
 from tests.rigs.plan_rig import Rig, from_dict, to_dict
 from tests.rigs.plan_specs import GOOD, spec, unknown, unmet
 from tests.rigs.plan_worlds import VIEW
@@ -29,18 +29,18 @@ AVAILABLE = {"restartSize": "Available", "expandDelaySeconds": 30}
 
 
 def sizes(arguments: str | None = GOOD, **changes: Any) -> StartSizes | None:
-    return from_spec(spec(arguments, **{"elastic": AVAILABLE, **changes})).sizes
+    return policy_from_spec(spec(arguments, **{"elastic": AVAILABLE, **changes})).sizes
 
 
 def fitting(nodes: int | None, **changes: Any) -> int:
     found = sizes(**changes)
     assert found is not None
-    return found.fitting(nodes)
+    return found.largest_fitting(nodes)
 
 
 def job(nodes: int, arguments: str | None = GOOD, **elastic: object) -> Rig:
     """A job of 4 nodes that trains, where a start of the whole job would find so many."""
-    policy = from_spec(spec(arguments, elastic={**AVAILABLE, **elastic}))
+    policy = policy_from_spec(spec(arguments, elastic={**AVAILABLE, **elastic}))
     return Rig.running(view=replace(VIEW, free_nodes=0, start_nodes=nodes), policy=policy)
 
 
@@ -59,7 +59,7 @@ def smaller(nodes: int = 3) -> Rig:
     rig = restarted(nodes)
     layout = replace(rig.view.layout, num_nodes=rig.state.nodes)
     rig.view = replace(rig.view, layout=layout, node_names={rank: f"node-{rank}" for rank in range(layout.num_nodes)})
-    rig.policy = from_spec(spec(elastic=AVAILABLE), nodes=rig.state.nodes)
+    rig.policy = policy_from_spec(spec(elastic=AVAILABLE), nodes=rig.state.nodes)
     trains(rig)
     return rig
 
@@ -118,13 +118,13 @@ def test_what_cannot_be_loaded_smaller_is_refused_by_name(arguments: str, name: 
 def test_a_batch_that_nobody_sees_is_not_risked() -> None:
     asked = spec(None, elastic=AVAILABLE)
     assert {"CheckpointResizable", "GlobalBatchGiven"} <= unknown(asked)
-    assert from_spec(asked).sizes is None
-    assert from_spec(asked, ["train.py", *GOOD.split()]).sizes is not None, "the first launch shows it"
+    assert policy_from_spec(asked).sizes is None
+    assert policy_from_spec(asked, ["train.py", *GOOD.split()]).sizes is not None, "the first launch shows it"
     without = GOOD.replace("--global-batch-size 64 ", "").split()
-    told = from_spec(asked, ["train.py", *without])
+    told = policy_from_spec(asked, ["train.py", *without])
     assert told.sizes is None
     assert "GlobalBatchGiven" in {one.name for one in told.advice[Action.RESTART]}
-    assert from_spec(spec()).sizes is None
+    assert policy_from_spec(spec()).sizes is None
 
 
 def test_a_lost_node_of_rank_zero_leads_to_a_smaller_start() -> None:
@@ -164,7 +164,7 @@ def test_where_all_fit_or_none_does_the_start_is_whole(nodes: int) -> None:
 
 
 def test_original_restarts_whole_whatever_there_is() -> None:
-    rig = Rig.running(view=replace(VIEW, start_nodes=2), policy=from_spec(spec()))
+    rig = Rig.running(view=replace(VIEW, start_nodes=2), policy=policy_from_spec(spec()))
     rig.tell(e.RestartRequested())
     rig.tell(e.ResultReported(rig.incident.incarnation, 0, strategy="dump"))
     assert (rig.at(JobPhase.RESTARTING), rig.state.smaller) == (True, None)
@@ -195,7 +195,7 @@ def test_a_start_that_waits_for_a_minute_does_with_fewer() -> None:
 def test_nodes_that_stay_for_the_delay_are_grown_onto() -> None:
     rig = smaller()
     need = "needs 2 free nodes at once with 2 chips each, for node ranks 2, 3"
-    wait = wait_of(rig.state, rig.view, rig.policy, rig.now)
+    wait = wait_of_job(rig.state, rig.view, rig.policy, rig.now)
     assert wait is not None
     assert (wait.reason, wait.message) == (
         WaitReason.NO_FREE_NODE,
@@ -205,7 +205,7 @@ def test_nodes_that_stay_for_the_delay_are_grown_onto() -> None:
     comes(rig)
     since = rig.now
     rig.tell(e.CapacityAvailable(nodes=2))
-    wait = wait_of(rig.state, rig.view, rig.policy, rig.now)
+    wait = wait_of_job(rig.state, rig.view, rig.policy, rig.now)
     assert wait is not None
     assert wait.reason is WaitReason.DELAY
     (saved,) = rig.orders(rig.deadline("Expand"))

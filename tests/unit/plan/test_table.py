@@ -9,10 +9,10 @@ import pytest
 from e2e.harness.marks import EVERY_POINT
 from hajob.domain.facts import FactKind
 from hajob.plan import events as e
-from hajob.plan.clocks import follow
+from hajob.plan.clocks import follow_deadlines
 from hajob.plan.effects import ExplainIncident, SendOrder
 from hajob.plan.guards import ALWAYS
-from hajob.plan.machine import CELLS, TABLE, Transition, advance
+from hajob.plan.machine import CELLS, TABLE, Transition, advance_job
 from hajob.plan.policy import Mode, Policy
 from hajob.plan.state import ENDED, STEADY, JobPhase, JobState
 from tests.rigs.plan_rig import from_dict, to_dict
@@ -35,7 +35,7 @@ class Look:
         if done.row.handler.name == "ignore":
             explained = tuple(each for each in done.effects if isinstance(each, ExplainIncident))
             if isinstance(event, e.DeadlineReached | e.PolicyChanged):
-                unchanged = done.state == follow(state, policy, at_ms)
+                unchanged = done.state == follow_deadlines(state, policy, at_ms)
             else:
                 unchanged = done.state is state
             if done.effects != explained or not (unchanged or explained):  # it may tell why ranks have ended
@@ -100,7 +100,7 @@ def rest(state: JobState, now_ms: int, policy: Policy) -> JobState:
             return state
         name = min(waiting, key=lambda key: waiting[key])
         now_ms = max(now_ms, waiting[name])
-        state = advance(state, e.DeadlineReached(name=name), replace(VIEW, free_nodes=0), policy, now_ms).state
+        state = advance_job(state, e.DeadlineReached(name=name), replace(VIEW, free_nodes=0), policy, now_ms).state
     return state
 
 
@@ -129,7 +129,7 @@ def test_the_same_fault_for_ever_spends_budget_and_ends(kind: FactKind) -> None:
         spent = len(state.spent)
         now += 1000
         rank = 2 if state.shrunk else 5
-        state = advance(state, fact(kind, state, rank=rank), VIEW, small_policy(), now).state
+        state = advance_job(state, fact(kind, state, rank=rank), VIEW, small_policy(), now).state
         assert len(state.spent) > spent or state.phase is JobPhase.FAILED
     assert state.phase is JobPhase.FAILED
 
@@ -153,19 +153,19 @@ def settle(state: JobState, now: int) -> tuple[JobState, int]:
             JobPhase.SAVING: e.ResultReported(number, 0, "", "dump"),
         }
         now += 10
-        state = advance(state, answer[state.phase], VIEW, small_policy(), now).state
+        state = advance_job(state, answer[state.phase], VIEW, small_policy(), now).state
     raise AssertionError(f"did not settle: {state}")
 
 
 def test_a_death_before_the_first_step_fails_with_its_output() -> None:
     state, now = JobState(), 0
-    transition = advance(state, e.Accepted(), VIEW, small_policy(), now)
+    transition = advance_job(state, e.Accepted(), VIEW, small_policy(), now)
     for _ in range(20):
         state, now = transition.state, now + 1000
         if state.phase is JobPhase.FAILED:
             break
         dead = fact(FactKind.PROCESS_EXITED, state, rank=0, exit_code=1, message="ModuleNotFoundError: no torch")
-        transition = advance(state, dead, replace(VIEW, step=-1), Policy(), now)
+        transition = advance_job(state, dead, replace(VIEW, step=-1), Policy(), now)
     assert state.phase is JobPhase.FAILED
     reasons = [effect for effect in transition.effects if type(effect).__name__ == "FailJob"]
     assert "ProgramFailures" in str(reasons)

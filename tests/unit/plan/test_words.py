@@ -20,8 +20,8 @@ from hajob.plan.evaluator import (
     UNTRAINED,
     Evaluator,
     Loss,
-    spent,
-    stalled,
+    count_budget_uses,
+    count_stalls,
 )
 from hajob.plan.policy import ActionLimits, Policy, Refusal
 from hajob.plan.state import JobPhase, JobState, Shrunk, Spend, Stall
@@ -171,7 +171,7 @@ def evaluator(
     ],
 )
 def test_every_refusal_word_for_word(evaluated: Evaluator, action: Action, refusals: list[tuple[str, str]]) -> None:
-    assert [(one.name, one.message) for one in evaluated.refusals(action)] == refusals
+    assert [(one.name, one.message) for one in evaluated.refusals_of_action(action)] == refusals
 
 
 @pytest.mark.parametrize("trigger", [LATE, UNREPAIRABLE, DUMP_OR_EXIT, EXIT_ONLY, UNTRAINED])
@@ -181,51 +181,56 @@ def test_a_trigger_leaves_these_actions(trigger: object) -> None:
     for action in Action:
         if action in {Action.EXPAND, Action.MIGRATE, Action.PAUSE}:
             continue
-        refusals = evaluated.refusals(action)
+        refusals = evaluated.refusals_of_action(action)
         left = action in evaluated.trigger.actions
         assert left or [(one.name, one.message) for one in refusals] == [("StillPossible", evaluated.trigger.why)]
 
 
 def test_a_verdict_in_words() -> None:
-    choice = evaluator(Loss((4, 5), (2,), floor=Action.REPLACE)).choose()
-    assert [verdict.message for verdict in choice.considered] == [
+    choice = evaluator(Loss((4, 5), (2,), floor=Action.REPLACE)).choose_action()
+    assert [verdict.verdict_message for verdict in choice.considered] == [
         "Retry needs the pod of node rank 2, which is lost",
         "InPlace needs the pod of node rank 2, which is lost",
         "taken: the smallest action that works",
     ]
     assert [verdict.taken for verdict in choice.considered] == [False, False, True]
-    two = evaluator(Loss((0, 4)), policy=Policy(min_data_parallel=4)).refusals(Action.SHRINK)
+    two = evaluator(Loss((0, 4)), policy=Policy(min_data_parallel=4)).refusals_of_action(Action.SHRINK)
     assert len(two) == 3
 
 
 def test_one_below_every_limit_is_allowed() -> None:
-    assert evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Retry", 10),) * 2)).refusals(Action.RETRY) == ()
+    assert (
+        evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Retry", 10),) * 2)).refusals_of_action(Action.RETRY) == ()
+    )
     failed = replace(TRAINING, spent=(Spend("Program", 10),) * 2)
-    assert evaluator(Loss((5,), program_failure=True), failed).refusals(Action.IN_PLACE) == ()
-    assert evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Program", 10),) * 9)).refusals(Action.IN_PLACE) == ()
+    assert evaluator(Loss((5,), program_failure=True), failed).refusals_of_action(Action.IN_PLACE) == ()
+    assert (
+        evaluator(Loss((5,)), replace(TRAINING, spent=(Spend("Program", 10),) * 9)).refusals_of_action(Action.IN_PLACE)
+        == ()
+    )
     stood = replace(TRAINING, stalls=(Stall(Action.IN_PLACE, 5, 7, 2),))
-    assert evaluator(Loss((5,), rank=5, step=7), stood).refusals(Action.IN_PLACE) == ()
+    assert evaluator(Loss((5,), rank=5, step=7), stood).refusals_of_action(Action.IN_PLACE) == ()
     planned = evaluator(Loss((5,), counted=False), replace(TRAINING, spent=(Spend("Retry", 10),) * 3))
-    assert planned.refusals(Action.RETRY) == ()
+    assert planned.refusals_of_action(Action.RETRY) == ()
     joined = evaluator(Loss((5,), continues=Action.RETRY), replace(TRAINING, spent=(Spend("Retry", 10),) * 3))
-    assert joined.refusals(Action.RETRY) == ()
+    assert joined.refusals_of_action(Action.RETRY) == ()
 
 
 def test_budgets_are_counted_within_their_window() -> None:
     state = replace(TRAINING, spent=(Spend("Retry", 1000), Spend("Retry", 2000), Spend("InPlace", 2000)))
-    assert spent(state, "Retry", 5, 5999) == 2
-    assert spent(state, "Retry", 5, 6000) == 1
-    assert spent(state, "Retry", 5, 6999) == 1
-    assert spent(state, "Retry", 5, 7000) == 0
-    assert spent(state, "Replace", 5, 2000) == 0
+    assert count_budget_uses(state, "Retry", 5, 5999) == 2
+    assert count_budget_uses(state, "Retry", 5, 6000) == 1
+    assert count_budget_uses(state, "Retry", 5, 6999) == 1
+    assert count_budget_uses(state, "Retry", 5, 7000) == 0
+    assert count_budget_uses(state, "Replace", 5, 2000) == 0
 
 
 def test_stalls_are_of_one_action_rank_and_step() -> None:
     state = replace(TRAINING, stalls=(Stall(Action.RETRY, 5, 7, 2), Stall(Action.IN_PLACE, 5, 8, 1)))
-    assert stalled(state, Action.RETRY, 5, 7) == 2
-    assert stalled(state, Action.RETRY, 5, 8) == 0
-    assert stalled(state, Action.RETRY, 4, 7) == 0
-    assert stalled(state, Action.IN_PLACE, 5, 8) == 1
+    assert count_stalls(state, Action.RETRY, 5, 7) == 2
+    assert count_stalls(state, Action.RETRY, 5, 8) == 0
+    assert count_stalls(state, Action.RETRY, 4, 7) == 0
+    assert count_stalls(state, Action.IN_PLACE, 5, 8) == 1
 
 
 # ------------------------------------------------------------------------------------------------ what is booked

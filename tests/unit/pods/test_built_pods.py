@@ -18,7 +18,7 @@ import yaml
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.pki.tls_secret import KEYS, read_tls_secret, tls_secret
-from hajob.plan.policy import from_spec
+from hajob.plan.policy import policy_from_spec
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.environment import rank_environment
 from hajob.pods.naming import coordinator_pod_name, is_same_pod, rank_pod_name
@@ -32,7 +32,7 @@ SETTINGS = PodSettings("hajob/sidecar:dev")
 
 
 def ranks_of(job: HATrainingJob) -> Object:
-    return rank_environment(job, from_spec(job.spec))
+    return rank_environment(job, policy_from_spec(job.spec))
 
 
 BUILT: dict[str, Callable[[], Object]] = {

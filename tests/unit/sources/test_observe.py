@@ -137,16 +137,16 @@ def test_a_pod_that_trained_nothing_is_the_end_of_its_script(exit_code: int, kin
     ],
 )
 def test_a_coordinator_is_lost_when_its_pod_ended_or_went(pod: PodView, deleted: bool, told: list[bool]) -> None:
-    seen = list(observe.of_coordinator_pod(pod, deleted=deleted))
+    seen = list(observe.events_of_coordinator_pod(pod, deleted=deleted))
     assert [event.program for event in seen if isinstance(event, events.CoordinatorLost)] == told
 
 
 def test_a_coordinator_pod_says_whether_it_has_a_node() -> None:
     pod = PodView("ns", "c", "u", "job", names.ROLE_COORDINATOR, -1, 1)
-    assert kinds(observe.of_coordinator_pod(pod, deleted=False)) == []
+    assert kinds(observe.events_of_coordinator_pod(pod, deleted=False)) == []
     unplaced = replace(pod, unschedulable="0/4 nodes are available")
-    assert kinds(observe.of_coordinator_pod(unplaced, deleted=False)) == ["CoordinatorUnplaced"]
-    assert kinds(observe.of_coordinator_pod(replace(pod, node_name="n"), deleted=False)) == ["CoordinatorPlaced"]
+    assert kinds(observe.events_of_coordinator_pod(unplaced, deleted=False)) == ["CoordinatorUnplaced"]
+    assert kinds(observe.events_of_coordinator_pod(replace(pod, node_name="n"), deleted=False)) == ["CoordinatorPlaced"]
 
 
 def test_the_end_is_when_every_rank_that_trains_has_succeeded() -> None:
@@ -210,7 +210,7 @@ def test_a_milestone_that_is_only_a_mark_is_no_event() -> None:
 
 def told(state: JobState, before: observe.Heard, **now: object) -> list[str]:
     heard = before.after_report(wire.CoordinatorState(**now))  # type: ignore[arg-type]
-    return kinds(observe.of_coordinator(state, before, heard, 4))
+    return kinds(observe.events_of_coordinator(state, before, heard, 4))
 
 
 def test_a_serving_controller_is_told_once_and_after_each_gap() -> None:

@@ -101,6 +101,7 @@ class Registrations:
         self._saved: dict[int, Registration] = {}  # by rank, that which its file holds
         self._open: dict[int, int] = {}  # by rank, the descriptor of its file
         if directory is not None:
+            # Written by an agent before this one: the ranks that registered with it never register a second time.
             for path in directory.glob(f"{_FILE}-*{_SUFFIX}"):
                 self._load_file(path, int(path.stem.rpartition("-")[2]))
 

@@ -30,6 +30,7 @@ CHANNEL_OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", REDIAL_MILLISECONDS),
     ("grpc.initial_reconnect_backoff_ms", REDIAL_MILLISECONDS),
 )
+# An agent whose container is restarted listens again within a second, and its gates need their leases soon.
 BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
 Stream = grpc.aio.StreamStreamCall[pb.CoordinatorToAgent, pb.AgentToCoordinator]
 

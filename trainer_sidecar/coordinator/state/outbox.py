@@ -15,6 +15,7 @@ from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)
 
+# Far more than incidents leave in days: it only bounds the memory while no operator is there to take anything in.
 KEPT_ITEMS = 8192
 
 

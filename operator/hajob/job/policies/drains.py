@@ -131,7 +131,7 @@ def _is_opened(snapshot: JobSnapshot, memo: DrainMemo, *, overdue: bool) -> tupl
 
 def _can_move(snapshot: JobSnapshot) -> bool:
     """Whether a cordon would empty the node without an outage: then whoever wants that has to cordon it."""
-    return snapshot.policy.moves and (snapshot.free_nodes > 0 or bool(snapshot.ready_spares))
+    return snapshot.policy.moves_on_cordon and (snapshot.free_nodes > 0 or bool(snapshot.ready_spares))
 
 
 def _coordinator_moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[events.CoordinatorMoveRequested]:
@@ -143,7 +143,7 @@ def _coordinator_moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[event
         return
     if memo.coordinator_asked[0] == generation and snapshot.now - memo.coordinator_asked[1] < ASK_AGAIN_SECONDS:
         return
-    for move in observe.of_coordinator_move(snapshot.state, pod):
+    for move in observe.events_of_coordinator_move(snapshot.state, pod):
         memo.coordinator_asked = generation, snapshot.now
         yield move
 

@@ -71,4 +71,4 @@ def why_stuck(snapshot: JobSnapshot, memo: StartMemo) -> str:
 
 def _left_ms(snapshot: JobSnapshot) -> int:
     known_dead = [name for name, node in snapshot.nodes.items() if node.is_out_of_service]
-    return fencing.left_ms(snapshot.state, snapshot.now_ms, known_dead)
+    return fencing.fence_wait_ms(snapshot.state, snapshot.now_ms, known_dead)

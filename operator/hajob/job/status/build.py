@@ -30,7 +30,7 @@ from hajob.job.status.freshness import RARELY_SECONDS, is_older_than, without_mo
 from hajob.job.status.incident_entry import Record, entry, nodes_of_incident
 from hajob.job.status.journal import MOVING_MARK, VERSION
 from hajob.plan.placements import same_placements
-from hajob.plan.policy import layout_of
+from hajob.plan.policy import layout_from_spec
 from hajob.plan.protection import protection_in_words, protection_of_job, without_what_is_met
 from hajob.plan.recoverability import recoverable as recoverable_status
 from hajob.plan.state import JobPhase, JobState
@@ -229,7 +229,7 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
     fresh = [
         entry(
             record,
-            layout_of(with_number_of_nodes(spec, record.incident.nodes)),
+            layout_from_spec(with_number_of_nodes(spec, record.incident.nodes)),
             nodes_of_incident(record.incident, snapshot.pods, before.get(record.incident.number)),
             before.get(record.incident.number),
             snapshot.now_ms,

@@ -65,7 +65,7 @@ def test_a_free_node_keeps_its_turn_shut() -> None:
     turn_at = drains(seen(), known).again_at
     made = seen(seconds=turn_at - NOW)
     vars(made)["free_nodes"] = 1
-    assert least(drains(made, known)) == ([4, 1] if made.policy.moves else [3, 0])
+    assert least(drains(made, known)) == ([4, 1] if made.policy.moves_on_cordon else [3, 0])
 
 
 def test_a_start_has_enough_to_write_without_budgets() -> None:

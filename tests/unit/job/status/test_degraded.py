@@ -12,7 +12,7 @@ from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose, RefusedAction
 from hajob.job.status.build import CoordinatorView, Snapshot, build_status
 from hajob.job.status.incident_entry import Record, entry
-from hajob.plan.policy import layout_of
+from hajob.plan.policy import layout_from_spec
 from hajob.plan.state import JobPhase, JobState
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "quickstart.yaml"
@@ -24,7 +24,9 @@ def test_an_entry_says_which_smaller_actions_were_refused() -> None:
     incident = Incident(
         2, 2, 1, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.REPLACE, Cause(), opened_ms=0, refused=refused
     )
-    told = entry(Record(incident), layout_of(JOB.spec)).model_dump(by_alias=True, exclude_unset=True, mode="json")
+    told = entry(Record(incident), layout_from_spec(JOB.spec)).model_dump(
+        by_alias=True, exclude_unset=True, mode="json"
+    )
     assert told["refused"] == [
         {"action": "Retry", "unmet": ["ProcessAlive"]},
         {"action": "InPlace", "unmet": ["PodAlive", "Bf16"]},

@@ -12,7 +12,7 @@ from hajob.api.status import ActionRecoverability, HATrainingJobStatus, UnmetPre
 from hajob.domain.actions import Action
 from hajob.job.status.build import MESSAGE_LIMIT, CoordinatorView, Snapshot, build_status
 from hajob.job.status.journal import Journal
-from hajob.plan.policy import from_spec, layout_of
+from hajob.plan.policy import layout_from_spec, policy_from_spec
 from hajob.plan.protection import REMEDIES
 from hajob.plan.recoverability import recoverability
 from hajob.plan.state import JobPhase, JobState
@@ -107,7 +107,7 @@ def test_a_long_list_of_what_is_missing_is_cut() -> None:
 @pytest.mark.parametrize("name", ["quickstart", "mindspeed-llm-a2", "mindformers"])
 def test_a_healthy_job_is_green_and_its_status_small(name: str) -> None:
     job = example_job(name)
-    view = ClusterView(layout_of(job.spec), step=5, free_nodes=2, checkpoint_step=3, coordinator_apart=True)
+    view = ClusterView(layout_from_spec(job.spec), step=5, free_nodes=2, checkpoint_step=3, coordinator_apart=True)
     snapshot = Snapshot(
         job,
         RUNNING,
@@ -116,7 +116,7 @@ def test_a_healthy_job_is_green_and_its_status_small(name: str) -> None:
         step=5,
         step_ms=1_420,
         coordinator=CoordinatorView(connected=True, serving=True),
-        recoverability=recoverability(RUNNING, view, from_spec(job.spec.to_json())),
+        recoverability=recoverability(RUNNING, view, policy_from_spec(job.spec.to_json())),
         journal=Journal(RUNNING).dump(1_000),
     )
     told = build_status(snapshot)
