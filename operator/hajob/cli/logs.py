@@ -22,7 +22,7 @@ from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli import log_reader
 from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
-from hajob.cli.exits import NOT_DONE, reported
+from hajob.cli.exits import ENDED_BY_PERSON, NOT_DONE, reported
 from hajob.cli.options import Commands, add_command, add_context, add_namespace
 from hajob.domain.errors import HajobInputError
 from hajob.pods.containers import trainer_container
@@ -31,11 +31,11 @@ from hajob.sources.pod import UNSTARTABLE
 from hajob.sources.pod import pod_view_of as view_of_pod
 
 _READER_NOT_KEPT: Final = 3  # trainer_sidecar.logs.NOT_KEPT
-_ENDED_BY_PERSON: Final = 130  # 128 + SIGINT, as shells tell it
 _READER: Final = ("python3", "-m", "trainer_sidecar.logs")
 _AGENT: Final = "agent"
 _POLL_SECONDS: Final = 1.0
 CULPRIT: Final = -1
+LAST: Final = -2
 
 
 class _NobodyError(ClusterError):
@@ -49,7 +49,8 @@ class LogQuery:
     Attributes:
         job: name of the job.
         namespace: its namespace; empty: that of the kubeconfig.
-        rank: whose output; `CULPRIT`: of the rank that the newest incident began with.
+        rank: whose output; `CULPRIT`: of the rank that the newest incident began with; `LAST`: of the last one, which
+            prints the steps of a Megatron training.
         attempt: of which attempt, all processes of it; None: of the newest process.
         previous: of the process before that one.
         tail: at most so many last lines; None: all.
@@ -80,11 +81,17 @@ def add_parser(commands: Commands) -> None:
         commands,
         "logs",
         "print the output of a rank, of every attempt that is kept",
-        "kubectl hajob logs qwen3-8b --rank 0 --follow",
+        "kubectl hajob logs qwen3-8b --follow",
     )
     parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
-    whose = parser.add_mutually_exclusive_group(required=True)
-    whose.add_argument("--rank", type=_number, metavar="R", help="number of the rank")
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument(
+        "--rank",
+        type=_number,
+        metavar="R",
+        default=LAST,
+        help="number of the rank (default: the last one, which prints the steps)",
+    )
     whose.add_argument(
         "--failed",
         dest="rank",
@@ -121,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return reported(answer)
     except KeyboardInterrupt:
-        return _ENDED_BY_PERSON
+        return ENDED_BY_PERSON
 
 
 def _stdout(data: bytes) -> None:
@@ -152,8 +159,7 @@ def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
     """
     namespace = question.namespace or cluster.namespace
     job = _read(cluster.job(namespace, question.job), question)
-    if question.rank == CULPRIT:
-        question = replace(question, rank=_culprit(job))
+    question = replace(question, rank=_rank_asked_for(job, question.rank))
     pods = cluster.pods(namespace, f"{names.LABEL_JOB_UID}={job.metadata.uid},{names.LABEL_ROLE}={names.ROLE_RANK}")
     node_rank = question.rank // chips_per_node(job.spec)
     able = readers(pods, node_rank, shared=_volume(job) is not None)
@@ -176,6 +182,13 @@ def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
         _from_container_log(question, log, streams)
         return 0
     return NOT_DONE if code == _READER_NOT_KEPT else code
+
+
+def _rank_asked_for(job: HATrainingJob, rank: int) -> int:
+    """Return the number of a rank that is asked for by number, or by what it is."""
+    if rank == CULPRIT:
+        return _culprit(job)
+    return world_size_of(job.spec) - 1 if rank == LAST else rank
 
 
 def _culprit(job: HATrainingJob) -> int:

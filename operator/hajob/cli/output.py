@@ -141,8 +141,8 @@ def _as_rich_block(block: Block) -> Any:  # noqa: ANN401  rich is optional
 
     if isinstance(block, str):
         # The first word of a line names it: whoever skims reads only those.
-        head, gap, rest = block.partition("  ")
-        return Text.assemble((head, "bold"), gap, rest) if gap and not head.startswith(" ") else Text(block)
+        head, gap, rest = block.partition(" ")
+        return Text.assemble((head, "bold"), gap, rest) if head else Text(block)
     made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for name in block.columns:
         made.add_column(name, overflow="fold", justify="right" if name in {"STEP", "LOST", "CHIPS"} else "left")

@@ -170,7 +170,7 @@ def _explain_incident(job: JobView) -> Iterator[Said]:
     for name, actions in refused.items():
         yield Said(
             "refused",
-            f"{', '.join(actions)}: not met is that {need_of_precondition(name)} ({name})",
+            f"{', '.join(actions)}: {name} was not met ({need_of_precondition(name)})",
             REMEDIES.get(name, ""),
         )
     # The same cause again and again is the program, or one bad node: no single incident shows that.

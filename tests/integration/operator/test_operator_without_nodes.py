@@ -28,7 +28,7 @@ def test_a_job_gets_its_pods_and_tells_what_it_waits_for(served: ServedNamespace
     assert effective.pop("copyGroups") == copies
     assert effective == {"chipsPerNode": 2, "worldSize": 8, "extraBytesPerChip": 0, "numCopyGroups": 4}
     printed = served.plane.kubectl("get", "hajobs", "-n", served.namespace).stdout.splitlines()[1].split()
-    assert printed[:3] == ["quickstart", "Pending", "4/4"]
+    assert printed[:4] == ["quickstart", "Pending", "NoCapacity", "4/4"]
 
 
 def test_an_impossible_job_is_refused_in_the_servers_words(served: ServedNamespace) -> None:

@@ -138,7 +138,7 @@ def test_why_names_what_was_refused_and_what_to_change() -> None:
     assert ask(why.explanation_of_job, Server(told_job())).splitlines()[1:] == [
         "state       Replace would not work: no free node fits (FreeNode)",
         f"incident    00:03:30 {TOLD}",
-        "refused     Retry: not met is that Retry and InPlace need the pod (PodAlive)",
+        "refused     Retry: PodAlive was not met (Retry and InPlace need the pod)",
         "protection  not Replace: no free node fits",
         "            -> Keep a node free for replacements; quarantines and taints may exclude nodes that look free.",
     ]

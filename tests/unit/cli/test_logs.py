@@ -14,7 +14,8 @@ from hajob.cli import cluster as clusters
 from hajob.cli import main
 from hajob.cli.cluster import ClusterError, Container, Streams
 from hajob.cli.log_reader import reader_pod
-from hajob.cli.logs import CULPRIT, LogQuery, check, readers, show
+from hajob.cli.logs import CULPRIT, LAST, LogQuery, check, readers, show
+from hajob.cli.main import parser
 from hajob.domain.errors import HajobInputError
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 
@@ -296,6 +297,14 @@ def test_the_culprit_is_the_rank_of_the_newest_incident() -> None:
     assert cluster.commands[0][1][3] == "--rank=5"
     with pytest.raises(HajobInputError, match="name one with --rank"):
         ask(FakeCluster(pod(2)), rank=CULPRIT)
+
+
+def test_without_a_rank_it_is_the_last_one() -> None:
+    cluster = FakeCluster(pod(3))
+    ask(cluster, rank=LAST)
+    assert cluster.commands[0][1][3] == "--rank=7"
+    assert parser().parse_args(["logs", "qwen"]).rank == LAST
+    assert parser().parse_args(["logs", "qwen", "--failed"]).rank == CULPRIT
 
 
 @pytest.mark.parametrize(
