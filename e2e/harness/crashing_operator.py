@@ -24,6 +24,7 @@ from typing import Any
 from hajob.api.base import Json
 from hajob.app import operator as app
 from hajob.app.settings import Settings
+from hajob.coordinator_link import channel
 from hajob.coordinator_link.channel import Channel, Stream
 from hajob.kube.client import Kube
 from hajob.protocol import sidecar_pb2 as wire
@@ -118,7 +119,7 @@ def counted_channel(fuse: Fuse) -> type[Channel]:
 def main() -> int:
     """Entry point: like `hajob.app.operator`."""
     fuse = Fuse(Path(os.environ[DIRECTORY]))
-    setattr(app, "Channel", counted_channel(fuse))  # noqa: B010 - the operator has no seam there, and needs none
+    setattr(channel, "Channel", counted_channel(fuse))  # noqa: B010 - there is no seam there, and needs be none
     app.run(Settings.from_environment(), lambda kube: CountedKube(kube, fuse))
     return 0
 

@@ -22,6 +22,7 @@ from e2e.trainer.relay import forward
 from hajob.app import operator as app
 from hajob.app.settings import Settings
 from hajob.clock import Clock
+from hajob.coordinator_link import channel
 from hajob.coordinator_link.channel import Channel
 from hajob.leader.probe import coordinators_to_probe, probe_coordinators
 from hajob.leader.reachability import ExpectedCoordinator
@@ -100,7 +101,7 @@ def main() -> int:
             return [ExpectedCoordinator(pod.node_name, reached=False) for pod in coordinators_to_probe(pods)]
         return await probe_coordinators(pods, clock)
 
-    setattr(app, "Channel", switched_channel(switch))  # noqa: B010 - the operator has no seam there, and needs none
+    setattr(channel, "Channel", switched_channel(switch))  # noqa: B010 - there is no seam there, and needs be none
     setattr(app, "probe_coordinators", switched_probe)  # noqa: B010
     app.run(settings)
     return 0

@@ -20,7 +20,7 @@ from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.app import operator as app
-from hajob.app.frontend import JobIntake
+from hajob.app.core import OperatorCore
 from hajob.app.operator import Operator
 from hajob.app.settings import Settings
 from hajob.coordinator_link import channel
@@ -53,11 +53,11 @@ class IdleFrontend:
 
     def __init__(self) -> None:
         self.starts = 0
-        self.intake: JobIntake | None = None
+        self.intake: OperatorCore | None = None
         self.has_ended = False
         self.stopping: Callable[[], object] = lambda: None
 
-    def start(self, intake: JobIntake) -> None:
+    def start(self, intake: OperatorCore) -> None:
         """Note the start."""
         self.starts += 1
         self.intake = intake

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from hajob.api import constants as names
+from hajob.app.core import OperatorCore
 from hajob.app.tenants import Tenants
 from hajob.sources.pod import ForeignPod
 from hajob.sources.quota import Quota
@@ -23,13 +24,13 @@ class RecordedTenants:
         self.kube = FakeKube(self.clock)
         self.pods: list[tuple[str, str]] = []
         self.quotas: list[tuple[str, str, int | None]] = []
-        self.tenants = Tenants(self.kube, self.clock, namespaces or ("",), self._pod, self._quota)
+        self.tenants = Tenants(self.kube, self.clock, namespaces or ("",), cast("OperatorCore", self))
         self.tasks = [asyncio.create_task(informer.list_and_watch()) for informer in self.tenants.informers]
 
-    def _pod(self, now: ForeignPod | None, before: ForeignPod | None) -> None:
+    def foreign_pod_changed(self, now: ForeignPod | None, before: ForeignPod | None) -> None:
         self.pods.append((before.node_name if before else "", now.node_name if now else ""))
 
-    def _quota(self, namespace: str, name: str, quota: Quota | None) -> None:
+    def quota_changed(self, namespace: str, name: str, quota: Quota | None) -> None:
         self.quotas.append((namespace, name, dict(quota.used).get("pods") if quota is not None else None))
 
     def put(self, phase: str = "Running", labels: dict[str, str] | None = None, **spec: Any) -> None:

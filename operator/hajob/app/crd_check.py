@@ -8,11 +8,11 @@ a roll-back, is reported and served (docs/decisions/0020-versions-between-operat
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from hajob import metrics
 from hajob.api.crd_difference import CRD_NAMES, CrdDifference, compare_crd
+from hajob.app.core import OperatorCore
 from hajob.clock import Clock
 from hajob.domain.text import first_of_list
 from hajob.kube.client import ApiError, Kube
@@ -29,8 +29,8 @@ class CrdCheck:
         found: how it differs from this operator's; no difference until it was looked at.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, changed: Callable[[], None]) -> None:
-        self._kube, self._clock, self._changed = kube, clock, changed
+    def __init__(self, kube: Kube, clock: Clock, core: OperatorCore) -> None:
+        self._kube, self._clock, self._core = kube, clock, core
         self._said = ""
         self.found = CrdDifference()
 
@@ -71,7 +71,7 @@ class CrdCheck:
         metrics.CRD_DIFFERENCES.labels("newer").set(len(found.unknown))
         self._say("; ".join(filter(None, (self.older, self.newer))))
         if news:
-            self._changed()
+            self._core.crd_changed()
 
     async def _difference(self, name: str) -> CrdDifference:
         try:

@@ -16,10 +16,11 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.app.core import OperatorCore
 from hajob.app.memory_tuning import absent
 from hajob.backoff import Backoff
 from hajob.clock import Clock
@@ -37,23 +38,6 @@ _STOP_SECONDS: Final = 15.0
 
 # kopf logs every call of a handler, that is every event.
 logging.getLogger("kopf").setLevel(logging.WARNING)
-
-
-class JobIntake(Protocol):
-    """The core, as the frontend sees it; every method is called in the core's loop."""
-
-    def job_seen(self, raw: Json) -> None:
-        """Handle a job as it is now: a new one, every change, and again after each start of kopf."""
-
-    def job_gone(self, uid: str) -> None:
-        """Handle that a job is gone."""
-
-    async def job_released(self, uid: str) -> None:
-        """Release a job that is being deleted: return when nothing of it is left that would outlive it.
-
-        Raises:
-            ApiError: not yet; the frontend calls again.
-        """
 
 
 class _Forever:
@@ -103,14 +87,14 @@ class Frontend:
         self._credentials = credentials
         self._clock = clock
         self._namespaces = namespaces
-        self._intake: JobIntake | None = None
+        self._intake: OperatorCore | None = None
         self._core: asyncio.AbstractEventLoop | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._backoff = Backoff(first=0.5, longest=10.0)
         self._stopping = threading.Event()
         self._stop: Callable[[], None] = lambda: None
 
-    def start(self, intake: JobIntake) -> None:
+    def start(self, intake: OperatorCore) -> None:
         """Start serving a core; returns at once."""
         self._intake = intake
         self._core = asyncio.get_running_loop()  # noqa: TID251  # the other thread's calls
@@ -265,7 +249,7 @@ def _take_contents(raw: Json) -> Json:
     return whole
 
 
-async def _release(intake: JobIntake, uid: str, clock: Clock) -> None:
+async def _release(intake: OperatorCore, uid: str, clock: Clock) -> None:
     """Have the core release a job, in the core's loop, and retry until it succeeds."""
     backoff = Backoff()
     while True:

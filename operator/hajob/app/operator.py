@@ -98,7 +98,7 @@ class Operator(Candidate):
         )
         self._quarantines = Quarantines(self._leader_kube, clock, self._faults, self._caches, self._lease)
         self._core = OperatorCore(self._ports(), self._caches)
-        self._crd = CrdCheck(kube, clock, self._core.crd_changed)
+        self._crd = CrdCheck(kube, clock, self._core)
         self._partition = PartitionDetector(clock, self._reach, self._core.reach_changed)
         namespaces = settings.served_namespaces()
         self._frontend = Frontend(kube, credentials, clock, namespaces)
@@ -107,7 +107,7 @@ class Operator(Candidate):
             kube, clock, "nodes", self._node_read, self._node_changed, large=True, went_back=self._server_restored
         )
         self._faults.add_informer(self._nodes)
-        self._tenants = Tenants(kube, clock, namespaces, self._core.foreign_pod_changed, self._core.quota_changed)
+        self._tenants = Tenants(kube, clock, namespaces, self._core)
 
     def _ports(self) -> Ports:
         return Ports(

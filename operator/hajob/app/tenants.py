@@ -8,11 +8,12 @@ list them goes on without, and takes occupied nodes for free.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.app.core import OperatorCore
 from hajob.clock import Clock, timeout
 from hajob.kube.client import Kube
 from hajob.kube.informer import Change, ChangeType, Informer
@@ -32,23 +33,14 @@ class Tenants:
         kube: the API.
         clock: for backoff.
         namespaces: whose jobs are served; one without a name: all. Pods of jobs elsewhere are somebody else's.
-        pods_changed: told a pod of somebody as it is now and as it was; None: it occupies nothing.
-        quota_changed: told namespace and name of a quota, and it as it is now; None: it is gone.
+        core: is told of every change.
 
     Attributes:
         quotas: the caches of quotas, one of each namespace.
     """
 
-    def __init__(
-        self,
-        kube: Kube,
-        clock: Clock,
-        namespaces: Collection[str],
-        pods_changed: Callable[[ForeignPod | None, ForeignPod | None], None],
-        quota_changed: Callable[[str, str, Quota | None], None],
-    ) -> None:
-        self._clock, self._namespaces = clock, frozenset(namespaces)
-        self._pods_changed, self._quota_changed = pods_changed, quota_changed
+    def __init__(self, kube: Kube, clock: Clock, namespaces: Collection[str], core: OperatorCore) -> None:
+        self._clock, self._namespaces, self._core = clock, frozenset(namespaces), core
         others = f"!{names.LABEL_JOB_UID}" if "" in namespaces else ""
         self._pods = Informer(kube, clock, "pods", self._other, self._pod, label_selector=others, large=True)
         self.quotas = [
@@ -77,8 +69,8 @@ class Tenants:
 
     def _pod(self, change: Change[ForeignPod | None]) -> None:
         gone = change.type is ChangeType.DELETED
-        self._pods_changed(None if gone else change.value, change.previous)
+        self._core.foreign_pod_changed(None if gone else change.value, change.previous)
 
     def _quota(self, change: Change[Quota]) -> None:
         quota, gone = change.value, change.type is ChangeType.DELETED
-        self._quota_changed(quota.namespace, quota.name, None if gone else quota)
+        self._core.quota_changed(quota.namespace, quota.name, None if gone else quota)

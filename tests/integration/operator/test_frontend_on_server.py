@@ -6,13 +6,14 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from e2e.cluster.control_plane import ControlPlane
 from e2e.harness.operator import NAME, install_rights
 from hajob.api import constants as names
+from hajob.app.core import OperatorCore
 from hajob.app.frontend import Frontend
 from hajob.clock import SystemClock
 from hajob.kube.client import ApiError
@@ -69,7 +70,7 @@ async def frontend(
 ) -> AsyncIterator[Frontend]:
     """It serves one namespace: it would protect, and let go, the jobs of other tests as well."""
     made = Frontend(kube, credentials, SystemClock(), (where,))
-    made.start(intake)
+    made.start(cast("OperatorCore", intake))
     yield made
     await made.stop()
 
@@ -110,7 +111,7 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     made = await kube.create_object(names.PLURAL, where, job)
     await kube.delete_object(names.PLURAL, where, made["metadata"]["name"])
     frontend = Frontend(kube, credentials, SystemClock(), (where,))
-    frontend.start(intake)
+    frontend.start(cast("OperatorCore", intake))
     async with asyncio.timeout(90):
         await intake.asked.wait()
     assert _finalizers(await kube.get_object(names.PLURAL, where, made["metadata"]["name"])) == [names.FINALIZER]
@@ -137,7 +138,7 @@ async def test_kopf_is_started_again_after_refused_credentials(
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     before = sample("hajob_frontend_restarts_total")
     frontend = Frontend(kube, from_service_account(str(tmp_path), environment), SystemClock(), (where,))
-    frontend.start(intake)
+    frontend.start(cast("OperatorCore", intake))
     async with asyncio.timeout(90):
         while sample("hajob_frontend_restarts_total") == before:  # noqa: ASYNC110 - a counter has no event
             await asyncio.sleep(0.05)
@@ -156,7 +157,7 @@ async def test_after_a_stop_another_one_hands_everything_over_again(
     for _ in range(2):
         intake.seen.clear()
         frontend = Frontend(kube, credentials, SystemClock(), (where,))
-        frontend.start(intake)
+        frontend.start(cast("OperatorCore", intake))
         await intake.until(lambda: any(raw["metadata"]["uid"] == uid for raw in intake.seen))
         await frontend.stop()
         assert not [thread for thread in threading.enumerate() if thread.name == "frontend"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from hajob.api.constants import CRD_NAME
 from hajob.api.crd_difference import CrdDifference, compare_crd
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
+from hajob.app.core import OperatorCore
 from hajob.app.frontend import Frontend
 from hajob.capacity.drains import Budgets
 from hajob.clock import SystemClock
@@ -109,7 +110,7 @@ async def protect_and_let_go(kube: HttpKube, operator: ApiCredentials, job: Job,
     await kube.create_object(names.PLURAL, where, job)
     async with HttpKube(operator) as limited, asyncio.timeout(60):
         frontend = Frontend(limited, operator, SystemClock(), (watched,))
-        frontend.start(Intake())
+        frontend.start(cast("OperatorCore", Intake()))
         await seen.wait()
         await kube.delete_object(names.PLURAL, where, name)
         await gone.wait()

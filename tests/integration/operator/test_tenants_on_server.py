@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from hajob.api import constants as names
+from hajob.app.core import OperatorCore
 from hajob.app.tenants import Tenants
 from hajob.clock import SystemClock
 from hajob.kube.http import HttpKube
@@ -34,7 +36,8 @@ async def test_pods_of_others_and_quotas_are_told(kube: HttpKube, namespace: str
     def quota_changed(_: str, __: str, quota: Quota | None) -> None:
         quotas.append(quota)
 
-    tenants = Tenants(kube, SystemClock(), (namespace,), pod_changed, quota_changed)
+    core = SimpleNamespace(foreign_pod_changed=pod_changed, quota_changed=quota_changed)
+    tenants = Tenants(kube, SystemClock(), (namespace,), cast("OperatorCore", core))
     tasks = [asyncio.create_task(informer.list_and_watch()) for informer in tenants.informers]
     try:
         await tenants.synced()

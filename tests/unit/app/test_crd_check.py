@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from hajob import metrics
 from hajob.api.constants import QUARANTINE_CRD_NAME
+from hajob.app.core import OperatorCore
 from hajob.app.crd_check import CHECK_SECONDS, CrdCheck
 from hajob.kube.client import ApiError
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
@@ -53,7 +55,8 @@ def kube(clock: FakeClock) -> FakeKube:
 
 @pytest.fixture
 def check(kube: FakeKube, clock: FakeClock, changes: list[str]) -> CrdCheck:
-    return CrdCheck(kube, clock, lambda: changes.append("changed"))
+    core = SimpleNamespace(crd_changed=lambda: changes.append("changed"))
+    return CrdCheck(kube, clock, cast("OperatorCore", core))
 
 
 async def test_the_crd_of_this_version_is_no_news(check: CrdCheck, kube: FakeKube, changes: list[str]) -> None:

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from hajob.api.base import Json
-from hajob.app.frontend import Frontend, JobIntake, kopf_settings
+from hajob.app.core import OperatorCore
+from hajob.app.frontend import Frontend, kopf_settings
 from hajob.clock import SystemClock
 from hajob.kube.client import ApiError
 from hajob.kube.credentials import ApiCredentials
@@ -32,7 +33,7 @@ async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again(kopf: KopfSt
     kube = FakeKube()
     refused = kube.server.faults.refuse(ApiError(404, "NotFound", "the server could not find the requested resource"))
     frontend = frontend_on(kube)
-    frontend.start(cast("JobIntake", None))
+    frontend.start(cast("OperatorCore", None))
     await kopf.next_begin()
     assert refused.met == 1
     await kopf.next_begin()
@@ -54,7 +55,7 @@ async def test_no_error_ends_the_supervisor(
     monkeypatch.setattr(threading.Thread, "start", start)
     frontend = frontend_on(FakeKube())
     assert not frontend.has_ended
-    frontend.start(cast("JobIntake", None))
+    frontend.start(cast("OperatorCore", None))
     await kopf.next_begin()
     assert (failures, frontend.has_ended) == (2, False)
     assert "can't start new thread" in caplog.text
@@ -73,7 +74,7 @@ async def test_an_error_on_the_way_out_does_not_keep_it_alive(
     ending = threading.Event()
     kopf.life = lambda: asyncio.get_running_loop().run_in_executor(None, ending.wait)
     frontend = frontend_on(FakeKube())
-    frontend.start(cast("JobIntake", None))
+    frontend.start(cast("OperatorCore", None))
     await kopf.next_begin()
     async with asyncio.timeout(90):
         await frontend.stop()
@@ -115,7 +116,7 @@ async def test_kopf_keeps_no_spec_and_no_status(kopf: KopfStandIn) -> None:
     raw = copy.deepcopy(whole)
     raw["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     intake, frontend = Intake(), frontend_on(FakeKube())
-    frontend.start(cast("JobIntake", intake))
+    frontend.start(cast("OperatorCore", intake))
     await kopf.next_begin()
     assert kopf.seen is not None
     await kopf.seen(event={"type": "MODIFIED", "object": raw})
@@ -128,6 +129,6 @@ async def test_kopf_keeps_no_spec_and_no_status(kopf: KopfStandIn) -> None:
 async def test_kopf_is_not_left_to_ask_for_the_user_s_name(kopf: KopfStandIn) -> None:
     """In a pod the user is a number; looking up its name ended kopf again and again."""
     frontend = frontend_on(FakeKube())
-    frontend.start(cast("JobIntake", None))
+    frontend.start(cast("OperatorCore", None))
     assert (await kopf.next_begin())["identity"]
     await frontend.stop()

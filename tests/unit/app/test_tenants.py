@@ -71,7 +71,7 @@ async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:
 
 async def test_ten_thousand_pods_of_others_take_six_megabytes(told: RecordedTenants) -> None:
     core = OperatorCore(cast("Ports", SimpleNamespace(cluster=SimpleNamespace(watchers=()))), Caches())
-    told.tenants = Tenants(told.kube, told.clock, ("",), core.foreign_pod_changed, print)
+    told.tenants = Tenants(told.kube, told.clock, ("",), core)
     gc.collect()
     tracemalloc.start()
     for number in range(10_000):

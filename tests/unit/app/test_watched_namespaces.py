@@ -10,7 +10,7 @@ import pytest
 from e2e.memory_api.requests import Matching, Request, requests
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
-from hajob.app.frontend import Frontend, JobIntake
+from hajob.app.frontend import Frontend
 from hajob.app.settings import Settings
 from hajob.clock import SystemClock
 from hajob.kube.client import ApiError
@@ -226,7 +226,7 @@ async def test_kopf_starts_once_jobs_can_be_listed_somewhere(kopf: KopfStandIn) 
     for namespace in ("a", "b"):
         kube.server.faults.refuse(FORBIDDEN, matching=in_namespace(namespace), times=4 if namespace == "b" else None)
     frontend = Frontend(kube, ApiCredentials("https://nowhere"), clock, ("a", "b"))
-    frontend.start(cast("JobIntake", None))
+    frontend.start(cast("OperatorCore", None))
     await clock.advance(1)
     assert kopf.begun.empty()
     await clock.advance(30)
@@ -241,7 +241,7 @@ async def test_kopf_is_told_the_namespaces(
     kopf: KopfStandIn, namespaces: tuple[str, ...], scope: dict[str, object]
 ) -> None:
     frontend = Frontend(FakeKube(), ApiCredentials("https://nowhere"), SystemClock(), namespaces)
-    frontend.start(cast("JobIntake", None))
+    frontend.start(cast("OperatorCore", None))
     given = await kopf.next_begin()
     assert {name: given.get(name) for name in ("namespaces", "clusterwide") if name in given} == scope
     await frontend.stop()
