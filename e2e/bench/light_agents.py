@@ -88,7 +88,7 @@ class LightNode:
         self.stream += 1
         self.outbox.begin_stream(self.clock.now())
 
-    def take(self, message: pb.CoordinatorToAgent) -> None:
+    def apply_coordinator_message(self, message: pb.CoordinatorToAgent) -> None:
         """A message of the coordinator."""
         if self.lost:
             return
@@ -132,7 +132,7 @@ class LightNode:
                     self.steps[rank] = step
                     self.outbox.add_heartbeat(rank, step, now, due=None)
 
-    def store_wanted(self) -> str:
+    def wanted_store_content(self) -> str:
         """Nobody has written into a store."""
         return ""
 

@@ -91,6 +91,13 @@ LEFT_OUT: Final[Mapping[str, Tests]] = {
             "test_healthy_pods_of_dropped_ranks_stay_or_are_given_back",
         ),
     },
+    "make e2e TRAINER=mindspore plays them, with an interpreter that the training image of real nodes has not": {
+        "test_real_mindspore": (
+            "test_a_killed_worker_comes_back_in_place",
+            "test_the_node_of_the_first_workers_is_replaced",
+            "test_workers_outlive_their_scheduler",
+        ),
+    },
     "the training image of real nodes has no PyYAML, which the MindFormers of e2e imports": {
         "test_mindformers": (
             "test_workers_of_msrun_are_repaired_in_place",

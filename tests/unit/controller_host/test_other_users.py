@@ -85,10 +85,10 @@ class Listener:
     def __init__(self) -> None:
         self.refusals: list[str] = []
 
-    def controller_refused(self, text: str) -> None:
+    def handle_controller_refusal(self, text: str) -> None:
         self.refusals.append(text)
 
-    def controller_unreachable(self) -> None:
+    def handle_controller_loss(self) -> None:
         pass
 
     def __getattr__(self, name: str) -> object:

@@ -37,7 +37,7 @@ def one(scale: Scale, what: str) -> int:
     steps = [pb.StepFinished(rank=8 * 5 + place, step=1) for place in range(8)]
     acts: dict[str, Callable[[], object]] = {
         "heartbeat": lambda: scale.heartbeats(range(5, 6)),
-        "steps": lambda: scale.turn("", "agent_report", "pod-5", scale.report(5, pb.LINKED, steps=steps)),
+        "steps": lambda: scale.turn("", "apply_agent_report", "pod-5", scale.report(5, pb.LINKED, steps=steps)),
     }
     return calls(acts[what])
 
@@ -59,8 +59,8 @@ def test_a_report_makes_anew_only_the_nodes_that_changed() -> None:
     told = scale.report(5, pb.LINKED)
     for rank in told.ranks:
         rank.step = 1
-    scale.turn("", "agent_report", "pod-5", told)
-    scale.turn("", "agent_report", "pod-6", scale.report(6, pb.LINKED))
+    scale.turn("", "apply_agent_report", "pod-5", told)
+    scale.turn("", "apply_agent_report", "pod-6", scale.report(6, pb.LINKED))
     after = [pod.node_state(connected=True) for pod in pods]
     assert [node for node in range(16) if before[node] is not after[node]] == [5]
     assert {rank.step for rank in scale.core.next_report(scale.now).state.nodes[5].ranks} == {1}
