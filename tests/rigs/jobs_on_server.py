@@ -59,6 +59,16 @@ class ServedNamespace:
         """Change fields of the job's spec."""
         self.plane.api.merge(f"{path_of_jobs(self.namespace)}/quickstart", {"spec": spec})
 
+    def scheduled(self, *words: str) -> dict[str, Any]:
+        """Return the condition Scheduled once its message holds one of these."""
+
+        def told() -> dict[str, Any] | None:
+            found = self.condition("Scheduled")
+            return found if any(word in found.get("message", "") for word in words) else None
+
+        found: dict[str, Any] = self.plane.wait(f"Scheduled to say one of {words}", told)
+        return found
+
     def pods(self) -> dict[str, str]:
         """List names and UIDs of the pods that are not being deleted."""
         items = self.plane.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
