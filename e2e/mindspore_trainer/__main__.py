@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from e2e.trainer.framework_python import NoPythonError, mindspore_python
-
-
-def main() -> int:
-    """0 with one, 1 without."""
-    try:
-        mindspore_python()
-    except NoPythonError as error:
-        sys.stderr.write(f"make e2e TRAINER=mindspore: {error}\n")
-        return 1
-    return 0
-
+from e2e.trainer.framework_python import main, mindspore_python
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("mindspore", mindspore_python))

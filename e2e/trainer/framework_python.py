@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +61,16 @@ def _interpreter(framework: str, path: str, test: str, help_text: str) -> Path:
             return Path(path)
         problem = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
     raise NoPythonError(f"no {framework} in {path} ({problem}). {help_text}")
+
+
+def main(trainer: str, find: Callable[[], Path]) -> int:
+    """Return 0 where there is an interpreter; 1 and what to install where there is none."""
+    try:
+        find()
+    except NoPythonError as error:
+        sys.stderr.write(f"make e2e TRAINER={trainer}: {error}\n")
+        return 1
+    return 0
 
 
 @functools.cache
