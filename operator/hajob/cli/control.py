@@ -9,9 +9,8 @@ from functools import partial
 
 from hajob.api.base import Json, format_time
 from hajob.cli.exits import reported
-from hajob.cli.objects import KubernetesObjects, Objects, find_job, path_of_job
+from hajob.cli.objects import Objects, find_job, job_asked_for, path_of_job
 from hajob.cli.options import Commands, add_command, add_context, add_job
-from hajob.clock import SystemClock
 from hajob.sources.reading import mapping, text
 
 Steer = Callable[[Objects, str, str, int], str]
@@ -36,13 +35,7 @@ def add_parser(commands: Commands) -> None:
 
 def run_steering(steer: Steer, arguments: argparse.Namespace) -> int:
     """Write it into the spec, and say what follows."""
-
-    def steer_job() -> None:
-        objects = KubernetesObjects(context=arguments.context)
-        namespace = arguments.namespace or objects.namespace
-        print(steer(objects, namespace, arguments.job, SystemClock().now_milliseconds()))
-
-    return reported(steer_job)
+    return reported(lambda: print(steer(*job_asked_for(arguments))))
 
 
 def suspend_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str:

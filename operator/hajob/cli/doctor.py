@@ -19,7 +19,15 @@ from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.diagnosis import Finding, Gathered, Grade, Look, Unread, of_cluster, of_job, selector_of
 from hajob.cli.exits import NOT_DONE, reported
 from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, config_maps, find_job
-from hajob.cli.options import Commands, add_command, add_context, add_namespace, add_operator_namespace, add_output
+from hajob.cli.options import (
+    Commands,
+    add_command,
+    add_context,
+    add_fault_namespaces,
+    add_namespace,
+    add_operator_namespace,
+    add_output,
+)
 from hajob.clock import SystemClock
 from hajob.faults.rules import settings
 from hajob.sources import lease, registry
@@ -40,12 +48,7 @@ def add_parser(commands: Commands) -> None:
     add_namespace(parser)
     add_context(parser)
     add_operator_namespace(parser)
-    parser.add_argument(
-        "--fault-namespaces",
-        default=Settings().fault_namespaces,
-        metavar="NAMESPACES",
-        help="namespaces of MindCluster's ConfigMaps, separated by commas (default: %(default)s)",
-    )
+    add_fault_namespaces(parser)
     add_output(parser)
     parser.set_defaults(run=run)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from hajob.api import constants
 from hajob.api.base import Json
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
@@ -54,6 +55,16 @@ class JobView:
         return text(self.summary.get("state")) or "New"
 
     @property
+    def resource_name(self) -> str:
+        """Return the name that `kubectl -o name` prints."""
+        return f"{constants.PLURAL}.{constants.GROUP}/{self.name}"
+
+    @property
+    def state_with_reason(self) -> str:
+        """Return the state, and behind it the word for why."""
+        return f"{self.state} ({self.summary['reason']})" if self.summary.get("reason") else self.state
+
+    @property
     def step(self) -> int | None:
         """Return the newest finished step; None before the first."""
         step = self.progress.get("step")
@@ -66,6 +77,12 @@ class JobView:
     def conditions(self) -> Iterator[Mapping[str, Any]]:
         """Yield all conditions."""
         return map(mapping, items(self.status.get("conditions")))
+
+    def unmet_preconditions(self) -> Iterator[tuple[str, str]]:
+        """Yield what keeps actions from working, the actions first, and what to change."""
+        for one in map(mapping, items(mapping(self.status.get("protection")).get("unmet"))):
+            actions = ", ".join(map(text, items(one.get("actions"))))
+            yield f"not {actions}: {text(one.get('message'))}", text(one.get("remedy"))
 
     def why(self) -> str:
         """Return why the job is in its state, in the words of its status; empty where nothing is to be said."""

@@ -6,12 +6,11 @@ import argparse
 import threading
 from collections.abc import Callable
 
-from hajob.api import constants as names
 from hajob.cli.exits import ENDED_BY_PERSON, reported
 from hajob.cli.job_view import COLUMNS, JobView
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, listed
-from hajob.cli.options import Commands, add_command, add_context, add_namespace
-from hajob.cli.output import Answer, Table, add_output, live_screen, print_answer
+from hajob.cli.options import Commands, add_command, add_context, add_namespace, add_output
+from hajob.cli.output import FORMATS, Answer, Table, live_screen, print_answer
 from hajob.clock import SystemClock
 
 _WORST_FIRST = ("Failed", "Refused", "OnHold", "Held", "Recovering", "Restarting", "Pending", "Starting", "Unprotected")
@@ -26,7 +25,7 @@ def add_parser(commands: Commands) -> None:
         "kubectl hajob list -A",
     )
     _add_scope_of_jobs(one)
-    add_output(one)
+    add_output(one, FORMATS)
     one.set_defaults(run=run_list)
     live = add_command(
         commands, "top", "show the jobs live, those in trouble first, until you press Ctrl-C", "kubectl hajob top -A"
@@ -97,7 +96,7 @@ def table_of_jobs(
         where = f"in namespace {namespace}" if namespace else "in the cluster"
         return Answer([f"there is no HATrainingJob {where}"], [])
     table = Table(COLUMNS, [job.row() for job in jobs])
-    return Answer([table], [job.data() for job in jobs], [f"{names.PLURAL}.{names.GROUP}/{job.name}" for job in jobs])
+    return Answer([table], [job.data() for job in jobs], [job.resource_name for job in jobs])
 
 
 def _rank_of_trouble(job: JobView) -> int:

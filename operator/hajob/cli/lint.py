@@ -20,8 +20,8 @@ from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_notes
 from hajob.cli.exits import NOT_DONE, reported
 from hajob.cli.manifests import read_objects, unknown_fields
-from hajob.cli.options import Commands, add_command
-from hajob.cli.output import Answer, Block, add_output, print_answer
+from hajob.cli.options import Commands, add_command, add_output
+from hajob.cli.output import FORMATS, Answer, Block, print_answer
 from hajob.domain.errors import HajobInputError
 from hajob.plan.policy import policy_from_spec
 from hajob.plan.protection import remedy_of_precondition
@@ -44,7 +44,7 @@ def add_parser(commands: Commands) -> None:
         "kubectl hajob lint examples/quickstart.yaml",
     )
     parser.add_argument("filename", metavar="FILE", help="manifest of HATrainingJobs; - reads stdin")
-    add_output(parser)
+    add_output(parser, FORMATS)
     parser.set_defaults(run=run_lint)
 
 

@@ -9,15 +9,21 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.app.settings import Settings
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.diagnosis import Look, read_faults
 from hajob.cli.doctor import Gatherer
 from hajob.cli.exits import reported
 from hajob.cli.job_view import one_line, time_of_day
 from hajob.cli.objects import KubernetesObjects, Objects, listed
-from hajob.cli.options import Commands, add_command, add_context, add_operator_namespace
-from hajob.cli.output import UNKNOWN, Answer, Block, Table, add_output, print_answer
+from hajob.cli.options import (
+    Commands,
+    add_command,
+    add_context,
+    add_fault_namespaces,
+    add_operator_namespace,
+    add_output,
+)
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.clock import SystemClock
 from hajob.domain.facts import FactKind
 from hajob.domain.hardware import ClusterFact
@@ -82,15 +88,10 @@ def add_parser(commands: Commands) -> None:
         metavar="NAME",
         help="name of the chips (default: %(default)s)",
     )
-    parser.add_argument(
-        "--fault-namespaces",
-        default=Settings().fault_namespaces,
-        metavar="NAMESPACES",
-        help="namespaces of MindCluster's ConfigMaps, separated by commas (default: %(default)s)",
-    )
+    add_fault_namespaces(parser)
     add_operator_namespace(parser)
     add_context(parser)
-    add_output(parser)
+    add_output(parser, FORMATS)
     parser.set_defaults(run=run_nodes)
 
 

@@ -5,6 +5,7 @@ A port like `hajob.cli.cluster`, for the commands that change something. A refus
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
@@ -13,6 +14,7 @@ from urllib.parse import quote
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.cli.cluster import ClusterError, ForbiddenError
+from hajob.clock import SystemClock
 
 _REQUEST_SECONDS: Final = 30.0
 _MERGE: Final = "application/merge-patch+json"
@@ -42,6 +44,13 @@ def find_job(objects: Objects, namespace: str, name: str) -> Json:
     if found is None:
         raise ClusterError(f"there is no HATrainingJob {name} in namespace {namespace}")
     return found
+
+
+def job_asked_for(arguments: argparse.Namespace) -> tuple[KubernetesObjects, str, str, int]:
+    """Return the cluster, namespace and name of the job that a command is about, and the time in milliseconds."""
+    objects = KubernetesObjects(context=arguments.context)
+    namespace = arguments.namespace or objects.namespace
+    return objects, namespace, arguments.job, SystemClock().now_milliseconds()
 
 
 def listed(objects: Objects, path: str, **selectors: str) -> list[Json]:

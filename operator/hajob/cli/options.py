@@ -4,7 +4,10 @@
 """
 
 import argparse
+from collections.abc import Sequence
 from typing import Final, TypeAlias
+
+from hajob.app.settings import Settings
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 EXAMPLE: Final = "Example:\n  "
@@ -49,8 +52,18 @@ def add_operator_namespace(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
+def add_fault_namespaces(parser: argparse.ArgumentParser) -> None:
+    """Add the option with the namespaces of MindCluster's ConfigMaps."""
+    parser.add_argument(
+        "--fault-namespaces",
+        default=Settings().fault_namespaces,
+        metavar="NAMESPACES",
+        help="namespaces of MindCluster's ConfigMaps, separated by commas (default: %(default)s)",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
     """Add the option that chooses the format: for people or for programs."""
     parser.add_argument(
-        "-o", "--output", choices=["text", "json"], default="text", help="format of the answer (default: %(default)s)"
+        "-o", "--output", choices=formats, default="text", help="format of the answer (default: %(default)s)"
     )

@@ -6,7 +6,6 @@ gets.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -16,6 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
+
+FORMATS: Final = ("text", "json", "yaml", "name")
+"""What `print_answer` can print."""
 
 UNKNOWN: Final = "unknown"
 """What could not be read; the right that is missing stands beside it."""
@@ -64,17 +66,6 @@ class Answer:
     told: Sequence[Block]
     data: Any
     names: Sequence[str] = ()
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the option that chooses the format."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=["text", "json", "yaml", "name"],
-        default="text",
-        help="format of the answer (default: %(default)s)",
-    )
 
 
 def print_answer(answer: Answer, output: str) -> None:

@@ -11,10 +11,9 @@ from hajob.api.base import Json
 from hajob.cli.cluster import ForbiddenError
 from hajob.cli.exits import reported
 from hajob.cli.job_view import HEALTHY, JobView, age_in_words, age_since, one_line, time_of_day
-from hajob.cli.objects import KubernetesObjects, Objects, find_job, listed
-from hajob.cli.options import Commands, add_command, add_context, add_job
-from hajob.cli.output import UNKNOWN, Answer, Block, Table, add_output, print_answer
-from hajob.clock import SystemClock
+from hajob.cli.objects import Objects, find_job, job_asked_for, listed
+from hajob.cli.options import Commands, add_command, add_context, add_job, add_output
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.sources import pod as pod_source
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
@@ -34,21 +33,13 @@ def add_parser(commands: Commands) -> None:
     )
     add_job(parser)
     add_context(parser)
-    add_output(parser)
+    add_output(parser, FORMATS)
     parser.set_defaults(run=run_status)
 
 
 def run_status(arguments: argparse.Namespace) -> int:
     """Print the job."""
-
-    def print_status() -> None:
-        objects = KubernetesObjects(context=arguments.context)
-        namespace = arguments.namespace or objects.namespace
-        print_answer(
-            screen_of_job(objects, namespace, arguments.job, SystemClock().now_milliseconds()), arguments.output
-        )
-
-    return reported(print_status)
+    return reported(lambda: print_answer(screen_of_job(*job_asked_for(arguments)), arguments.output))
 
 
 def screen_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:
@@ -66,7 +57,7 @@ def screen_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> A
     told += _lines_of_incidents(job)
     data = {**job.data(), "pods": [_pod_as_json(pod) for pod in pods], "unknown": [unread] if unread else []}
     data |= {"protection": job.status.get("protection"), "goodputBuckets": mapping(job.status.get("goodput"))}
-    return Answer(told, data, [f"{names.PLURAL}.{names.GROUP}/{job.name}"])
+    return Answer(told, data, [job.resource_name])
 
 
 def pods_of(objects: Objects, job: JobView) -> tuple[list[pod_source.PodView], str]:
@@ -94,8 +85,7 @@ def _headline_of_job(job: JobView) -> str:
         if parse_whole_number(sizes.get(word)) not in {None, 1}
     )
     data = text(job.summary.get("size"))
-    reason = f" ({job.summary['reason']})" if job.summary.get("reason") else ""
-    return f"{job.name}  {job.namespace}   {job.state}{reason}   {job.age()}   {shape}, data {data or '?'}"
+    return f"{job.name}  {job.namespace}   {job.state_with_reason}   {job.age()}   {shape}, data {data or '?'}"
 
 
 def _lines_of_trouble(job: JobView) -> Iterator[str]:
@@ -151,13 +141,11 @@ def _lines_of_protection(job: JobView) -> Iterator[str]:
         return
     works = [text(one.get("action")) for one in evaluated if one.get("status") != "False"]
     yield f"protected {job.summary.get('protected') or UNKNOWN}   works: {', '.join(works) or 'nothing'}"
-    found = mapping(job.status.get("protection"))
-    for one in map(mapping, items(found.get("unmet"))):
-        actions = ", ".join(map(text, items(one.get("actions"))))
-        yield f"          not {actions}: {text(one.get('message'))}"
-        yield f"          -> {text(one.get('remedy'))}"
-    if found.get("unknown"):
-        yield f"          {text(found['unknown'])}"
+    for told, remedy in job.unmet_preconditions():
+        yield f"          {told}"
+        yield f"          -> {remedy}"
+    if unknown := text(mapping(job.status.get("protection")).get("unknown")):
+        yield f"          {unknown}"
 
 
 def _table_of_pods(job: JobView, pods: Sequence[pod_source.PodView]) -> Iterator[Block]:

@@ -13,10 +13,9 @@ from hajob.api.base import Json
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import reported
 from hajob.cli.job_view import JobView, one_line, outage_milliseconds, read_time, short_duration, time_of_day
-from hajob.cli.objects import KubernetesObjects, Objects, find_job, listed
-from hajob.cli.options import Commands, add_command, add_context, add_job
-from hajob.cli.output import UNKNOWN, Answer, Block, Table, add_output, print_answer
-from hajob.clock import SystemClock
+from hajob.cli.objects import Objects, find_job, job_asked_for, listed
+from hajob.cli.options import Commands, add_command, add_context, add_job, add_output
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.domain.text import counted_noun
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
@@ -37,19 +36,15 @@ def add_parser(commands: Commands) -> None:
     add_job(parser)
     parser.add_argument("--incident", type=int, metavar="N", help="show everything that is known of one incident")
     add_context(parser)
-    add_output(parser)
+    add_output(parser, FORMATS)
     parser.set_defaults(run=run_timeline)
 
 
 def run_timeline(arguments: argparse.Namespace) -> int:
     """Print what happened."""
-
-    def print_timeline() -> None:
-        objects = KubernetesObjects(context=arguments.context)
-        namespace, now_ms = arguments.namespace or objects.namespace, SystemClock().now_milliseconds()
-        print_answer(history_of_job(objects, namespace, arguments.job, now_ms, arguments.incident), arguments.output)
-
-    return reported(print_timeline)
+    return reported(
+        lambda: print_answer(history_of_job(*job_asked_for(arguments), arguments.incident), arguments.output)
+    )
 
 
 def history_of_job(objects: Objects, namespace: str, name: str, now_ms: int, incident: int | None = None) -> Answer:
@@ -72,7 +67,7 @@ def history_of_job(objects: Objects, namespace: str, name: str, now_ms: int, inc
     told: list[Block] = [table, *_total_of_incidents(job)]
     if unread:
         told.append(f"Events: {UNKNOWN}, {unread}")
-    return Answer(told, rows, [f"{names.PLURAL}.{names.GROUP}/{job.name}"])
+    return Answer(told, rows, [job.resource_name])
 
 
 def events_of(objects: Objects, namespace: str, kind: str, name: str) -> tuple[list[Json], str]:

@@ -7,16 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hajob.api import constants as names
 from hajob.api.conditions import reason_of
 from hajob.cli.exits import reported
 from hajob.cli.job_view import HEALTHY, JobView, age_since, one_line, time_of_day
-from hajob.cli.objects import KubernetesObjects, Objects, find_job
-from hajob.cli.options import Commands, add_command, add_context, add_job
-from hajob.cli.output import UNKNOWN, Answer, add_output, print_answer
+from hajob.cli.objects import Objects, find_job, job_asked_for
+from hajob.cli.options import Commands, add_command, add_context, add_job, add_output
+from hajob.cli.output import FORMATS, UNKNOWN, Answer, print_answer
 from hajob.cli.status import pods_of
 from hajob.cli.timeline import events_of, what_of
-from hajob.clock import SystemClock
 from hajob.plan.protection import REMEDIES, need_of_precondition
 from hajob.sources.pod import PodView
 from hajob.sources.reading import items, mapping, text
@@ -44,21 +42,13 @@ def add_parser(commands: Commands) -> None:
     )
     add_job(parser)
     add_context(parser)
-    add_output(parser)
+    add_output(parser, FORMATS)
     parser.set_defaults(run=run_why)
 
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Print the explanation."""
-
-    def print_why() -> None:
-        objects = KubernetesObjects(context=arguments.context)
-        namespace = arguments.namespace or objects.namespace
-        print_answer(
-            explanation_of_job(objects, namespace, arguments.job, SystemClock().now_milliseconds()), arguments.output
-        )
-
-    return reported(print_why)
+    return reported(lambda: print_answer(explanation_of_job(*job_asked_for(arguments)), arguments.output))
 
 
 def explanation_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:
@@ -66,8 +56,7 @@ def explanation_of_job(objects: Objects, namespace: str, name: str, now_ms: int)
     job = JobView(find_job(objects, namespace, name), now_ms)
     said = list(_explain_job(objects, job))
     running = age_since(job.condition("Running").get("lastTransitionTime"), now_ms)
-    reason = f" ({job.summary['reason']})" if job.summary.get("reason") else ""
-    told = [f"{job.name}  {job.namespace}   {job.state}{reason}" + (f" for {running}" if running else "")]
+    told = [f"{job.name}  {job.namespace}   {job.state_with_reason}" + (f" for {running}" if running else "")]
     for one in said:
         first, *more = one.message.strip().splitlines() or [""]
         told.append(f"{one.about:<11} {first}")
@@ -75,7 +64,7 @@ def explanation_of_job(objects: Objects, namespace: str, name: str, now_ms: int)
         if one.do:
             told.append(f"{'':<11} -> {one.do}")
     data = {"state": job.state, "reason": text(job.summary.get("reason")), "said": [_as_json(one) for one in said]}
-    return Answer(told, data, [f"{names.PLURAL}.{names.GROUP}/{job.name}"])
+    return Answer(told, data, [job.resource_name])
 
 
 def _as_json(one: Said) -> dict[str, str]:
@@ -184,6 +173,5 @@ def _explain_incident(job: JobView) -> Iterator[Said]:
 
 
 def _explain_protection(job: JobView) -> Iterator[Said]:
-    for one in map(mapping, items(mapping(job.status.get("protection")).get("unmet"))):
-        actions = ", ".join(map(text, items(one.get("actions"))))
-        yield Said("protection", f"not {actions}: {text(one.get('message'))}", text(one.get("remedy")))
+    for told, remedy in job.unmet_preconditions():
+        yield Said("protection", told, remedy)
