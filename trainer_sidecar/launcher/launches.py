@@ -11,7 +11,6 @@ from typing import Callable, List, NamedTuple
 
 from . import output, program, protocol, ranks
 from .clients import Clients
-from .loop import Loop
 
 OUTPUT_WAIT_SECONDS = 0.005
 OUTPUT_WAITS = 400  # 2 s in all
@@ -60,8 +59,6 @@ class Launches:
 
     def __init__(
         self,
-        loop: Loop,
-        terminal: output.Terminal,
         processes: ranks.Ranks,
         clients: Clients,
         limits: LaunchLimits,
@@ -69,7 +66,7 @@ class Launches:
         changed: Callable[[], None],
         goes_on: Callable[[], None],
     ) -> None:
-        self._loop, self._terminal, self._ranks = loop, terminal, processes
+        self._ranks, self._loop, self._terminal = processes, processes.loop, processes.terminal
         self._clients, self._limits = clients, limits
         self._changed, self._goes_on = changed, goes_on
         self.current: Launch | None = None  # also when the newest was not the training

@@ -89,7 +89,14 @@ class OutputSettings(NamedTuple):
 
 
 class Ranks:
-    """Table that starts, ends and watches the processes; `tell` gets a message for the agent at every change."""
+    """Table that starts, ends and watches the processes; `tell` gets a message for the agent at every change.
+
+    Attributes:
+        loop: of the launcher.
+        terminal: the container's output, in which lines of the ranks and of the launcher stand in their order.
+        follow_lines: tell the agent every line.
+        lines: printed by all of them.
+    """
 
     def __init__(
         self,
@@ -99,10 +106,10 @@ class Ranks:
         tell: Callable[[Dict[str, Any], bool], None],
         spawn: Callable[[List[str], Dict[str, str], str, ProcessLimits], process.Spawned],
     ) -> None:
-        self._loop = loop
+        self.loop = loop
         self._spawn = spawn
         self._settings = settings
-        self._terminal = terminal
+        self.terminal = terminal
         self._tell = tell
         self._files = output.Writer("hajob-files")
         self._newest: Dict[int, Rank] = {}
@@ -110,7 +117,7 @@ class Ranks:
         self._untold = progress.Untold()
         self._memory = memory.Kills(settings.memory_files)
         self.follow_lines = False
-        self.lines = 0  # printed by all of them
+        self.lines = 0
         self._own = "{}.{}".format(os.getpid(), boottime_nanoseconds())  # unique among the launchers of all pods
 
     def keep_output(self, directory: str, attempt_limit: int) -> None:
@@ -159,7 +166,7 @@ class Ranks:
         if attempt.isdigit():
             self._files.call_in_order(lambda: kept.delete_beyond_limits(directory, rank, int(attempt), limit))
         path = os.path.join(directory, attempt, kept.file_name(kept.KeptProcess(rank, name.incarnation, name.start)))
-        return output.LogFile(path, self._settings.file_bytes, self._terminal.print_message)
+        return output.LogFile(path, self._settings.file_bytes, self.terminal.print_message)
 
     def _read_stream(self, rank: Rank, descriptor: int, write: Callable[[bytes], None], log: output.LogFile) -> None:
         def ended() -> None:
@@ -168,7 +175,7 @@ class Ranks:
                 self._files.call_in_order(log.close_file)
 
         rank.streams[descriptor] = output.Pipe(
-            self._loop, descriptor, lambda line: self._handle_line(rank, line, write, log), ended
+            self.loop, descriptor, lambda line: self._handle_line(rank, line, write, log), ended
         )
 
     def _handle_line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
@@ -192,14 +199,14 @@ class Ranks:
 
     def _keep_line(self, rank: Rank, line: bytes, write: Callable[[bytes], None], log: output.LogFile) -> None:
         self._files.queue_output(log.append_output, line + b"\n")
-        self._terminal.queue_output(write, b"[rank %d] %s\n" % (rank.rank, line))
+        self.terminal.queue_output(write, b"[rank %d] %s\n" % (rank.rank, line))
 
     def take_stack(self, rank: int, name: ProcessName) -> None:
         """Take the stack of a process, into its output and to the agent. A process that has ended has none."""
         found = self._newest.get(rank)
         if found is not None and found.running and found.name == name:
             stacks.Taker(
-                self._loop, found.pid, found.environment, lambda lines: self._report_stack(found, lines)
+                self.loop, found.pid, found.environment, lambda lines: self._report_stack(found, lines)
             ).request_stack()
 
     def _report_stack(self, rank: Rank, lines: List[str]) -> None:
@@ -218,7 +225,7 @@ class Ranks:
             return
         left = self._untold.next_send_time() - now
         if left > 0:
-            self._loop.call_after(left / progress.SECOND, lambda: self._tell_steps_later(boottime_nanoseconds()))
+            self.loop.call_after(left / progress.SECOND, lambda: self._tell_steps_later(boottime_nanoseconds()))
         else:
             self._tell_steps()
 
@@ -249,7 +256,7 @@ class Ranks:
         roots = [pid for pid in foreign_launchers.child_processes(os.getpid()) if pid not in known]
         ended = helpers.end_helpers(rank.token, roots, only_with_chip=rank.is_finished, chips=self._settings.chips)
         if ended:
-            self._terminal.print_message(
+            self.terminal.print_message(
                 "rank {} left processes {} behind, they are ended with it".format(rank.rank, ended)
             )
 
@@ -282,7 +289,7 @@ class Ranks:
         elif not rank.asked:
             rank.asked = True
             process.signal_group(rank.pid, signal.SIGTERM)
-            self._loop.call_after(GENTLE_SECONDS, lambda: self._kill_if_running(rank))
+            self.loop.call_after(GENTLE_SECONDS, lambda: self._kill_if_running(rank))
 
     def _kill_if_running(self, rank: Rank) -> None:
         if rank.running:
@@ -299,5 +306,5 @@ class Ranks:
 
     def wait_until_written(self, seconds: float) -> bool:
         """Give each target the time to write the last output; False: some is still queued."""
-        written = self._terminal.wait_until_written(seconds)
+        written = self.terminal.wait_until_written(seconds)
         return self._files.wait_until_written(seconds) and written

@@ -76,8 +76,6 @@ class Supervisor:
         shells.wrap_interpreters(settings.directory, path)
         self._script = script.StartScript(self._loop, terminal, self._tell_script)
         self._launches = launches.Launches(
-            self._loop,
-            terminal,
             self._ranks,
             self._clients,
             settings.limits,
