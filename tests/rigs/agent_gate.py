@@ -103,6 +103,18 @@ class GateRules:
     def report_foreign_connection(self, port: int, host: str) -> None:
         self.strangers.append((port, host))
 
+    def may_reach_store(self) -> bool:
+        return False
+
+    def store_address(self) -> str:
+        return ""
+
+    def store_name(self) -> str:
+        return ""
+
+    def is_store_kept(self) -> bool:
+        return False
+
 
 class GateScene:
     """A gate, its rules, a clock, a controller behind it."""

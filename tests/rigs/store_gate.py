@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from tests.rigs.agent_gate import GateRules
 
-class StoreGateRules:
-    """What the agent would decide."""
+
+class StoreGateRules(GateRules):
+    """What the agent would decide; `address` is the store's."""
 
     def __init__(self) -> None:
-        self.open = False
-        self.address = self.name = ""
+        super().__init__()
+        self.name = ""
         self.kept = False
-        self.problems: list[int] = []
-        self.strangers: list[int] = []
 
     def may_reach_store(self) -> bool:
         return self.open
@@ -24,9 +24,3 @@ class StoreGateRules:
 
     def is_store_kept(self) -> bool:
         return self.kept
-
-    def report_taken_port(self, port: int, _: OSError) -> None:
-        self.problems.append(port)
-
-    def report_foreign_connection(self, port: int, _: str) -> None:
-        self.strangers.append(port)

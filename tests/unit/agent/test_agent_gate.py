@@ -100,11 +100,11 @@ async def test_what_cannot_be_read_passes_and_is_counted(scene: GateScene) -> No
     )
     writer.write(odd)
     await until(lambda: scene.controller.heard.get(2) == len(odd), "all of it")
-    assert scene.gate.unreadable == 2
+    assert scene.gate.passage.unreadable == 2
     assert scene.rules.beats == [(2, None)], "an unknown step is unknown"
     writer.write(b"\xff" * 100)
     await until(lambda: scene.controller.heard.get(2) == len(odd) + 100, "what is no message at all")
-    assert scene.gate.unreadable == 3
+    assert scene.gate.passage.unreadable == 3
 
 
 async def test_frames_of_a_version_never_seen_pass_and_are_told(scene: GateScene) -> None:
@@ -126,7 +126,7 @@ async def test_an_error_of_the_reader_is_counted_and_the_bytes_pass(
     monkeypatch.setattr(FrameReader, "cut_pieces", fail)
     writer.write(REGISTER_MESSAGE + HEARTBEAT)
     await until(lambda: scene.controller.heard.get(2) == len(REGISTER_MESSAGE + HEARTBEAT), "the bytes")
-    assert scene.gate.unreadable == 1
+    assert scene.gate.passage.unreadable == 1
 
 
 async def test_the_controllers_bytes_wait_too(scene: GateScene) -> None:

@@ -510,7 +510,7 @@ async def test_what_it_registers_with_in_between_is_answered(scene: Change) -> N
     scene.gate.follow_changed_order()
     writer.write(COPIES)
     await until(
-        lambda: any(one.unanswered for _, one in scene.gate.registrations.registered_processes([(2, "1.0")])),
+        lambda: any(one.unanswered for _, one in scene.gate.passage.registrations.registered_processes([(2, "1.0")])),
         "that it is heard",
     )
     scene.rules.open = True

@@ -7,27 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
 
 from trainer_sidecar.agent.gate import frames
+from trainer_sidecar.agent.gate.passage import Passage
 from trainer_sidecar.agent.gate.rank_messages import LinkedRank
 from trainer_sidecar.agent.gate.registering import REPLY_TIMEOUT_SECONDS, register_rank
-from trainer_sidecar.agent.gate.registrations import Registration, Registrations
-from trainer_sidecar.agent.gate.rules import Rules
+from trainer_sidecar.agent.gate.registrations import Registration
 from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, open_upstream
 
 log = logging.getLogger(__name__)
-
-
-class Passage(Protocol):
-    """The gate's part of a link: when bytes may pass, and the ranks' registrations."""
-
-    rules: Rules
-    registrations: Registrations
-
-    def wait_until_open(self, rank: int, bound: str | None) -> Awaitable[None]:
-        """Wait until the rank's bytes may pass. ConnectionAbortedError: to another controller than `bound` by then."""
 
 
 class ControllerSide:
@@ -38,8 +27,8 @@ class ControllerSide:
         is_taken: the controller has taken the rank.
     """
 
-    def __init__(self, gate: Passage, whose: LinkedRank, answer: Callable[[bytes], None]) -> None:
-        self._gate, self._whose, self._answer = gate, whose, answer
+    def __init__(self, passage: Passage, whose: LinkedRank, answer: Callable[[bytes], None]) -> None:
+        self._passage, self._whose, self._answer = passage, whose, answer
         self._writer: asyncio.StreamWriter | None = None
         self._attempt: asyncio.Future[asyncio.StreamReader] | None = None
         self._address = ""
@@ -50,7 +39,7 @@ class ControllerSide:
 
     async def wait_until_open(self) -> None:
         """Wait until bytes may pass to this controller."""
-        await self._gate.wait_until_open(self._whose.rank, self.bound)
+        await self._passage.wait_until_open(self._whose.rank, self.bound)
 
     async def connect_rank(self, frame: bytes) -> asyncio.StreamReader:
         """Connect with the rank's own frame as often as it takes, only while that is allowed."""
@@ -71,7 +60,7 @@ class ControllerSide:
             delay = min(2 * delay, LAST_RETRY_SECONDS)
 
     async def _connect_once(self, frame: bytes) -> asyncio.StreamReader:
-        rules, whose, self._said = self._gate.rules, self._whose, None
+        rules, whose, self._said = self._passage.rules, self._whose, None
         self._address, self.bound = rules.controller_address(), rules.controller_name()
         whose.process = whose.process or rules.process_name(whose.rank)  # known by now, or it might not pass
         reader, self._writer = await open_upstream(self._address)
@@ -83,7 +72,7 @@ class ControllerSide:
         self.is_taken = frames.REPLY.unpack(reply)[0] == 0
         if self._has_answered and not self.is_taken:
             raise ValueError(f"the rank is not taken again: {reply.hex()}")
-        kept = self._gate.registrations.registration_of(whose.rank, whose.process)
+        kept = self._passage.registrations.registration_of(whose.rank, whose.process)
         if kept is not None and kept.controller != self.bound and self.is_taken:
             await self._register_rank_again(reader, self._writer, kept, self.bound)
         if not self._has_answered:
@@ -100,11 +89,11 @@ class ControllerSide:
         if kept.heartbeat:
             writer.write(kept.heartbeat)
         log.info("rank %d is known to another controller, %s", self._whose.rank, controller)
-        self._gate.registrations.note_known_to(self._whose.rank, kept, controller)
+        self._passage.registrations.note_known_to(self._whose.rank, kept, controller)
 
     def unsent_registration_messages(self) -> list[bytes]:
         """Return the rank's registration messages that came after this controller was told the others."""
-        kept = self._gate.registrations.registration_of(self._whose.rank, self._whose.process)
+        kept = self._passage.registrations.registration_of(self._whose.rank, self._whose.process)
         if kept is None or self._said is None:
             return []
         return [message for kind, message in kept.registration_messages() if kind in kept.unanswered - self._said]

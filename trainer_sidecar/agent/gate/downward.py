@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.dead_rank_replies import reply_to_action
 from trainer_sidecar.agent.gate.outward import Outward
-from trainer_sidecar.agent.gate.registrations import Registrations
-from trainer_sidecar.agent.gate.rules import Rules
+from trainer_sidecar.agent.gate.passage import Passage
 from trainer_sidecar.agent.gate.step_margin import StepMargin
 
 log = logging.getLogger(__name__)
@@ -30,12 +29,10 @@ class Between:
 class Downward:
     """One connection to a controller, for one process of a rank."""
 
-    def __init__(
-        self, link: Between, rules: Rules, registrations: Registrations, outward: Outward, margin: StepMargin
-    ) -> None:
+    def __init__(self, link: Between, passage: Passage, outward: Outward, margin: StepMargin) -> None:
         self._margin = margin
         self._rank, self._process, self._controller = link.rank, link.process, link.controller
-        self._rules, self._registrations, self._outward = rules, registrations, outward
+        self._rules, self._registrations, self._outward = passage.rules, passage.registrations, outward
         self._inward = frames.Inward()
 
     @property

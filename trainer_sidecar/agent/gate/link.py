@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
-from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate import frames
-from trainer_sidecar.agent.gate.controller_side import ControllerSide, Passage
+from trainer_sidecar.agent.gate.controller_side import ControllerSide
 from trainer_sidecar.agent.gate.dead_rank_replies import DeadRankReplies
 from trainer_sidecar.agent.gate.downward import Between, Downward
 from trainer_sidecar.agent.gate.listener import CHUNK
 from trainer_sidecar.agent.gate.outward import Outward
+from trainer_sidecar.agent.gate.passage import Passage
 from trainer_sidecar.agent.gate.rank_messages import LinkedRank, RankMessages
 from trainer_sidecar.agent.gate.rules import LinkPhase
 from trainer_sidecar.agent.gate.step_margin import StepMargin
@@ -31,21 +31,6 @@ ANSWERED_SECONDS = 10.0  # so long a dead rank is answered for; MindIO misses it
 log = logging.getLogger(__name__)
 
 
-class LinkGate(Passage, Protocol):
-    """What a link needs of its gate."""
-
-    clock: Clock
-
-    def wait_until(self, allowed: Callable[[], bool]) -> Awaitable[None]:
-        """Wait until order and lease allow it."""
-
-    def count_unreadable(self, rank: int, what: str) -> None:
-        """Count a message that cannot be read."""
-
-    def end_link(self, link: GateLink) -> None:
-        """End one link."""
-
-
 class GateLink:
     """One accepted connection of a rank and, once it passes, its counterpart at the controller.
 
@@ -56,11 +41,11 @@ class GateLink:
     """
 
     def __init__(
-        self, gate: LinkGate, whose: LinkedRank, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, passage: Passage, whose: LinkedRank, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        self._gate, self.whose, self._reader, self._writer = gate, whose, reader, writer
-        self._messages = RankMessages(whose, gate.rules, gate.clock, gate.count_unreadable)
-        self._controller = ControllerSide(gate, whose, writer.write)
+        self._passage, self.whose, self._reader, self._writer = passage, whose, reader, writer
+        self._messages = RankMessages(whose, passage)
+        self._controller = ControllerSide(passage, whose, writer.write)
         self._downward: Downward | None = None
         self._outward = Outward(lambda: not self._may_pass())
         self._replies = DeadRankReplies(whose.rank)
@@ -77,12 +62,12 @@ class GateLink:
         pause = FIRST_RETRY_SECONDS
         try:
             while (upstream := await self._wait_for_controller(frame, reading)) is not None:
-                begun = self._gate.clock.now()
+                begun = self._passage.clock.now()
                 await self._forward_both_ways(upstream, reading)
                 if self.has_ended or not self._can_reconnect():
                     break
                 self._set_phase(LinkPhase.AT_GATE)
-                lasted = self._gate.clock.now() - begun > SECOND
+                lasted = self._passage.clock.now() - begun > SECOND
                 pause = FIRST_RETRY_SECONDS if lasted else min(2 * pause, LAST_RETRY_SECONDS)
                 await asyncio.sleep(pause)
             if self._speaks_tls:
@@ -104,7 +89,7 @@ class GateLink:
     def _set_phase(self, phase: LinkPhase) -> None:
         before, self.phase = self.phase, phase
         if phase is not before:
-            self._gate.rules.note_link_change(self.whose.rank)
+            self._passage.rules.note_link_change(self.whose.rank)
 
     async def _wait_for_controller(self, frame: bytes, reading: asyncio.Future[None]) -> asyncio.StreamReader | None:
         """Return the controller's side once it has taken the rank; None: the rank disconnected first, or speaks TLS."""
@@ -128,19 +113,19 @@ class GateLink:
     def give_missed_action(self, word: frames.Message) -> None:
         """Give the rank the action that the former controller gave the others but not this one."""
         rank, process = self.whose.rank, self.whose.process
-        kept = self._gate.registrations.registration_of(rank, process)
+        kept = self._passage.registrations.registration_of(rank, process)
         if kept is None or self.has_ended or kept.serial >= frames.serial_of_action(word):
             return
         log.warning("rank %d is told action %d, which the former controller has told others", rank, word.kind)
-        self._gate.registrations.note_passed_action(rank, process, kept.controller, word)
+        self._passage.registrations.note_passed_action(rank, process, kept.controller, word)
         self._writer.write(word.content)
-        self._gate.rules.note_link_change(rank)
+        self._passage.rules.note_link_change(rank)
 
     async def _forward_both_ways(self, upstream: asyncio.StreamReader, reading: asyncio.Future[None]) -> None:
         """Forward in both directions until one of them ends, or the rank's process."""
         self._messages.begin_watching_silence()
         link = Between(self.whose.rank, self.whose.process, self._controller.bound or "")
-        self._downward = Downward(link, self._gate.rules, self._gate.registrations, self._outward, self._margin)
+        self._downward = Downward(link, self._passage, self._outward, self._margin)
         self._outward.attach_controller()
         for message in self._controller.unsent_registration_messages():
             self._outward.insert_message(message)
@@ -171,27 +156,26 @@ class GateLink:
         # What the rank wrote before it died is still in the socket, and may answer what the controller waits for.
         await asyncio.wait({reading}, timeout=UNREAD_SECONDS)
         self._writer.close()
-        replies, may_answer = self._replies, self._gate.rules.may_answer_for_dead
+        replies, may_answer = self._replies, self._passage.rules.may_answer_for_dead
         if replies.has_left or not self._messages.is_at_boundary:
             return
         async with asyncio.timeout(KNOWN_SECONDS):
             await self._died.wait()
         async with asyncio.timeout(ANSWERED_SECONDS):
-            await self._gate.wait_until(may_answer)
+            await self._passage.wait_until(may_answer)
             self._controller.write(self._outward.take_bytes())
             while True:
-                await self._gate.wait_until(may_answer)
+                await self._passage.wait_until(may_answer)
                 self._controller.write(replies.take_owed_replies())
                 data = await upstream.read(CHUNK)
                 if not data:
                     return
                 replies.note_actions(data)
 
-    def end_with_process(self) -> None:
-        """End the link, because the rank's process has ended."""
+    def end_with_process(self) -> bool:
+        """End the link, because the rank's process has ended; False: it goes on until MindIO has its replies."""
         self._died.set()
-        if self.phase is not LinkPhase.LINKED and not self.has_ended:
-            self._gate.end_link(self)
+        return self.phase is not LinkPhase.LINKED and not self.has_ended
 
     async def _read_rank(self) -> None:
         """Read what the rank says until it ends, or turns out to be TLS."""
@@ -204,7 +188,8 @@ class GateLink:
                 return
             while data:
                 for piece in self._messages.cut_pieces(data):
-                    await self._outward.put_piece(self._margin.with_steps_ahead(piece, self._gate.rules.steps_ahead()))
+                    ahead = self._passage.rules.steps_ahead()
+                    await self._outward.put_piece(self._margin.with_steps_ahead(piece, ahead))
                     if piece.message is not None:
                         self._handle_rank_message(piece.message)
                 data = await self._reader.read(CHUNK)
@@ -218,16 +203,16 @@ class GateLink:
         log.error("rank %s speaks TLS behind its connect frame: nothing of it is passed on", self.whose.rank)
         self._speaks_tls = True
         self._set_phase(LinkPhase.NONE)
-        self._gate.rules.report_tls(self.whose.rank)
+        self._passage.rules.report_tls(self.whose.rank)
 
     def _handle_rank_message(self, message: frames.Message) -> None:
         rank, process = self.whose.rank, self.whose.process
-        if process and not self._gate.registrations.note_rank_message(rank, process, message):
+        if process and not self._passage.registrations.note_rank_message(rank, process, message):
             log.warning("rank %d did not register here: what it would have said is made anew", rank)
             if self._controller.bound:
                 self._controller.abort_connection()
         if message.kind in frames.HANDLED.values() and not (self.phase is LinkPhase.LINKED and self._may_pass()):
-            self._gate.rules.note_link_change(rank)  # another controller waits for that
+            self._passage.rules.note_link_change(rank)  # another controller waits for that
         self._replies.note_rank_message(message)
         self._messages.apply_message(message)
 
@@ -244,7 +229,7 @@ class GateLink:
             was_lost, passed = downward.is_unreadable, downward.bytes_for_rank(data)
             if downward.is_unreadable and not was_lost:
                 what = "what its controller says does not look like MindIO's messages"
-                self._gate.count_unreadable(self.whose.rank, what)
+                self._passage.count_unreadable(self.whose.rank, what)
             if not self._writer.is_closing():
                 with contextlib.suppress(ConnectionError):  # the rank's end is seen where it is read
                     self._writer.write(passed)
@@ -252,7 +237,7 @@ class GateLink:
 
     def _may_pass(self) -> bool:
         """Whether the controller hears the rank; a link to a node without power may be open, and nobody hears it."""
-        return self._gate.rules.may_pass(self.whose.rank)
+        return self._passage.rules.may_pass(self.whose.rank)
 
     def check_silence(self, now: int, *, excused: bool) -> None:
         """Report the rank when it is linked, could speak, and has not for long."""

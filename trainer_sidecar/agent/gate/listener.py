@@ -20,7 +20,8 @@ import resource
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Protocol
+
+from trainer_sidecar.agent.gate.rules import Rules
 
 CHUNK = 65536
 # After a change of controller all processes of the pod connect in one moment; the kernel drops connections beyond the
@@ -32,16 +33,6 @@ HELD_CONNECTIONS = 64
 """So many foreign ones are held; for one more the oldest is let go, or they would use up the agent's descriptors."""
 
 log = logging.getLogger(__name__)
-
-
-class ListenerRules(Protocol):
-    """What a listener tells the rest of the agent."""
-
-    def report_taken_port(self, port: int, problem: OSError) -> None:
-        """Report that it can't listen."""
-
-    def report_foreign_connection(self, port: int, host: str) -> None:
-        """Report that a connection from outside of this pod is held."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -68,12 +59,13 @@ class Listener(ABC):
 
     Attributes:
         port: Where it listens.
+        rules: of the agent.
     """
 
-    def __init__(self, address: str, port: int, rules: ListenerRules) -> None:
+    def __init__(self, address: str, port: int, rules: Rules) -> None:
         self._address = address
         self.port = port
-        self._listener_rules = rules
+        self.rules = rules
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: deque[asyncio.StreamWriter] = deque()
@@ -89,7 +81,7 @@ class Listener(ABC):
                     backlog=BACKLOG,  # it listens again, by default to 100
                 )
             except OSError as problem:
-                self._listener_rules.report_taken_port(self.port, problem)
+                self.rules.report_taken_port(self.port, problem)
                 await asyncio.sleep(BIND_RETRY_SECONDS)
 
     def _bind_socket(self) -> socket.socket:
@@ -135,7 +127,7 @@ class Listener(ABC):
             writer.close()
 
     def _hold_connection(self, host: str, writer: asyncio.StreamWriter) -> None:
-        self._listener_rules.report_foreign_connection(self.port, host)
+        self.rules.report_foreign_connection(self.port, host)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         self._held.append(writer)
         if len(self._held) > HELD_CONNECTIONS:

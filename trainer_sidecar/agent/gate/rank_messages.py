@@ -6,12 +6,12 @@ Whatever goes wrong with reading, the bytes pass. docs/protocols/launcher.md#the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trainer_sidecar.agent.clock import SECOND, Clock
+from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate import frames
-from trainer_sidecar.agent.gate.rules import Rules
+from trainer_sidecar.agent.gate.passage import Passage
 
 SILENT_SECONDS = 8
 NEVER_SPOKE_SECONDS = 30
@@ -28,10 +28,10 @@ class LinkedRank:
 
 
 class RankMessages:
-    """One link's messages; `unreadable` is told of those that could not be read."""
+    """One link's messages."""
 
-    def __init__(self, whose: LinkedRank, rules: Rules, clock: Clock, unreadable: Callable[[int, str], None]) -> None:
-        self._whose, self._rules, self._clock, self._unreadable = whose, rules, clock, unreadable
+    def __init__(self, whose: LinkedRank, passage: Passage) -> None:
+        self._whose, self._passage = whose, passage
         self._frames = frames.FrameReader()
         self._registered = self._told_copies = False
         self._beats = False
@@ -50,7 +50,7 @@ class RankMessages:
 
     def begin_watching_silence(self) -> None:
         """Start to watch for the rank's silence: the controller can hear it from now on."""
-        self._spoke = self._clock.now()
+        self._spoke = self._passage.clock.now()
 
     def cut_pieces(self, data: bytes) -> Iterable[frames.Piece]:
         """Split these bytes into messages."""
@@ -62,7 +62,7 @@ class RankMessages:
             self._frames.lost = True
             pieces = [frames.Piece(data)]
         if self._frames.lost and not was_lost:
-            self._unreadable(self._whose.rank, "its bytes do not look like MindIO's messages")
+            self._passage.count_unreadable(self._whose.rank, "its bytes do not look like MindIO's messages")
         return pieces
 
     def apply_message(self, message: frames.Message) -> None:
@@ -76,14 +76,14 @@ class RankMessages:
             return
         status = message.rank_status()
         if status is None or status.rank != rank:
-            self._unreadable(rank, f"a message of type {message.kind} has another size or rank")
+            self._passage.count_unreadable(rank, f"a message of type {message.kind} has another size or rank")
             return
         is_beat = message.kind == frames.HEARTBEAT
         self._beats = self._beats or is_beat
-        self._spoke, self._is_missed = self._clock.now(), False
-        self._rules.apply_heartbeat(rank, status.step, asked=not is_beat)
+        self._spoke, self._is_missed = self._passage.clock.now(), False
+        self._passage.rules.apply_heartbeat(rank, status.step, asked=not is_beat)
         if self._registered:
-            self._rules.note_optimizer_copies(rank, told=self._told_copies)
+            self._passage.rules.note_optimizer_copies(rank, told=self._told_copies)
 
     def check_silence(self, now: int, *, could_speak: bool) -> None:
         """Report the rank when it could speak, and has not for 8 s (30 s when it never has)."""
@@ -95,4 +95,4 @@ class RankMessages:
         limit = (SILENT_SECONDS if self._beats else NEVER_SPOKE_SECONDS) * SECOND
         if now - self._spoke > limit and not self._is_missed:
             self._is_missed = True
-            self._rules.report_silent_rank(self._whose.rank, self._spoke)
+            self._passage.rules.report_silent_rank(self._whose.rank, self._spoke)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.registrations import TAKEN, Registration, Registrations
+from trainer_sidecar.agent.gate.rules import Rules
 from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, open_upstream
 
 REPLY_TIMEOUT_SECONDS = 30.0
@@ -50,26 +50,10 @@ async def register_rank(
     return said
 
 
-class StandInRules(Protocol):
-    """What the agent tells its stand-ins: which controller there is, and for which ranks they stand in."""
-
-    def controller_address(self) -> str:
-        """Return host:port of the MindIO controller, empty while there is none."""
-
-    def controller_name(self) -> str:
-        """Return the name of the controller process behind that address."""
-
-    def ranks_to_stand_in_for(self) -> frozenset[int]:
-        """Return the ranks without a process that the controller may be told of now."""
-
-    def note_link_change(self, rank: int) -> None:
-        """Note that the controller knows the rank now."""
-
-
 class StandIns:
     """Short connections that register ranks without a process: one for each such rank, to each controller once."""
 
-    def __init__(self, rules: StandInRules, registrations: Registrations) -> None:
+    def __init__(self, rules: Rules, registrations: Registrations) -> None:
         self._rules = rules
         self._registrations = registrations
         self._tasks: dict[int, asyncio.Task[None]] = {}

@@ -1,4 +1,4 @@
-"""The gate's interface to the rest of the agent."""
+"""The interface of the gates, to MindIO and to the store, to the rest of the agent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import enum
 from typing import Protocol
 
 from trainer_sidecar.agent.gate.frames import Message
-from trainer_sidecar.agent.gate.listener import ListenerRules
 
 
 class LinkPhase(enum.Enum):
@@ -17,8 +16,8 @@ class LinkPhase(enum.Enum):
     LINKED = "linked"
 
 
-class Rules(ListenerRules, Protocol):
-    """The gate's interface to the rest of the agent."""
+class Rules(Protocol):
+    """What both gates ask of the agent, and what they tell it: a port, so that a test decides what may pass."""
 
     def may_pass(self, rank: int) -> bool:
         """Return whether this rank's bytes may pass now."""
@@ -70,3 +69,21 @@ class Rules(ListenerRules, Protocol):
 
     def report_silent_rank(self, rank: int, since: int) -> None:
         """Report that a linked rank has sent nothing since then, although it could."""
+
+    def report_taken_port(self, port: int, problem: OSError) -> None:
+        """Report that a gate can't listen on its port."""
+
+    def report_foreign_connection(self, port: int, host: str) -> None:
+        """Report that a connection from outside of this pod is held."""
+
+    def may_reach_store(self) -> bool:
+        """Return whether the processes of this pod may reach the rendezvous store now."""
+
+    def store_address(self) -> str:
+        """Return host:port of the rendezvous store, empty while there is none."""
+
+    def store_name(self) -> str:
+        """Return the name of that store: attempt, "/" and who opened it; empty: not told."""
+
+    def is_store_kept(self) -> bool:
+        """Return whether the store was filled with the content of the store before it."""

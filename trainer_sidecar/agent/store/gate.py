@@ -13,11 +13,11 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import Clock
-from trainer_sidecar.agent.gate.listener import CHUNK, Listener, ListenerRules
+from trainer_sidecar.agent.gate.listener import CHUNK, Listener
+from trainer_sidecar.agent.gate.rules import Rules
 from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, open_upstream
 from trainer_sidecar.agent.store.journal import StoreJournal
 from trainer_sidecar.store_protocol import Request, StoreConversation
@@ -30,22 +30,6 @@ SCHEDULER_FORGETS = (
 """Seen with MindSpore 2.10 on CPU: they register anew, and a new process's `init()` waits a minute in vain."""
 
 log = logging.getLogger(__name__)
-
-
-class StoreRules(ListenerRules, Protocol):
-    """The gate's interface to the rest of the agent."""
-
-    def may_reach_store(self) -> bool:
-        """Return whether the processes of this pod may reach the store now."""
-
-    def store_address(self) -> str:
-        """Return host:port of the rendezvous store, empty while there is none."""
-
-    def store_name(self) -> str:
-        """Return the name of that store: attempt, "/" and who opened it; empty: not told."""
-
-    def is_store_kept(self) -> bool:
-        """Return whether the store was filled with the content of the store before it."""
 
 
 class StoreLink:
@@ -193,10 +177,9 @@ class StoreGate(Listener):
     """
 
     def __init__(
-        self, address: str, port: int, rules: StoreRules, clock: Clock, journal: StoreJournal | None = None
+        self, address: str, port: int, rules: Rules, clock: Clock, journal: StoreJournal | None = None
     ) -> None:
         super().__init__(address, port, rules)
-        self.rules = rules
         self.clock = clock
         self.journal = journal if journal is not None else StoreJournal()
         self.links: set[StoreLink] = set()
