@@ -54,9 +54,9 @@ class CoordinatorCore:
 
     # -- from the operator ----------------------------------------------------------------------------------------
 
-    def note_operator(self, now: float) -> None:
+    def note_operator(self, fence: int, now: float) -> None:
         """Take in that a leader has opened a stream: it hears everything that none has acknowledged."""
-        self.job.operator.note_operator(now)
+        self.job.operator.note_operator(fence, now)
         self.job.effects.outbox.resend_unacknowledged()
 
     def apply_assignment(self, assignment: pb.Assignment, now: float) -> None:

@@ -79,16 +79,16 @@ def test_the_sidecars_user_reaches_the_host_of_the_images_user(shared: Path) -> 
         host.wait()
 
 
-class Listener:
+class Core:
     """What the coordinator hears of its link."""
 
     def __init__(self) -> None:
         self.refusals: list[str] = []
 
-    def handle_controller_refusal(self, text: str) -> None:
+    def note_refused_controller_host(self, text: str) -> None:
         self.refusals.append(text)
 
-    def handle_controller_loss(self) -> None:
+    def note_lost_controller_host(self, _now: float) -> None:
         pass
 
     def __getattr__(self, name: str) -> object:
@@ -107,14 +107,14 @@ async def listen_for_refusals(directory: Path) -> list[str]:
     """As the coordinator's user: until it was told why."""
     os.setgid(SIDECAR_USER)
     os.setuid(SIDECAR_USER)
-    listener = Listener()
-    link = ControllerLink(directory, listener)  # type: ignore[arg-type]
+    core = Core()
+    link = ControllerLink(directory, core, lambda: None)  # type: ignore[arg-type]
     for _ in range(100):
         await asyncio.sleep(0.02)
-        if listener.refusals:
+        if core.refusals:
             break
-    await link.close()
-    return listener.refusals
+    await link.close_connection()
+    return core.refusals
 
 
 @as_root

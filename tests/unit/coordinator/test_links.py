@@ -1,4 +1,4 @@
-"""The coordinator's links: an exception of who listens does not end them, and a hang-up is not answered in haste."""
+"""The coordinator's links: an exception of the core does not end them, and a hang-up is not answered in haste."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol.addresses import host_port
 from hajob.wire import tls
 from tests.rigs.rank_pod import PATIENCE, until
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.controller_protocol import SOCKET_NAME
+from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.shell import agents, controller
-from trainer_sidecar.coordinator.shell.agents import AgentLink, Dials
+from trainer_sidecar.coordinator.shell.agents import AgentLink, Agents, Dials
 from trainer_sidecar.coordinator.shell.controller import ControllerLink
 from trainer_sidecar.coordinator.state.job import Endpoint
 
@@ -26,47 +27,37 @@ HELLO: controller_protocol.Message = {"event": "hello", "state": {}, "log": []}
 STATE: controller_protocol.Message = {"event": "state", "state": {}}
 
 
-class Listener:
+class Core:
     """Notes what it hears; what stands in `broken` raises."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.broken: set[str] = set()
 
-    def _hear(self, what: str) -> None:
+    def hear(self, what: str) -> None:
         self.heard.append(what)
         if what in self.broken:
             raise KeyError(what)
 
-    def handle_controller_hello(self, _state: Mapping[str, Any], _log: list[Mapping[str, Any]]) -> None:
-        self._hear("hello")
+    def apply_controller_hello(self, _state: Mapping[str, Any], _log: list[Mapping[str, Any]], _now: float) -> None:
+        self.hear("hello")
 
-    def handle_controller_state(self, _state: Mapping[str, Any]) -> None:
-        self._hear("state")
+    def apply_controller_state(self, _state: Mapping[str, Any], _now: float) -> None:
+        self.hear("state")
 
-    def handle_controller_callback(self, name: str, _arguments: list[Any], _at: float) -> None:
-        self._hear(name)
+    def note_lost_controller_host(self, _now: float) -> None:
+        self.hear("unreachable")
 
-    def handle_controller_answer(self, call: str, _code: int, _exception: str, _at: float) -> None:
-        self._hear(call)
+    def note_refused_controller_host(self, _text: str) -> None:
+        self.hear("refused")
 
-    def handle_controller_loss(self) -> None:
-        self._hear("unreachable")
+    def note_disconnected_agent(self, _uid: str, _now: float, *, refused: bool) -> None:
+        self.hear(f"disconnected {refused}")
 
-    def handle_controller_refusal(self, _text: str) -> None:
-        self._hear("refused")
 
-    def own_hello(self) -> pb.Hello:
-        return pb.Hello()
-
-    def handle_agent_connected(self, _uid: str) -> None:
-        self._hear("connected")
-
-    def handle_agent_message(self, _uid: str, _message: pb.AgentToCoordinator) -> None:
-        self._hear("said")
-
-    def handle_agent_disconnected(self, _uid: str, *, refused: bool) -> None:
-        self._hear(f"disconnected {refused}")
+def agents_of(core: Core, directory: Path) -> Agents:
+    settings: Any = SimpleNamespace(job_uid="job", tls_directory=directory)
+    return Agents(settings, cast("CoordinatorCore", core), lambda: None)
 
 
 class Host:
@@ -86,17 +77,17 @@ class Host:
 
 
 @pytest.fixture
-def listener() -> Listener:
-    return Listener()
+def core() -> Core:
+    return Core()
 
 
 @pytest.fixture
-async def host(tmp_path: Path, listener: Listener) -> AsyncIterator[Host]:
+async def host(tmp_path: Path, core: Core) -> AsyncIterator[Host]:
     """A host, and a link that dials it."""
     host = Host(tmp_path)
-    link = ControllerLink(tmp_path, listener)
+    link = ControllerLink(tmp_path, cast("CoordinatorCore", core), lambda: None)
     yield host
-    await link.close()
+    await link.close_connection()
     host.close()
 
 
@@ -106,36 +97,36 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "BACKOFF_SECONDS", (0.01,))
 
 
-async def test_listener_error_loses_the_controller_and_redials(
-    host: Host, listener: Listener, caplog: pytest.LogCaptureFixture
+async def test_core_error_loses_the_controller_and_redials(
+    host: Host, core: Core, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener.broken = {"state"}
+    core.broken = {"state"}
     await host.accept(HELLO, STATE)
-    await until(lambda: "unreachable" in listener.heard, "the word that it is lost")
-    assert listener.heard == ["hello", "state", "unreachable"]
+    await until(lambda: "unreachable" in core.heard, "the word that it is lost")
+    assert core.heard == ["hello", "state", "unreachable"]
     assert "Traceback" in caplog.text
-    listener.broken = set()
+    core.broken = set()
     await host.accept(HELLO, STATE)
-    await until(lambda: len(listener.heard) == 5, "the second connection")
-    assert listener.heard[3:] == ["hello", "state"]
+    await until(lambda: len(core.heard) == 5, "the second connection")
+    assert core.heard[3:] == ["hello", "state"]
 
 
-async def test_not_even_the_word_that_it_is_lost_ends_the_dialling(host: Host, listener: Listener) -> None:
-    listener.broken = {"hello", "unreachable"}
+async def test_not_even_the_word_that_it_is_lost_ends_the_dialling(host: Host, core: Core) -> None:
+    core.broken = {"hello", "unreachable"}
     await host.accept(HELLO)
     await host.accept(HELLO)
-    await until(lambda: listener.heard.count("unreachable") == 2, "the second word that it is lost")
+    await until(lambda: core.heard.count("unreachable") == 2, "the second word that it is lost")
 
 
-async def test_malformed_host_message_is_an_error(host: Host, listener: Listener) -> None:
+async def test_malformed_host_message_is_an_error(host: Host, core: Core) -> None:
     await host.accept(HELLO, {"event": "report_result"})
     await host.accept(HELLO)
-    await until(lambda: len(listener.heard) == 3, "the second connection")
-    assert listener.heard == ["hello", "unreachable", "hello"]
+    await until(lambda: len(core.heard) == 3, "the second connection")
+    assert core.heard == ["hello", "unreachable", "hello"]
 
 
 async def test_a_host_that_hangs_up_is_dialled_after_a_pause(
-    host: Host, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    host: Host, core: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And is away when it never says hello, though its socket takes every connection."""
     slept: list[float] = []
@@ -150,31 +141,31 @@ async def test_a_host_that_hangs_up_is_dialled_after_a_pause(
     for _ in range(10):
         (await host.accept()).close()
     assert slept.count(controller.REDIAL_SECONDS) >= 9
-    assert listener.heard == ["unreachable"]
+    assert core.heard == ["unreachable"]
 
 
 async def test_a_link_to_an_agent_outlives_an_exception(
-    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, core: Core, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     conversations = 0
 
-    async def converse(link: AgentLink) -> bool:
+    async def converse(_link: AgentLink) -> bool:
         nonlocal conversations
         conversations += 1
-        listener.handle_agent_message(link.uid, pb.AgentToCoordinator())
+        core.hear("said")
         return True
 
     monkeypatch.setattr(AgentLink, "_run_stream", converse)
-    listener.broken = {"said", "disconnected False"}
-    link = AgentLink("uid-1", "127.0.0.1:1", "job", tmp_path, listener, dials=Dials())
+    core.broken = {"said", "disconnected False"}
+    link = AgentLink("uid-1", "127.0.0.1:1", agents_of(core, tmp_path))
     await until(lambda: conversations >= 3, "the third conversation")
-    assert listener.heard[:4] == ["said", "disconnected False"] * 2
+    assert core.heard[:4] == ["said", "disconnected False"] * 2
     assert "Traceback" in caplog.text
-    await link.close()
+    await link.close_stream()
 
 
 async def test_a_bounded_number_of_agents_is_dialled_at_once(
-    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, core: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands of handshakes side by side would keep the loop from its leases."""
     dialling, most, done = 0, 0, 0
@@ -189,15 +180,16 @@ async def test_a_bounded_number_of_agents_is_dialled_at_once(
     monkeypatch.setattr(AgentLink, "_exchange_hellos", greet)
     monkeypatch.setattr(tls, "read_tls_files", lambda _: (b"", b"", b""))
     monkeypatch.setattr(tls, "secure_channel", lambda *_: contextlib.nullcontext())
-    dials = Dials(first=3, again=2)
-    links = [AgentLink(f"uid-{n}", "127.0.0.1:1", "job", tmp_path, listener, dials=dials) for n in range(20)]
+    everyone = agents_of(core, tmp_path)
+    everyone.dials = Dials(first=3, again=2)
+    links = [AgentLink(f"uid-{n}", "127.0.0.1:1", everyone) for n in range(20)]
     await until(lambda: done >= 60, "three rounds")
     assert most <= 5
-    await asyncio.gather(*(link.close() for link in links))
+    await asyncio.gather(*(link.close_stream() for link in links))
 
 
 async def test_agents_that_do_not_answer_hold_up_no_new_one(
-    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, core: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     greeted: list[str] = []
 
@@ -210,12 +202,13 @@ async def test_agents_that_do_not_answer_hold_up_no_new_one(
     monkeypatch.setattr(AgentLink, "_exchange_hellos", greet)
     monkeypatch.setattr(tls, "read_tls_files", lambda _: (b"", b"", b""))
     monkeypatch.setattr(tls, "secure_channel", lambda *_: contextlib.nullcontext())
-    dials = Dials(first=1, again=1)
-    silent = [AgentLink(f"silent-{n}", "127.0.0.1:1", "job", tmp_path, listener, dials=dials) for n in range(3)]
+    everyone = agents_of(core, tmp_path)
+    everyone.dials = Dials(first=1, again=1)
+    silent = [AgentLink(f"silent-{n}", "127.0.0.1:1", everyone) for n in range(3)]
     await until(lambda: len(greeted) >= 4, "their second attempt")
-    new = AgentLink("new", "127.0.0.1:1", "job", tmp_path, listener, dials=dials)
+    new = AgentLink("new", "127.0.0.1:1", everyone)
     await until(lambda: "new" in greeted, "the new one")
-    await asyncio.gather(*(link.close() for link in [*silent, new]))
+    await asyncio.gather(*(link.close_stream() for link in [*silent, new]))
 
 
 @pytest.mark.parametrize(

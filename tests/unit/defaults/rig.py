@@ -224,7 +224,7 @@ class RigLink(Channel):
         if world is None or self.is_open or self.rig.away or self.rig.is_cut:
             return
         self.world, world.link = world, self
-        world.core.note_operator(world.now)
+        world.core.note_operator(1, world.now)
         self.listener.note_connection_change(True, "")
         for message in self.waiting:
             self._say_to_world(message)

@@ -130,7 +130,7 @@ def lost_node(save_after: int, *, there: bool) -> World:
         save_after_milliseconds=1000 * save_after,
         allow_checkpoint=True,
     )
-    world.core.note_operator(world.now)
+    world.core.note_operator(1, world.now)
     world.start()
     world.step(1)
     world.die(3)
@@ -175,7 +175,7 @@ def test_an_operator_that_was_away_for_a_moment_decides() -> None:
     wait(world, 100)
     world.core.job.operator.note_operator_left(world.now)
     wait(world, DECISION_SECONDS - 1)
-    world.core.note_operator(world.now)
+    world.core.note_operator(1, world.now)
     wait(world, 100)
     assert world.state.conversation == "Stopped"
 
@@ -184,7 +184,7 @@ def test_an_undecided_death_is_the_operators_while_it_is_there() -> None:
     """It may be thinking: an API server that does not answer, a breaker, a person."""
     world = World(limits=Limits(answer_seconds=MINDIO_WAIT_SECONDS - ANSWER_MARGIN_SECONDS))
     world.standing = pb.StandingOrders(decision_timeout_milliseconds=1000 * DECISION_SECONDS, allow_in_place=True)
-    world.core.note_operator(world.now)
+    world.core.note_operator(1, world.now)
     world.start()
     world.step(1)
     world.die(3)

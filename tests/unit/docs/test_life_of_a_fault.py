@@ -16,7 +16,7 @@ FUNCTION = re.compile(r"\[`((?:\w+\.)*[a-z_]\w*)`\]\(\.\./([^)]+)\)")
 
 BESIDE_THE_WALKS = {
     "_rows_at_rest",
-    "Hub.handle_agent_message",
+    "Agents.handle_agent_message",
     "CoordinatorCore.note_answered_call",
     "placements",
     "CoordinatorCore.apply_order",

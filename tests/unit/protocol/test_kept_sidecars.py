@@ -32,7 +32,7 @@ from tests.rigs.rank_pod import until
 from tests.unit.protocol.kept_sidecar import JOB, RECORDINGS, KeptServer, Line, recording, speak
 from trainer_sidecar.agent import server as agent_server
 from trainer_sidecar.agent import settings as agent_settings
-from trainer_sidecar.coordinator.shell.agents import AgentLink, Dials
+from trainer_sidecar.coordinator.shell.agents import AgentLink, Agents
 from trainer_sidecar.coordinator.shell.server import OperatorServer
 from trainer_sidecar.coordinator.shell.settings import read_settings
 
@@ -128,19 +128,18 @@ async def test_a_kept_coordinators_job_is_still_protected(version: str, monkeypa
             await town.server.stop()
 
 
-class Heard:
-    """The coordinator's listeners, noting what reaches them."""
+class HeardAgents(Agents):
+    """A coordinator's links to its agents, noting what comes over them."""
 
-    def __init__(self) -> None:
-        self.messages: list[Any] = []
+    def __init__(self, tls_directory: Path) -> None:
+        settings: Any = SimpleNamespace(job_uid=JOB, tls_directory=tls_directory)
+        super().__init__(settings, cast("Any", None), lambda: None)
+        self.messages: list[pb.AgentToCoordinator] = []
         self.connected = 0
         self.link: AgentLink | None = None
 
     def own_hello(self) -> pb.Hello:
         return pb.Hello(version=1, highest_version=7, job_uid=JOB, fence=1)
-
-    def handle_operator_left(self) -> None:
-        pass
 
     def handle_agent_connected(self, _uid: str) -> None:
         self.connected += 1
@@ -151,7 +150,8 @@ class Heard:
                 pb.RankOrder(rank=number, incarnation=incarnation, run=True, admitted=admitted),
             ]
             assert self.link is not None
-            self.link.send_message(pb.CoordinatorToAgent(node_order=pb.NodeOrder(revision=1, ranks=ranks)))
+            order = pb.NodeOrder(revision=1, ranks=ranks)
+            self.link.outgoing.put_nowait(pb.CoordinatorToAgent(node_order=order))
 
     def handle_agent_message(self, _uid: str, message: pb.AgentToCoordinator) -> None:
         self.messages.append(message)
@@ -159,39 +159,54 @@ class Heard:
     def handle_agent_disconnected(self, _uid: str, *, refused: bool) -> None:
         assert not refused
 
-    def handle_operator_connected(self, hello: pb.Hello) -> int:
-        self.messages.append(hello)
-        return 0
 
-    def handle_operator_message(self, message: pb.OperatorMessage) -> None:
-        self.messages.append(message)
+class HeardCore:
+    """A coordinator's core, noting what its operator says."""
 
-    def next_report(self) -> pb.Report:
+    def __init__(self) -> None:
+        self.assignments: list[pb.Assignment] = []
+        self.orders: list[pb.Order] = []
+        self.acknowledged: list[int] = []
+        self.job = SimpleNamespace(
+            operator=SimpleNamespace(note_operator_left=lambda _: None),
+            incidents=SimpleNamespace(incarnation=0),
+            effects=SimpleNamespace(outbox=SimpleNamespace(acknowledge_reports=self.acknowledged.append)),
+        )
+
+    @property
+    def number(self) -> int:
+        """How many messages have come."""
+        return len(self.assignments) + len(self.orders) + len(self.acknowledged)
+
+    def note_operator(self, _fence: int, _now: float) -> None:
+        pass
+
+    def apply_assignment(self, assignment: pb.Assignment, _now: float) -> None:
+        self.assignments.append(assignment)
+
+    def apply_order(self, order: pb.Order, _now: float) -> None:
+        self.orders.append(order)
+
+    def next_report(self, _now: float) -> pb.Report:
         return pb.Report(sequence=1)
-
-    # of the agent's node
-    def begin_conversation(self, *, higher_fence: bool) -> None:
-        assert higher_fence
-
-    def apply_coordinator_message(self, message: pb.CoordinatorToAgent) -> None:
-        self.messages.append(message)
 
 
 @everyone
 async def test_a_kept_agent_is_heard_by_a_coordinator_of_today(version: str, tmp_path: Path) -> None:
-    authority, heard = Authority(), Heard()
+    authority = Authority()
     coordinator = authority.write(tmp_path / "coordinator", f"coordinator.{JOB}")
     agent = authority.write(tmp_path / "agent", f"agent.{JOB}")
     lines = recording(version, "coordinator-agent-1")
     server = KeptServer("Agent", lines, server_credentials(agent))
     await server.start()
-    heard.link = AgentLink("uid-1-1", server.address, JOB, coordinator, heard, dials=Dials())
+    heard = HeardAgents(coordinator)
+    heard.link = AgentLink("uid-1-1", server.address, heard)
     try:
         await until(server.over.is_set, "the end of the recording")
         said = sum(line.sender == "agent" for line in lines) - 1  # one is the hello
         await until(lambda: len(heard.messages) == said, "every word of the agent")
     finally:
-        await heard.link.close()
+        await heard.link.close_stream()
         await server.stop()
     facts = [fact for message in heard.messages for fact in message.report.facts]
     assert [(fact.kind, list(fact.ranks)) for fact in facts if fact.kind == pb.PROCESS_EXITED] == [
@@ -203,7 +218,7 @@ async def test_a_kept_agent_is_heard_by_a_coordinator_of_today(version: str, tmp
 @everyone
 async def test_a_kept_operator_leads_coordinators_of_today(version: str, tmp_path: Path) -> None:
     """After a roll-back of the operator."""
-    authority, heard = Authority(), Heard()
+    authority, core = Authority(), HeardCore()
     lines = recording(version, "operator-coordinator")
     settings = read_settings(
         {
@@ -217,7 +232,7 @@ async def test_a_kept_operator_leads_coordinators_of_today(version: str, tmp_pat
             "MINDIO_WAIT_MINDX_TIME": "120",
         }
     )
-    server = OperatorServer(settings, heard)
+    server = OperatorServer(settings, cast("Any", core), lambda: None)
     await server.start_listening()
     tls = grpc.ssl_channel_credentials(*read_certificates(authority.write(tmp_path / "operator", f"operator.{JOB}")))
     address = f"{settings.endpoint.address}:{settings.port}"
@@ -225,12 +240,11 @@ async def test_a_kept_operator_leads_coordinators_of_today(version: str, tmp_pat
         async with answered(speak(lines, "Coordinator", address, tls, f"coordinator.{JOB}")) as answers:
             hello = pb.CoordinatorMessage.FromString(await anext(answers)).hello
             assert hello.version == 1  # the only one that it takes
-            said = sum(line.sender == "operator" for line in lines)
-            await until(lambda: len(heard.messages) == said, "every word of the operator")
+            said = sum(line.sender == "operator" for line in lines) - 1  # one is the hello
+            await until(lambda: core.number == said, "every word of the operator")
     finally:
         await server.stop_listening()
-    actions = [message.order.action for message in heard.messages[1:] if message.WhichOneof("body") == "order"]
-    assert actions == [pb.START, pb.IN_PLACE]
+    assert [order.action for order in core.orders] == [pb.START, pb.IN_PLACE]
 
 
 @everyone
@@ -288,11 +302,20 @@ class Beats:
         return 0
 
 
-class KeptNode(Heard):
+class KeptNode:
     """A node that has nothing to report."""
 
     lease = SimpleNamespace(number_heartbeat=lambda _: 1)
     outbox = SimpleNamespace(next_report_time=lambda: None)
+
+    def __init__(self) -> None:
+        self.messages: list[pb.CoordinatorToAgent] = []
+
+    def begin_conversation(self, *, higher_fence: bool) -> None:
+        assert higher_fence
+
+    def apply_coordinator_message(self, message: pb.CoordinatorToAgent) -> None:
+        self.messages.append(message)
 
     def next_report(self, *, with_heartbeat: bool = False) -> Any:
         assert with_heartbeat in {True, False}

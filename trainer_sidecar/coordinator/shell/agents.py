@@ -1,4 +1,4 @@
-"""The connection to one agent: dialled at its pod's address, and redialled as long as the pod is assigned.
+"""The connections to the agents: each dialled at its pod's address, and redialled as long as the pod is assigned.
 
 Each agent has one task. An open stream is given up once it has been silent for as long as makes its agent count as
 silent: after a cut in the network, waiting for the old connection's retransmissions would take minutes.
@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
 
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc, versions
+from hajob.protocol.addresses import host_port
 from hajob.wire import tls
 from hajob.wire.halves import until_first_ends
+from trainer_sidecar.coordinator.core import CoordinatorCore
+from trainer_sidecar.coordinator.shell.clock import now
+from trainer_sidecar.coordinator.shell.settings import CoordinatorSettings
 from trainer_sidecar.coordinator.state.leases import SILENT_SECONDS
 
 log = logging.getLogger(__name__)
@@ -35,22 +38,6 @@ BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.0)
 Stream = grpc.aio.StreamStreamCall[pb.CoordinatorToAgent, pb.AgentToCoordinator]
 
 
-class AgentListener(Protocol):
-    """Receiver of the agents' messages and connection changes."""
-
-    def own_hello(self) -> pb.Hello:
-        """Return the coordinator's first message, made from its current state."""
-
-    def handle_agent_connected(self, uid: str) -> None:
-        """Handle the first answer of this pod's agent."""
-
-    def handle_agent_message(self, uid: str, message: pb.AgentToCoordinator) -> None:
-        """Handle a message of the agent."""
-
-    def handle_agent_disconnected(self, uid: str, *, refused: bool) -> None:
-        """Handle the end of the stream, or a failed dial."""
-
-
 class Dials:
     """Limit of concurrent dials: each costs a handshake, and thousands at once keep the loop from granting leases.
 
@@ -65,27 +52,101 @@ class Dials:
         return self._again if failures else self._first
 
 
+class Agents:
+    """The links to all agents; what they say goes to the core, and what the core wants then is sent at once.
+
+    Attributes:
+        settings: of this coordinator.
+        dials: shared by all links.
+    """
+
+    def __init__(self, settings: CoordinatorSettings, core: CoordinatorCore, send_effects: Callable[[], None]) -> None:
+        self.settings = settings
+        self.dials = Dials()
+        self._core = core
+        self._send_effects = send_effects
+        self._links: dict[str, AgentLink] = {}
+        self._dialled = 0  # version of the roster that the links were made for
+
+    def dial_new_pods(self) -> None:
+        """Keep a link to every pod that has an address, none to a pod that is forgotten."""
+        roster = self._core.job.roster
+        if roster.version == self._dialled:
+            return
+        self._dialled = roster.version
+        for uid in [uid for uid in self._links if uid not in roster.pods]:
+            closing = asyncio.create_task(self._links.pop(uid).close_stream())
+            closing.add_done_callback(lambda _: None)
+        for pod in roster.pods.values():
+            if pod.uid not in self._links and pod.address:
+                address = host_port(pod.address, self.settings.agent_port)
+                self._links[pod.uid] = AgentLink(pod.uid, address, self)
+
+    async def close_streams(self) -> None:
+        """End all conversations."""
+        for link in self._links.values():
+            await link.close_stream()
+
+    def send_message(self, uid: str, message: pb.CoordinatorToAgent) -> None:
+        """Queue a message; the end of the stream drops queued messages, because the next stream repeats everything."""
+        link = self._links.get(uid)
+        if link is not None:
+            link.outgoing.put_nowait(message)
+
+    def own_hello(self) -> pb.Hello:
+        """Build the coordinator's hello to an agent."""
+        own, fence = self.settings, self._core.job.operator.fence
+        return versions.hello(
+            own.job_uid, fence=fence, incarnation=own.incarnation, pod_name=own.pod_name, pod_uid=own.pod_uid
+        )
+
+    def handle_agent_connected(self, uid: str) -> None:
+        """Tell the core that an agent is there."""
+        self._core.note_connected_agent(uid, now())
+        self._send_effects()
+
+    def handle_agent_message(self, uid: str, message: pb.AgentToCoordinator) -> None:
+        """Handle a heartbeat, or a report, which may be a heartbeat as well."""
+        body = message.WhichOneof("body")
+        if body == "heartbeat":
+            self._answer_heartbeat(uid, message.heartbeat.number)
+        elif body == "report":
+            report = message.report
+            self._core.apply_agent_report(uid, report, now())
+            if not (report.heartbeat and self._answer_heartbeat(uid, report.heartbeat, report.sequence)):
+                self.send_message(uid, pb.CoordinatorToAgent(acknowledge=pb.Acknowledge(sequence=report.sequence)))
+            self._send_effects()
+        elif body == "store":
+            self._core.apply_store_content(uid, message.store, now())
+            self._send_effects()
+
+    def _answer_heartbeat(self, uid: str, heartbeat: int, acknowledged: int = 0) -> bool:
+        """Grant a lease, and with it acknowledge the report that the heartbeat came with; False: no lease for it."""
+        grant = self._core.answer_heartbeat(uid, heartbeat, now())
+        if grant is None:
+            return False
+        grant.acknowledged = acknowledged
+        self.send_message(uid, pb.CoordinatorToAgent(lease_grant=grant))
+        return True
+
+    def handle_agent_disconnected(self, uid: str, *, refused: bool) -> None:
+        """Tell the core that an agent's stream is gone, or that a dial has failed."""
+        self._core.note_disconnected_agent(uid, now(), refused=refused)
+        self._send_effects()
+
+
 class AgentLink:
     """Client that keeps a conversation with the agent at `address` (host:port) open until closed."""
 
-    def __init__(
-        self, uid: str, address: str, job_uid: str, tls_directory: Path, listener: AgentListener, *, dials: Dials
-    ) -> None:
+    def __init__(self, uid: str, address: str, agents: Agents) -> None:
         self.uid = uid
-        self._dials = dials
-        self._failures = 0
         self.address = address
-        self._job_uid = job_uid
-        self._tls_directory = tls_directory
-        self._listener = listener
-        self._outgoing: asyncio.Queue[pb.CoordinatorToAgent] = asyncio.Queue()
+        self._agents = agents
+        self._failures = 0
+        self.outgoing: asyncio.Queue[pb.CoordinatorToAgent] = asyncio.Queue()
         self._task = asyncio.create_task(self._redial_for_ever(), name=f"agent-{address}")
 
-    def send_message(self, message: pb.CoordinatorToAgent) -> None:
-        """Queue a message; the end of the stream drops queued messages, because the next stream repeats everything."""
-        self._outgoing.put_nowait(message)
-
-    async def close(self) -> None:
+    async def close_stream(self) -> None:
         """End the conversation."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -103,7 +164,7 @@ class AgentLink:
                 reason = f"{error.code().name}: {error.details()}"
             except (TimeoutError, OSError, asyncio.InvalidStateError) as error:
                 reason = str(error) or "no word in time"
-            except Exception as error:  # raised by the listener: ending this task would end all redialling
+            except Exception as error:  # raised by the core: ending this task would end all redialling
                 log.exception("agent %s: what it said could not be taken in", self.address)
                 reason = f"an error of this program: {type(error).__name__}: {error}"
             if reason != said:
@@ -115,30 +176,31 @@ class AgentLink:
 
     def _tell_disconnected(self, *, refused: bool) -> None:
         try:
-            self._listener.handle_agent_disconnected(self.uid, refused=refused)
+            self._agents.handle_agent_disconnected(self.uid, refused=refused)
         except Exception:
             log.exception("agent %s: that it is gone could not be taken in", self.address)
 
     async def _run_stream(self) -> bool:
         """Run one stream from hello to its end; return whether the agent answered."""
         async with contextlib.AsyncExitStack() as stack:
-            async with self._dials.semaphore_for_dial(self._failures):
-                files = tls.read_tls_files(self._tls_directory)
-                channel = tls.secure_channel(self.address, f"agent.{self._job_uid}", files, CHANNEL_OPTIONS)
+            async with self._agents.dials.semaphore_for_dial(self._failures):
+                own = self._agents.settings
+                files = tls.read_tls_files(own.tls_directory)
+                channel = tls.secure_channel(self.address, f"agent.{own.job_uid}", files, CHANNEL_OPTIONS)
                 stream = await self._exchange_hellos(await stack.enter_async_context(channel))
             if stream is None:
                 return False
-            self._listener.handle_agent_connected(self.uid)
+            self._agents.handle_agent_connected(self.uid)
             await until_first_ends(self._read_messages(stream), self._write_messages(stream))
             return True
 
     async def _exchange_hellos(self, channel: grpc.aio.Channel) -> Stream | None:
         """Open a stream and wait for the agent's hello; return None when another pod answers."""
-        self._outgoing = asyncio.Queue()
+        self.outgoing = asyncio.Queue()
         stub = sidecar_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]
         stream: Stream = stub.Converse()
         async with asyncio.timeout(HELLO_SECONDS):  # `wait_for` would lose a cancellation that meets a message
-            await stream.write(pb.CoordinatorToAgent(hello=self._listener.own_hello()))
+            await stream.write(pb.CoordinatorToAgent(hello=self._agents.own_hello()))
             first = await stream.read()
         if not isinstance(first, pb.AgentToCoordinator):
             raise await _error_of_stream(stream)
@@ -150,7 +212,7 @@ class AgentLink:
         if problem := versions.disagreement(hello, "the agent"):
             log.error("agent %s: %s", self.address, problem)
             return False
-        if hello.job_uid != self._job_uid:
+        if hello.job_uid != self._agents.settings.job_uid:
             log.error("agent %s is of job %s", self.address, hello.job_uid)
             return False
         if hello.pod_uid != self.uid:
@@ -164,11 +226,11 @@ class AgentLink:
                 message = await stream.read()
             if not isinstance(message, pb.AgentToCoordinator):
                 raise await _error_of_stream(stream)
-            self._listener.handle_agent_message(self.uid, message)
+            self._agents.handle_agent_message(self.uid, message)
 
     async def _write_messages(self, stream: Stream) -> None:
         while True:
-            await stream.write(await self._outgoing.get())
+            await stream.write(await self.outgoing.get())
 
 
 async def _error_of_stream(stream: Stream) -> Exception:

@@ -7,13 +7,14 @@ import contextlib
 import logging
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from trainer_sidecar import controller_protocol
 from trainer_sidecar.access import describe_refusal
 from trainer_sidecar.controller_protocol import SOCKET_NAME, LineBuffer, Message
+from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.units import NANOSECONDS
 
@@ -28,34 +29,16 @@ AFTER_ERROR_SECONDS = 1.0
 """Pause after a message that raised: it may come again at once, and each time logs a traceback."""
 
 
-class ControllerListener(Protocol):
-    """Receiver of the controller host's messages."""
-
-    def handle_controller_hello(self, state: Mapping[str, Any], log_entries: list[Mapping[str, Any]]) -> None:
-        """Handle a new connection; `log_entries`: the host's log."""
-
-    def handle_controller_state(self, state: Mapping[str, Any]) -> None:
-        """Handle a change of the controller or the store."""
-
-    def handle_controller_callback(self, name: str, arguments: list[Any], at: float) -> None:
-        """Handle a callback of MindIO."""
-
-    def handle_controller_answer(self, call: str, code: int, exception: str, at: float) -> None:
-        """Handle the answer to a call: accepted or refused."""
-
-    def handle_controller_loss(self) -> None:
-        """Handle the loss of the host."""
-
-    def handle_controller_refusal(self, text: str) -> None:
-        """Handle a host socket that exists but may not be opened; empty `text`: the refusal is over."""
-
-
 class ControllerLink:
-    """Client that keeps the connection to the controller host open until closed."""
+    """Client that keeps the connection to the controller host open until closed.
 
-    def __init__(self, directory: Path, listener: ControllerListener) -> None:
+    What the host says goes to the core, and what the core wants then is sent at once.
+    """
+
+    def __init__(self, directory: Path, core: CoordinatorCore, send_effects: Callable[[], None]) -> None:
         self._directory = directory
-        self._listener = listener
+        self._core = core
+        self._send_effects = send_effects
         self._name = uuid.uuid4().hex[:12]  # the host's log outlives this process, so call ids must not repeat
         self._number = 0
         self._socket: socket.socket | None = None
@@ -79,7 +62,7 @@ class ControllerLink:
         except OSError as error:
             log.warning("the controller host did not take %s: %s", call, error)
 
-    async def close(self) -> None:
+    async def close_connection(self) -> None:
         """Close the connection; the host keeps running."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -94,17 +77,21 @@ class ControllerLink:
                     away_since = now()
                 elif away_since is not None and now() - away_since >= LOST_SECONDS:
                     away_since = None
-                    self._listener.handle_controller_loss()
-            except Exception:  # raised by the listener: ending this task would end all redialling
+                    self._handle_loss()
+            except Exception:  # raised by the core: ending this task would end all redialling
                 log.exception("what the controller host said could not be taken in; the controller counts as lost")
                 away_since, pause = None, AFTER_ERROR_SECONDS
                 self._report_lost()
             await asyncio.sleep(pause)
 
+    def _handle_loss(self) -> None:
+        self._core.note_lost_controller_host(now())
+        self._send_effects()
+
     def _report_lost(self) -> None:
         """Report the controller lost: messages after the failed one are dropped, so its state is unknown."""
         try:
-            self._listener.handle_controller_loss()
+            self._handle_loss()
         except Exception:
             log.exception("that the controller is lost could not be taken in")
 
@@ -128,7 +115,8 @@ class ControllerLink:
     def _report_refusal(self, text: str) -> None:
         if text != self._refusal:
             self._refusal = text
-            self._listener.handle_controller_refusal(text)
+            self._core.note_refused_controller_host(text)
+            self._send_effects()
 
     async def _read_messages(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -149,10 +137,14 @@ class ControllerLink:
         at = message.get("t", controller_protocol.now_nanoseconds()) / NANOSECONDS
         if event == "hello":
             self._greeted = True
-            self._listener.handle_controller_hello(message["state"], message["log"])
+            self._core.apply_controller_hello(message["state"], message["log"], now())
         elif event == "state":
-            self._listener.handle_controller_state(message["state"])
+            self._core.apply_controller_state(message["state"], now())
         elif event is not None:
-            self._listener.handle_controller_callback(event, message["arguments"], at)
-        elif message.get("call"):
-            self._listener.handle_controller_answer(message["call"], message["code"], message.get("exception", ""), at)
+            log.info("MindIO: %s %s", event, message["arguments"])
+            self._core.apply_callback(event, message["arguments"], at, now())
+        elif call := message.get("call"):
+            code, exception = message["code"], message.get("exception", "")
+            log.info("MindIO took %s: %s", call, exception or code)
+            self._core.note_answered_call(call, code, exception, at, now())
+        self._send_effects()

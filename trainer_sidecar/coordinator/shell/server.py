@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable
 
 import grpc
 import grpc.aio
@@ -20,6 +19,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from hajob.protocol import sidecar_pb2_grpc, versions
 from hajob.protocol.addresses import host_port
 from hajob.wire import tls
+from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.coordinator.shell.settings import CoordinatorSettings
 
@@ -40,28 +40,16 @@ REPORTS_SHARE = 0.1
 Context = grpc.aio.ServicerContext[pb.OperatorMessage, pb.CoordinatorMessage]
 
 
-class OperatorListener(Protocol):
-    """Receiver of the operator's messages."""
-
-    def handle_operator_connected(self, hello: pb.Hello) -> int:
-        """Handle the hello of a leader; return the highest incarnation known here."""
-
-    def handle_operator_left(self) -> None:
-        """Handle the end of the leader's stream, with no other one in its place."""
-
-    def handle_operator_message(self, message: pb.OperatorMessage) -> None:
-        """Handle a message of the leader."""
-
-    def next_report(self) -> pb.Report:
-        """Return the report that is due."""
-
-
 class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
-    """Serves `Coordinator.Converse`."""
+    """Serves `Coordinator.Converse`.
 
-    def __init__(self, settings: CoordinatorSettings, listener: OperatorListener) -> None:
+    What the operator says goes to the core, and what the core wants then is sent at once.
+    """
+
+    def __init__(self, settings: CoordinatorSettings, core: CoordinatorCore, send_effects: Callable[[], None]) -> None:
         self._settings = settings
-        self._listener = listener
+        self._core = core
+        self._send_effects = send_effects
         self._fence = 0
         self._current: asyncio.Event | None = None
         self._urgent = asyncio.Event()
@@ -104,8 +92,8 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
         if self._current is not None:
             self._current.set()
         self._current, self._fence = over, hello.fence
-        incarnation = self._listener.handle_operator_connected(hello)
-        yield pb.CoordinatorMessage(hello=self._own_hello(incarnation))
+        self._core.note_operator(hello.fence, now())
+        yield pb.CoordinatorMessage(hello=self._own_hello(self._core.job.incidents.incarnation))
         reader = asyncio.create_task(self._read_messages(request_iterator, over))
         try:
             self.wake_stream(urgent=True)
@@ -120,7 +108,7 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
 
     def _timed_report(self) -> pb.Report:
         began = now()
-        report = self._listener.next_report()
+        report = self._core.next_report(now())
         self._coalesce = min(max(COALESCE_SECONDS, (now() - began) / REPORTS_SHARE), REST_SECONDS)
         return report
 
@@ -151,13 +139,23 @@ class OperatorServer(sidecar_pb2_grpc.CoordinatorServicer):
             async for message in requests:
                 if over.is_set():
                     return
-                self._listener.handle_operator_message(message)
+                self._handle_message(message)
         finally:
             if self.is_leader_connected and self._current is over:
-                self._listener.handle_operator_left()
+                self._core.job.operator.note_operator_left(now())
             over.set()
             self._urgent.set()
             self._news.set()
+
+    def _handle_message(self, message: pb.OperatorMessage) -> None:
+        body = message.WhichOneof("body")
+        if body == "assignment":
+            self._core.apply_assignment(message.assignment, now())
+        elif body == "order":
+            self._core.apply_order(message.order, now())
+        elif body == "acknowledge":
+            self._core.job.effects.outbox.acknowledge_reports(message.acknowledge.sequence)
+        self._send_effects()
 
     async def _wait_for_report(self, over: asyncio.Event) -> bool:
         """Wait until a report should go out; False when this stream is over."""

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class OperatorPresence:
-    """Whether a leader has its stream open, and since when it is so. Only the events of the stream change it."""
+    """Whether a leader has its stream open, and since when it is so. Only the events of the stream change it.
+
+    Attributes:
+        fence: highest of all leaders so far; agents refuse a coordinator with a lower one than they have met.
+    """
 
     since: float
     here: bool = False
+    fence: int = 0
 
-    def note_operator(self, now: float) -> None:
+    def note_operator(self, fence: int, now: float) -> None:
         """Note that a leader has opened its stream, perhaps in place of another one."""
-        self.here, self.since = True, now
+        self.here, self.since, self.fence = True, now, max(self.fence, fence)
 
     def note_operator_left(self, now: float) -> None:
         """Note that the stream of the leader is over."""
