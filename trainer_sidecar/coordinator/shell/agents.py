@@ -26,7 +26,9 @@ from trainer_sidecar.coordinator.state.leases import SILENT_SECONDS
 
 log = logging.getLogger(__name__)
 
+# A node without power answers nothing, and a dial that waits for it holds a place in `Dials`.
 HELLO_SECONDS = 2.0
+# By itself gRPC would wait up to two minutes between two attempts, and the pod is usually back within seconds.
 REDIAL_MILLISECONDS = 1000
 CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # a channel serves one attempt: no back-off of earlier ones
@@ -70,6 +72,7 @@ class Agents:
 
     def dial_new_pods(self) -> None:
         """Keep a link to every pod that has an address, none to a pod that is forgotten."""
+        # Called after every input: of thousands of pods only a changed roster is worth a comparison.
         roster = self._core.job.roster
         if roster.version == self._dialled:
             return

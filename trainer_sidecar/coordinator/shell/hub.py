@@ -24,6 +24,7 @@ from trainer_sidecar.coordinator.state.store_keeping import Fill
 
 log = logging.getLogger(__name__)
 
+# The shortest time limit that it checks is 0.2 s, from the order that ends an attempt to the word of its last step.
 TICK_SECONDS = 0.1
 LAST_WORD_SECONDS = 1.0
 """A restart of the job ends this pod at once; when the training last went on is told 0.2 s after the order."""

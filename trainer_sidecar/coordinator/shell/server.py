@@ -32,8 +32,11 @@ SERVER_OPTIONS = (
     ("grpc.keepalive_time_ms", 5000),
     ("grpc.keepalive_timeout_ms", 5000),
 )
+# The agents report one after the other within milliseconds of an event: one report tells the operator of all of them.
 COALESCE_SECONDS = 0.05
+# Without anything new: the operator takes a coordinator that says nothing for seconds for lost.
 REST_SECONDS = 0.5
+# The pod is about to go: what is not read by then nobody reads, and gRPC would wait for the operator to hang up.
 FLUSH_SECONDS = 0.2
 REPORTS_SHARE = 0.1
 """Of the loop's time, at most, for reports that are not urgent: one of thousands of agents takes 20 ms."""
