@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make inject", description="Make a fault in the demo that runs.")
     inject.add_arguments(parser)
     try:
-        injection = inject.read(parser.parse_args(arguments))
+        injection = inject.read_injection(parser.parse_args(arguments))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -29,7 +29,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.kwok import KwokNodes, node
 from e2e.cluster.run import Run, free_port
 from hajob.api import constants as names
-from hajob.cli.injection import Injection, InjectionKind, device_map, device_map_name
+from hajob.cli.injection import Injection, InjectionKind, device_config_map, device_map_name
 
 NODES: Final = 1000
 JOBS: Final = 100
@@ -125,10 +125,12 @@ async def _replayed_faults(run: Run, count: int, nodes: int) -> list[float]:
             name, code = node_of(uid, number // JOBS % NODES_PER_JOB), f"80AA{number:04X}"
             coordinator.train()
             await asyncio.sleep(0.02)
-            injection = Injection.of(InjectionKind.CHIP, name, number % 8, code, "RestartRequest")
-            written.append(await replay.write(device_map(None, injection, _now_ms())))
+            injection = Injection.with_usual_values(InjectionKind.CHIP, name, number % 8, code, "RestartRequest")
+            written.append(await replay.write(device_config_map(None, injection, _now_ms())))
             stamps.append(await coordinator.ordered())
-            await replay.write(device_map(None, Injection.of(InjectionKind.RECOVER, name), _now_ms()))
+            await replay.write(
+                device_config_map(None, Injection.with_usual_values(InjectionKind.RECOVER, name), _now_ms())
+            )
     await runner.cleanup()
     return [1000 * (stamp - when) for stamp, when in zip(stamps, written, strict=True)]
 
@@ -166,17 +168,17 @@ class FaultWriter:
         coordinator.train()
         await asyncio.sleep(0.05)
         code, chip = f"80AA{number:04X}", number % 8
-        injection = Injection.of(InjectionKind.CHIP, name, chip, code, "RestartRequest")
+        injection = Injection.with_usual_values(InjectionKind.CHIP, name, chip, code, "RestartRequest")
         begun = asyncio.create_task(coordinator.ordered())
         place = await asyncio.to_thread(self._put, injection)
         self._stamps[device_map_name(name), place] = await begun
         await asyncio.sleep(0.05)
-        await asyncio.to_thread(self._put, Injection.of(InjectionKind.RECOVER, name))
+        await asyncio.to_thread(self._put, Injection.with_usual_values(InjectionKind.RECOVER, name))
 
     def _put(self, injection: Injection) -> int:
         """Which write of this object it was, from 0."""
         name = device_map_name(injection.node)
-        body, place = device_map(None, injection, _now_ms()), self._written.get(name, 0)
+        body, place = device_config_map(None, injection, _now_ms()), self._written.get(name, 0)
         self._written[name] = place + 1
         if place:
             self._plane.api.request("PUT", f"{MAPS}/{name}", body)
@@ -191,7 +193,7 @@ class FaultWriter:
 def replayed(say: Say, seconds: int = FLOOD_SECONDS) -> tuple[Object, float]:
     """What the watch path says of a flood of node events, and when it was begun; nodes, pods and a fault are listed."""
     with Run.start("a replayed watch") as run:
-        broken = device_map(None, Injection.of(InjectionKind.CHIP, "node-5", 3), _now_ms())
+        broken = device_config_map(None, Injection.with_usual_values(InjectionKind.CHIP, "node-5", 3), _now_ms())
         broken["metadata"] |= {"resourceVersion": "1", "uid": "broken"}
         maps, result = run.directory / "maps.json", run.directory / "watch.json"
         maps.write_text(json.dumps([broken]), encoding="utf-8")
@@ -223,7 +225,10 @@ def rack(say: Say, nodes: int = RACK_NODES, broken: int = RACK) -> tuple[float, 
         rig.plane.wait("the operator to lead", lambda: operator.metric("hajob_leader") == 1, 60)
         time.sleep(5)
         since, say_nodes = audit.now(), rig.nodes.names[:broken]
-        bodies = [device_map(None, Injection.of(InjectionKind.CHIP, name, 0), _now_ms()) for name in say_nodes]
+        bodies = [
+            device_config_map(None, Injection.with_usual_values(InjectionKind.CHIP, name, 0), _now_ms())
+            for name in say_nodes
+        ]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda one: rig.plane.api.create(MAPS, one), bodies))
         path = f"/apis/{names.API_VERSION}/{names.QUARANTINES}"

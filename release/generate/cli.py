@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from hajob.cli.main import parser
+from hajob.cli.main import build_parser
 from hajob.cli.options import EXAMPLE
 from release.generate.files import write_or_check
 
@@ -69,7 +69,7 @@ def _section(command: argparse.ArgumentParser) -> Iterator[str]:
 
 def rendered() -> str:
     """The text of the page."""
-    return "\n".join([_HEAD, *(line for command in commands(parser()) for line in _section(command))])
+    return "\n".join([_HEAD, *(line for command in commands(build_parser()) for line in _section(command))])
 
 
 def main(arguments: list[str] | None = None) -> int:

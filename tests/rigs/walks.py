@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hajob.cli.injection import Injection, InjectionKind, device_map
+from hajob.cli.injection import Injection, InjectionKind, device_config_map
 from hajob.protocol import sidecar_pb2 as pb
 from hajob.sources import device_info
 from tests.house.walks import Walk
@@ -34,7 +34,9 @@ async def fault_to_order(world: OperatorWorld, channel: RecordedChannel, pod: st
     channel.ordered = walk.end
     pods = [raw async for page in world.kube.list_pages("pods", "default") for raw in page.items]
     node = next(raw["spec"]["nodeName"] for raw in pods if raw["metadata"]["name"].startswith(pod))
-    body = device_map(None, Injection.of(InjectionKind.CHIP, node, 1), world.clock.now_milliseconds())
+    body = device_config_map(
+        None, Injection.with_usual_values(InjectionKind.CHIP, node, 1), world.clock.now_milliseconds()
+    )
     with walk.recorded():
         await world.kube.create_object("configmaps", "kube-system", body)
         await world.until(lambda: len(channel.orders) > ordered)

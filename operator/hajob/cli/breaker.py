@@ -7,9 +7,9 @@ from typing import Any
 
 from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason
-from hajob.cli.exits import reported
-from hajob.cli.objects import JOBS, KubernetesObjects, Objects, config_maps
-from hajob.cli.options import Commands, add_command, add_context, add_operator_namespace
+from hajob.cli.exits import run_reported
+from hajob.cli.objects import JOBS, KubernetesObjects, Objects, path_of_config_maps
+from hajob.cli.options import Commands, add_command, add_context_option, add_operator_namespace
 from hajob.clock import SystemClock
 from hajob.faults.rules.settings import BELIEVE, LABEL, NAME
 
@@ -22,27 +22,27 @@ def add_parser(commands: Commands) -> None:
         "show whether Hajob holds faults of nodes and chips back, or accept them",
         "kubectl hajob breaker --believe",
     )
-    add_context(parser)
+    add_context_option(parser)
     add_operator_namespace(parser)
     parser.add_argument("--believe", action="store_true", help="accept the reported faults and act on them")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_breaker)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_breaker(arguments: argparse.Namespace) -> int:
     """Print whether the breaker is open, or accept the reported faults; return 1 where the cluster refuses."""
     now = datetime.fromtimestamp(SystemClock().now_milliseconds() / 1000, UTC)
 
-    def answer() -> None:
+    def print_or_believe() -> None:
         objects = KubernetesObjects(context=arguments.context)
         if arguments.believe:
-            print(believe(objects, arguments.operator_namespace, now))
+            print(believe_faults(objects, arguments.operator_namespace, now))
         else:
-            held(objects, print)
+            report_held_jobs(objects, print)
 
-    return reported(answer)
+    return run_reported(print_or_believe)
 
 
-def held(objects: Objects, say: Callable[[str], object]) -> None:
+def report_held_jobs(objects: Objects, say: Callable[[str], object]) -> None:
     """Say of every job that is held why it is."""
     found = told = False
     for raw in (objects.find_object(JOBS) or {}).get("items") or []:
@@ -58,10 +58,10 @@ def held(objects: Objects, say: Callable[[str], object]) -> None:
         say("no job says whether it is open: kubectl hajob doctor asks the operator")
 
 
-def believe(objects: Objects, namespace: str, now: datetime) -> str:
+def believe_faults(objects: Objects, namespace: str, now: datetime) -> str:
     """Annotate the settings, or make them."""
     annotated = {"annotations": {BELIEVE: format_time(now)}}
-    path = config_maps(namespace)
+    path = path_of_config_maps(namespace)
     if objects.find_object(f"{path}/{NAME}") is not None:
         objects.patch_object(f"{path}/{NAME}", {"metadata": annotated})
     else:

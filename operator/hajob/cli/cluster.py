@@ -51,13 +51,13 @@ class Cluster(Protocol):
     def namespace(self) -> str:
         """The one that is meant where none is named."""
 
-    def job(self, namespace: str, name: str) -> Json:
+    def get_job(self, namespace: str, name: str) -> Json:
         """Return one HATrainingJob."""
 
-    def pods(self, namespace: str, selector: str) -> list[Json]:
+    def list_pods(self, namespace: str, selector: str) -> list[Json]:
         """Return the pods with these labels."""
 
-    def execute(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
+    def execute_in_container(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
         """Run a command in a container and hand on what it writes; its exit code.
 
         `hold` keeps its standard input open: a command that reads it knows by its end that nobody listens any more.
@@ -69,7 +69,7 @@ class Cluster(Protocol):
     def create_pod(self, pod: Json) -> str:
         """Create a pod; return its name."""
 
-    def pod(self, namespace: str, name: str) -> Json:
+    def get_pod(self, namespace: str, name: str) -> Json:
         """Return one pod."""
 
     def delete_pod(self, namespace: str, name: str) -> None:
@@ -98,30 +98,30 @@ class KubernetesCluster:
         """The context's."""
         return self._namespace
 
-    def job(self, namespace: str, name: str) -> Json:
+    def get_job(self, namespace: str, name: str) -> Json:
         """Return one HATrainingJob."""
-        with self._told(f"HATrainingJob {name} in namespace {namespace}"):
+        with self._failures_told(f"HATrainingJob {name} in namespace {namespace}"):
             found: Json = self._custom.get_namespaced_custom_object(
                 names.GROUP, names.VERSION, namespace, names.PLURAL, name, _request_timeout=_REQUEST_SECONDS
             )
         return found
 
-    def pods(self, namespace: str, selector: str) -> list[Json]:
+    def list_pods(self, namespace: str, selector: str) -> list[Json]:
         """Return the pods with these labels."""
-        with self._told(f"pods in namespace {namespace}"):
+        with self._failures_told(f"pods in namespace {namespace}"):
             response = self._core.list_namespaced_pod(
                 namespace, label_selector=selector, _request_timeout=_REQUEST_SECONDS, _preload_content=False
             )
         found: list[Json] = json.loads(response.data)["items"]
         return found
 
-    def execute(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
+    def execute_in_container(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
         """Run a command in a container and hand on what it writes; return its exit code."""
         from kubernetes.stream import stream, ws_client
         from websocket import WebSocketException
 
         what = f"a command in pod {container.pod} (the right to get and create pods/exec is needed)"
-        with self._told(what):
+        with self._failures_told(what):
             # by itself the client also keeps everything that it has read, however long one follows
             connection = stream.func(
                 partial(ws_client.websocket_call, capture_all=False),
@@ -141,9 +141,9 @@ class KubernetesCluster:
         try:
             while connection.is_open():
                 connection.update(timeout=_POLL_SECONDS)
-                _hand_on(connection, streams)
-            _hand_on(connection, streams)
-            return exit_code(connection.read_channel(_ERROR), what)
+                _write_to_streams(connection, streams)
+            _write_to_streams(connection, streams)
+            return exit_code_of_stream(connection.read_channel(_ERROR), what)
         except BrokenPipeError:  # whoever reads the output has left
             raise
         except (OSError, WebSocketException) as problem:
@@ -153,7 +153,7 @@ class KubernetesCluster:
 
     def container_log(self, container: Container) -> Iterator[bytes]:
         """Yield what the kubelet keeps of a container's output, line by line."""
-        with self._told(f"the log of pod {container.pod}"):
+        with self._failures_told(f"the log of pod {container.pod}"):
             response = self._core.read_namespaced_pod_log(
                 container.pod,
                 container.namespace,
@@ -166,13 +166,13 @@ class KubernetesCluster:
     def create_pod(self, pod: Json) -> str:
         """Create a pod; return its name."""
         namespace = pod["metadata"]["namespace"]
-        with self._told(f"a pod in namespace {namespace} (the right to create pods is needed)"):
+        with self._failures_told(f"a pod in namespace {namespace} (the right to create pods is needed)"):
             made = self._core.create_namespaced_pod(namespace, pod, _request_timeout=_REQUEST_SECONDS)
         return str(made.metadata.name)
 
-    def pod(self, namespace: str, name: str) -> Json:
+    def get_pod(self, namespace: str, name: str) -> Json:
         """Return one pod."""
-        with self._told(f"pod {name} (the right to get pods is needed)"):
+        with self._failures_told(f"pod {name} (the right to get pods is needed)"):
             response = self._core.read_namespaced_pod(
                 name, namespace, _request_timeout=_REQUEST_SECONDS, _preload_content=False
             )
@@ -182,7 +182,7 @@ class KubernetesCluster:
     def delete_pod(self, namespace: str, name: str) -> None:
         """Delete a pod; one that is gone is no error."""
         try:
-            with self._told(f"pod {name} (the right to delete pods is needed)"):
+            with self._failures_told(f"pod {name} (the right to delete pods is needed)"):
                 self._core.delete_namespaced_pod(
                     name, namespace, grace_period_seconds=0, _request_timeout=_REQUEST_SECONDS
                 )
@@ -191,7 +191,7 @@ class KubernetesCluster:
                 raise
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _failures_told(self, what: str) -> Iterator[None]:
         """Turn every failure of the client into a sentence about `what`."""
         from urllib3.exceptions import HTTPError
 
@@ -200,19 +200,19 @@ class KubernetesCluster:
         except self._client.ApiException as refusal:
             if refusal.status == 404:
                 raise ClusterError(f"{what}: not found") from None
-            raise ClusterError(f"{what}: {_reason(refusal)}") from None
+            raise ClusterError(f"{what}: {_sentence_of_refusal(refusal)}") from None
         except (HTTPError, OSError) as problem:
             raise ClusterError(f"{what}: the API server cannot be reached: {problem}") from None
 
 
-def _hand_on(connection: Any, streams: Streams) -> None:  # noqa: ANN401  the client has no types
+def _write_to_streams(connection: Any, streams: Streams) -> None:  # noqa: ANN401  the client has no types
     for channel, write in ((_STDOUT, streams.out), (_STDERR, streams.error)):
         data = connection.read_channel(channel)
         if data:
             write(data)
 
 
-def exit_code(status: bytes, what: str) -> int:
+def exit_code_of_stream(status: bytes, what: str) -> int:
     """Read the exit code at the end of an exec stream; `ClusterError` where the command never ran or was cut off."""
     try:
         told = json.loads(status or b"null") or {}
@@ -227,7 +227,7 @@ def exit_code(status: bytes, what: str) -> int:
     raise ClusterError(f"{what}: {told.get('message') or 'the connection ended before the command did'}")
 
 
-def _reason(refusal: Any) -> str:  # noqa: ANN401  the client has no types
+def _sentence_of_refusal(refusal: Any) -> str:  # noqa: ANN401  the client has no types
     """The server's own sentence, else the client's."""
     try:
         return str(json.loads(refusal.body)["message"])

@@ -9,27 +9,27 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from hajob.cli.exits import DONE, until_nobody_reads
-from hajob.cli.main import parser
+from hajob.cli.main import build_parser
 
 NO_FILES = 4
 FILES = 0
 
 
-def offered(words: Sequence[str]) -> list[str]:
+def offered_lines(words: Sequence[str]) -> list[str]:
     """Return the lines that are offered for these words."""
     *done, typed = words or [""]
-    at, awaited = parser(), None
+    at, awaited = build_parser(), None
     for word in done:
         awaited = _awaits_value(at, word)
-        at = _commands(at).get(word, at)
+        at = _subcommands_of(at).get(word, at)
     if awaited is not None:
         choices = [str(choice) for choice in awaited.choices or ()]
         return [*(each for each in choices if each.startswith(typed)), f":{NO_FILES if choices else FILES}"]
-    fitting = _options(at) if typed.startswith("-") else _names(at)
+    fitting = _options_with_help(at) if typed.startswith("-") else _names_with_help(at)
     return [*(f"{name}\t{said}" for name, said in fitting if name.startswith(typed)), f":{NO_FILES}"]
 
 
-def _commands(at: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def _subcommands_of(at: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     found: dict[str, argparse.ArgumentParser] = {}
     for action in at._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -37,13 +37,13 @@ def _commands(at: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]
     return found
 
 
-def _names(at: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+def _names_with_help(at: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     for action in at._actions:
         if isinstance(action, argparse._SubParsersAction):
             yield from ((each.dest, each.help or "") for each in action._choices_actions)
 
 
-def _options(at: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+def _options_with_help(at: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     for action in at._actions:
         yield from ((name, action.help or "") for name in action.option_strings if name.startswith("--"))
 
@@ -57,7 +57,7 @@ def main() -> int:
     """Print what can follow the words of the command line."""
 
     def offer() -> int:
-        print("\n".join(offered(sys.argv[1:])))
+        print("\n".join(offered_lines(sys.argv[1:])))
         return DONE
 
     return until_nobody_reads(offer)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from functools import partial
 
 from hajob.api.base import Json, format_time
-from hajob.cli.exits import reported
+from hajob.cli.exits import run_reported
 from hajob.cli.objects import Objects, find_job, job_asked_for, path_of_job
-from hajob.cli.options import Commands, add_command, add_context, add_job
+from hajob.cli.options import Commands, add_command, add_context_option, add_job
 from hajob.sources.reading import mapping, text
 
 Steer = Callable[[Objects, str, str, int], str]
@@ -29,13 +29,13 @@ def add_parser(commands: Commands) -> None:
     for verb, (sentence, steer) in verbs.items():
         parser = add_command(commands, verb, sentence, f"kubectl hajob {verb} qwen3-8b -n team")
         add_job(parser)
-        add_context(parser)
+        add_context_option(parser)
         parser.set_defaults(run=partial(run_steering, steer))
 
 
 def run_steering(steer: Steer, arguments: argparse.Namespace) -> int:
     """Write it into the spec, and say what follows."""
-    return reported(lambda: print(steer(*job_asked_for(arguments))))
+    return run_reported(lambda: print(steer(*job_asked_for(arguments))))
 
 
 def suspend_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str:

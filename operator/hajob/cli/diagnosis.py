@@ -123,12 +123,12 @@ class FaultsRead:
     silent: list[str] = field(default_factory=list)
 
     @property
-    def harmful(self) -> list[ClusterFact]:
+    def harmful_faults(self) -> list[ClusterFact]:
         """Those that lead to something, or keep pods away."""
         return [fact for fact in self.facts.values() if fact.harms or fact.isolates]
 
 
-def read_faults(gathered: Gathered) -> FaultsRead:
+def read_all_faults(gathered: Gathered) -> FaultsRead:
     """Read every object, under the admin's settings."""
     serials = nodes_by_serial(gathered.objects)
     found, terms = FaultsRead(), Terms(gathered.now_ms, serials=serials)
@@ -145,29 +145,29 @@ def read_faults(gathered: Gathered) -> FaultsRead:
         found.facts.update({fact.id: fact for fact in reading.facts})
         found.rejected += [(title, one) for one in reading.rejected]
         if any(registry.is_source_silent(row, reading.updated_ms, gathered.now_ms) for row in rows):
-            found.silent.append(_silence(title, reading, gathered.now_ms))
+            found.silent.append(_describe_silence(title, reading, gathered.now_ms))
     return found
 
 
-def _silence(title: str, reading: Reading, now_ms: int) -> str:
+def _describe_silence(title: str, reading: Reading, now_ms: int) -> str:
     return f"{title}: last written {(now_ms - (reading.updated_ms or 0)) // 60_000} min ago by its own clock"
 
 
-def of_cluster(gathered: Gathered) -> Iterator[Finding]:
+def findings_of_cluster(gathered: Gathered) -> Iterator[Finding]:
     """Yield the findings about a cluster."""
-    faults = read_faults(gathered)
-    yield from of_unread(gathered)
-    yield from _of_crds(gathered)
-    yield from of_operator(gathered)
-    yield from _of_report(gathered)
-    yield from _of_sources(gathered, faults)
-    yield from _of_rejected(gathered, faults)
-    yield from _of_standing(gathered, faults)
-    yield from _of_quarantines(gathered)
-    yield from _of_jobs(gathered)
+    faults = read_all_faults(gathered)
+    yield from findings_of_unread(gathered)
+    yield from _findings_of_crds(gathered)
+    yield from findings_of_operator(gathered)
+    yield from _findings_of_report(gathered)
+    yield from _findings_of_sources(gathered, faults)
+    yield from _findings_of_rejected(gathered, faults)
+    yield from _findings_of_standing(gathered, faults)
+    yield from _findings_of_quarantines(gathered)
+    yield from _findings_of_jobs(gathered)
 
 
-def of_unread(gathered: Gathered) -> Iterator[Finding]:
+def findings_of_unread(gathered: Gathered) -> Iterator[Finding]:
     """Yield what could not be looked at: one finding for missing rights, one for each thing that went wrong."""
     lacking = {look: [one.right for one in found if one.right] for look, found in gathered.unread.items()}
     if rights := list(dict.fromkeys(right for found in lacking.values() for right in found)):
@@ -186,7 +186,7 @@ def of_unread(gathered: Gathered) -> Iterator[Finding]:
 _ASK_ITSELF: Final = "kubectl -n hajob-system port-forward, /faults (docs/faults.md)"
 
 
-def _of_crds(gathered: Gathered) -> Iterator[Finding]:
+def _findings_of_crds(gathered: Gathered) -> Iterator[Finding]:
     do = "kubectl apply --server-side -f crds/ of the operator's version"
     wrong = False
     for name in CRD_NAMES:
@@ -210,7 +210,7 @@ def _of_crds(gathered: Gathered) -> Iterator[Finding]:
         yield Finding(Grade.FINE, "CRD", "both are of this version")
 
 
-def of_operator(gathered: Gathered) -> Iterator[Finding]:
+def findings_of_operator(gathered: Gathered) -> Iterator[Finding]:
     """Yield whether an operator leads."""
     if Look.LEASE in gathered.unread:
         return
@@ -226,13 +226,18 @@ def of_operator(gathered: Gathered) -> Iterator[Finding]:
         yield Finding(Grade.FINE, "operator", f"{holder} leads")
 
 
-def _of_report(gathered: Gathered) -> Iterator[Finding]:
+def _findings_of_report(gathered: Gathered) -> Iterator[Finding]:
     """What only the leader knows; where it cannot be asked, what the jobs say of the breaker."""
     report = gathered.report
     if report is None:
-        held = next((condition for _, condition in _conditions(gathered.jobs, {Reason.BREAKER_OPEN.word})), None)
+        held = next(
+            (condition for _, condition in _conditions_with_reasons(gathered.jobs, {Reason.BREAKER_OPEN.word})), None
+        )
         why = text(held.get("message")) if held is not None else ""
-        if not why and next(_conditions(gathered.jobs, {Reason.NOT_HELD.word}, status="False"), None) is None:
+        if (
+            not why
+            and next(_conditions_with_reasons(gathered.jobs, {Reason.NOT_HELD.word}, status="False"), None) is None
+        ):
             return  # neither the leader nor a job says whether it is open
     else:
         why = text(report.get("held"))
@@ -245,7 +250,7 @@ def _of_report(gathered: Gathered) -> Iterator[Finding]:
         yield Finding(Grade.FINE, "breaker", "closed: Hajob acts on faults of nodes and chips")
 
 
-def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
+def _findings_of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
     if Look.SOURCES in gathered.unread:
         return  # what may be read of them tells nothing about what is missing
     seen = ", ".join(f"{row.name} {faults.seen[row.name]}" for row in registry.SOURCES)
@@ -255,7 +260,9 @@ def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
         for raw in gathered.objects
         if raw.get("kind") == "ConfigMap" and data_of_config_map(raw, device_info.KEY)
     }
-    chips = sorted(name_of_object(raw) for raw in gathered.objects if raw.get("kind") == "Node" and _has_chips(raw))
+    chips = sorted(
+        name_of_object(raw) for raw in gathered.objects if raw.get("kind") == "Node" and _has_node_chips(raw)
+    )
     missing = [name for name in chips if f"mindx-dl-deviceinfo-{name}" not in told]
     if missing:
         message = (
@@ -273,12 +280,12 @@ def _of_sources(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
         )
 
 
-def _has_chips(raw: Json) -> bool:
+def _has_node_chips(raw: Json) -> bool:
     capacity = mapping(mapping(raw.get("status")).get("capacity"))
     return any(name.startswith(_CHIPS) and parse_whole_number(amount) for name, amount in capacity.items())
 
 
-def _of_rejected(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
+def _findings_of_rejected(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
     by_reason: dict[str, list[tuple[str, Rejection]]] = {}
     for title, one in faults.rejected:
         by_reason.setdefault(one.reason, []).append((title, one))
@@ -291,8 +298,8 @@ def _of_rejected(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
         yield Finding(Grade.FINE, "rejected", "no object is rejected")
 
 
-def _of_standing(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
-    harmful = sorted(faults.harmful, key=lambda fact: fact.id)
+def _findings_of_standing(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
+    harmful = sorted(faults.harmful_faults, key=lambda fact: fact.id)
     for fact in harmful[:MOST_SHOWN]:
         level = f"{fact.level}: " if fact.level else ""
         yield Finding(Grade.NOTE, f"fault on {fact.node}", f"{level}{fact.message}")
@@ -305,7 +312,7 @@ def _of_standing(gathered: Gathered, faults: FaultsRead) -> Iterator[Finding]:
         yield Finding(Grade.FINE, "faults", "no fault of nodes or chips")
 
 
-def _of_quarantines(gathered: Gathered) -> Iterator[Finding]:
+def _findings_of_quarantines(gathered: Gathered) -> Iterator[Finding]:
     active = [raw for raw in gathered.quarantines if mapping(raw.get("status")).get("state") == "Active"]
     for raw in sorted(active, key=name_of_object)[:MOST_SHOWN]:
         spec = mapping(raw.get("spec"))
@@ -321,7 +328,7 @@ def _of_quarantines(gathered: Gathered) -> Iterator[Finding]:
         yield Finding(Grade.NOTE, "quarantine", f"{len(active)} nodes in all", "kubectl hajob quarantine")
 
 
-def _conditions(
+def _conditions_with_reasons(
     jobs: Iterable[Json], reasons: set[str], status: str = "True"
 ) -> Iterator[tuple[Json, Mapping[str, Any]]]:
     for job in jobs:
@@ -330,10 +337,10 @@ def _conditions(
                 yield job, condition
 
 
-def _of_jobs(gathered: Gathered) -> Iterator[Finding]:
+def _findings_of_jobs(gathered: Gathered) -> Iterator[Finding]:
     troubled = 0
     for job in gathered.jobs:
-        worst = [found for found in of_status(job, gathered.now_ms) if found.grade is Grade.PROBLEM]
+        worst = [found for found in findings_of_status(job, gathered.now_ms) if found.grade is Grade.PROBLEM]
         if worst:
             troubled += 1
             metadata = mapping(job.get("metadata"))
@@ -400,14 +407,14 @@ SETTLED_SECONDS: Final = 3600
 """A job that has trained for so long since its newest restart has left the circle."""
 
 
-def of_status(job: Json, now_ms: int) -> Iterator[Finding]:
+def findings_of_status(job: Json, now_ms: int) -> Iterator[Finding]:
     """Yield what the status of a job says, and whether it still counts."""
     status, metadata = mapping(job.get("status")), mapping(job.get("metadata"))
     conditions = {text(one.get("type")): one for one in map(mapping, items(status.get("conditions")))}
     if not conditions:
         age = _seconds_since(metadata.get("creationTimestamp"), now_ms)
         new = age is not None and age < NEW_SECONDS
-        since = "" if age is None else f"; the job is {_duration(age)} old"
+        since = "" if age is None else f"; the job is {_duration_in_words(age)} old"
         grade = Grade.NOTE if new else Grade.PROBLEM
         yield Finding(grade, "status", f"no operator has written it yet{since}", _LOOK_AT_OPERATOR)
         return
@@ -417,13 +424,13 @@ def of_status(job: Json, now_ms: int) -> Iterator[Finding]:
         yield Finding(Grade.PROBLEM, "status", message, f"If it stays: {_LOOK_AT_OPERATOR}")
     yield from of_conditions(job)
     if not any(mapping(conditions.get(kind)).get("status") == "True" for kind in _ENDED):
-        yield from _of_training(status, conditions, now_ms)
+        yield from _findings_of_training(status, conditions, now_ms)
 
 
 _LOOK_AT_OPERATOR: Final = "run `kubectl hajob doctor` without a job: it says whether an operator leads"
 
 
-def _of_training(
+def _findings_of_training(
     status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], now_ms: int
 ) -> Iterator[Finding]:
     """Whether a job that has not ended trains, since when, and how often it was started."""
@@ -434,13 +441,13 @@ def _of_training(
     trains = running.get("status") == "True"
     if running and not trains:
         grade = Grade.PROBLEM if since is not None and since > SHORT_SECONDS else Grade.NOTE
-        age = "" if since is None else f" for {_duration(since)}"
+        age = "" if since is None else f" for {_duration_in_words(since)}"
         do = "kubectl describe hajob; kubectl hajob logs JOB --rank N shows what a rank has printed"
         yield Finding(grade, "training", f"it has not trained{age}, {reason}: {text(running.get('message'))}", do)
     step = mapping(status.get("progress"))
     still = _seconds_since(step.get("observedTime"), now_ms)
     if trains and still is not None and still > STILL_SECONDS:
-        message = f"step {step.get('step')} is the newest, and {_duration(still)} old: the status stands still"
+        message = f"step {step.get('step')} is the newest, and {_duration_in_words(still)} old: the status stands still"
         yield Finding(Grade.PROBLEM, "training", message, _LOOK_AT_OPERATOR)
     counts = mapping(status.get("restarts"))
     restarts = {kind: parse_whole_number(counts.get(kind)) or 0 for kind in ("infrastructure", "program")}
@@ -465,31 +472,31 @@ def _seconds_since(moment: object, now_ms: int) -> int | None:
     return None if at is None else max(0, now_ms - at) // 1000
 
 
-def _duration(seconds: int) -> str:
+def _duration_in_words(seconds: int) -> str:
     return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
 
 
-def of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Finding]:
+def findings_of_job(job: Json, pods: Sequence[Json], gathered: Gathered) -> Iterator[Finding]:
     """Yield the findings about one job: what is unprotected, why, what to do."""
-    yield from of_unread(gathered)
-    for leads in of_operator(gathered):
+    yield from findings_of_unread(gathered)
+    for leads in findings_of_operator(gathered):
         if leads.grade is not Grade.FINE:
             yield Finding(leads.grade, leads.about, f"{leads.message}; the rest is what the last one wrote", leads.do)
-    own = [raw for raw in pods if pod.pod_view_of(raw).job_uid == _uid(job)]
-    found = [*of_status(job, gathered.now_ms), *_of_leaving(own, gathered.now_ms)]
-    found += _of_pods(map(pod.pod_view_of, own), ended=_has_ended(job), finishes=_finishes(job))
+    own = [raw for raw in pods if pod.pod_view_of(raw).job_uid == _uid_of_job(job)]
+    found = [*findings_of_status(job, gathered.now_ms), *_findings_of_leaving(own, gathered.now_ms)]
+    found += _findings_of_pods(map(pod.pod_view_of, own), ended=_has_job_ended(job), finishes=_is_job_finishing(job))
     if Look.PODS not in gathered.unread:
-        found += _of_missing(job, [pod.pod_view_of(raw) for raw in own])
+        found += _findings_of_missing(job, [pod.pod_view_of(raw) for raw in own])
     yield from found
     if not found:
         yield Finding(Grade.FINE, "conditions", "all are fine")
     yield from _of_protection(mapping(job.get("status")))
-    yield from _of_places(
+    yield from _findings_of_places(
         {one.node_name for one in map(pod.pod_view_of, pods) if one.is_rank_pod and one.node_name}, gathered
     )
 
 
-def _uid(job: Json) -> str:
+def _uid_of_job(job: Json) -> str:
     return text(mapping(job.get("metadata")).get("uid"))
 
 
@@ -504,7 +511,7 @@ def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
         message = f"{', '.join(map(text, items(one.get('actions'))))}: {text(one.get('message'))}"
         yield Finding(Grade.PROBLEM, text(one.get("name")), message, text(one.get("remedy")))
     if not protection:
-        yield from _of_older_protection(evaluated)
+        yield from _findings_of_older_protection(evaluated)
     if unknown := text(protection.get("unknown")):
         yield Finding(Grade.NOTE, "protection", unknown)
     told = {word: [text(one.get("action")) for one in evaluated if one.get("status") == word] for word in _WORKS}
@@ -512,7 +519,7 @@ def _of_protection(status: Mapping[str, Any]) -> Iterator[Finding]:
     yield Finding(Grade.PROBLEM if told["False"] else Grade.FINE, "protection", "; ".join(shares))
 
 
-def _of_older_protection(evaluated: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def _findings_of_older_protection(evaluated: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield the unmet preconditions of a status that an operator of an older version has written."""
     lacking: dict[tuple[str, str], list[str]] = {}
     for one in evaluated:
@@ -526,24 +533,30 @@ def _of_older_protection(evaluated: Iterable[Mapping[str, Any]]) -> Iterator[Fin
 _WORKS: Final = {"True": "works now", "Unknown": "no known obstacle", "False": "would not work"}
 
 
-def _has_ended(job: Json) -> bool:
+def _has_job_ended(job: Json) -> bool:
     told = map(mapping, items(mapping(job.get("status")).get("conditions")))
     return any(one.get("type") in _ENDED and one.get("status") == "True" for one in told)
 
 
-def _finishes(job: Json) -> bool:
+def _is_job_finishing(job: Json) -> bool:
     """Whether the last step has ended, so that pods end one after the other while others save."""
-    return _condition(job, ConditionType.RUNNING).get("reason") == Reason.FINISHING.word
+    return _condition_of_job(job, ConditionType.RUNNING).get("reason") == Reason.FINISHING.word
 
 
-def _of_missing(job: Json, pods: Sequence[pod.PodView]) -> Iterator[Finding]:
+def _findings_of_missing(job: Json, pods: Sequence[pod.PodView]) -> Iterator[Finding]:
     """Rank pods of a job in full size that are not there, or are over."""
     wanted, running = (
         parse_whole_number(mapping(job.get("spec")).get("numNodes")) or 0,
-        _condition(job, ConditionType.RUNNING),
+        _condition_of_job(job, ConditionType.RUNNING),
     )
-    smaller = _condition(job, ConditionType.SHRUNK).get("status") == "True"
-    if _has_ended(job) or _finishes(job) or smaller or running.get("reason") in _WITHOUT_PODS or not running:
+    smaller = _condition_of_job(job, ConditionType.SHRUNK).get("status") == "True"
+    if (
+        _has_job_ended(job)
+        or _is_job_finishing(job)
+        or smaller
+        or running.get("reason") in _WITHOUT_PODS
+        or not running
+    ):
         return
     there = len({one.node_rank for one in pods if one.is_rank_pod and not one.has_ended and not one.deleting})
     if there < wanted:
@@ -554,12 +567,12 @@ def _of_missing(job: Json, pods: Sequence[pod.PodView]) -> Iterator[Finding]:
 _WITHOUT_PODS: Final = frozenset({Reason.RUNNING_SUSPENDED.word, Reason.NOT_STARTED.word})
 
 
-def _condition(job: Json, kind: ConditionType) -> Mapping[str, Any]:
+def _condition_of_job(job: Json, kind: ConditionType) -> Mapping[str, Any]:
     told = map(mapping, items(mapping(job.get("status")).get("conditions")))
     return next((one for one in told if one.get("type") == kind), {})
 
 
-def _of_leaving(pods: Iterable[Json], now_ms: int) -> Iterator[Finding]:
+def _findings_of_leaving(pods: Iterable[Json], now_ms: int) -> Iterator[Finding]:
     """Pods that do not go: a finalizer of somebody else, or a node that does not answer."""
     for raw in pods:
         metadata = mapping(raw.get("metadata"))
@@ -570,12 +583,12 @@ def _of_leaving(pods: Iterable[Json], now_ms: int) -> Iterator[Finding]:
                 if metadata.get("finalizers")
                 else ""
             )
-            message = f"should have been gone for {_duration(age)}{held}"
+            message = f"should have been gone for {_duration_in_words(age)}{held}"
             do = "see who holds it; kubectl describe pod, and its node (docs/operations.md)"
             yield Finding(Grade.PROBLEM, f"pod {name_of_object(raw)}", message, do)
 
 
-def _of_pods(pods: Iterable[pod.PodView], *, ended: bool, finishes: bool) -> Iterator[Finding]:
+def _findings_of_pods(pods: Iterable[pod.PodView], *, ended: bool, finishes: bool) -> Iterator[Finding]:
     for one in pods:
         if finishes and one.has_finished:
             continue
@@ -589,10 +602,10 @@ def _of_pods(pods: Iterable[pod.PodView], *, ended: bool, finishes: bool) -> Ite
             yield Finding(Grade.NOTE, f"pod {one.name}", one.unschedulable)
 
 
-def _of_places(nodes: set[str], gathered: Gathered) -> Iterator[Finding]:
+def _findings_of_places(nodes: set[str], gathered: Gathered) -> Iterator[Finding]:
     """What stands where its ranks sit."""
     known = {name_of_object(raw): raw for raw in gathered.objects if raw.get("kind") == "Node"}
-    for fact in sorted(read_faults(gathered).harmful, key=lambda fact: fact.id):
+    for fact in sorted(read_all_faults(gathered).harmful_faults, key=lambda fact: fact.id):
         if fact.node in nodes:
             yield Finding(Grade.NOTE, f"fault on {fact.node}", f"{fact.level or fact.code}: {fact.message}")
     for name in sorted(nodes & known.keys()):
@@ -606,6 +619,6 @@ def _of_places(nodes: set[str], gathered: Gathered) -> Iterator[Finding]:
             )
 
 
-def selector_of(job: str) -> str:
+def selector_of_pods(job: str) -> str:
     """Return the label selector of a job's pods."""
     return f"{names.LABEL_JOB_NAME}={job}"

@@ -16,17 +16,26 @@ from hajob.api.base import Json
 from hajob.api.crd_difference import CRD_NAMES
 from hajob.app.settings import Settings
 from hajob.cli.cluster import ClusterError, ForbiddenError
-from hajob.cli.diagnosis import Finding, Gathered, Grade, Look, Unread, of_cluster, of_job, selector_of
-from hajob.cli.exits import NOT_DONE, reported
-from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, config_maps, find_job
+from hajob.cli.diagnosis import (
+    Finding,
+    Gathered,
+    Grade,
+    Look,
+    Unread,
+    findings_of_cluster,
+    findings_of_job,
+    selector_of_pods,
+)
+from hajob.cli.exits import NOT_DONE, run_reported
+from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, find_job, path_of_config_maps
 from hajob.cli.options import (
     Commands,
     add_command,
-    add_context,
+    add_context_option,
     add_fault_namespaces,
     add_namespace,
     add_operator_namespace,
-    add_output,
+    add_output_option,
 )
 from hajob.clock import SystemClock
 from hajob.faults.rules import settings
@@ -46,26 +55,28 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("job", metavar="JOB", nargs="?", help="a HATrainingJob (default: check the installation)")
     add_namespace(parser)
-    add_context(parser)
+    add_context_option(parser)
     add_operator_namespace(parser)
     add_fault_namespaces(parser)
-    add_output(parser)
-    parser.set_defaults(run=run)
+    add_output_option(parser)
+    parser.set_defaults(run=run_doctor)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_doctor(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 where one of them is a problem, or the cluster cannot be asked."""
     now_ms = SystemClock().now_milliseconds()
 
-    def answer() -> int:
+    def diagnose_job_or_cluster() -> int:
         objects = KubernetesObjects(context=arguments.context)
         arguments.namespace = arguments.namespace or objects.namespace
-        return carry_out(arguments, objects, now_ms, print)
+        return diagnose_and_print(arguments, objects, now_ms, print)
 
-    return reported(answer)
+    return run_reported(diagnose_job_or_cluster)
 
 
-def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say: Callable[[str], object]) -> int:
+def diagnose_and_print(
+    arguments: argparse.Namespace, objects: Objects, now_ms: int, say: Callable[[str], object]
+) -> int:
     """Collect the findings, and say them.
 
     Returns:
@@ -76,16 +87,16 @@ def carry_out(arguments: argparse.Namespace, objects: Objects, now_ms: int, say:
     """
     job = find_job(objects, arguments.namespace, arguments.job) if arguments.job else None
     gatherer = Gatherer(objects, now_ms)
-    gathered = gatherer.gather(arguments.operator_namespace, arguments.fault_namespaces.split(","))
+    gathered = gatherer.gather_everything(arguments.operator_namespace, arguments.fault_namespaces.split(","))
     if job is not None:
-        pods = gatherer.pods(arguments.namespace, arguments.job)
-        found = list(of_job(job, pods, gathered))
+        pods = gatherer.pods_of_job(arguments.namespace, arguments.job)
+        found = list(findings_of_job(job, pods, gathered))
     else:
-        found = list(of_cluster(gathered))
+        found = list(findings_of_cluster(gathered))
     if arguments.output == "json":
         say(json.dumps({"findings": [dataclasses.asdict(one) for one in found]}, indent=2))
     else:
-        for line in as_text(found):
+        for line in findings_as_text(found):
             say(line)
     return NOT_DONE if any(one.grade is Grade.PROBLEM for one in found) else 0
 
@@ -96,47 +107,53 @@ class Gatherer:
     def __init__(self, objects: Objects, now_ms: int) -> None:
         self._objects, self._found = objects, Gathered(now_ms)
 
-    def gather(self, operator_namespace: str, fault_namespaces: list[str]) -> Gathered:
+    def gather_everything(self, operator_namespace: str, fault_namespaces: list[str]) -> Gathered:
         """Collect everything that the diagnosis looks at."""
         found, objects, here = self._found, self._objects, f"in {operator_namespace}"
         for name in CRD_NAMES:
-            self._try(Look.CRDS, "get customresourcedefinitions", partial(self._read_crd, name))
+            self._try_to_look(Look.CRDS, "get customresourcedefinitions", partial(self._read_crd, name))
         leader = f"{_LEASES}/{operator_namespace}/leases/{Settings().lease_name}"
-        self._try(Look.LEASE, f"get leases {here}", lambda: setattr(found, "lease", objects.find_object(leader)))
+        self._try_to_look(
+            Look.LEASE, f"get leases {here}", lambda: setattr(found, "lease", objects.find_object(leader))
+        )
         self._ask_leader(operator_namespace)
         self.gather_faults(fault_namespaces, operator_namespace)
-        jobs = partial(_listed, objects, JOBS)
-        self._try(Look.JOBS, "list hatrainingjobs in all namespaces", lambda: found.jobs.extend(jobs()))
+        jobs = partial(_list_of_items, objects, JOBS)
+        self._try_to_look(Look.JOBS, "list hatrainingjobs in all namespaces", lambda: found.jobs.extend(jobs()))
         return found
 
     def gather_faults(self, fault_namespaces: list[str], operator_namespace: str) -> Gathered:
         """Collect what tells of faults of nodes and chips, and what follows from them."""
         found, objects, here = self._found, self._objects, f"in {operator_namespace}"
-        own = f"{config_maps(operator_namespace)}/{settings.NAME}"
-        self._try(Look.SETTINGS, f"get configmaps {here}", lambda: setattr(found, "settings", objects.find_object(own)))
+        own = f"{path_of_config_maps(operator_namespace)}/{settings.NAME}"
+        self._try_to_look(
+            Look.SETTINGS, f"get configmaps {here}", lambda: setattr(found, "settings", objects.find_object(own))
+        )
         selectors = dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
         for namespace in fault_namespaces:
             for selector in selectors:
-                self._read(f"list configmaps in {namespace}", config_maps(namespace), "ConfigMap", selector)
-        self._read("list nodes", NODES, "Node")
-        self._read(f"list leases in {lease.NAMESPACE}", f"{_LEASES}/{lease.NAMESPACE}/leases", "Lease")
-        quarantines = partial(_listed, objects, QUARANTINES)
-        self._try(Look.QUARANTINES, "list nodequarantines", lambda: found.quarantines.extend(quarantines()))
+                self._read_objects(
+                    f"list configmaps in {namespace}", path_of_config_maps(namespace), "ConfigMap", selector
+                )
+        self._read_objects("list nodes", NODES, "Node")
+        self._read_objects(f"list leases in {lease.NAMESPACE}", f"{_LEASES}/{lease.NAMESPACE}/leases", "Lease")
+        quarantines = partial(_list_of_items, objects, QUARANTINES)
+        self._try_to_look(Look.QUARANTINES, "list nodequarantines", lambda: found.quarantines.extend(quarantines()))
         return found
 
-    def pods(self, namespace: str, job: str) -> list[Json]:
+    def pods_of_job(self, namespace: str, job: str) -> list[Json]:
         """Return the pods of one job."""
         pods: list[Json] = []
-        listed = partial(_listed, self._objects, f"/api/v1/namespaces/{namespace}/pods", selector_of(job))
-        self._try(Look.PODS, f"list pods in {namespace}", lambda: pods.extend(listed()))
+        listed = partial(_list_of_items, self._objects, f"/api/v1/namespaces/{namespace}/pods", selector_of_pods(job))
+        self._try_to_look(Look.PODS, f"list pods in {namespace}", lambda: pods.extend(listed()))
         return pods
 
     def _read_crd(self, name: str) -> None:
         self._found.crds[name] = self._objects.find_object(f"{_CRDS}/{name}")
 
-    def _read(self, right: str, path: str, kind: str, selector: str = "") -> None:
-        listed = ({**raw, "kind": kind} for raw in _listed(self._objects, path, selector))
-        self._try(Look.SOURCES, right, lambda: self._found.objects.extend(listed))
+    def _read_objects(self, right: str, path: str, kind: str, selector: str = "") -> None:
+        listed = ({**raw, "kind": kind} for raw in _list_of_items(self._objects, path, selector))
+        self._try_to_look(Look.SOURCES, right, lambda: self._found.objects.extend(listed))
 
     def _ask_leader(self, namespace: str) -> None:
         """Its own view, through the API server, which needs the right to proxy to its pod."""
@@ -146,14 +163,14 @@ class Gatherer:
             return
         pod = f"{holder.rpartition('_')[0]}:{Settings().metrics_port}"
 
-        def ask() -> None:
+        def read_leader_report() -> None:
             found.report = self._objects.find_object(f"/api/v1/namespaces/{namespace}/pods/{pod}/proxy/faults")
             if found.report is None:
                 raise ClusterError(f"there is no pod {pod.partition(':')[0]}")
 
-        self._try(Look.REPORT, f"get pods/proxy in {namespace}", ask)
+        self._try_to_look(Look.REPORT, f"get pods/proxy in {namespace}", read_leader_report)
 
-    def _try(self, look: Look, right: str, read: Callable[[], object]) -> None:
+    def _try_to_look(self, look: Look, right: str, read: Callable[[], object]) -> None:
         found = self._found
         if look not in found.looks:
             found.looks.append(look)
@@ -165,12 +182,12 @@ class Gatherer:
             found.unread.setdefault(look, []).append(Unread(problem=f"could not be read: {problem}"))
 
 
-def _listed(objects: Objects, path: str, selector: str = "") -> Iterator[Json]:
+def _list_of_items(objects: Objects, path: str, selector: str = "") -> Iterator[Json]:
     found = objects.find_object(f"{path}?labelSelector={quote(selector)}" if selector else path)
     yield from (found or {}).get("items") or []
 
 
-def as_text(found: list[Finding]) -> Iterator[str]:
+def findings_as_text(found: list[Finding]) -> Iterator[str]:
     """Format the findings for people: what is wrong, and below it what to do."""
     width = max((len(one.about) for one in found), default=0)
     for one in found:

@@ -33,7 +33,7 @@ def until_nobody_reads(command: Callable[[], int]) -> int:
         return NOBODY_READS
 
 
-def reported(command: Callable[[], int | None]) -> int:
+def run_reported(command: Callable[[], int | None]) -> int:
     """Run a command; what it raises for the person who asked is printed as an error.
 
     Returns:

@@ -14,9 +14,9 @@ from hajob.api.constants import DEFAULT_RESOURCE_NAME
 from hajob.api.derived import chips_per_node
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.spec import HATrainingJobSpec
-from hajob.cli.exits import reported
-from hajob.cli.manifests import read_job, read_objects
-from hajob.cli.options import Commands, add_command, add_output
+from hajob.cli.exits import run_reported
+from hajob.cli.manifests import read_job_manifest, read_objects
+from hajob.cli.options import Commands, add_command, add_output_option
 from hajob.clock import SystemClock
 from hajob.domain.actions import Action
 from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
@@ -49,23 +49,23 @@ def add_parser(commands: Commands) -> None:
         help="YAML from `kubectl get -o yaml`; - reads stdin",
     )
     parser.add_argument("--job", metavar="FILE", help="manifest of a HATrainingJob: name the action it would take")
-    add_output(parser)
-    parser.set_defaults(run=run)
+    add_output_option(parser)
+    parser.set_defaults(run=run_facts)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_facts(arguments: argparse.Namespace) -> int:
     """Print the facts; input that cannot be read at all is exit code 2."""
-    return reported(lambda: _answer(arguments))
+    return run_reported(lambda: _print_facts(arguments))
 
 
-def _answer(arguments: argparse.Namespace) -> None:
+def _print_facts(arguments: argparse.Namespace) -> None:
     objects = list(read_objects(arguments.filename))
-    spec = read_job(arguments.job) if arguments.job else None
-    found = facts_of(objects, spec, SystemClock().now_milliseconds())
-    print(json.dumps(found, indent=2) if arguments.output == "json" else as_text(found))
+    spec = read_job_manifest(arguments.job) if arguments.job else None
+    found = facts_of_objects(objects, spec, SystemClock().now_milliseconds())
+    print(json.dumps(found, indent=2) if arguments.output == "json" else facts_as_text(found))
 
 
-def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, now_ms: int) -> dict[str, Any]:
+def facts_of_objects(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, now_ms: int) -> dict[str, Any]:
     """Return the facts and rejections of all objects, in JSON types.
 
     Args:
@@ -75,19 +75,24 @@ def facts_of(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, n
     """
     rows: list[dict[str, Any]] = []
     rejected: list[dict[str, Any]] = []
-    terms = _terms(objects, now_ms, rejected)
+    terms = _parsing_terms(objects, now_ms, rejected)
     pods = [pod for one in objects if one.get("kind") == "Pod" and (pod := pod_source.pod_view_of(one)).node_rank >= 0]
     nodes = {node.name: node for one in objects if one.get("kind") == "Node" and (node := node_view(one)).name}
     standing = _Standing()
     for one in objects:
         title = f"{one.get('kind')}/{name_of_object(one)}"
         if one.get("kind") == "Pod":
-            rows += [_pod_row(fact, name_of_object(one)) for fact in _pod_facts(pod_source.pod_view_of(one), now_ms)]
-        elif not _is_settings(one):
+            rows += [
+                _row_of_pod_fact(fact, name_of_object(one))
+                for fact in _facts_of_any_pod(pod_source.pod_view_of(one), now_ms)
+            ]
+        elif not _is_settings_object(one):
             reading = registry.read_object(one, terms)
-            standing.take(title, reading)
-            rejected += _rejected(reading, title)
-    rows += [row for fact, told_by in standing.facts() for row in _rows(fact, told_by, pods, nodes, spec)]
+            standing.add_reading(title, reading)
+            rejected += _rejection_rows(reading, title)
+    rows += [
+        row for fact, told_by in standing.standing_facts() for row in _rows_of_fact(fact, told_by, pods, nodes, spec)
+    ]
     return {"facts": rows, "rejected": rejected}
 
 
@@ -98,13 +103,13 @@ class _Standing:
         self._store = FaultStore()
         self._tellers: dict[str, list[str]] = {}
 
-    def take(self, title: str, reading: Reading) -> None:
+    def add_reading(self, title: str, reading: Reading) -> None:
         """Add what was read of an object."""
         self._store.store_report(title, reading, keeps=True)
         for fact_id in dict.fromkeys(fact.id for fact in reading.facts):
             self._tellers.setdefault(fact_id, []).append(title)
 
-    def facts(self) -> Iterator[tuple[ClusterFact, list[str]]]:
+    def standing_facts(self) -> Iterator[tuple[ClusterFact, list[str]]]:
         """Yield the facts that stand, each with the objects that tell it, in the order of the first telling."""
         standing = {
             fact.id: fact for node in self._store.nodes_with_faults() for fact in self._store.faults_on_node(node)
@@ -118,22 +123,22 @@ class _Standing:
         return ((standing[fact_id], titles) for fact_id, titles in told_by.items())
 
 
-def _is_settings(raw: Mapping[str, Any]) -> bool:
+def _is_settings_object(raw: Mapping[str, Any]) -> bool:
     return raw.get("kind") == "ConfigMap" and name_of_object(raw) == settings.NAME
 
 
-def _terms(objects: list[Mapping[str, Any]], now_ms: int, rejected: list[dict[str, Any]]) -> Terms:
+def _parsing_terms(objects: list[Mapping[str, Any]], now_ms: int, rejected: list[dict[str, Any]]) -> Terms:
     """By the admin's settings where the file has them."""
     serials = nodes_by_serial(objects)
     terms = Terms(now_ms, serials=serials)
-    for one in filter(_is_settings, objects):
+    for one in filter(_is_settings_object, objects):
         found, reading = settings.parse_settings(one, now_ms)
         terms = found.parsing_terms(now_ms, serials)
-        rejected += _rejected(reading, f"ConfigMap/{settings.NAME}")
+        rejected += _rejection_rows(reading, f"ConfigMap/{settings.NAME}")
     return terms
 
 
-def _pod_facts(pod: PodView, now_ms: int) -> list[Fact]:
+def _facts_of_any_pod(pod: PodView, now_ms: int) -> list[Fact]:
     """A pod that is being deleted is lost already, unless its trainer has finished."""
     found = pod_source.facts_of_pod(pod, now_ms)
     return found or (
@@ -141,7 +146,7 @@ def _pod_facts(pod: PodView, now_ms: int) -> list[Fact]:
     )
 
 
-def _rows(
+def _rows_of_fact(
     fact: ClusterFact,
     told_by: list[str],
     pods: list[PodView],
@@ -149,7 +154,7 @@ def _rows(
     spec: HATrainingJobSpec | None,
 ) -> Iterator[dict[str, Any]]:
     """A fact for each pod that it hits, or may hit; one without a pod where it hits none of the file's."""
-    told, hit = _row(fact, told_by, spec), False
+    told, hit = _row_without_pod(fact, told_by, spec), False
     resource = spec.accelerator.resource_name if spec is not None else DEFAULT_RESOURCE_NAME
     for pod in (pod for pod in pods if pod.node_name == fact.node):
         seat = observe.seat_of_pod(pod, fact.chip_number, nodes.get(fact.node), resource)
@@ -165,7 +170,7 @@ def _rows(
         yield told
 
 
-def _row(fact: ClusterFact, told_by: list[str], spec: HATrainingJobSpec | None) -> dict[str, Any]:
+def _row_without_pod(fact: ClusterFact, told_by: list[str], spec: HATrainingJobSpec | None) -> dict[str, Any]:
     return {
         "source": fact.source,
         "node": fact.node,
@@ -175,14 +180,14 @@ def _row(fact: ClusterFact, told_by: list[str], spec: HATrainingJobSpec | None) 
         "code": fact.code,
         "level": fact.level,
         "kind": fact.kind,
-        "since": _time(fact.since_ms),
-        "action": action_of(fact, spec),
+        "since": _format_time_of(fact.since_ms),
+        "action": action_on_fact(fact, spec),
         "message": fact.message,
         "toldBy": told_by,
     }
 
 
-def action_of(fact: ClusterFact, spec: HATrainingJobSpec | None) -> Action | None:
+def action_on_fact(fact: ClusterFact, spec: HATrainingJobSpec | None) -> Action | None:
     """Return what a job that is hit does first; None: nothing. Policies are those of the spec, or the defaults."""
     if not fact.harms or fact.kind is FactKind.NODE_NOT_READY:
         return None  # agents tell whether a training goes on there
@@ -203,7 +208,7 @@ _SUB_HEALTH: Final = {
 }
 
 
-def _pod_row(fact: Fact, pod: str) -> dict[str, Any]:
+def _row_of_pod_fact(fact: Fact, pod: str) -> dict[str, Any]:
     return {
         "source": fact.source,
         "node": fact.node_name or None,
@@ -220,28 +225,28 @@ def _pod_row(fact: Fact, pod: str) -> dict[str, Any]:
     }
 
 
-def _rejected(reading: Reading, title: str) -> Iterator[dict[str, Any]]:
+def _rejection_rows(reading: Reading, title: str) -> Iterator[dict[str, Any]]:
     for one in reading.rejected:
         what = "" if one.reason is RejectionReason.UNKNOWN_OBJECT else one.where
         yield {"object": title, "reason": one.reason, "where": what, "message": one.rejection_message}
 
 
-def _time(since_ms: int | None) -> str | None:
+def _format_time_of(since_ms: int | None) -> str | None:
     if since_ms is None:
         return None
     return datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def as_text(found: Mapping[str, Any]) -> str:
+def facts_as_text(found: Mapping[str, Any]) -> str:
     """Format the answer for people."""
-    lines = [_line(row) for row in found["facts"]] or ["no facts: the objects report no fault"]
+    lines = [_line_of_row(row) for row in found["facts"]] or ["no facts: the objects report no fault"]
     if found["rejected"]:
         lines += ["", "rejected"]
         lines += [f"  {one['object']}: {one['message']}" for one in found["rejected"]]
     return "\n".join(lines)
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _line_of_row(row: Mapping[str, Any]) -> str:
     where = "/".join(str(row[key]) for key in ("node", "device") if row[key])
     rank = f" rank {row['rank']}" if row["rank"] is not None else ""
     pod = f" pod {row['pod']}{rank}" if row["pod"] else ""

@@ -11,20 +11,20 @@ from typing import Final
 
 from hajob.api.base import format_time
 from hajob.cli.cluster import ClusterError
-from hajob.cli.exits import reported
+from hajob.cli.exits import run_reported
 from hajob.cli.injection import (
     DEFAULTS,
     DEVICE_NAMESPACE,
     NODE_NAMESPACE,
     Injection,
     InjectionKind,
-    device_map,
+    device_config_map,
     device_map_name,
-    node_map,
+    node_config_map,
     node_map_name,
 )
-from hajob.cli.objects import NODES, KubernetesObjects, Objects, config_maps
-from hajob.cli.options import Commands, add_command, add_context
+from hajob.cli.objects import NODES, KubernetesObjects, Objects, path_of_config_maps
+from hajob.cli.options import Commands, add_command, add_context_option
 from hajob.clock import SystemClock
 
 _HELP: Final = {
@@ -58,23 +58,25 @@ def add_parser(commands: Commands) -> None:
         "kubectl hajob inject sub-health node-2 3",
     )
     add_arguments(parser)
-    add_context(parser)
-    parser.set_defaults(run=run)
+    add_context_option(parser)
+    parser.set_defaults(run=run_inject)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_inject(arguments: argparse.Namespace) -> int:
     """Write the fault into the cluster; return 1 where the cluster refuses, 2 where the input makes no sense."""
     now_ms = SystemClock().now_milliseconds()
-    return reported(lambda: carry_out(read(arguments), KubernetesObjects(context=arguments.context), now_ms, print))
+    return run_reported(
+        lambda: write_injection(read_injection(arguments), KubernetesObjects(context=arguments.context), now_ms, print)
+    )
 
 
-def read(arguments: argparse.Namespace) -> Injection:
+def read_injection(arguments: argparse.Namespace) -> Injection:
     """Read the fault from the arguments; raises `ValueError`."""
     kind = InjectionKind(arguments.kind)
-    return Injection.of(kind, arguments.node, arguments.chip, arguments.code, arguments.level)
+    return Injection.with_usual_values(kind, arguments.node, arguments.chip, arguments.code, arguments.level)
 
 
-def carry_out(injection: Injection, objects: Objects, now_ms: int, say: Callable[[str], object]) -> None:
+def write_injection(injection: Injection, objects: Objects, now_ms: int, say: Callable[[str], object]) -> None:
     """Write what the writers would write.
 
     Raises:
@@ -83,15 +85,15 @@ def carry_out(injection: Injection, objects: Objects, now_ms: int, say: Callable
     recovers = injection.kind is InjectionKind.RECOVER
     if not recovers and objects.find_object(f"{NODES}/{injection.node}") is None:
         raise ClusterError(f"there is no node {injection.node}: kubectl get nodes names them")
-    node_path = f"{config_maps(NODE_NAMESPACE)}/{node_map_name(injection.node)}"
+    node_path = f"{path_of_config_maps(NODE_NAMESPACE)}/{node_map_name(injection.node)}"
     if injection.kind is InjectionKind.NODE:
         now = format_time(datetime.fromtimestamp(now_ms // 1000, UTC))
         objects.delete_object(node_path)
-        objects.create_object(config_maps(NODE_NAMESPACE), node_map(injection, now))
+        objects.create_object(path_of_config_maps(NODE_NAMESPACE), node_config_map(injection, now))
     else:
-        path, name = config_maps(DEVICE_NAMESPACE), device_map_name(injection.node)
+        path, name = path_of_config_maps(DEVICE_NAMESPACE), device_map_name(injection.node)
         known = objects.find_object(f"{path}/{name}")
-        body = device_map(known, injection, now_ms)
+        body = device_config_map(known, injection, now_ms)
         if known is not None:
             objects.replace_object(f"{path}/{name}", body)
         elif not recovers:

@@ -72,7 +72,9 @@ class Injection:
     level: str = ""
 
     @staticmethod
-    def of(kind: InjectionKind, node: str, chip: int | None = None, code: str = "", level: str = "") -> Injection:
+    def with_usual_values(
+        kind: InjectionKind, node: str, chip: int | None = None, code: str = "", level: str = ""
+    ) -> Injection:
         """Build an injection, with what is usual for its kind where nothing is said.
 
         Raises:
@@ -103,50 +105,54 @@ def node_map_name(node: str) -> str:
     return f"mindx-dl-nodeinfo-{node}"
 
 
-def device_map(known: Mapping[str, Any] | None, injection: Injection, now_ms: int) -> Json:
+def device_config_map(known: Mapping[str, Any] | None, injection: Injection, now_ms: int) -> Json:
     """Return the device plugin's ConfigMap with the fault in it, or without those that recover."""
-    body = _body(known, device_map_name(injection.node), DEVICE_NAMESPACE)
+    body = _body_of_config_map(known, device_map_name(injection.node), DEVICE_NAMESPACE)
     data = body["data"]
     if injection.kind is InjectionKind.SWITCH:
-        data[switch_info.KEY] = _switch(injection, now_ms)
+        data[switch_info.KEY] = _build_switch_fault(injection, now_ms)
     elif injection.kind is InjectionKind.RECOVER:
         data.pop(switch_info.KEY, None)
-    sealed = mapping(_json(data.get(device_info.KEY)))
+    sealed = mapping(_parse_json(data.get(device_info.KEY)))
     inner = mapping(sealed.get("DeviceInfo"))
     devices = dict(mapping(inner.get("DeviceList"))) or {RESOURCE: ""}
     resource = next((key for key in devices if "-" not in key.rpartition("/")[2]), RESOURCE)
     if injection.kind is not InjectionKind.SWITCH:
-        _change(devices, resource, injection, now_ms)
+        _change_devices(devices, resource, injection, now_ms)
     info = {"DeviceList": dict(sorted(devices.items())), "UpdateTime": now_ms // 1000}
     rest = {key: sealed.get(key, -1) for key in ("SuperPodID", "RackID", "ServerIndex")}
-    data[device_info.KEY] = _compact({"DeviceInfo": info, **rest, "CheckCode": check_codes(info)[0]})
+    data[device_info.KEY] = _compact_json({"DeviceInfo": info, **rest, "CheckCode": check_codes(info)[0]})
     return body
 
 
-def _change(devices: dict[str, str], resource: str, injection: Injection, now_ms: int) -> None:
+def _change_devices(devices: dict[str, str], resource: str, injection: Injection, now_ms: int) -> None:
     """Add the fault to the list of chips, or take those of the chip away."""
     prefix = resource.rpartition("/")[2]
-    faults = [fault for fault in items(_json(devices.get(f"{resource}-Fault"))) if _stays(fault, prefix, injection)]
+    faults = [
+        fault
+        for fault in items(_parse_json(devices.get(f"{resource}-Fault")))
+        if _does_fault_stay(fault, prefix, injection)
+    ]
     if injection.kind is not InjectionKind.RECOVER:
-        faults.append(_fault(f"{prefix}-{injection.chip}", injection, now_ms))
+        faults.append(_build_chip_fault(f"{prefix}-{injection.chip}", injection, now_ms))
     unhealthy = {
         fault["npu_name"]
         for fault in faults
         if LEVEL_WORDS.get(fault.get("fault_level", ""), Level.SEPARATE) not in _HEALTHY
     }
-    devices[f"{resource}-Fault"] = _compact(faults)
+    devices[f"{resource}-Fault"] = _compact_json(faults)
     devices[f"{resource}-Unhealthy"] = ",".join(sorted(unhealthy))
     for missing in (resource, f"{resource}-NetworkUnhealthy", f"{resource}-Recovering"):
         devices.setdefault(missing, "")
 
 
-def _stays(fault: Mapping[str, Any], prefix: str, injection: Injection) -> bool:
+def _does_fault_stay(fault: Mapping[str, Any], prefix: str, injection: Injection) -> bool:
     if injection.kind is InjectionKind.RECOVER:
         return injection.chip is not None and fault.get("npu_name") != f"{prefix}-{injection.chip}"
     return (fault.get("npu_name"), fault.get("fault_code")) != (f"{prefix}-{injection.chip}", injection.code)
 
 
-def _fault(device: str, injection: Injection, now_ms: int) -> Json:
+def _build_chip_fault(device: str, injection: Injection, now_ms: int) -> Json:
     network = injection.kind is InjectionKind.LINK_DOWN
     return {
         "fault_type": "CardNetworkUnhealthy" if network else "CardUnhealthy",
@@ -159,7 +165,7 @@ def _fault(device: str, injection: Injection, now_ms: int) -> Json:
     }
 
 
-def _switch(injection: Injection, now_ms: int) -> str:
+def _build_switch_fault(injection: Injection, now_ms: int) -> str:
     event = {
         "EventType": 1,
         "AssembledFaultCode": injection.code,
@@ -172,9 +178,9 @@ def _switch(injection: Injection, now_ms: int) -> str:
         "AlarmRaisedTime": now_ms,
     }
     times = {f"{injection.code}_0_0": {"fault_time": now_ms, "fault_level": injection.level}}
-    return _compact(
+    return _compact_json(
         {
-            "FaultCode": [_compact(event)],
+            "FaultCode": [_compact_json(event)],
             "FaultLevel": injection.level,
             "UpdateTime": now_ms // 1000,
             "NodeStatus": "UnHealthy",
@@ -183,31 +189,31 @@ def _switch(injection: Injection, now_ms: int) -> str:
     )
 
 
-def node_map(injection: Injection, now: str) -> Json:
+def node_config_map(injection: Injection, now: str) -> Json:
     """Build NodeD's ConfigMap with the fault in it; `now`: RFC 3339."""
     device = {"DeviceType": "CPU", "DeviceId": 0, "FaultCode": [injection.code], "FaultLevel": injection.level}
     info = {"FaultDevList": [device], "NodeStatus": _NODE_STATUS[injection.level]}
-    body = _body(None, node_map_name(injection.node), NODE_NAMESPACE)
+    body = _body_of_config_map(None, node_map_name(injection.node), NODE_NAMESPACE)
     sealed = {"NodeInfo": info, "CheckCode": check_codes(info)[0]}
-    body["data"] = {node_info.KEY: _compact(sealed), node_info.TIME_KEY: now}
+    body["data"] = {node_info.KEY: _compact_json(sealed), node_info.TIME_KEY: now}
     return body
 
 
-def _body(known: Mapping[str, Any] | None, name: str, namespace: str) -> Json:
+def _body_of_config_map(known: Mapping[str, Any] | None, name: str, namespace: str) -> Json:
     if known is None:
         metadata = {"name": name, "namespace": namespace, "labels": dict(_CONSUMER)}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}}
     return {**known, "apiVersion": "v1", "kind": "ConfigMap", "data": dict(mapping(known.get("data")))}
 
 
-def _json(source: object) -> Any:  # noqa: ANN401 - any JSON
+def _parse_json(source: object) -> Any:  # noqa: ANN401 - any JSON
     try:
         return json.loads(source) if isinstance(source, str) and source else None
     except ValueError:
         return None
 
 
-def _compact(value: object) -> str:
+def _compact_json(value: object) -> str:
     """As Go writes it: compact, with `<`, `>` and `&` escaped."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -6,10 +6,10 @@ import argparse
 import threading
 from collections.abc import Callable
 
-from hajob.cli.exits import ENDED_BY_PERSON, reported
+from hajob.cli.exits import ENDED_BY_PERSON, run_reported
 from hajob.cli.job_view import COLUMNS, JobView
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, listed
-from hajob.cli.options import Commands, add_command, add_context, add_namespace, add_output
+from hajob.cli.options import Commands, add_command, add_context_option, add_namespace, add_output_option
 from hajob.cli.output import FORMATS, Answer, Table, live_screen, print_answer
 from hajob.clock import SystemClock
 
@@ -25,7 +25,7 @@ def add_parser(commands: Commands) -> None:
         "kubectl hajob list -A",
     )
     _add_scope_of_jobs(one)
-    add_output(one, FORMATS)
+    add_output_option(one, FORMATS)
     one.set_defaults(run=run_list)
     live = add_command(
         commands, "top", "show the jobs live, those in trouble first, until you press Ctrl-C", "kubectl hajob top -A"
@@ -41,12 +41,12 @@ def add_parser(commands: Commands) -> None:
 def _add_scope_of_jobs(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="jobs of all namespaces")
-    add_context(parser)
+    add_context_option(parser)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the jobs."""
-    return reported(
+    return run_reported(
         lambda: print_answer(
             table_of_jobs(_objects_of_cluster(arguments), _namespace_asked_for(arguments)), arguments.output
         )
@@ -67,7 +67,7 @@ def run_top(arguments: argparse.Namespace) -> int:
                 pause.wait(max(arguments.every, 0.5))
 
     try:
-        return reported(draw_until_interrupted)
+        return run_reported(draw_until_interrupted)
     except KeyboardInterrupt:
         return ENDED_BY_PERSON
 

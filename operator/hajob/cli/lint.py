@@ -18,9 +18,9 @@ from hajob.api import constants as names
 from hajob.api.base import ApiModel, Json
 from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_notes
-from hajob.cli.exits import NOT_DONE, reported
+from hajob.cli.exits import NOT_DONE, run_reported
 from hajob.cli.manifests import read_objects, unknown_fields
-from hajob.cli.options import Commands, add_command, add_output
+from hajob.cli.options import Commands, add_command, add_output_option
 from hajob.cli.output import FORMATS, Answer, Block, print_answer
 from hajob.domain.errors import HajobInputError
 from hajob.plan.policy import policy_from_spec
@@ -44,7 +44,7 @@ def add_parser(commands: Commands) -> None:
         "kubectl hajob lint examples/quickstart.yaml",
     )
     parser.add_argument("filename", metavar="FILE", help="manifest of HATrainingJobs; - reads stdin")
-    add_output(parser, FORMATS)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_lint)
 
 
@@ -56,7 +56,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
         print_answer(_answer_with_findings(arguments.filename, found), arguments.output)
         return NOT_DONE if any(one["grade"] == ERROR for one in found) else 0
 
-    return reported(print_findings)
+    return run_reported(print_findings)
 
 
 def findings_of_file(filename: str) -> list[Json]:

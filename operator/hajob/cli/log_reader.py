@@ -47,7 +47,7 @@ the process before the newest; what is not asked for is empty.
 """
 
 
-def reader_pod(job: HATrainingJob, rank: int, attempt: int | None, tail: int | None, *, previous: bool) -> Json:
+def build_reader_pod(job: HATrainingJob, rank: int, attempt: int | None, tail: int | None, *, previous: bool) -> Json:
     """Build the pod.
 
     Raises:
@@ -89,7 +89,7 @@ def reader_pod(job: HATrainingJob, rank: int, attempt: int | None, tail: int | N
     }
 
 
-def by_hand(pod: Json) -> str:
+def commands_by_hand(pod: Json) -> str:
     """Return the commands that do the same, for somebody who has the rights."""
     namespace = pod["metadata"]["namespace"]
     return (

@@ -22,8 +22,8 @@ from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli import log_reader
 from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
-from hajob.cli.exits import ENDED_BY_PERSON, NOT_DONE, reported
-from hajob.cli.options import Commands, add_command, add_context, add_namespace
+from hajob.cli.exits import ENDED_BY_PERSON, NOT_DONE, run_reported
+from hajob.cli.options import Commands, add_command, add_context_option, add_namespace
 from hajob.domain.errors import HajobInputError
 from hajob.pods.containers import trainer_container
 from hajob.pods.rank_pod import innermost_mount, output_directory
@@ -65,7 +65,7 @@ class LogQuery:
     tail: int | None = None
     follow: bool = False
 
-    def reader(self) -> list[str]:
+    def reader_command(self) -> list[str]:
         """Return the command that reads the output, inside the container of an agent."""
         words = [*_READER, f"--rank={self.rank}"]
         if self.attempt is not None:
@@ -87,7 +87,7 @@ def add_parser(commands: Commands) -> None:
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument(
         "--rank",
-        type=_number,
+        type=_parse_number,
         metavar="R",
         default=LAST,
         help="number of the rank (default: the last one, which prints the steps)",
@@ -100,54 +100,59 @@ def add_parser(commands: Commands) -> None:
         help="print the output of the rank that the newest incident began with",
     )
     parser.add_argument(
-        "--attempt", type=_number, metavar="A", help="print all processes of this attempt (default: the newest process)"
+        "--attempt",
+        type=_parse_number,
+        metavar="A",
+        help="print all processes of this attempt (default: the newest process)",
     )
     parser.add_argument("-p", "--previous", action="store_true", help="print the process before the newest")
-    parser.add_argument("--tail", type=_number, metavar="N", help="print only the last N lines")
+    parser.add_argument("--tail", type=_parse_number, metavar="N", help="print only the last N lines")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing, also after the rank restarts")
     add_namespace(parser)
     parser.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig file (default: $KUBECONFIG or ~/.kube/config)")
-    add_context(parser)
-    parser.set_defaults(run=run)
+    add_context_option(parser)
+    parser.set_defaults(run=run_logs)
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
     return int(text)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_logs(arguments: argparse.Namespace) -> int:
     """Print the output of a rank, or say why it cannot be shown."""
     question = LogQuery(**{each.name: getattr(arguments, each.name) for each in fields(LogQuery)})
 
-    def answer() -> int:
-        check(question)
-        return show(question, KubernetesCluster(arguments.kubeconfig, arguments.context), Streams(_stdout, _stderr))
+    def print_asked_output() -> int:
+        check_question(question)
+        return print_output(
+            question, KubernetesCluster(arguments.kubeconfig, arguments.context), Streams(_write_stdout, _write_stderr)
+        )
 
     try:
-        return reported(answer)
+        return run_reported(print_asked_output)
     except KeyboardInterrupt:
         return ENDED_BY_PERSON
 
 
-def _stdout(data: bytes) -> None:
+def _write_stdout(data: bytes) -> None:
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
-def _stderr(data: bytes) -> None:
+def _write_stderr(data: bytes) -> None:
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
 
 
-def check(question: LogQuery) -> None:
+def check_question(question: LogQuery) -> None:
     """Raise `HajobInputError` for what makes no sense whatever the job is."""
     if question.follow and (question.previous or question.attempt is not None):
         raise HajobInputError("--follow shows the newest process; leave out --previous and --attempt")
 
 
-def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
+def print_output(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
     """Print what was asked for.
 
     Returns:
@@ -158,26 +163,29 @@ def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
         ClusterError: there is no such job, or nobody who could read the files.
     """
     namespace = question.namespace or cluster.namespace
-    job = _read(cluster.job(namespace, question.job), question)
+    job = _read_job_object(cluster.get_job(namespace, question.job), question)
     question = replace(question, rank=_rank_asked_for(job, question.rank))
-    pods = cluster.pods(namespace, f"{names.LABEL_JOB_UID}={job.metadata.uid},{names.LABEL_ROLE}={names.ROLE_RANK}")
+    pods = cluster.list_pods(
+        namespace, f"{names.LABEL_JOB_UID}={job.metadata.uid},{names.LABEL_ROLE}={names.ROLE_RANK}"
+    )
     node_rank = question.rank // chips_per_node(job.spec)
-    able = readers(pods, node_rank, shared=_volume(job) is not None)
+    able = pods_to_read_from(pods, node_rank, shared=_volume_of_output(job) is not None)
     containers = [Container(namespace, pod["metadata"]["name"], _AGENT) for pod in able]
     try:
-        code = _ask(cluster, containers, question, streams)
+        code = _ask_containers(cluster, containers, question, streams)
     except _NobodyError as nobody:
-        ended = _ended_pod(pods, node_rank)
+        ended = _newest_ended_pod(pods, node_rank)
         if (waits := _why_nothing_yet(job)) and not ended:
             raise ClusterError(f"output of rank {question.rank} cannot be read: {waits}") from None
         is_in_files = not ended or question.attempt is not None or question.previous
-        if is_in_files and _volume(job) is not None and not containers and not question.follow:
+        if is_in_files and _volume_of_output(job) is not None and not containers and not question.follow:
             return _by_reader_pod(job, cluster, question, streams)
         if is_in_files:
-            raise ClusterError(f"output of rank {question.rank} cannot be read: {nobody}; {where(job)}") from None
-        streams.error(
-            f"==> pod {ended} has ended, this is what the log of its container has; {where(job)} <==\n".encode()
-        )
+            raise ClusterError(
+                f"output of rank {question.rank} cannot be read: {nobody}; {where_files_lie(job)}"
+            ) from None
+        said = f"pod {ended} has ended, this is what the log of its container has; {where_files_lie(job)}"
+        streams.error(f"==> {said} <==\n".encode())
         log = cluster.container_log(Container(namespace, ended, names.TRAINER_CONTAINER))
         _from_container_log(question, log, streams)
         return 0
@@ -187,11 +195,11 @@ def show(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
 def _rank_asked_for(job: HATrainingJob, rank: int) -> int:
     """Return the number of a rank that is asked for by number, or by what it is."""
     if rank == CULPRIT:
-        return _culprit(job)
+        return _rank_of_newest_incident(job)
     return world_size_of(job.spec) - 1 if rank == LAST else rank
 
 
-def _culprit(job: HATrainingJob) -> int:
+def _rank_of_newest_incident(job: HATrainingJob) -> int:
     """The rank that the newest incident of a rank began with."""
     for incident in job.status.incidents:
         if incident.cause.first_rank >= 0:
@@ -213,20 +221,20 @@ def _why_nothing_yet(job: HATrainingJob) -> str:
 
 def _by_reader_pod(job: HATrainingJob, cluster: Cluster, question: LogQuery, streams: Streams) -> int:
     """Print it by a pod that is made for this, and deleted afterwards."""
-    pod = log_reader.reader_pod(job, question.rank, question.attempt, question.tail, previous=question.previous)
+    pod = log_reader.build_reader_pod(job, question.rank, question.attempt, question.tail, previous=question.previous)
     namespace = pod["metadata"]["namespace"] = job.metadata.namespace or cluster.namespace
     try:
         name = cluster.create_pod(pod)
     except ClusterError as refusal:
-        words = f"no pod of {job.metadata.name} runs, and none can be made to read {where(job)}: {refusal}"
-        raise ClusterError(f"{words}\nwho may create pods there can run:\n{log_reader.by_hand(pod)}") from None
+        words = f"no pod of {job.metadata.name} runs, and none can be made to read {where_files_lie(job)}: {refusal}"
+        raise ClusterError(f"{words}\nwho may create pods there can run:\n{log_reader.commands_by_hand(pod)}") from None
     streams.error(
         f"==> no pod of {job.metadata.name} runs; pod {name} reads its files and is deleted then <==\n".encode()
     )
     try:
         phase, trouble = _wait_for_end(cluster, namespace, name)
         if not phase:
-            raise ClusterError(f"pod {name} did not start: {trouble or 'no reason is known'}; {where(job)}")
+            raise ClusterError(f"pod {name} did not start: {trouble or 'no reason is known'}; {where_files_lie(job)}")
         for line in cluster.container_log(Container(namespace, name, log_reader.CONTAINER)):
             (streams.out if phase == "Succeeded" else streams.error)(line)
         return 0 if phase == "Succeeded" else NOT_DONE
@@ -237,7 +245,7 @@ def _by_reader_pod(job: HATrainingJob, cluster: Cluster, question: LogQuery, str
 def _wait_for_end(cluster: Cluster, namespace: str, name: str) -> tuple[str, str]:
     """Wait until a pod has ended; its phase, empty where it never will, and what it says of itself."""
     for _ in range(int(log_reader.DEADLINE_SECONDS / _POLL_SECONDS)):
-        view = view_of_pod(cluster.pod(namespace, name))
+        view = view_of_pod(cluster.get_pod(namespace, name))
         if view.has_ended:
             return view.phase, view.trouble
         if view.trouble_code in UNSTARTABLE:
@@ -246,7 +254,7 @@ def _wait_for_end(cluster: Cluster, namespace: str, name: str) -> tuple[str, str
     return "", view.trouble or view.unschedulable
 
 
-def _ask(cluster: Cluster, containers: Iterable[Container], question: LogQuery, streams: Streams) -> int:
+def _ask_containers(cluster: Cluster, containers: Iterable[Container], question: LogQuery, streams: Streams) -> int:
     """The reader's exit code in the first container that answers; `_NobodyError` where none does."""
     problems: list[str] = []
     begun = False
@@ -258,7 +266,9 @@ def _ask(cluster: Cluster, containers: Iterable[Container], question: LogQuery, 
 
     for container in containers:
         try:
-            return cluster.execute(container, question.reader(), streams._replace(out=out), hold=question.follow)
+            return cluster.execute_in_container(
+                container, question.reader_command(), streams._replace(out=out), hold=question.follow
+            )
         except ClusterError as problem:
             if begun:  # another pod would print it all again
                 raise
@@ -266,7 +276,7 @@ def _ask(cluster: Cluster, containers: Iterable[Container], question: LogQuery, 
     raise _NobodyError("; ".join(problems) or f"no pod of {question.job} runs that could")
 
 
-def _read(raw: Json, question: LogQuery) -> HATrainingJob:
+def _read_job_object(raw: Json, question: LogQuery) -> HATrainingJob:
     try:
         job = HATrainingJob.from_object(raw)
     except ValidationError as problem:
@@ -279,37 +289,37 @@ def _read(raw: Json, question: LogQuery) -> HATrainingJob:
     return job
 
 
-def readers(pods: Iterable[Json], node_rank: int, *, shared: bool) -> list[Json]:
+def pods_to_read_from(pods: Iterable[Json], node_rank: int, *, shared: bool) -> list[Json]:
     """Return the pods whose agent runs and sees the files: those of the node rank, newest first, then others.
 
     Pods of other node ranks see the files only on a volume that all share (`shared`).
     """
-    able = [pod for pod in pods if _agent_runs(pod)]
-    own = [pod for pod in able if _label(pod, names.LABEL_NODE_RANK) == node_rank]
+    able = [pod for pod in pods if _is_agent_running(pod)]
+    own = [pod for pod in able if _number_in_label(pod, names.LABEL_NODE_RANK) == node_rank]
     others = [pod for pod in able if pod not in own] if shared else []
-    newest_first = sorted(own, key=lambda pod: _label(pod, names.LABEL_INCARNATION), reverse=True)
+    newest_first = sorted(own, key=lambda pod: _number_in_label(pod, names.LABEL_INCARNATION), reverse=True)
     return [*newest_first, *others[:2]]
 
 
-def _label(pod: Json, name: str) -> int:
+def _number_in_label(pod: Json, name: str) -> int:
     return int(pod["metadata"].get("labels", {}).get(name, -1))
 
 
-def _agent_runs(pod: Json) -> bool:
+def _is_agent_running(pod: Json) -> bool:
     statuses = pod.get("status", {}).get("initContainerStatuses") or []
     running = any(each["name"] == _AGENT and "running" in (each.get("state") or {}) for each in statuses)
     return running and "deletionTimestamp" not in pod["metadata"]
 
 
-def _ended_pod(pods: Iterable[Json], node_rank: int) -> str:
+def _newest_ended_pod(pods: Iterable[Json], node_rank: int) -> str:
     """The newest pod of a node rank that has ended and is still there; empty: none."""
     found = [
         pod
         for pod in pods
-        if _label(pod, names.LABEL_NODE_RANK) == node_rank
+        if _number_in_label(pod, names.LABEL_NODE_RANK) == node_rank
         and pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
     ]
-    newest = max(found, key=lambda pod: _label(pod, names.LABEL_INCARNATION), default=None)
+    newest = max(found, key=lambda pod: _number_in_label(pod, names.LABEL_INCARNATION), default=None)
     return str(newest["metadata"]["name"]) if newest else ""
 
 
@@ -321,14 +331,14 @@ def _from_container_log(question: LogQuery, log: Iterable[bytes], streams: Strea
         streams.out(line)
 
 
-def _volume(job: HATrainingJob) -> Json | None:
+def _volume_of_output(job: HATrainingJob) -> Json | None:
     """The mount of the trainer under which output is kept; None: on no volume."""
     return innermost_mount(trainer_container(job.spec.template["spec"]), output_directory(job))
 
 
-def where(job: HATrainingJob) -> str:
+def where_files_lie(job: HATrainingJob) -> str:
     """Say for a person in which directory of which volume the files lie."""
-    directory, mount = output_directory(job), _volume(job)
+    directory, mount = output_directory(job), _volume_of_output(job)
     if mount is None:
         return (
             f"{directory} is on no volume of the container {names.TRAINER_CONTAINER}, so output was kept in the pods "

@@ -37,7 +37,7 @@ COMMANDS: Final = (
 """In the order of their help: what one looks at, what one steers by, what needs no cluster."""
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the whole command line."""
     top = argparse.ArgumentParser(prog="kubectl hajob", description="Inspect, simulate and control HATrainingJobs.")
     top.add_argument("--version", action="version", version=f"hajob {VERSION} (kubectl hajob)")
@@ -50,11 +50,11 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
 
-    def run() -> int:
-        chosen = parser().parse_args(arguments)
+    def run_chosen_command() -> int:
+        chosen = build_parser().parse_args(arguments)
         return cast("Callable[[argparse.Namespace], int]", chosen.run)(chosen)
 
-    return until_nobody_reads(run)
+    return until_nobody_reads(run_chosen_command)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from hajob.sources.reading import items, mapping
 
 def read_objects(filename: str) -> Iterator[Mapping[str, Any]]:
     """Yield every object of a file, those of a List one by one; `-` is standard input."""
-    for document in _documents(filename):
+    for document in _load_documents(filename):
         if document is None:
             continue
         if not isinstance(document, Mapping):
@@ -31,7 +31,7 @@ def read_objects(filename: str) -> Iterator[Mapping[str, Any]]:
             yield document
 
 
-def _documents(filename: str) -> list[Any]:
+def _load_documents(filename: str) -> list[Any]:
     try:
         content = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
         return list(yaml.safe_load_all(content))
@@ -41,7 +41,7 @@ def _documents(filename: str) -> list[Any]:
         raise HajobInputError(f"{filename} cannot be read: {error}") from None
 
 
-def read_job(filename: str) -> HATrainingJobSpec:
+def read_job_manifest(filename: str) -> HATrainingJobSpec:
     """Read the spec of the one HATrainingJob in a file."""
     jobs = [one for one in read_objects(filename) if one.get("kind") == "HATrainingJob"]
     if len(jobs) != 1:
@@ -49,10 +49,10 @@ def read_job(filename: str) -> HATrainingJobSpec:
     spec = jobs[0].get("spec")
     if not isinstance(spec, Mapping):
         raise HajobInputError(f"{filename}: spec is missing")
-    return _read(dict(spec))
+    return _parse_job_spec(dict(spec))
 
 
-def _read(spec: Json) -> HATrainingJobSpec:
+def _parse_job_spec(spec: Json) -> HATrainingJobSpec:
     unknown = list(unknown_fields(HATrainingJobSpec, spec, "spec"))
     if unknown:
         raise HajobInputError(f"unknown fields: {', '.join(unknown)}; look for a misspelling")

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from hajob.cli.cluster import ClusterError, ForbiddenError
-from hajob.cli.exits import reported
+from hajob.cli.exits import run_reported
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_job, path_of_job
-from hajob.cli.options import Commands, add_command, add_context, add_namespace
+from hajob.cli.options import Commands, add_command, add_context_option, add_namespace
 
 _MOST_NODES: Final = 256  # the CRD admits no more in spec.scheduling.excludedNodeNames
 
@@ -31,22 +31,24 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--undo", action="store_true", help="let the job use these nodes again")
     add_namespace(parser)
-    add_context(parser)
-    parser.set_defaults(run=run)
+    add_context_option(parser)
+    parser.set_defaults(run=run_migrate)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_migrate(arguments: argparse.Namespace) -> int:
     """Ask for the move; 1 where the cluster refuses."""
 
-    def answer() -> None:
+    def print_migration() -> None:
         objects = KubernetesObjects(context=arguments.context)
         namespace = arguments.namespace or objects.namespace
-        print(migrate(objects, namespace, arguments.job, arguments.off, undo=arguments.undo))
+        print(write_excluded_nodes(objects, namespace, arguments.job, arguments.off, undo=arguments.undo))
 
-    return reported(answer)
+    return run_reported(print_migration)
 
 
-def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *, undo: bool = False) -> str:
+def write_excluded_nodes(
+    objects: Objects, namespace: str, job: str, nodes: Sequence[str], *, undo: bool = False
+) -> str:
     """Write which nodes the job is to leave; returns what was done, in a sentence.
 
     Raises:
@@ -58,7 +60,7 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
     after = [one for one in before if one not in nodes] if undo else list(dict.fromkeys([*before, *nodes]))
     if len(after) > _MOST_NODES:
         raise ValueError(f"a job can exclude at most {_MOST_NODES} nodes, not {len(after)}: --undo some first")
-    unseen = "" if undo else _unseen(objects, [one for one in after if one not in before])
+    unseen = "" if undo else _describe_unseen(objects, [one for one in after if one not in before])
     if after == before:
         return f"nothing changes: the job {'may use' if undo else 'already excludes'} {', '.join(nodes)}"
     version = found["metadata"].get("resourceVersion")
@@ -70,7 +72,7 @@ def migrate(objects: Objects, namespace: str, job: str, nodes: Sequence[str], *,
     return f"{namespace}/{job} leaves {', '.join(nodes)}{unseen}; watch it with: {watch}"
 
 
-def _unseen(objects: Objects, nodes: Sequence[str]) -> str:
+def _describe_unseen(objects: Objects, nodes: Sequence[str]) -> str:
     """Return what is to be said of nodes that may not be looked at; ClusterError: one is not there."""
     try:
         missing = [node for node in nodes if objects.find_object(f"{NODES}/{node}") is None]

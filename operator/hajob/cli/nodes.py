@@ -10,18 +10,18 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.cli.cluster import ClusterError, ForbiddenError
-from hajob.cli.diagnosis import Look, read_faults
+from hajob.cli.diagnosis import Look, read_all_faults
 from hajob.cli.doctor import Gatherer
-from hajob.cli.exits import reported
+from hajob.cli.exits import run_reported
 from hajob.cli.job_view import one_line, time_of_day
 from hajob.cli.objects import KubernetesObjects, Objects, listed
 from hajob.cli.options import (
     Commands,
     add_command,
-    add_context,
+    add_context_option,
     add_fault_namespaces,
     add_operator_namespace,
-    add_output,
+    add_output_option,
 )
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.clock import SystemClock
@@ -90,8 +90,8 @@ def add_parser(commands: Commands) -> None:
     )
     add_fault_namespaces(parser)
     add_operator_namespace(parser)
-    add_context(parser)
-    add_output(parser, FORMATS)
+    add_context_option(parser)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_nodes)
 
 
@@ -104,7 +104,7 @@ def run_nodes(arguments: argparse.Namespace) -> int:
         now_ms = SystemClock().now_milliseconds()
         print_answer(table_of_nodes(objects, arguments.resource, namespaces, now_ms), arguments.output)
 
-    return reported(print_nodes)
+    return run_reported(print_nodes)
 
 
 def table_of_nodes(objects: Objects, resource: str, namespaces: Sequence[str], now_ms: int) -> Answer:
@@ -126,7 +126,7 @@ def table_of_nodes(objects: Objects, resource: str, namespaces: Sequence[str], n
         raise ClusterError(problem.problem or f"the nodes are {UNKNOWN}: needs the right to {problem.right}")
     rows = _rows_of_nodes(raw_nodes, resource)
     unread = _add_pods_of_nodes(objects, rows, resource)
-    for fact in read_faults(gathered).harmful:
+    for fact in read_all_faults(gathered).harmful_faults:
         if fact.node in rows and fact.kind not in _TOLD_BY_STATE:
             rows[fact.node].faults.append(fact)
     for one in gathered.quarantines:

@@ -60,7 +60,7 @@ def listed(objects: Objects, path: str, **selectors: str) -> list[Json]:
     return list((found or {}).get("items") or [])
 
 
-def config_maps(namespace: str) -> str:
+def path_of_config_maps(namespace: str) -> str:
     """Return the path of a namespace's ConfigMaps."""
     return f"/api/v1/namespaces/{namespace}/configmaps"
 
@@ -102,25 +102,25 @@ class KubernetesObjects:
 
     def find_object(self, path: str) -> Json | None:
         """Return an object or a list; None where there is none."""
-        return self._ask("GET", path, absent_is_fine=True)
+        return self._send_request("GET", path, absent_is_fine=True)
 
     def create_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Create an object in a collection, and return it."""
-        return self._ask("POST", path, body) or {}
+        return self._send_request("POST", path, body) or {}
 
     def replace_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Put an object; refused where it has changed since it was read."""
-        return self._ask("PUT", path, body) or {}
+        return self._send_request("PUT", path, body) or {}
 
     def patch_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Change an object by a merge patch."""
-        return self._ask("PATCH", path, body, content=_MERGE) or {}
+        return self._send_request("PATCH", path, body, content=_MERGE) or {}
 
     def delete_object(self, path: str) -> None:
         """Delete an object; that it is gone already is as good."""
-        self._ask("DELETE", path, absent_is_fine=True)
+        self._send_request("DELETE", path, absent_is_fine=True)
 
-    def _ask(
+    def _send_request(
         self,
         method: str,
         path: str,
@@ -133,18 +133,18 @@ class KubernetesObjects:
 
         headers = {"Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
         try:
-            answer = self._answer(method, path, headers, body)
+            answer = self._read_answer(method, path, headers, body)
         except self._client.ApiException as refusal:
             if refusal.status == 404 and absent_is_fine:
                 return None
             kind = ForbiddenError if refusal.status == 403 else ClusterError
-            raise kind(f"{method} {path}: {_sentence(refusal)}") from None
+            raise kind(f"{method} {path}: {_sentence_of_refusal(refusal)}") from None
         except (HTTPError, OSError) as problem:
             raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
         found: Json = json.loads(answer)
         return found
 
-    def _answer(self, method: str, path: str, headers: dict[str, str], body: Mapping[str, Any] | None) -> bytes:
+    def _read_answer(self, method: str, path: str, headers: dict[str, str], body: Mapping[str, Any] | None) -> bytes:
         """What the server sends back; raises the client's exception for a refusal."""
         query = [("fieldManager", FIELD_MANAGER)] if body is not None else []
         asked = self._api.param_serialize(
@@ -157,7 +157,7 @@ class KubernetesObjects:
         return content
 
 
-def _sentence(refusal: Any) -> str:  # noqa: ANN401  the client has no types
+def _sentence_of_refusal(refusal: Any) -> str:  # noqa: ANN401  the client has no types
     """The server's own sentence, else the client's."""
     try:
         return str(json.loads(refusal.body)["message"])

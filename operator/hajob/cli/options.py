@@ -24,7 +24,7 @@ def add_command(commands: Commands, name: str, sentence: str, example: str) -> a
     )
 
 
-def add_context(parser: argparse.ArgumentParser) -> None:
+def add_context_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that chooses the cluster."""
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
 
@@ -62,7 +62,7 @@ def add_fault_namespaces(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
+def add_output_option(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
     """Add the option that chooses the format: for people or for programs."""
     parser.add_argument(
         "-o", "--output", choices=formats, default="text", help="format of the answer (default: %(default)s)"

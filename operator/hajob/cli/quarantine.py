@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from hajob.api.base import Json, format_time
 from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
 from hajob.cli.cluster import ClusterError
-from hajob.cli.exits import reported
+from hajob.cli.exits import run_reported
 from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
-from hajob.cli.options import Commands, add_command, add_context
+from hajob.cli.options import Commands, add_command, add_context_option
 from hajob.clock import SystemClock
 from hajob.faults.node_quarantine import node_quarantine
 
@@ -30,8 +30,8 @@ def add_parser(commands: Commands) -> None:
         "list, add and release nodes on which Hajob places no new pods",
         "kubectl hajob quarantine",
     )
-    add_context(parser)
-    parser.set_defaults(run=run, action="list")
+    add_context_option(parser)
+    parser.set_defaults(run=run_quarantine, action="list")
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
     sentence = "list the nodes in quarantine, with reason and end (default)"
     add_command(actions, "list", sentence, "kubectl hajob quarantine list").set_defaults(action="list")
@@ -48,13 +48,15 @@ def add_parser(commands: Commands) -> None:
     release.add_argument("node", metavar="NODE", help="name of the node")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_quarantine(arguments: argparse.Namespace) -> int:
     """Carry out the action; return 1 where the cluster refuses, 2 where the input makes no sense."""
     now = datetime.fromtimestamp(SystemClock().now_milliseconds() // 1000, UTC)
-    return reported(lambda: carry_out(arguments, KubernetesObjects(context=arguments.context), now, print))
+    return run_reported(lambda: carry_out_action(arguments, KubernetesObjects(context=arguments.context), now, print))
 
 
-def carry_out(arguments: argparse.Namespace, objects: Objects, now: datetime, say: Callable[[str], object]) -> int:
+def carry_out_action(
+    arguments: argparse.Namespace, objects: Objects, now: datetime, say: Callable[[str], object]
+) -> int:
     """Carry out one action.
 
     Raises:
@@ -62,17 +64,19 @@ def carry_out(arguments: argparse.Namespace, objects: Objects, now: datetime, sa
         ValueError: a duration is none.
     """
     if arguments.action == "list":
-        for line in listed(_read((objects.find_object(QUARANTINES) or {}).get("items") or []), now):
+        for line in table_of_quarantines(
+            _parse_quarantines((objects.find_object(QUARANTINES) or {}).get("items") or []), now
+        ):
             say(line)
     elif arguments.action == "add":
-        say(_add(arguments, objects, now))
+        say(_add_quarantine(arguments, objects, now))
     else:
-        say(_release(arguments.node, objects, now))
+        say(_release_node(arguments.node, objects, now))
     return 0
 
 
-def _add(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
-    until = now + seconds_of(arguments.duration) if arguments.duration else None
+def _add_quarantine(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
+    until = now + parse_duration(arguments.duration) if arguments.duration else None
     node = objects.find_object(f"{NODES}/{arguments.node}")
     if node is None:
         raise ClusterError(f"there is no node {arguments.node}")
@@ -89,7 +93,7 @@ def _add(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
     return f"node {arguments.node} is in quarantine until {format_time(until) if until else 'it is released'}"
 
 
-def _release(node: str, objects: Objects, now: datetime) -> str:
+def _release_node(node: str, objects: Objects, now: datetime) -> str:
     """Release a node; one that is not in quarantine may have faults that harm jobs, so it is pardoned as well."""
     path, released = f"{QUARANTINES}/{node}", {"releaseTime": format_time(now)}
     known = objects.find_object(path)
@@ -106,7 +110,7 @@ def _release(node: str, objects: Objects, now: datetime) -> str:
     return f"node {node} is released{still}"
 
 
-def seconds_of(duration: str) -> timedelta:
+def parse_duration(duration: str) -> timedelta:
     """Parse a duration such as "30m"; raises `ValueError`."""
     found = _DURATION.fullmatch(duration)
     if found is None:
@@ -114,7 +118,7 @@ def seconds_of(duration: str) -> timedelta:
     return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
 
 
-def _read(items: Iterable[Json]) -> list[NodeQuarantine]:
+def _parse_quarantines(items: Iterable[Json]) -> list[NodeQuarantine]:
     found = []
     for raw in items:
         try:
@@ -124,7 +128,7 @@ def _read(items: Iterable[Json]) -> list[NodeQuarantine]:
     return sorted(found, key=lambda one: one.spec.node_name)
 
 
-def listed(quarantines: list[NodeQuarantine], now: datetime) -> list[str]:
+def table_of_quarantines(quarantines: list[NodeQuarantine], now: datetime) -> list[str]:
     """Format a table for people."""
     if not quarantines:
         return ["no node is in quarantine"]

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from hajob.api.log_rules import log_rule_notes
 from hajob.api.spec import HATrainingJobSpec
-from hajob.cli.exits import reported
-from hajob.cli.manifests import read_job
-from hajob.cli.options import Commands, add_command, add_output
-from hajob.cli.simulated_writes import Write, writes
+from hajob.cli.exits import run_reported
+from hajob.cli.manifests import read_job_manifest
+from hajob.cli.options import Commands, add_command, add_output_option
+from hajob.cli.simulated_writes import Write, writes_of_simulation
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate_loss
@@ -59,23 +59,23 @@ def add_parser(commands: Commands) -> None:
         metavar="ACTION",
         help="the loss comes while this action is running: " + ", ".join(Action),
     )
-    add_output(parser)
-    parser.set_defaults(run=run)
+    add_output_option(parser)
+    parser.set_defaults(run=run_simulate)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_simulate(arguments: argparse.Namespace) -> int:
     """Print the answer, or say what is wrong with the input."""
-    return reported(lambda: _answer(arguments))
+    return run_reported(lambda: _print_answer(arguments))
 
 
-def _answer(arguments: argparse.Namespace) -> None:
-    spec = read_job(arguments.filename)
-    answer = simulate_loss(spec, question(arguments))
+def _print_answer(arguments: argparse.Namespace) -> None:
+    spec = read_job_manifest(arguments.filename)
+    answer = simulate_loss(spec, read_question(arguments))
     if unserved := _why_not_started(spec):
         print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
     for note in filter(None, (answer.protection, log_rule_notes(spec))):
         print(f"note: {note}", file=sys.stderr)
-    print(json.dumps(as_json(answer), indent=2) if arguments.output == "json" else as_text(answer))
+    print(json.dumps(answer_as_json(answer), indent=2) if arguments.output == "json" else answer_as_text(answer))
 
 
 def _why_not_started(spec: HATrainingJobSpec) -> str:
@@ -85,7 +85,7 @@ def _why_not_started(spec: HATrainingJobSpec) -> str:
         return f"spec.template is no pod: {error}"
 
 
-def question(arguments: argparse.Namespace) -> SimulationRequest:
+def read_question(arguments: argparse.Namespace) -> SimulationRequest:
     """Read the question from the arguments; raises `HajobInputError` for a loss that is none."""
     lost: dict[str, list[int]] = {"rank": [], "node": []}
     for loss in arguments.lose:
@@ -96,7 +96,7 @@ def question(arguments: argparse.Namespace) -> SimulationRequest:
     return SimulationRequest(tuple(lost["rank"]), tuple(lost["node"]), arguments.free_nodes, arguments.during)
 
 
-def as_json(answer: SimulationResult) -> dict[str, Any]:
+def answer_as_json(answer: SimulationResult) -> dict[str, Any]:
     """Return the answer in JSON types."""
     return {
         "action": answer.action,
@@ -111,12 +111,12 @@ def as_json(answer: SimulationResult) -> dict[str, Any]:
         "microBatches": list(answer.micro_batches),
         "copies": [{"kind": row.kind, "ranks": list(row.holders)} for row in answer.layout.report_group_list()],
         "refused": {action.value: list(names) for action, names in answer.refused_actions.items()},
-        "writes": [_write(write) for write in writes(answer)],
+        "writes": [_write_as_json(write) for write in writes_of_simulation(answer)],
         **({"spares": {str(node): spare for node, spare in answer.places.items()}} if answer.places else {}),
     }
 
 
-def _write(write: Write) -> dict[str, Any]:
+def _write_as_json(write: Write) -> dict[str, Any]:
     """One write; what does not apply is left out."""
     found: dict[str, Any] = {"verb": write.verb, "resource": write.resource}
     if write.role:
@@ -128,27 +128,27 @@ def _write(write: Write) -> dict[str, Any]:
     return found
 
 
-def as_text(answer: SimulationResult) -> str:
+def answer_as_text(answer: SimulationResult) -> str:
     """Format the answer for people."""
-    isolation, layout, written = answer.isolation, answer.layout, writes(answer)
+    isolation, layout, written = answer.isolation, answer.layout, writes_of_simulation(answer)
     lines = [
         f"action                    {answer.action or 'none, the job fails: ' + answer.failure}",
-        f"fault ranks               {_list(answer.fault_ranks)}",
+        f"fault ranks               {_shorten_runs(answer.fault_ranks)}",
         f"data-parallel ranks       {answer.current} of {layout.data} train on",
         "",
         "a shrink would take",
-        f"  data-parallel ranks     {_list(isolation.dropped)}",
-        f"  isolated ranks          {_list(isolation.ranks)}",
-        f"  pods that leave         {_list(isolation.nodes)}",
+        f"  data-parallel ranks     {_shorten_runs(isolation.dropped)}",
+        f"  isolated ranks          {_shorten_runs(isolation.ranks)}",
+        f"  pods that leave         {_shorten_runs(isolation.nodes)}",
     ]
     if not isolation.agrees_with_mindio:
-        lines.append(f"  MindIO alone would drop {_list(isolation.mindio_ranks)}")
+        lines.append(f"  MindIO alone would drop {_shorten_runs(isolation.mindio_ranks)}")
     lines += [
         "",
-        f"pods kept                 {_list(answer.kept_nodes)}",
+        f"pods kept                 {_shorten_runs(answer.kept_nodes)}",
         *(f"onto a spare node         node rank {node}: {spare}" for node, spare in sorted(answer.places.items())),
         f"micro batches             {', '.join(map(str, answer.micro_batches[:_SHOWN])) or 'not visible'}",
-        *_costs(answer),
+        *_cost_lines(answer),
         "",
         "actions",
         *(
@@ -157,20 +157,20 @@ def as_text(answer: SimulationResult) -> str:
         ),
         "",
         "who holds the same optimizer shard",
-        *_copy_groups(answer),
+        *_copy_group_lines(answer),
         "",
         "where the lost state comes from",
-        *_repairs(answer),
+        *_repair_lines(answer),
         "",
         "writes to the Kubernetes API",
-        *(f"  {_write_text(write)}" for write in written[:_SHOWN]),
+        *(f"  {_write_as_text(write)}" for write in written[:_SHOWN]),
     ]
     if len(written) > _SHOWN:
         lines.append(f"  … {len(written) - _SHOWN} more")
     return "\n".join(lines)
 
 
-def _costs(answer: SimulationResult) -> list[str]:
+def _cost_lines(answer: SimulationResult) -> list[str]:
     """Step time and memory, as far as they are known."""
     lines = []
     if answer.step_time is not None:
@@ -182,16 +182,16 @@ def _costs(answer: SimulationResult) -> list[str]:
     return lines
 
 
-def _copy_groups(answer: SimulationResult) -> list[str]:
+def _copy_group_lines(answer: SimulationResult) -> list[str]:
     """Shards that a lost rank holds, with everybody who holds them."""
     layout = answer.layout
     held = [(kind, layout.holders_of_shard(rank, kind)) for rank in answer.fault_ranks for kind in layout.copy_kinds]
     groups = list(dict.fromkeys((kind, tuple(sorted(holders))) for kind, holders in held))
-    lines = [f"  {kind.lower():<8}ranks {_list(holders)}" for kind, holders in groups[:_SHOWN]]
+    lines = [f"  {kind.lower():<8}ranks {_shorten_runs(holders)}" for kind, holders in groups[:_SHOWN]]
     return lines if len(groups) <= _SHOWN else [*lines, f"  … {len(groups) - _SHOWN} more"]
 
 
-def _repairs(answer: SimulationResult) -> list[str]:
+def _repair_lines(answer: SimulationResult) -> list[str]:
     lines = [
         f"  rank {one.rank} ({one.kind.lower()}): "
         + (f"rank {one.giver}" if one.giver is not None else "the checkpoint")
@@ -200,7 +200,7 @@ def _repairs(answer: SimulationResult) -> list[str]:
     return lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"  … {len(lines) - _SHOWN} more"]
 
 
-def _write_text(write: Write) -> str:
+def _write_as_text(write: Write) -> str:
     what = f"{write.verb} {write.resource}"
     if write.role:
         which = write.role if write.node_rank is None else f"node rank {write.node_rank}"
@@ -208,7 +208,7 @@ def _write_text(write: Write) -> str:
     return f"{what} ({write.reason})" if write.reason else what
 
 
-def _list(numbers: tuple[int, ...]) -> str:
+def _shorten_runs(numbers: tuple[int, ...]) -> str:
     """Numbers for people, runs shortened: 0-7, 16-23."""
     if not numbers:
         return "none"

@@ -41,7 +41,7 @@ class Write:
 STATUS = Write("patch", "hatrainingjobs/status")
 
 
-def writes(answer: SimulationResult) -> tuple[Write, ...]:
+def writes_of_simulation(answer: SimulationResult) -> tuple[Write, ...]:
     """Return every write that a simulated recovery makes, in the order of the live operator."""
     num_nodes = answer.layout.num_nodes
     found: list[Write] = []
@@ -53,12 +53,12 @@ def writes(answer: SimulationResult) -> tuple[Write, ...]:
         urgent = is_urgent(turn.before, turn.transition.state, num_nodes)
         found += [STATUS] if urgent else []
         late = not urgent and (late or turn.transition.state is not turn.before)
-        found += [Write("create", "events", reason=one.reason) for one in _told(turn)]
-        found += _pods(placements(turn.before, num_nodes), placements(turn.transition.state, num_nodes))
+        found += [Write("create", "events", reason=one.reason) for one in _announcements_of_turn(turn)]
+        found += _pod_writes(placements(turn.before, num_nodes), placements(turn.transition.state, num_nodes))
     return (*found, STATUS) if late else tuple(found)
 
 
-def _told(turn: SimulatedTurn) -> Iterator[announcements.Announcement]:
+def _announcements_of_turn(turn: SimulatedTurn) -> Iterator[announcements.Announcement]:
     """The Events of one turn; how long an outage was does not matter here."""
     before, after = turn.before.incident, turn.transition.state.incident
     told = [announcements.of_effect(effect) for effect in turn.transition.effects]
@@ -71,14 +71,14 @@ def _told(turn: SimulatedTurn) -> Iterator[announcements.Announcement]:
     return (one for one in told if one is not None)
 
 
-def _pods(before: Placements, after: Placements) -> Iterator[Write]:
+def _pod_writes(before: Placements, after: Placements) -> Iterator[Write]:
     """Old pods first: they may hold what the new ones need."""
-    old, new = [_pod(one) for one in before], [_pod(one) for one in after]
+    old, new = [_identity_of_pod(one) for one in before], [_identity_of_pod(one) for one in after]
     yield from (Write("delete", "pods", *pod) for pod in old if pod not in new)
     yield from (Write("create", "pods", *pod) for pod in new if pod not in old)
 
 
-def _pod(placement: Placement | CoordinatorPlacement) -> tuple[int | None, str, int]:
+def _identity_of_pod(placement: Placement | CoordinatorPlacement) -> tuple[int | None, str, int]:
     """Node rank, role and incarnation: what tells pods of a job apart."""
     if isinstance(placement, CoordinatorPlacement):
         return None, names.ROLE_COORDINATOR, placement.incarnation

@@ -9,10 +9,10 @@ from typing import Any, Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.cli.cluster import ForbiddenError
-from hajob.cli.exits import reported
+from hajob.cli.exits import run_reported
 from hajob.cli.job_view import HEALTHY, JobView, age_in_words, age_since, one_line, time_of_day
 from hajob.cli.objects import Objects, find_job, job_asked_for, listed
-from hajob.cli.options import Commands, add_command, add_context, add_job, add_output
+from hajob.cli.options import Commands, add_command, add_context_option, add_job, add_output_option
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.sources import pod as pod_source
 from hajob.sources.reading import items, mapping, parse_whole_number, text
@@ -32,14 +32,14 @@ def add_parser(commands: Commands) -> None:
         "kubectl hajob status qwen3-8b -n team",
     )
     add_job(parser)
-    add_context(parser)
-    add_output(parser, FORMATS)
+    add_context_option(parser)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_status)
 
 
 def run_status(arguments: argparse.Namespace) -> int:
     """Print the job."""
-    return reported(lambda: print_answer(screen_of_job(*job_asked_for(arguments)), arguments.output))
+    return run_reported(lambda: print_answer(screen_of_job(*job_asked_for(arguments)), arguments.output))
 
 
 def screen_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:

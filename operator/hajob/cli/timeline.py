@@ -11,10 +11,10 @@ import yaml
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.cli.cluster import ClusterError, ForbiddenError
-from hajob.cli.exits import reported
+from hajob.cli.exits import run_reported
 from hajob.cli.job_view import JobView, one_line, outage_milliseconds, read_time, short_duration, time_of_day
 from hajob.cli.objects import Objects, find_job, job_asked_for, listed
-from hajob.cli.options import Commands, add_command, add_context, add_job, add_output
+from hajob.cli.options import Commands, add_command, add_context_option, add_job, add_output_option
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.domain.text import counted_noun
 from hajob.sources.reading import items, mapping, parse_whole_number, text
@@ -35,14 +35,14 @@ def add_parser(commands: Commands) -> None:
     )
     add_job(parser)
     parser.add_argument("--incident", type=int, metavar="N", help="show everything that is known of one incident")
-    add_context(parser)
-    add_output(parser, FORMATS)
+    add_context_option(parser)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_timeline)
 
 
 def run_timeline(arguments: argparse.Namespace) -> int:
     """Print what happened."""
-    return reported(
+    return run_reported(
         lambda: print_answer(history_of_job(*job_asked_for(arguments), arguments.incident), arguments.output)
     )
 

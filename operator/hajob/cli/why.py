@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hajob.api.conditions import reason_of
-from hajob.cli.exits import reported
+from hajob.cli.exits import run_reported
 from hajob.cli.job_view import HEALTHY, JobView, age_since, one_line, time_of_day
 from hajob.cli.objects import Objects, find_job, job_asked_for
-from hajob.cli.options import Commands, add_command, add_context, add_job, add_output
+from hajob.cli.options import Commands, add_command, add_context_option, add_job, add_output_option
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, print_answer
 from hajob.cli.status import pods_of
 from hajob.cli.timeline import events_of, what_of
@@ -41,14 +41,14 @@ def add_parser(commands: Commands) -> None:
         "kubectl hajob why qwen3-8b -n team",
     )
     add_job(parser)
-    add_context(parser)
-    add_output(parser, FORMATS)
+    add_context_option(parser)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_why)
 
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Print the explanation."""
-    return reported(lambda: print_answer(explanation_of_job(*job_asked_for(arguments)), arguments.output))
+    return run_reported(lambda: print_answer(explanation_of_job(*job_asked_for(arguments)), arguments.output))
 
 
 def explanation_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:

@@ -16,7 +16,7 @@ import yaml
 from e2e.cluster.control_plane import ControlPlane
 from hajob.cli import breaker, control, doctor, facts, inject, jobs, main, quarantine, status, timeline, why
 from hajob.cli.cluster import ClusterError
-from hajob.cli.objects import QUARANTINES, KubernetesObjects, config_maps, path_of_job
+from hajob.cli.objects import QUARANTINES, KubernetesObjects, path_of_config_maps, path_of_job
 
 NOW_MS = 1_767_225_900_000
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
@@ -49,11 +49,11 @@ def node(control_plane: ControlPlane, crd: Json) -> Iterator[str]:
 
 
 def ask(*words: str) -> argparse.Namespace:
-    return main.parser().parse_args(words)
+    return main.build_parser().parse_args(words)
 
 
 def test_objects_are_made_found_changed_and_deleted(objects: KubernetesObjects, namespace: str) -> None:
-    path = config_maps(namespace)
+    path = path_of_config_maps(namespace)
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -73,7 +73,7 @@ def test_objects_are_made_found_changed_and_deleted(objects: KubernetesObjects, 
     objects.delete_object(f"{path}/a")
     assert objects.find_object(f"{path}/a") is None
     with pytest.raises(ClusterError, match="not found"):
-        objects.create_object(config_maps(f"{namespace}-no"), body)
+        objects.create_object(path_of_config_maps(f"{namespace}-no"), body)
 
 
 def test_a_fault_is_injected_and_taken_back(
@@ -81,15 +81,18 @@ def test_a_fault_is_injected_and_taken_back(
 ) -> None:
     assert crd
     said: list[Any] = []
-    path = f"{config_maps('kube-system')}/mindx-dl-deviceinfo-{node}"
+    path = f"{path_of_config_maps('kube-system')}/mindx-dl-deviceinfo-{node}"
     try:
         for words in (("chip", node, "3"), ("memory", node, "2"), ("switch", node)):
-            inject.carry_out(inject.read(ask("inject", *words)), objects, NOW_MS, said.append)
-        found = facts.facts_of([{**(objects.find_object(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)
+            inject.write_injection(inject.read_injection(ask("inject", *words)), objects, NOW_MS, said.append)
+        found = facts.facts_of_objects([{**(objects.find_object(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)
         assert found["rejected"] == []
         assert sorted(row["code"] for row in found["facts"]) == ["40F84E00", "80E01801", "[0x00f1ff06,155910,na,na]"]
-        inject.carry_out(inject.read(ask("inject", "recover", node)), objects, NOW_MS, said.append)
-        assert facts.facts_of([{**(objects.find_object(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)["facts"] == []
+        inject.write_injection(inject.read_injection(ask("inject", "recover", node)), objects, NOW_MS, said.append)
+        assert (
+            facts.facts_of_objects([{**(objects.find_object(path) or {}), "kind": "ConfigMap"}], None, NOW_MS)["facts"]
+            == []
+        )
     finally:
         control_plane.api.delete(path)
 
@@ -97,15 +100,15 @@ def test_a_fault_is_injected_and_taken_back(
 def test_a_node_is_kept_out_and_let_in(objects: KubernetesObjects, node: str) -> None:
     said: list[Any] = []
     for words in (("add", node, "--for", "2h"), ("list",), ("release", node)):
-        quarantine.carry_out(ask("quarantine", *words), objects, NOW, said.append)
+        quarantine.carry_out_action(ask("quarantine", *words), objects, NOW, said.append)
     assert any(line.startswith(node) and "ByHand" in line for line in said[1:-1])
     assert said[-1] == f"node {node} is released"
 
 
 def test_the_settings_are_annotated_where_there_are_none(objects: KubernetesObjects, namespace: str) -> None:
-    breaker.believe(objects, namespace, NOW)
-    breaker.believe(objects, namespace, NOW.replace(year=2027))
-    metadata = (objects.find_object(f"{config_maps(namespace)}/hajob-faults") or {})["metadata"]
+    breaker.believe_faults(objects, namespace, NOW)
+    breaker.believe_faults(objects, namespace, NOW.replace(year=2027))
+    metadata = (objects.find_object(f"{path_of_config_maps(namespace)}/hajob-faults") or {})["metadata"]
     assert metadata["annotations"] == {"training.hajob.io/believe-faults": "2027-01-01T00:05:00Z"}
     assert metadata["labels"] == {"training.hajob.io/settings": "faults"}
 
@@ -123,7 +126,7 @@ def test_doctor_knows_nothing_of_what_its_asker_may_not_read(
     mine.write_text(yaml.safe_dump(known))
     said: list[Any] = []
     words = ("doctor", "--operator-namespace", namespace, "-o", "json")
-    assert doctor.carry_out(ask(*words), KubernetesObjects(str(mine)), NOW_MS, said.append) == 0
+    assert doctor.diagnose_and_print(ask(*words), KubernetesObjects(str(mine)), NOW_MS, said.append) == 0
     (found,) = json.loads(said[0])["findings"]
     assert (found["grade"], found["message"].partition(":")[0]) == ("unknown", "6 of 6 checks need more rights")
 
@@ -132,13 +135,13 @@ def test_doctor_looks_at_a_server_without_an_operator(objects: KubernetesObjects
     assert crd
     said: list[Any] = []
     words = ("doctor", "--operator-namespace", namespace, "--fault-namespaces", namespace, "-o", "json")
-    assert doctor.carry_out(ask(*words), objects, NOW_MS, said.append) == 1
+    assert doctor.diagnose_and_print(ask(*words), objects, NOW_MS, said.append) == 1
     found = {one["about"]: one for one in json.loads(said[0])["findings"]}
     assert found["CRD"]["grade"] == "ok"
     assert "its Lease has no holder" in found["operator"]["message"]
     assert "rights" not in found
     with pytest.raises(ClusterError, match="there is no HATrainingJob qwen"):
-        doctor.carry_out(ask("doctor", "qwen", "-n", namespace), objects, NOW_MS, said.append)
+        doctor.diagnose_and_print(ask("doctor", "qwen", "-n", namespace), objects, NOW_MS, said.append)
 
 
 def test_a_job_is_listed_explained_and_steered(

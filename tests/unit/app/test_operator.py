@@ -12,7 +12,7 @@ from hajob.api import constants as names
 from hajob.app import operator as app
 from hajob.app.core import OperatorCore
 from hajob.app.settings import Settings
-from hajob.cli.injection import Injection, InjectionKind, device_map
+from hajob.cli.injection import Injection, InjectionKind, device_config_map
 from hajob.clock import format_microtime
 from hajob.kube.client import ApiError
 from hajob.kube.events import Announcer
@@ -189,8 +189,8 @@ async def test_a_broken_chip_quarantines_its_node(world: OperatorWorld) -> None:
     led = LedOperator(world)
     await led.wait_until_leading()
     await world.kube.create_object("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-    injection = Injection.of(InjectionKind.CHIP, "n1", 3)
-    body = device_map(None, injection, world.clock.now_milliseconds())
+    injection = Injection.with_usual_values(InjectionKind.CHIP, "n1", 3)
+    body = device_config_map(None, injection, world.clock.now_milliseconds())
     await world.kube.create_object(
         "namespaces", "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
     )

@@ -8,11 +8,11 @@ from typing import Any
 from aiohttp.test_utils import TestServer
 
 from e2e.bench import fault_scale, replay_server, watch_path
-from hajob.cli.injection import Injection, InjectionKind, device_map
+from hajob.cli.injection import Injection, InjectionKind, device_config_map
 
 
 async def small_flood() -> dict[str, Any]:
-    broken = device_map(None, Injection.of(InjectionKind.CHIP, "node-5", 3), 1_795_255_200_000)
+    broken = device_config_map(None, Injection.with_usual_values(InjectionKind.CHIP, "node-5", 3), 1_795_255_200_000)
     broken["metadata"] |= {"resourceVersion": "1", "uid": "broken"}
     async with TestServer(replay_server.application(50, 200, [broken])) as server:
         url = str(server.make_url("")).rstrip("/")

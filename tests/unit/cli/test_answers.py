@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hajob.cli.simulate import as_json, as_text
+from hajob.cli.simulate import answer_as_json, answer_as_text
 from hajob.domain.actions import Action
 from hajob.plan.simulate import SimulationRequest, simulate_loss
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
@@ -66,7 +66,7 @@ def expected() -> dict[str, str]:
 def test_an_answer(name: str) -> None:
     made, question = CASES[name]
     answer = simulate_loss(made, question)
-    told = as_text(answer) + "\n" + json.dumps(as_json(answer)) + "\n"
+    told = answer_as_text(answer) + "\n" + json.dumps(answer_as_json(answer)) + "\n"
     if os.environ.get("HAJOB_UPDATE_GOLDEN"):
         chapters = {**expected(), name: told}
         text = "".join(f"## {key}\n{chapters[key]}" for key in CASES if key in chapters)

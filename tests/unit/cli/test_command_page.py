@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from e2e.bootstrap.paths import CHECKOUT
-from hajob.cli.main import main, parser
+from hajob.cli.main import build_parser, main
 from release.generate import cli
 from tests.rigs import hardware_objects as objects
 
-COMMANDS = list(cli.commands(parser()))
+COMMANDS = list(cli.commands(build_parser()))
 EXAMPLES = {command.prog: cli.example(command).rpartition("| ")[2] for command in COMMANDS}
 NEEDS_NO_CLUSTER = ("kubectl hajob facts", "kubectl hajob simulate")
 
@@ -31,7 +31,7 @@ def test_every_option_of_a_command_says_what_it_means(command: object) -> None:
 @pytest.mark.parametrize("prog", EXAMPLES)
 def test_the_example_is_a_command_line_of_its_command(prog: str) -> None:
     assert EXAMPLES[prog].startswith(prog)
-    assert parser().parse_args(shlex.split(EXAMPLES[prog])[2:]).run
+    assert build_parser().parse_args(shlex.split(EXAMPLES[prog])[2:]).run
 
 
 @pytest.mark.parametrize("prog", NEEDS_NO_CLUSTER)

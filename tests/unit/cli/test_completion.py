@@ -1,16 +1,16 @@
 import pytest
 
-from hajob.cli.completion import offered
+from hajob.cli.completion import offered_lines
 
 
 def names(*words: str) -> list[str]:
-    *lines, directive = offered(words)
+    *lines, directive = offered_lines(words)
     assert directive in {":4", ":0"}
     return [line.split("\t")[0] for line in lines]
 
 
 def test_commands_are_offered_with_their_help() -> None:
-    lines = offered([""])
+    lines = offered_lines([""])
     assert any(line.startswith("quarantine\tlist, add and release nodes") for line in lines)
     assert lines[-1] == ":4"
 
@@ -32,4 +32,4 @@ def test_what_fits_the_words_so_far_is_offered(words: list[str], expected: list[
 
 
 def test_files_may_follow_an_option_that_takes_a_word() -> None:
-    assert offered(["simulate", "-f", ""])[-1] == ":0"
+    assert offered_lines(["simulate", "-f", ""])[-1] == ":0"

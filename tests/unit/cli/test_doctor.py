@@ -82,8 +82,8 @@ class Cluster:
 
 def ask(cluster: Cluster, *words: str) -> tuple[int, list[dict[str, str]]]:
     said: list[Any] = []
-    arguments = main.parser().parse_args(["doctor", *words, "-o", "json"])
-    code = doctor.carry_out(arguments, cluster, objects.NOW_MS, said.append)
+    arguments = main.build_parser().parse_args(["doctor", *words, "-o", "json"])
+    code = doctor.diagnose_and_print(arguments, cluster, objects.NOW_MS, said.append)
     return code, json.loads(said[0])["findings"]
 
 
@@ -402,8 +402,8 @@ def test_a_job_that_is_not_there_is_said() -> None:
 
 def test_the_text_names_what_to_do_below() -> None:
     said: list[Any] = []
-    arguments = main.parser().parse_args(["doctor"])
-    assert doctor.carry_out(arguments, Cluster(**{LEASE: None}), objects.NOW_MS, said.append) == 1
+    arguments = main.build_parser().parse_args(["doctor"])
+    assert doctor.diagnose_and_print(arguments, Cluster(**{LEASE: None}), objects.NOW_MS, said.append) == 1
     place = next(number for number, line in enumerate(said) if "no holder" in line)
     assert said[place].startswith("problem  operator")
     assert said[place + 1].strip().startswith("-> ")

@@ -13,8 +13,8 @@ from e2e.nodes.control import NodeControl
 from e2e.nodes.faults import ChipFault, HardwareFault, SwitchFault, device_info, node_info
 from hajob.cli import inject
 from hajob.cli.cluster import ClusterError
-from hajob.cli.facts import facts_of
-from hajob.cli.injection import DEFAULTS, Injection, InjectionKind, device_map, node_map
+from hajob.cli.facts import facts_of_objects
+from hajob.cli.injection import DEFAULTS, Injection, InjectionKind, device_config_map, node_config_map
 from hajob.domain.hardware import Level
 from hajob.sources import registry
 from hajob.sources.fault_codes import LEVEL_WORDS
@@ -39,7 +39,7 @@ def injected(*words: str, objects: FakeCommandObjects | None = None) -> FakeComm
     parser = argparse.ArgumentParser()
     inject.add_arguments(parser)
     found = objects or FakeCommandObjects()
-    inject.carry_out(inject.read(parser.parse_args(words)), found, NOW_MS, lambda _: None)
+    inject.write_injection(inject.read_injection(parser.parse_args(words)), found, NOW_MS, lambda _: None)
     return found
 
 
@@ -68,7 +68,9 @@ def test_any_code_and_level_of_a_chip() -> None:
 
 def test_an_injection_joins_what_the_plugin_says() -> None:
     told = hardware_objects.device_info(node="n1")
-    found = registry.read_object(device_map(told, Injection.of(InjectionKind.CHIP, "n1", 5), NOW_MS), Terms(NOW_MS))
+    found = registry.read_object(
+        device_config_map(told, Injection.with_usual_values(InjectionKind.CHIP, "n1", 5), NOW_MS), Terms(NOW_MS)
+    )
     assert ([fact.code for fact in found.facts], found.rejected) == (["80E01801", "40F84E00"], [])
 
 
@@ -76,7 +78,7 @@ def test_process_nodes_write_what_the_command_writes() -> None:
     code, level = DEFAULTS[InjectionKind.SWITCH]
     switch = SwitchFault(code, level, NOW_MS / 1000)
     body = device_info("n1", "huawei.com/Ascend910", [0], [], NOW_MS / 1000, switches=[switch])
-    both = (body, device_map(None, Injection.of(InjectionKind.SWITCH, "n1"), NOW_MS))
+    both = (body, device_config_map(None, Injection.with_usual_values(InjectionKind.SWITCH, "n1"), NOW_MS))
     readings = [registry.read_object(one, Terms(NOW_MS)) for one in both]
     assert readings[0] == readings[1]
     assert [fact.code for fact in readings[0].facts] == [code]
@@ -92,7 +94,9 @@ def test_what_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
 
 
 def test_nodes_are_told_of_faults_with_known_levels_only() -> None:
-    body = node_map(Injection.of(InjectionKind.NODE, "n1", level="PreSeparateFault"), "2026-11-22T00:00:00Z")
+    body = node_config_map(
+        Injection.with_usual_values(InjectionKind.NODE, "n1", level="PreSeparateFault"), "2026-11-22T00:00:00Z"
+    )
     assert [fact.level for fact in registry.read_object(body, Terms(NOW_MS)).facts] == [Level.PRE_SEPARATE]
 
 
@@ -111,7 +115,7 @@ class Nodes(NodeControl):
 def test_a_demo_is_told_by_its_control_socket() -> None:
     nodes = Nodes()
     for kind in InjectionKind:
-        demo.carry_out(Injection.of(kind, "n1", None if kind is InjectionKind.RECOVER else 1), nodes)
+        demo.carry_out(Injection.with_usual_values(kind, "n1", None if kind is InjectionKind.RECOVER else 1), nodes)
     assert [command for command, _ in nodes.told] == [
         *["break-chip"] * 4,
         "set-switch-faults",
@@ -151,7 +155,7 @@ class BrokenNode(NodeControl):
         now = NOW_MS / 1000
         written = [device_info("n1", "huawei.com/Ascend910", [], self.chips, now, switches=self.switches)]
         written += [node_info("n1", self.hardware, now)] if self.hardware else []
-        read = facts_of([*written], None, NOW_MS)
+        read = facts_of_objects([*written], None, NOW_MS)
         assert read["rejected"] == []
         return {row["code"]: row["level"] for row in read["facts"]}
 
@@ -159,11 +163,11 @@ class BrokenNode(NodeControl):
 def test_every_kind_is_made_in_a_demo_read_and_mended() -> None:
     node, kinds = BrokenNode(), [kind for kind in InjectionKind if kind is not InjectionKind.RECOVER]
     for number, kind in enumerate(kinds):
-        demo.carry_out(Injection.of(kind, "n1", number % 2), node)
+        demo.carry_out(Injection.with_usual_values(kind, "n1", number % 2), node)
     assert node.facts() == {code: LEVEL_WORDS[level] for code, level in (DEFAULTS[kind] for kind in kinds)}
-    demo.carry_out(Injection.of(InjectionKind.RECOVER, "n1", 0), node)
+    demo.carry_out(Injection.with_usual_values(InjectionKind.RECOVER, "n1", 0), node)
     assert "40F84E00" not in node.facts()
-    demo.carry_out(Injection.of(InjectionKind.RECOVER, "n1"), node)
+    demo.carry_out(Injection.with_usual_values(InjectionKind.RECOVER, "n1"), node)
     assert node.facts() == {}
 
 

@@ -13,9 +13,9 @@ from hajob.api.job import HATrainingJob
 from hajob.cli import cluster as clusters
 from hajob.cli import main
 from hajob.cli.cluster import ClusterError, Container, Streams
-from hajob.cli.log_reader import reader_pod
-from hajob.cli.logs import CULPRIT, LAST, LogQuery, check, readers, show
-from hajob.cli.main import parser
+from hajob.cli.log_reader import build_reader_pod
+from hajob.cli.logs import CULPRIT, LAST, LogQuery, check_question, pods_to_read_from, print_output
+from hajob.cli.main import build_parser
 from hajob.domain.errors import HajobInputError
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 
@@ -69,15 +69,15 @@ class FakeCluster:
         self.ends: dict[str, Any] = {"phase": "Succeeded"}
         self.deleted: list[str] = []
 
-    def job(self, namespace: str, name: str) -> dict[str, Any]:
+    def get_job(self, namespace: str, name: str) -> dict[str, Any]:
         assert (namespace, name) == ("team", "job")
         return self.found
 
-    def pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
+    def list_pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
         assert (namespace, selector) == ("team", f"training.hajob.io/job-uid={UID},training.hajob.io/role=rank")
         return self.listed
 
-    def execute(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
+    def execute_in_container(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
         self.commands.append((container, command, hold))
         for answer in self.answers.get(container.pod, [container.pod.encode()]):
             if isinstance(answer, ClusterError):
@@ -97,7 +97,7 @@ class FakeCluster:
         self.made = pod
         return "hajob-logs-x"
 
-    def pod(self, namespace: str, name: str) -> dict[str, Any]:
+    def get_pod(self, namespace: str, name: str) -> dict[str, Any]:
         assert (namespace, name) == ("team", "hajob-logs-x")
         return {"metadata": {"name": name}, "status": self.ends}
 
@@ -119,7 +119,7 @@ class Printed:
 
 def ask(cluster: FakeCluster, **question: Any) -> tuple[int, Printed]:
     printed = Printed()
-    return show(LogQuery("job", "", **{"rank": 3, **question}), cluster, printed.streams), printed
+    return print_output(LogQuery("job", "", **{"rank": 3, **question}), cluster, printed.streams), printed
 
 
 def test_it_is_read_in_the_ranks_own_newest_pod() -> None:
@@ -144,8 +144,11 @@ def test_a_pod_that_does_not_answer_is_passed_over() -> None:
 
 
 def test_without_a_volume_only_its_own_pod_has_it() -> None:
-    assert readers([pod(0), pod(2)], 1, shared=False) == []
-    assert [each["metadata"]["name"] for each in readers([pod(0), pod(2)], 1, shared=True)] == ["job-0-1", "job-2-1"]
+    assert pods_to_read_from([pod(0), pod(2)], 1, shared=False) == []
+    assert [each["metadata"]["name"] for each in pods_to_read_from([pod(0), pod(2)], 1, shared=True)] == [
+        "job-0-1",
+        "job-2-1",
+    ]
 
 
 def test_a_stream_that_is_cut_is_not_begun_anew_elsewhere() -> None:
@@ -209,7 +212,7 @@ def test_ranks_that_somebody_else_starts() -> None:
 
 def test_what_ended_cannot_be_followed() -> None:
     with pytest.raises(HajobInputError, match="leave out --previous"):
-        check(LogQuery("job", "", 1, previous=True, follow=True))
+        check_question(LogQuery("job", "", 1, previous=True, follow=True))
 
 
 @pytest.mark.parametrize(
@@ -220,13 +223,13 @@ def test_what_ended_cannot_be_followed() -> None:
     ],
 )
 def test_the_exit_code_of_a_command(status: bytes, code: int) -> None:
-    assert clusters.exit_code(status, "it") == code
+    assert clusters.exit_code_of_stream(status, "it") == code
 
 
 @pytest.mark.parametrize("status", [b"", b"nonsense", b'{"status":"Failure","message":"no such container"}'])
 def test_a_command_that_did_not_end_by_itself(status: bytes) -> None:
     with pytest.raises(ClusterError, match="it: "):
-        clusters.exit_code(status, "it")
+        clusters.exit_code_of_stream(status, "it")
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,8 +306,8 @@ def test_without_a_rank_it_is_the_last_one() -> None:
     cluster = FakeCluster(pod(3))
     ask(cluster, rank=LAST)
     assert cluster.commands[0][1][3] == "--rank=7"
-    assert parser().parse_args(["logs", "qwen"]).rank == LAST
-    assert parser().parse_args(["logs", "qwen", "--failed"]).rank == CULPRIT
+    assert build_parser().parse_args(["logs", "qwen"]).rank == LAST
+    assert build_parser().parse_args(["logs", "qwen", "--failed"]).rank == CULPRIT
 
 
 @pytest.mark.parametrize(
@@ -328,7 +331,7 @@ def test_the_readers_script_prints_the_files(tmp_path: Path, asked: tuple[str, s
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    made = reader_pod(HATrainingJob.from_object(job()), 3, None, None, previous=False)
+    made = build_reader_pod(HATrainingJob.from_object(job()), 3, None, None, previous=False)
     command = made["spec"]["containers"][0]["command"][:4]
     done = subprocess.run([*command, str(tmp_path), "3", *asked], capture_output=True, text=True, check=True)
     assert done.stdout == printed
@@ -336,7 +339,7 @@ def test_the_readers_script_prints_the_files(tmp_path: Path, asked: tuple[str, s
 
 def test_the_readers_script_names_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "4").mkdir()
-    made = reader_pod(HATrainingJob.from_object(job()), 3, None, None, previous=False)
+    made = build_reader_pod(HATrainingJob.from_object(job()), 3, None, None, previous=False)
     command = made["spec"]["containers"][0]["command"][:4]
     done = subprocess.run([*command, str(tmp_path), "3", "", "", ""], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "nothing is kept of rank 3; attempts with output: 4 \n")

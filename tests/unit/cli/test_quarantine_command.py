@@ -17,8 +17,8 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 def command(objects: FakeCommandObjects, *words: str) -> list[str]:
     said: list[str] = []
-    arguments: argparse.Namespace = main.parser().parse_args(["quarantine", *words])
-    assert quarantine.carry_out(arguments, objects, NOW, said.append) == 0
+    arguments: argparse.Namespace = main.build_parser().parse_args(["quarantine", *words])
+    assert quarantine.carry_out_action(arguments, objects, NOW, said.append) == 0
     return said
 
 
@@ -68,17 +68,17 @@ def test_what_is_not_there_is_said() -> None:
 @pytest.mark.parametrize("told", ["2", "h", "-1h", "1.5h", "1w"])
 def test_a_duration_that_is_none_is_refused(told: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
-        quarantine.seconds_of(told)
+        quarantine.parse_duration(told)
 
 
 def test_an_admin_believes_what_was_held_back() -> None:
     objects = FakeCommandObjects()
-    breaker.believe(objects, "hajob-system", NOW)
+    breaker.believe_faults(objects, "hajob-system", NOW)
     path = "/api/v1/namespaces/hajob-system/configmaps/hajob-faults"
     made = objects.found[path]["metadata"]
     assert made["labels"] == {"training.hajob.io/settings": "faults"}
     assert made["annotations"] == {"training.hajob.io/believe-faults": "2026-11-22T12:00:00Z"}
-    breaker.believe(objects, "hajob-system", NOW.replace(hour=13))
+    breaker.believe_faults(objects, "hajob-system", NOW.replace(hour=13))
     assert objects.found[path]["metadata"]["annotations"] == {
         "training.hajob.io/believe-faults": "2026-11-22T13:00:00Z"
     }
@@ -88,10 +88,10 @@ def test_jobs_that_are_held_are_named() -> None:
     told = {"type": "Held", "status": "True", "reason": "BreakerOpen", "message": "4 of 10 nodes were reported faulty"}
     held = {"metadata": {"namespace": "a", "name": "b"}, "status": {"conditions": [told]}}
     said: list[str] = []
-    breaker.held(FakeCommandObjects(**{f"{JOBS}/b": held}), said.append)
+    breaker.report_held_jobs(FakeCommandObjects(**{f"{JOBS}/b": held}), said.append)
     free = {**held, "status": {"conditions": [{**told, "status": "False", "reason": "NotHeld"}]}}
-    breaker.held(FakeCommandObjects(**{f"{JOBS}/b": free}), said.append)
-    breaker.held(FakeCommandObjects(), said.append)
+    breaker.report_held_jobs(FakeCommandObjects(**{f"{JOBS}/b": free}), said.append)
+    breaker.report_held_jobs(FakeCommandObjects(), said.append)
     assert said == [
         "a/b: 4 of 10 nodes were reported faulty",
         "closed: Hajob acts on faults of nodes and chips",

@@ -10,7 +10,7 @@ import pytest
 
 from hajob.api.job import Metadata
 from hajob.api.spec import HATrainingJobSpec
-from hajob.cli.simulated_writes import STATUS, Write, writes
+from hajob.cli.simulated_writes import STATUS, Write, writes_of_simulation
 from hajob.plan import events
 from hajob.plan.simulate import SimulationRequest, simulate_loss
 from hajob.protocol import sidecar_pb2 as wire
@@ -107,7 +107,7 @@ def compare(town: ControllerTown, ledger: Ledger, question: SimulationRequest) -
     coordinator says hello.
     """
     spec = HATrainingJobSpec.model_validate(town.stored()["spec"])
-    said = writes(simulate_loss(spec, question))
+    said = writes_of_simulation(simulate_loss(spec, question))
     for resource in ("pods", "events"):
         assert in_runs(ledger.found, resource) == in_runs(said, resource)
     for found in (ledger.found, said):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hajob.api import constants as names
-from hajob.cli.injection import Injection, InjectionKind, device_map, device_map_name
+from hajob.cli.injection import Injection, InjectionKind, device_config_map, device_map_name
 from tests.rigs.metrics import sample
 from tests.rigs.operator import LedOperator, OperatorWorld
 
@@ -55,7 +55,7 @@ class Mass:
         now = self.world.clock.now_milliseconds()
         for number in nodes:
             chip = 3 if kind is InjectionKind.CHIP else None
-            body = device_map(None, Injection.of(kind, f"n{number}", chip), now)
+            body = device_config_map(None, Injection.with_usual_values(kind, f"n{number}", chip), now)
             if kind is InjectionKind.RECOVER:
                 await self.world.kube.delete_object("configmaps", "kube-system", device_map_name(f"n{number}"))
             else:
