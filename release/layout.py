@@ -10,7 +10,7 @@ import hashlib
 import marshal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -56,14 +56,15 @@ class UnfitImageError(RuntimeError):
     """A file of the image would not run on its platform."""
 
 
-def layers(platform: Platform, cache: Path, checkout: Path = CHECKOUT) -> list[Layer]:
-    """The layers from the bottom up; Hajob's own from the sources in `checkout`.
+def layers(platform: Platform, cache: Path, checkout: Path = CHECKOUT, extras: Collection[str] = ()) -> list[Layer]:
+    """The layers from the bottom up; Hajob's own from the sources in `checkout`, with these extras of its packages.
 
     Raises:
         UnfitImageError: a file is for another platform, or lacks a library.
         PackagesError, WheelsError: something cannot be had.
     """
-    base, packages, own = python(platform, cache), wheel_files(platform, cache, wheels.needed()), _own(cache, checkout)
+    names = wheels.needed(extras=extras)
+    base, packages, own = python(platform, cache), wheel_files(platform, cache, names), _own(cache, checkout)
     if unfit := elf.problems(base | packages | own, platform):
         raise UnfitImageError(f"{len(unfit)} files do not fit {platform.name}: {'; '.join(unfit[:5])}")
     command = compiler(cache)

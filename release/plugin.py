@@ -2,7 +2,8 @@
 
     python -m release.plugin [--platform linux/arm64] [--output DIRECTORY]
 
-The files are the image's; a shell script starts their Python by their own loader: of the machine it needs /bin/sh.
+The files are the image's, and the packages of the extra `cli`; a shell script starts their Python by their own
+loader: of the machine it needs /bin/sh.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from release.tree import Entry, Tree, to_tar, without_links
 from release.wheels import SITE, WheelsError
 
 COMMANDS: Final = {"kubectl-hajob": "hajob.cli.main", "kubectl_complete-hajob": "hajob.cli.completion"}
+EXTRAS: Final = ("cli",)
+"""What people look at, in colours, and what `lint` asks; the image needs neither."""
 COMPLETION: Final = (
     'ln -sf "$(dirname "$(readlink -f "$(command -v kubectl-hajob)")")"/kubectl_complete-hajob ~/.krew/bin/'
 )
@@ -93,7 +96,7 @@ def main() -> int:
     try:
         for name in options.platform or sorted(PLATFORMS):
             tree: dict[str, Entry] = {}
-            for layer in layout.layers(PLATFORMS[name], image.cache()):
+            for layer in layout.layers(PLATFORMS[name], image.cache(), extras=EXTRAS):
                 tree |= layer.tree
             archives[name] = archive(tree, PLATFORMS[name])
     except (PackagesError, WheelsError, UnfitImageError) as error:

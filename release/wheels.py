@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -33,22 +33,24 @@ class WheelsError(RuntimeError):
     """Wheels cannot be had; the message has pip's words."""
 
 
-def needed(name: str = "hajob") -> set[str]:
-    """The packages that `name` needs when it runs, and those that they need."""
+def needed(name: str = "hajob", extras: Collection[str] = ()) -> set[str]:
+    """The packages that `name` with these extras needs when it runs, and those that they need."""
     found: set[str] = set()
-    open_names = [name]
+    open_names = [(name, ("", *extras))]
     while open_names:
-        for text in importlib.metadata.requires(open_names.pop()) or ():
+        one, its_extras = open_names.pop()
+        for text in importlib.metadata.requires(one) or ():
             requirement = Requirement(text)
-            if _applies(requirement) and (each := canonicalize_name(requirement.name)) not in found:
+            applies = any(_applies(requirement, extra) for extra in its_extras)
+            if applies and (each := canonicalize_name(requirement.name)) not in found:
                 found.add(each)
-                open_names.append(each)
+                open_names.append((each, ("",)))
     return found
 
 
-def _applies(requirement: Requirement) -> bool:
+def _applies(requirement: Requirement, extra: str = "") -> bool:
     """Whether the image's Python needs it, whatever builds."""
-    there = {"extra": "", "python_version": "3.11", "python_full_version": "3.11.2", "sys_platform": "linux"}
+    there = {"extra": extra, "python_version": "3.11", "python_full_version": "3.11.2", "sys_platform": "linux"}
     return requirement.marker is None or requirement.marker.evaluate(there)
 
 

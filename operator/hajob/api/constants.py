@@ -50,5 +50,6 @@ COORDINATOR_TOKEN_AUDIENCE: Final = f"{GROUP}/coordinator"
 
 JOB_NAME_MAX_LENGTH: Final = 40  # `<job>-coordinator-<hash>` stays within the 63 characters of a DNS label
 DEFAULT_RESOURCE_NAME: Final = "huawei.com/Ascend910"
+FAULT_NAMESPACES: Final = "kube-system,mindx-dl"  # where MindCluster's components write their ConfigMaps
 COORDINATOR_PORT: Final = 7070
 COORDINATOR_PORT_NAME: Final = "coordinator"

@@ -54,7 +54,7 @@ class Settings:
     """Namespaces whose jobs are served, separated by commas; empty: all. One that may not be read is asked for again,
     now and then, and keeps no other waiting."""
 
-    fault_namespaces: str = "kube-system,mindx-dl"
+    fault_namespaces: str = names.FAULT_NAMESPACES
     """Namespaces of the ConfigMaps that tell of faults (device plugin, NodeD, ClusterD), separated by commas."""
 
     fault_node_selector: Selector = ""

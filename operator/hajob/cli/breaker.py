@@ -9,19 +9,14 @@ from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason
 from hajob.cli.exits import run_reported
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, path_of_config_maps
-from hajob.cli.options import Commands, add_command, add_context_option, add_operator_namespace
+from hajob.cli.options import Commands, add_context_option, add_operator_namespace, add_verb
 from hajob.clock import SystemClock
 from hajob.faults.rules.settings import BELIEVE, LABEL, NAME
 
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "breaker",
-        "show whether Hajob holds faults of nodes and chips back, or accept them",
-        "kubectl hajob breaker --believe",
-    )
+    parser = add_verb(commands, "breaker")
     add_context_option(parser)
     add_operator_namespace(parser)
     parser.add_argument("--believe", action="store_true", help="accept the reported faults and act on them")

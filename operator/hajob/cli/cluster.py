@@ -5,14 +5,18 @@ package, imported late: it takes half a second, and most commands fail or end wi
 `ClusterError` with a sentence.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hajob.api import constants as names
-from hajob.api.base import Json
+
+if TYPE_CHECKING:
+    from hajob.api.base import Json
 
 Write = Callable[[bytes], None]
 

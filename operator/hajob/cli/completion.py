@@ -18,7 +18,7 @@ FILES = 0
 def offered_lines(words: Sequence[str]) -> list[str]:
     """Return the lines that are offered for these words."""
     *done, typed = words or [""]
-    at, awaited = build_parser(), None
+    at, awaited = build_parser(words), None
     for word in done:
         awaited = _awaits_value(at, word)
         at = _subcommands_of(at).get(word, at)

@@ -10,7 +10,7 @@ from functools import partial
 from hajob.api.base import Json, format_time
 from hajob.cli.exits import run_reported
 from hajob.cli.objects import Objects, find_job, job_asked_for, path_of_job
-from hajob.cli.options import Commands, add_command, add_context_option, add_job
+from hajob.cli.options import Commands, add_context_option, add_job, add_verb
 from hajob.sources.reading import mapping, text
 
 Steer = Callable[[Objects, str, str, int], str]
@@ -18,16 +18,9 @@ Steer = Callable[[Objects, str, str, int], str]
 
 def add_parser(commands: Commands) -> None:
     """Add the commands to the command line."""
-    verbs: dict[str, tuple[str, Steer]] = {
-        "suspend": ("save the training and end the job's pods; resume lets it go on", suspend_job),
-        "resume": ("let a suspended job go on from where it was saved", resume_job),
-        "restart": (
-            "save the training and start the whole job anew; a failed job starts from its checkpoint",
-            restart_job,
-        ),
-    }
-    for verb, (sentence, steer) in verbs.items():
-        parser = add_command(commands, verb, sentence, f"kubectl hajob {verb} qwen3-8b -n team")
+    verbs: dict[str, Steer] = {"suspend": suspend_job, "resume": resume_job, "restart": restart_job}
+    for verb, steer in verbs.items():
+        parser = add_verb(commands, verb)
         add_job(parser)
         add_context_option(parser)
         parser.set_defaults(run=partial(run_steering, steer))

@@ -30,12 +30,12 @@ from hajob.cli.exits import NOT_DONE, run_reported
 from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, find_job, path_of_config_maps
 from hajob.cli.options import (
     Commands,
-    add_command,
     add_context_option,
     add_fault_namespaces,
     add_namespace,
     add_operator_namespace,
     add_output_option,
+    add_verb,
 )
 from hajob.clock import SystemClock
 from hajob.faults.rules import settings
@@ -47,12 +47,7 @@ _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces"
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "doctor",
-        "say what is wrong with the installation or a job, and what to do",
-        "kubectl hajob doctor qwen3-8b -n team",
-    )
+    parser = add_verb(commands, "doctor")
     parser.add_argument("job", metavar="JOB", nargs="?", help="a HATrainingJob (default: check the installation)")
     add_namespace(parser)
     add_context_option(parser)

@@ -16,7 +16,7 @@ from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import run_reported
 from hajob.cli.manifests import read_job_manifest, read_objects
-from hajob.cli.options import Commands, add_command, add_output_option
+from hajob.cli.options import Commands, add_output_option, add_verb
 from hajob.clock import SystemClock
 from hajob.domain.actions import Action
 from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
@@ -35,12 +35,7 @@ from hajob.sources.reading import Reading, RejectionReason, Terms, name_of_objec
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "facts",
-        "show which faults Hajob reads from objects, or why it rejects them; needs no cluster",
-        "kubectl get node node-1 -o yaml | kubectl hajob facts -f - --job examples/quickstart.yaml",
-    )
+    parser = add_verb(commands, "facts")
     parser.add_argument(
         "-f",
         "--filename",

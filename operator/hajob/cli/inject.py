@@ -24,7 +24,7 @@ from hajob.cli.injection import (
     node_map_name,
 )
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, path_of_config_maps
-from hajob.cli.options import Commands, add_command, add_context_option
+from hajob.cli.options import Commands, add_context_option, add_verb
 from hajob.clock import SystemClock
 
 _HELP: Final = {
@@ -51,12 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "inject",
-        "inject a simulated fault of a node or chip, or remove it",
-        "kubectl hajob inject sub-health node-2 3",
-    )
+    parser = add_verb(commands, "inject")
     add_arguments(parser)
     add_context_option(parser)
     parser.set_defaults(run=run_inject)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hajob.api import constants
-from hajob.api.base import Json
 from hajob.sources.reading import items, mapping, parse_whole_number, text
+
+if TYPE_CHECKING:
+    from hajob.api.base import Json
 
 HEALTHY: Final = frozenset({"Running", "Complete", "Suspended"})
 """States in which a job needs no explanation."""

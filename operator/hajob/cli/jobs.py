@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hajob.cli.exits import ENDED_BY_PERSON, run_reported
 from hajob.cli.job_view import COLUMNS, JobView
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, listed
-from hajob.cli.options import Commands, add_command, add_context_option, add_namespace, add_output_option
+from hajob.cli.options import Commands, add_context_option, add_namespace, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Table, live_screen, print_answer
 from hajob.clock import SystemClock
 
@@ -18,18 +18,11 @@ _WORST_FIRST = ("Failed", "Refused", "OnHold", "Held", "Recovering", "Restarting
 
 def add_parser(commands: Commands) -> None:
     """Add both commands to the command line."""
-    one = add_command(
-        commands,
-        "list",
-        "list the jobs: state, reason, step, protection, and what each one in trouble waits for",
-        "kubectl hajob list -A",
-    )
+    one = add_verb(commands, "list")
     _add_scope_of_jobs(one)
     add_output_option(one, FORMATS)
     one.set_defaults(run=run_list)
-    live = add_command(
-        commands, "top", "show the jobs live, those in trouble first, until you press Ctrl-C", "kubectl hajob top -A"
-    )
+    live = add_verb(commands, "top")
     _add_scope_of_jobs(live)
     live.add_argument(
         "--every", type=float, default=2.0, metavar="SECONDS", help="look so often (default: %(default)s)"

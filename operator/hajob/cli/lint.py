@@ -20,7 +20,7 @@ from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_notes
 from hajob.cli.exits import NOT_DONE, run_reported
 from hajob.cli.manifests import read_objects, unknown_fields
-from hajob.cli.options import Commands, add_command, add_output_option
+from hajob.cli.options import Commands, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Block, print_answer
 from hajob.domain.errors import HajobInputError
 from hajob.plan.policy import policy_from_spec
@@ -37,12 +37,7 @@ _NO_CEL: Final = (
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "lint",
-        "say what is wrong with a manifest, or worth knowing, before it is applied; needs no cluster",
-        "kubectl hajob lint examples/quickstart.yaml",
-    )
+    parser = add_verb(commands, "lint")
     parser.add_argument("filename", metavar="FILE", help="manifest of HATrainingJobs; - reads stdin")
     add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_lint)

@@ -23,7 +23,7 @@ from hajob.api.job import HATrainingJob
 from hajob.cli import log_reader
 from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
 from hajob.cli.exits import ENDED_BY_PERSON, NOT_DONE, run_reported
-from hajob.cli.options import Commands, add_command, add_context_option, add_namespace
+from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
 from hajob.domain.errors import HajobInputError
 from hajob.pods.containers import trainer_container
 from hajob.pods.rank_pod import innermost_mount, output_directory
@@ -77,12 +77,7 @@ class LogQuery:
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "logs",
-        "print the output of a rank, of every attempt that is kept",
-        "kubectl hajob logs qwen3-8b --follow",
-    )
+    parser = add_verb(commands, "logs")
     parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument(

@@ -7,43 +7,41 @@ code: 0 done, 1 not done, 2 the input makes no sense.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from importlib import import_module
+from typing import cast
 
-from hajob.cli import (
-    breaker,
-    control,
-    doctor,
-    facts,
-    inject,
-    jobs,
-    lint,
-    logs,
-    migrate,
-    nodes,
-    quarantine,
-    simulate,
-    status,
-    timeline,
-    why,
-)
 from hajob.cli.exits import until_nobody_reads
-from hajob.version import VERSION
-
-COMMANDS: Final = (
-    *(jobs, status, why, timeline, nodes, logs, doctor),
-    *(control, migrate, quarantine, breaker),
-    *(lint, simulate, facts, inject),
-)
-"""In the order of their help: what one looks at, what one steers by, what needs no cluster."""
+from hajob.cli.options import add_verb
+from hajob.cli.verbs import VERBS
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the whole command line."""
+class _PrintVersion(argparse.Action):
+    """Prints the version; to find it takes longer than most commands' own work."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from hajob.version import VERSION
+
+        print(f"hajob {VERSION} (kubectl hajob)")
+        parser.exit()
+
+
+def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Build the parser of a command line.
+
+    Args:
+        words: of the command line. Only the command that they name is declared with its options, since to declare it
+            loads its module; of the others the help needs the sentence alone. None: all are declared.
+    """
     top = argparse.ArgumentParser(prog="kubectl hajob", description="Inspect, simulate and control HATrainingJobs.")
-    top.add_argument("--version", action="version", version=f"hajob {VERSION} (kubectl hajob)")
+    top.add_argument("--version", action=_PrintVersion, nargs=0, help="show program's version number and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for module in dict.fromkeys(verb.module for verb in VERBS.values()):
+        names = [name for name, verb in VERBS.items() if verb.module == module]
+        if words is None or any(name in words for name in names):
+            import_module(f"hajob.cli.{module}").add_parser(commands)
+        else:
+            for name in names:
+                add_verb(commands, name)
     return top
 
 
@@ -51,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
 
     def run_chosen_command() -> int:
-        chosen = build_parser().parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        chosen = build_parser(words).parse_args(words)
         return cast("Callable[[argparse.Namespace], int]", chosen.run)(chosen)
 
     return until_nobody_reads(run_chosen_command)

@@ -12,19 +12,14 @@ from typing import Final
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import run_reported
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_job, path_of_job
-from hajob.cli.options import Commands, add_command, add_context_option, add_namespace
+from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
 
 _MOST_NODES: Final = 256  # the CRD admits no more in spec.scheduling.excludedNodeNames
 
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "migrate",
-        "move a job off nodes while it trains on",
-        "kubectl hajob migrate qwen3-8b --off node-1 --off node-2",
-    )
+    parser = add_verb(commands, "migrate")
     parser.add_argument("job", metavar="JOB", help="name of the HATrainingJob")
     parser.add_argument(
         "--off", action="append", required=True, metavar="NODE", help="node to leave; repeat the option for more"

@@ -17,11 +17,11 @@ from hajob.cli.job_view import one_line, time_of_day
 from hajob.cli.objects import KubernetesObjects, Objects, listed
 from hajob.cli.options import (
     Commands,
-    add_command,
     add_context_option,
     add_fault_namespaces,
     add_operator_namespace,
     add_output_option,
+    add_verb,
 )
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.clock import SystemClock
@@ -76,12 +76,7 @@ class NodeRow:
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "nodes",
-        "list the nodes with chips: whose they are, what is free, faults and quarantines",
-        "kubectl hajob nodes",
-    )
+    parser = add_verb(commands, "nodes")
     parser.add_argument(
         "--resource",
         default=names.DEFAULT_RESOURCE_NAME,

@@ -8,15 +8,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 from hajob.api import constants as names
-from hajob.api.base import Json
 from hajob.cli.cluster import ClusterError, ForbiddenError
+from hajob.cli.connection import Reply, open_connection
 from hajob.clock import SystemClock
 
-_REQUEST_SECONDS: Final = 30.0
+if TYPE_CHECKING:
+    from hajob.api.base import Json
+
 _MERGE: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
 
@@ -88,17 +90,8 @@ class KubernetesObjects:
     """Requests to the cluster of a kubeconfig: the one given, `$KUBECONFIG` or ~/.kube/config, as kubectl takes it."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
-        from kubernetes import client, config
-
-        self._client: Any = client
-        try:
-            self._api: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
-            contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
-        except (config.ConfigException, OSError) as problem:
-            raise ClusterError(f"no kubeconfig can be used: {problem}") from None
-
-        chosen = next((each for each in contexts if each["name"] == context), active)
-        self.namespace: str = chosen["context"].get("namespace") or "default"
+        self._connection = open_connection(kubeconfig, context)
+        self.namespace: str = self._connection.default_namespace
 
     def find_object(self, path: str) -> Json | None:
         """Return an object or a list; None where there is none."""
@@ -129,37 +122,27 @@ class KubernetesObjects:
         content: str = _JSON,
         absent_is_fine: bool = False,
     ) -> Json | None:
-        from urllib3.exceptions import HTTPError
-
         headers = {"Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
+        owned = path if body is None else f"{path}{'&' if '?' in path else '?'}fieldManager={FIELD_MANAGER}"
         try:
-            answer = self._read_answer(method, path, headers, body)
-        except self._client.ApiException as refusal:
-            if refusal.status == 404 and absent_is_fine:
-                return None
-            kind = ForbiddenError if refusal.status == 403 else ClusterError
-            raise kind(f"{method} {path}: {_sentence_of_refusal(refusal)}") from None
-        except (HTTPError, OSError) as problem:
+            reply = self._connection.send_request(method, owned, headers, None if body is None else dict(body))
+        except OSError as problem:
             raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
-        found: Json = json.loads(answer)
+        if reply.status == 404 and absent_is_fine:
+            return None
+        if not 200 <= reply.status < 300:
+            kind = ForbiddenError if reply.status == 403 else ClusterError
+            raise kind(f"{method} {path}: {_sentence_of_refusal(reply)}")
+        try:
+            found: Json = json.loads(reply.content)
+        except ValueError:
+            raise ClusterError(f"{method} {path}: the answer is no JSON") from None
         return found
 
-    def _read_answer(self, method: str, path: str, headers: dict[str, str], body: Mapping[str, Any] | None) -> bytes:
-        """What the server sends back; raises the client's exception for a refusal."""
-        query = [("fieldManager", FIELD_MANAGER)] if body is not None else []
-        asked = self._api.param_serialize(
-            method, path, query_params=query, header_params=headers, body=body, auth_settings=["BearerToken"]
-        )
-        response = self._api.call_api(*asked, _request_timeout=_REQUEST_SECONDS)
-        content: bytes = response.read()
-        if not 200 <= response.status < 300:
-            raise self._client.ApiException(http_resp=response)
-        return content
 
-
-def _sentence_of_refusal(refusal: Any) -> str:  # noqa: ANN401  the client has no types
-    """The server's own sentence, else the client's."""
+def _sentence_of_refusal(refusal: Reply) -> str:
+    """Return the server's own sentence, else the status."""
     try:
-        return str(json.loads(refusal.body)["message"])
+        return str(json.loads(refusal.content)["message"])
     except (TypeError, ValueError, KeyError):
         return f"{refusal.status} {refusal.reason}"

@@ -3,11 +3,14 @@
 `docs/cli.md` is made from the declarations, and a test runs the examples that need no cluster.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from hajob.app.settings import Settings
+from hajob.api import constants as names
+from hajob.cli.verbs import VERBS
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 EXAMPLE: Final = "Example:\n  "
@@ -22,6 +25,11 @@ def add_command(commands: Commands, name: str, sentence: str, example: str) -> a
         epilog=EXAMPLE + example,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def add_verb(commands: Commands, name: str) -> argparse.ArgumentParser:
+    """Add a command of `VERBS`."""
+    return add_command(commands, name, VERBS[name].sentence, VERBS[name].example)
 
 
 def add_context_option(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +64,7 @@ def add_fault_namespaces(parser: argparse.ArgumentParser) -> None:
     """Add the option with the namespaces of MindCluster's ConfigMaps."""
     parser.add_argument(
         "--fault-namespaces",
-        default=Settings().fault_namespaces,
+        default=names.FAULT_NAMESPACES,
         metavar="NAMESPACES",
         help="namespaces of MindCluster's ConfigMaps, separated by commas (default: %(default)s)",
     )

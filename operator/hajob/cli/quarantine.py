@@ -14,7 +14,7 @@ from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
 from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
-from hajob.cli.options import Commands, add_command, add_context_option
+from hajob.cli.options import Commands, add_command, add_context_option, add_verb
 from hajob.clock import SystemClock
 from hajob.faults.node_quarantine import node_quarantine
 
@@ -24,12 +24,7 @@ _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "quarantine",
-        "list, add and release nodes on which Hajob places no new pods",
-        "kubectl hajob quarantine",
-    )
+    parser = add_verb(commands, "quarantine")
     add_context_option(parser)
     parser.set_defaults(run=run_quarantine, action="list")
     actions = parser.add_subparsers(title="actions", metavar="ACTION")

@@ -13,7 +13,7 @@ from hajob.api.log_rules import log_rule_notes
 from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import run_reported
 from hajob.cli.manifests import read_job_manifest
-from hajob.cli.options import Commands, add_command, add_output_option
+from hajob.cli.options import Commands, add_output_option, add_verb
 from hajob.cli.simulated_writes import Write, writes_of_simulation
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
@@ -26,12 +26,7 @@ _SHOWN: Final = 16
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "simulate",
-        "show the recovery that Hajob would choose for a loss; needs no cluster",
-        "kubectl hajob simulate -f examples/quickstart.yaml --lose node=1 --free-nodes 1",
-    )
+    parser = add_verb(commands, "simulate")
     parser.add_argument(
         "-f", "--filename", required=True, metavar="FILE", help="manifest of a HATrainingJob; - reads stdin"
     )

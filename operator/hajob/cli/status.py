@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hajob.api import constants as names
-from hajob.api.base import Json
 from hajob.cli.cluster import ForbiddenError
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import HEALTHY, JobView, age_in_words, age_since, one_line, time_of_day
 from hajob.cli.objects import Objects, find_job, job_asked_for, listed
-from hajob.cli.options import Commands, add_command, add_context_option, add_job, add_output_option
+from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.sources import pod as pod_source
 from hajob.sources.reading import items, mapping, parse_whole_number, text
 
-_ASKED_FOR: Final = frozenset({"Suspended", "Paused"})
+if TYPE_CHECKING:
+    from hajob.api.base import Json
+
+ASKED_FOR: Final = frozenset({"Suspended", "Paused"})
 """Buckets of time in which nobody wanted the job to train."""
 _LINES: Final = 4
 """Lines of a message that are shown here; `why` shows all."""
@@ -25,12 +27,7 @@ _LINES: Final = 4
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "status",
-        "show one job on one screen: step, goodput, protection, nodes, newest incident",
-        "kubectl hajob status qwen3-8b -n team",
-    )
+    parser = add_verb(commands, "status")
     add_job(parser)
     add_context_option(parser)
     add_output_option(parser, FORMATS)
@@ -121,16 +118,14 @@ def _line_of_goodput(job: JobView) -> Iterator[str]:
     if not buckets:
         return
     # Time in which nobody wanted the job to train is no loss: a suspension must not look like a bad cluster.
-    wanted = sum(seconds for name, seconds in buckets.items() if name not in _ASKED_FOR)
+    wanted = sum(seconds for name, seconds in buckets.items() if name not in ASKED_FOR)
     told = [f"goodput   {100 * buckets.get('Training', 0) // wanted if wanted else 0}%"]
     lost = sorted(buckets.items(), key=lambda one: -one[1])
-    rest = [
-        f"{name} {age_in_words(seconds)}" for name, seconds in lost if name != "Training" and name not in _ASKED_FOR
-    ]
+    rest = [f"{name} {age_in_words(seconds)}" for name, seconds in lost if name != "Training" and name not in ASKED_FOR]
     if rest:
         told.append(f"not training: {', '.join(rest)}")
     told += [
-        f"{name} {age_in_words(buckets[name])} (asked for, not counted)" for name in sorted(_ASKED_FOR & buckets.keys())
+        f"{name} {age_in_words(buckets[name])} (asked for, not counted)" for name in sorted(ASKED_FOR & buckets.keys())
     ]
     yield "   ".join(told)
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from hajob.api import constants as names
-from hajob.api.base import Json
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import JobView, one_line, outage_milliseconds, read_time, short_duration, time_of_day
 from hajob.cli.objects import Objects, find_job, job_asked_for, listed
-from hajob.cli.options import Commands, add_command, add_context_option, add_job, add_output_option
+from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.domain.text import counted_noun
 from hajob.sources.reading import items, mapping, parse_whole_number, text
+
+if TYPE_CHECKING:
+    from hajob.api.base import Json
 
 _IN_INCIDENTS: Final = frozenset({"Recovering", "Recovered", "NotRecovered", "PlannedWork", "PlannedWorkDone"})
 """Events that say what an incident of the status says, too."""
@@ -27,12 +29,7 @@ _WHAT_WIDTH: Final = 100
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "timeline",
-        "show what happened to a job, in order: incidents, planned work, Events",
-        "kubectl hajob timeline qwen3-8b -n team --incident 2",
-    )
+    parser = add_verb(commands, "timeline")
     add_job(parser)
     parser.add_argument("--incident", type=int, metavar="N", help="show everything that is known of one incident")
     add_context_option(parser)

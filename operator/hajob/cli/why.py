@@ -11,7 +11,7 @@ from hajob.api.conditions import reason_of
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import HEALTHY, JobView, age_since, one_line, time_of_day
 from hajob.cli.objects import Objects, find_job, job_asked_for
-from hajob.cli.options import Commands, add_command, add_context_option, add_job, add_output_option
+from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, print_answer
 from hajob.cli.status import pods_of
 from hajob.cli.timeline import events_of, what_of
@@ -34,12 +34,7 @@ class Said:
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_command(
-        commands,
-        "why",
-        "explain why a job is as it is, and what to change",
-        "kubectl hajob why qwen3-8b -n team",
-    )
+    parser = add_verb(commands, "why")
     add_job(parser)
     add_context_option(parser)
     add_output_option(parser, FORMATS)

@@ -131,6 +131,31 @@ def test_doctor_knows_nothing_of_what_its_asker_may_not_read(
     assert (found["grade"], found["message"].partition(":")[0]) == ("unknown", "6 of 6 checks need more rights")
 
 
+def test_a_kubeconfig_with_a_plugin_gives_the_same_answers(
+    objects: KubernetesObjects, control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """The package kubernetes runs the plugin and makes the requests; nothing that the commands see differs."""
+    control_plane.kubectl("create", "serviceaccount", "some", "-n", namespace)
+    token = control_plane.kubectl("create", "token", "some", "-n", namespace).stdout.strip()
+    version = "client.authentication.k8s.io/v1"
+    told = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": token}})
+    plugin = {"apiVersion": version, "command": "echo", "args": [told], "interactiveMode": "Never"}
+    answers = []
+    for user in ({"token": token}, {"exec": plugin}):
+        known = yaml.safe_load(control_plane.kubeconfig.read_text())
+        known["users"][0]["user"] = user
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(known))
+        asker = KubernetesObjects(str(tmp_path / "kubeconfig"))
+        refused = []
+        for path in (path_of_config_maps(namespace), "/apis/absent.io/v1/things"):
+            with pytest.raises(ClusterError) as refusal:
+                asker.create_object(path, {"metadata": {"name": "a"}})
+            refused.append((type(refusal.value), str(refusal.value)))
+        answers.append((asker.find_object("/version"), refused))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == objects.find_object("/version")
+
+
 def test_doctor_looks_at_a_server_without_an_operator(objects: KubernetesObjects, namespace: str, crd: Json) -> None:
     assert crd
     said: list[Any] = []

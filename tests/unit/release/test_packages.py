@@ -11,7 +11,7 @@ import yaml
 from e2e.bootstrap.environment import LOCK
 from e2e.bootstrap.paths import CHECKOUT
 from hajob.version import VERSION
-from release import debian, layout, wheels
+from release import debian, layout, plugin, wheels
 from release.platforms import PLATFORMS, Platform
 from release.tree import Entry, to_tar
 
@@ -78,6 +78,13 @@ def test_of_two_versions_the_one_for_the_images_python_is_taken() -> None:
 def test_the_image_holds_what_runs_and_no_tools() -> None:
     names = wheels.needed()
     assert {"grpcio", "kopf", "kubernetes", "pydantic-core"} <= names
+    assert not {"pytest", "mypy", "numpy", "ruff"} & names
+    assert wheels.locked(names, LOCK.read_text())
+
+
+def test_the_plugin_holds_what_people_look_at_too() -> None:
+    names = wheels.needed(extras=plugin.EXTRAS)
+    assert names - wheels.needed() >= {"common-expression-language", "rich"}
     assert not {"pytest", "mypy", "numpy", "ruff"} & names
     assert wheels.locked(names, LOCK.read_text())
 

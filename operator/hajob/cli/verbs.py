@@ -1,0 +1,107 @@
+"""The commands by name: what each one says of itself, and the module that carries it out.
+
+They stand here, apart from their modules, so that `kubectl hajob --help` and a command load no other one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Verb(NamedTuple):
+    """A command.
+
+    Attributes:
+        module: of `hajob.cli`, whose `add_parser` declares its options.
+        sentence: of its help.
+        example: of a command line, which its help shows and tests run.
+    """
+
+    module: str
+    sentence: str
+    example: str
+
+
+VERBS: Final = {
+    "list": Verb(
+        "jobs",
+        "list the jobs: state, reason, step, protection, and what each one in trouble waits for",
+        "kubectl hajob list -A",
+    ),
+    "top": Verb("jobs", "show the jobs live, those in trouble first, until you press Ctrl-C", "kubectl hajob top -A"),
+    "status": Verb(
+        "status",
+        "show one job on one screen: step, goodput, protection, nodes, newest incident",
+        "kubectl hajob status qwen3-8b -n team",
+    ),
+    "why": Verb("why", "explain why a job is as it is, and what to change", "kubectl hajob why qwen3-8b -n team"),
+    "timeline": Verb(
+        "timeline",
+        "show what happened to a job, in order: incidents, planned work, Events",
+        "kubectl hajob timeline qwen3-8b -n team --incident 2",
+    ),
+    "nodes": Verb(
+        "nodes",
+        "list the nodes with chips: whose they are, what is free, faults and quarantines",
+        "kubectl hajob nodes",
+    ),
+    "logs": Verb(
+        "logs", "print the output of a rank, of every attempt that is kept", "kubectl hajob logs qwen3-8b --follow"
+    ),
+    "doctor": Verb(
+        "doctor",
+        "say what is wrong with the installation or a job, and what to do",
+        "kubectl hajob doctor qwen3-8b -n team",
+    ),
+    "suspend": Verb(
+        "control",
+        "save the training and end the job's pods; resume lets it go on",
+        "kubectl hajob suspend qwen3-8b -n team",
+    ),
+    "resume": Verb(
+        "control",
+        "let a suspended job go on from where it was saved",
+        "kubectl hajob resume qwen3-8b -n team",
+    ),
+    "restart": Verb(
+        "control",
+        "save the training and start the whole job anew; a failed job starts from its checkpoint",
+        "kubectl hajob restart qwen3-8b -n team",
+    ),
+    "migrate": Verb(
+        "migrate",
+        "move a job off nodes while it trains on",
+        "kubectl hajob migrate qwen3-8b --off node-1 --off node-2",
+    ),
+    "quarantine": Verb(
+        "quarantine",
+        "list, add and release nodes on which Hajob places no new pods",
+        "kubectl hajob quarantine",
+    ),
+    "breaker": Verb(
+        "breaker",
+        "show whether Hajob holds faults of nodes and chips back, or accept them",
+        "kubectl hajob breaker --believe",
+    ),
+    "lint": Verb(
+        "lint",
+        "say what is wrong with a manifest, or worth knowing, before it is applied; needs no cluster",
+        "kubectl hajob lint examples/quickstart.yaml",
+    ),
+    "simulate": Verb(
+        "simulate",
+        "show the recovery that Hajob would choose for a loss; needs no cluster",
+        "kubectl hajob simulate -f examples/quickstart.yaml --lose node=1 --free-nodes 1",
+    ),
+    "facts": Verb(
+        "facts",
+        "show which faults Hajob reads from objects, or why it rejects them; needs no cluster",
+        "kubectl get node node-1 -o yaml | kubectl hajob facts -f - --job examples/quickstart.yaml",
+    ),
+    "inject": Verb(
+        "inject",
+        "inject a simulated fault of a node or chip, or remove it",
+        "kubectl hajob inject sub-health node-2 3",
+    ),
+}
+"""In the order of their help: what one looks at, what one steers by, what needs no cluster."""
