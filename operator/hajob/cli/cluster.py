@@ -1,8 +1,7 @@
 """What the commands ask of a cluster, with the rights of the person who types them.
 
-A port, so that tests stand a fake behind it. The implementation takes kubeconfig and streams from the `kubernetes`
-package, imported late: it takes half a second, and most commands fail or end without it. Every failure is a
-`ClusterError` with a sentence.
+Kubeconfig and streams are those of the `kubernetes` package, imported late: it takes half a second, and most commands
+fail or end without it. Every failure is a `ClusterError` with a sentence.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hajob.api import constants as names
 
@@ -48,40 +47,12 @@ class ForbiddenError(ClusterError):
     """The person who asked lacks a right: nothing is known about what was asked."""
 
 
-class Cluster(Protocol):
-    """A cluster as one person sees it. Every method raises `ClusterError`."""
-
-    @property
-    def namespace(self) -> str:
-        """The one that is meant where none is named."""
-
-    def get_job(self, namespace: str, name: str) -> Json:
-        """Return one HATrainingJob."""
-
-    def list_pods(self, namespace: str, selector: str) -> list[Json]:
-        """Return the pods with these labels."""
-
-    def execute_in_container(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
-        """Run a command in a container and hand on what it writes; its exit code.
-
-        `hold` keeps its standard input open: a command that reads it knows by its end that nobody listens any more.
-        """
-
-    def container_log(self, container: Container) -> Iterator[bytes]:
-        """Yield what the kubelet keeps of a container's output, line by line."""
-
-    def create_pod(self, pod: Json) -> str:
-        """Create a pod; return its name."""
-
-    def get_pod(self, namespace: str, name: str) -> Json:
-        """Return one pod."""
-
-    def delete_pod(self, namespace: str, name: str) -> None:
-        """Delete a pod; one that is gone is no error."""
-
-
 class KubernetesCluster:
-    """The cluster of a kubeconfig: the one given, `$KUBECONFIG` or ~/.kube/config, as kubectl takes it."""
+    """A cluster as one person sees it. Every method raises `ClusterError`.
+
+    Attributes:
+        namespace: the one that is meant where none is named.
+    """
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         from kubernetes import client, config
@@ -95,12 +66,7 @@ class KubernetesCluster:
         self._core: Any = client.CoreV1Api(api_client)
         self._custom: Any = client.CustomObjectsApi(api_client)
         chosen = next((each for each in contexts if each["name"] == context), active)
-        self._namespace: str = chosen["context"].get("namespace") or "default"
-
-    @property
-    def namespace(self) -> str:
-        """The context's."""
-        return self._namespace
+        self.namespace: str = chosen["context"].get("namespace") or "default"
 
     def get_job(self, namespace: str, name: str) -> Json:
         """Return one HATrainingJob."""
@@ -120,7 +86,10 @@ class KubernetesCluster:
         return found
 
     def execute_in_container(self, container: Container, command: list[str], streams: Streams, *, hold: bool) -> int:
-        """Run a command in a container and hand on what it writes; return its exit code."""
+        """Run a command in a container and hand on what it writes; return its exit code.
+
+        `hold` keeps its standard input open: a command that reads it knows by its end that nobody listens any more.
+        """
         from kubernetes.stream import stream, ws_client
         from websocket import WebSocketException
 

@@ -21,7 +21,7 @@ from hajob.api.derived import chips_per_node, world_size_of
 from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli import log_reader
-from hajob.cli.cluster import Cluster, ClusterError, Container, KubernetesCluster, Streams
+from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Streams
 from hajob.cli.exits import ENDED_BY_PERSON, NOT_DONE, run_reported
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
 from hajob.domain.errors import HajobInputError
@@ -147,7 +147,7 @@ def check_question(question: LogQuery) -> None:
         raise HajobInputError("--follow shows the newest process; leave out --previous and --attempt")
 
 
-def print_output(question: LogQuery, cluster: Cluster, streams: Streams) -> int:
+def print_output(question: LogQuery, cluster: KubernetesCluster, streams: Streams) -> int:
     """Print what was asked for.
 
     Returns:
@@ -214,7 +214,7 @@ def _why_nothing_yet(job: HATrainingJob) -> str:
     return f"{job.metadata.name} is {state} and has printed nothing yet{f': {why}' if why else ''}"
 
 
-def _by_reader_pod(job: HATrainingJob, cluster: Cluster, question: LogQuery, streams: Streams) -> int:
+def _by_reader_pod(job: HATrainingJob, cluster: KubernetesCluster, question: LogQuery, streams: Streams) -> int:
     """Print it by a pod that is made for this, and deleted afterwards."""
     pod = log_reader.build_reader_pod(job, question.rank, question.attempt, question.tail, previous=question.previous)
     namespace = pod["metadata"]["namespace"] = job.metadata.namespace or cluster.namespace
@@ -237,7 +237,7 @@ def _by_reader_pod(job: HATrainingJob, cluster: Cluster, question: LogQuery, str
         cluster.delete_pod(namespace, name)
 
 
-def _wait_for_end(cluster: Cluster, namespace: str, name: str) -> tuple[str, str]:
+def _wait_for_end(cluster: KubernetesCluster, namespace: str, name: str) -> tuple[str, str]:
     """Wait until a pod has ended; its phase, empty where it never will, and what it says of itself."""
     for _ in range(int(log_reader.DEADLINE_SECONDS / _POLL_SECONDS)):
         view = view_of_pod(cluster.get_pod(namespace, name))
@@ -249,7 +249,9 @@ def _wait_for_end(cluster: Cluster, namespace: str, name: str) -> tuple[str, str
     return "", view.trouble or view.unschedulable
 
 
-def _ask_containers(cluster: Cluster, containers: Iterable[Container], question: LogQuery, streams: Streams) -> int:
+def _ask_containers(
+    cluster: KubernetesCluster, containers: Iterable[Container], question: LogQuery, streams: Streams
+) -> int:
     """The reader's exit code in the first container that answers; `_NobodyError` where none does."""
     problems: list[str] = []
     begun = False

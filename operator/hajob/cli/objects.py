@@ -1,6 +1,6 @@
 """Objects of a cluster as commands read and change them: by path, with the rights of the person who types.
 
-A port like `hajob.cli.cluster`, for the commands that change something. A refusal is a `ClusterError` with a sentence.
+For the commands that change something; tests stand a fake behind it. A refusal is a `ClusterError` with a sentence.
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hajob.api.job import HATrainingJob
 from hajob.cli import cluster as clusters
 from hajob.cli import main
-from hajob.cli.cluster import ClusterError, Container, Streams
+from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Streams
 from hajob.cli.log_reader import build_reader_pod
 from hajob.cli.logs import CULPRIT, LAST, LogQuery, check_question, pods_to_read_from, print_output
 from hajob.cli.main import build_parser
@@ -119,7 +119,8 @@ class Printed:
 
 def ask(cluster: FakeCluster, **question: Any) -> tuple[int, Printed]:
     printed = Printed()
-    return print_output(LogQuery("job", "", **{"rank": 3, **question}), cluster, printed.streams), printed
+    asked = LogQuery("job", "", **{"rank": 3, **question})
+    return print_output(asked, cast("KubernetesCluster", cluster), printed.streams), printed
 
 
 def test_it_is_read_in_the_ranks_own_newest_pod() -> None:
