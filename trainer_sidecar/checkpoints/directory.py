@@ -1,4 +1,7 @@
-"""A real directory for the rules, read only: the launcher makes the changes (launcher/user_files.py)."""
+"""The directory that the rules look at, read only: the launcher makes the changes (launcher/user_files.py).
+
+Of a large checkpoint only those files are opened that the verdict depends on.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ _OF_INTEREST: Final = (
 )
 
 
-class RealDirectory:
-    """A directory on a volume, listed once."""
+class Directory:
+    """A directory of checkpoints on a volume, listed once; paths are relative, with `/`."""
 
     def __init__(self, root: Path, look_all_seconds: float = LOOK_ALL_SECONDS) -> None:
         self._root = root
@@ -35,11 +38,15 @@ class RealDirectory:
         self._below: dict[str, dict[str, int]] = {}
 
     def top_level_names(self) -> Sequence[str]:
-        """Return the names at the top; empty while the directory does not exist. OSError: it cannot be read."""
+        """Return the names at the top that may belong to a checkpoint; empty while the directory does not exist.
+
+        Raises:
+            OSError: it cannot be read.
+        """
         return tuple(self._top_entries())
 
     def sizes_of_files(self) -> Mapping[str, int]:
-        """Return sizes by path. OSError: it cannot be read."""
+        """Return the size in bytes of every file that belongs to a checkpoint. OSError: it cannot be read."""
         found = {path: size for name in self._top_entries() for path, size in self.sizes_below(name).items()}
         if self._root.name == "checkpoint":  # MindFormers puts it beside the strategies
             for entry in _scan_entries(self._root.parent, ("strategy",)).values():
@@ -47,7 +54,7 @@ class RealDirectory:
         return found
 
     def sizes_below(self, name: str) -> Mapping[str, int]:
-        """Return sizes by path below one name; the name itself if it is a file."""
+        """Return the size of every file below one of `top_level_names`; the name itself if it is a file."""
         if name not in self._below:
             entry = self._top_entries().get(name)
             self._below[name] = _sizes_below(entry, "", DEPTH) if entry is not None else {}
@@ -66,7 +73,12 @@ class RealDirectory:
             return formats.CUT_OFF
 
     def look_into_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
-        """Look into many files. OSError as `look_into_file`; TimeoutError: the share is too slow."""
+        """Look into many files, in their order; several are read at once.
+
+        Raises:
+            OSError: as `look_into_file`.
+            TimeoutError: the share is too slow.
+        """
         readers = concurrent.futures.ThreadPoolExecutor(READERS, thread_name_prefix="checkpoint")
         try:
             found = readers.map(self.look_into_file, paths, timeout=self._look_all_seconds)
@@ -78,7 +90,7 @@ class RealDirectory:
             readers.shutdown(wait=False, cancel_futures=True)
 
     def content_of_file(self, path: str) -> bytes | None:
-        """Return the content of a small file. OSError: it exists and cannot be read."""
+        """Return the content of a small file; None: missing. OSError: it exists and cannot be read."""
         try:
             with (self._root / path).open("rb") as file:
                 return file.read(SMALL)
@@ -86,7 +98,7 @@ class RealDirectory:
             return None
 
     def text_of_file(self, path: str) -> str | None:
-        """Return the content of a small text file."""
+        """Return the content of a small text file; None: missing, or no text."""
         content = self.content_of_file(path)
         try:
             return content.decode() if content is not None else None

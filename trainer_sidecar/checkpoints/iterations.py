@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
-from trainer_sidecar.checkpoints.verdict import Directory, Verdict, refuse_checkpoint, show_first_names, step_in_tracker
+from trainer_sidecar.checkpoints.directory import Directory
+from trainer_sidecar.checkpoints.verdict import Verdict, refuse_checkpoint, show_first_names, step_in_tracker
 
 TRACKER: Final = "latest_checkpointed_iteration.txt"
 COMMON: Final = "common.json"

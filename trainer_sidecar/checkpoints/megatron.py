@@ -15,7 +15,8 @@ from typing import Final
 
 from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
 from hajob.domain.layout import Layout, Sharding
-from trainer_sidecar.checkpoints.verdict import Directory, Verdict, refuse_checkpoint, show_first_names, step_in_tracker
+from trainer_sidecar.checkpoints.directory import Directory
+from trainer_sidecar.checkpoints.verdict import Verdict, refuse_checkpoint, show_first_names, step_in_tracker
 
 TRACKER: Final = "latest_checkpointed_iteration.txt"
 MODEL_FILE: Final = "model_optim_rng.pt"

@@ -18,8 +18,9 @@ from typing import Final
 
 from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
 from hajob.domain.layout import Layout
+from trainer_sidecar.checkpoints.directory import Directory
 from trainer_sidecar.checkpoints.protobuf import fields_of_message, repeated_numbers
-from trainer_sidecar.checkpoints.verdict import Copy, Directory, Verdict, refuse_checkpoint, show_first_names
+from trainer_sidecar.checkpoints.verdict import Copy, Verdict, refuse_checkpoint, show_first_names
 
 META_FILE: Final = "meta.json"
 GROUP_FILE: Final = "group_info.pb"

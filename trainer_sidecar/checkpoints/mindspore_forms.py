@@ -11,7 +11,8 @@ from typing import Final
 
 from hajob.domain.layout import Layout
 from trainer_sidecar.checkpoints import iterations, mindspore
-from trainer_sidecar.checkpoints.verdict import Directory, Verdict
+from trainer_sidecar.checkpoints.directory import Directory
+from trainer_sidecar.checkpoints.verdict import Verdict
 
 INNER: Final = "checkpoint"
 """The directory where MindFormers saves, below its `output_dir`."""

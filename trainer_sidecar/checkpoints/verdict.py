@@ -1,14 +1,9 @@
-"""The input and the verdict of the rules; both layouts share them.
-
-The rules see a directory only through `Directory`, so that a test can put a dictionary behind it, and so that of a
-large checkpoint only those files are opened that the verdict depends on.
-"""
+"""What a look into a file tells, and the verdict of the rules; both layouts share them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from hajob.domain.checkpoints import CheckpointRefusal, RefusalReason
 
@@ -26,31 +21,6 @@ class Look:
     whole: bool = True
     step: int | None = None
     partial: bool = False
-
-
-class Directory(Protocol):
-    """A directory of checkpoints; paths are relative, with `/`."""
-
-    def sizes_of_files(self) -> Mapping[str, int]:
-        """Return the size in bytes of every file that belongs to a checkpoint."""
-
-    def top_level_names(self) -> Sequence[str]:
-        """Return the names directly in the directory that may belong to a checkpoint."""
-
-    def sizes_below(self, name: str) -> Mapping[str, int]:
-        """Return the size in bytes of every file below one of `top_level_names`, by its path from the directory."""
-
-    def look_into_file(self, path: str) -> Look:
-        """Look into a file."""
-
-    def look_into_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Look]]:
-        """Look into many files, in their order; several are read at once. TimeoutError: it takes too long."""
-
-    def text_of_file(self, path: str) -> str | None:
-        """Return the content of a small text file; None: missing, or no text."""
-
-    def content_of_file(self, path: str) -> bytes | None:
-        """Return the content of a small file; None: missing."""
 
 
 @dataclass(frozen=True, slots=True)

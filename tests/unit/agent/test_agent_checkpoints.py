@@ -206,7 +206,7 @@ async def test_a_volume_that_is_too_slow_holds_no_start(
     def slow(_directory: object, _paths: object) -> Look:
         raise TimeoutError("reading 2 files took more than 300 s")
 
-    monkeypatch.setattr("trainer_sidecar.checkpoints.directory.RealDirectory.look_into_files", slow)
+    monkeypatch.setattr("trainer_sidecar.checkpoints.directory.Directory.look_into_files", slow)
     rig.ask(1)
     found = await rig.until(lambda state: state.attempt == 1)
     assert "the volume is too slow" in found.problem

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trainer_sidecar.checkpoints.directory import Directory
 from trainer_sidecar.checkpoints.verdict import Look
 
 
 @dataclass
-class FakeDirectory:
+class FakeDirectory(Directory):
     """Looks, texts and contents by path; a file has a size of 100 unless said otherwise."""
 
     looks: dict[str, Look] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from hajob.domain.layout import Layout
 from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.toy_trainer import save_toy_checkpoint
 from trainer_sidecar.checkpoints import megatron, mindspore
-from trainer_sidecar.checkpoints.directory import RealDirectory
+from trainer_sidecar.checkpoints.directory import Directory
 from trainer_sidecar.checkpoints.formats import CUT_OFF, look_into_file
 from trainer_sidecar.checkpoints.verdict import Copy, Look, Verdict
 
@@ -134,17 +134,17 @@ LAYOUT = Layout(num_nodes=2, chips_per_node=2, tensor=2)
 def test_what_the_toy_trainer_saves_is_checked_like_megatrons(tmp_path: Path) -> None:
     for step in (5, 10):
         save_toy_checkpoint(tmp_path, step)
-    assert megatron.evaluate_megatron(RealDirectory(tmp_path), LAYOUT) == Verdict("iter_0000010", 10, writes={})
+    assert megatron.evaluate_megatron(Directory(tmp_path), LAYOUT) == Verdict("iter_0000010", 10, writes={})
     shard = tmp_path / "iter_0000010/mp_rank_01"
     whole = (shard / "model_optim_rng.pt").read_bytes()
     (shard / "model_optim_rng.pt").write_bytes((tmp_path / "iter_0000005/mp_rank_01/model_optim_rng.pt").read_bytes())
-    assert megatron.evaluate_megatron(RealDirectory(tmp_path), LAYOUT).refused[0].reason == RefusalReason.MIXED_STEPS
+    assert megatron.evaluate_megatron(Directory(tmp_path), LAYOUT).refused[0].reason == RefusalReason.MIXED_STEPS
     (shard / "model_optim_rng.pt").write_bytes(whole[:-1])
-    verdict = megatron.evaluate_megatron(RealDirectory(tmp_path), LAYOUT)
+    verdict = megatron.evaluate_megatron(Directory(tmp_path), LAYOUT)
     assert (verdict.step, verdict.refused[0].reason) == (5, RefusalReason.TRUNCATED_FILE)
     carry_out_verdict(tmp_path, verdict)
     assert toy.newest(tmp_path) == 5
-    assert megatron.evaluate_megatron(RealDirectory(tmp_path), LAYOUT).is_tracked
+    assert megatron.evaluate_megatron(Directory(tmp_path), LAYOUT).is_tracked
 
 
 def test_files_of_one_checkpoint_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_files_of_one_checkpoint_are_read_side_by_side(tmp_path: Path, monkeypat
         return Look(step=5)
 
     monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look_into_file", look)
-    found = dict(RealDirectory(tmp_path).look_into_files(["a", "b", "c", "d"]))
+    found = dict(Directory(tmp_path).look_into_files(["a", "b", "c", "d"]))
     assert found == dict.fromkeys("abcd", Look(step=5))
 
 
@@ -168,17 +168,17 @@ def test_a_share_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("trainer_sidecar.checkpoints.formats.look_into_file", look)
     with pytest.raises(TimeoutError, match="reading 1 files took more than 0 s"):
-        list(RealDirectory(tmp_path, look_all_seconds=0.05).look_into_files(["a"]))
+        list(Directory(tmp_path, look_all_seconds=0.05).look_into_files(["a"]))
     answers.set()
 
 
 def test_the_tracker_is_put_aside_where_nothing_is_left(tmp_path: Path) -> None:
     save_toy_checkpoint(tmp_path, 5)
     (tmp_path / "iter_0000005/mp_rank_00/distrib_optim.pt").write_bytes(b"")
-    carry_out_verdict(tmp_path, megatron.evaluate_megatron(RealDirectory(tmp_path), LAYOUT))
+    carry_out_verdict(tmp_path, megatron.evaluate_megatron(Directory(tmp_path), LAYOUT))
     assert toy.newest(tmp_path) is None
     assert (tmp_path / "latest_checkpointed_iteration.txt.refused").read_text() == "5"
-    assert megatron.evaluate_megatron(RealDirectory(tmp_path), LAYOUT).is_tracked
+    assert megatron.evaluate_megatron(Directory(tmp_path), LAYOUT).is_tracked
 
 
 def test_files_are_copied_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -209,13 +209,13 @@ def test_a_whole_last_checkpoint_of_mindio_on_disk(tmp_path: Path) -> None:
     for rank in range(4):
         (output / f"strategy/ckpt_strategy_rank_{rank}.ckpt").write_bytes(b"x")
     for root, prefix in ((output, "checkpoint/"), (output / "checkpoint", "")):
-        verdict = mindspore.evaluate_ranks(RealDirectory(root), Layout(num_nodes=2, chips_per_node=2))
+        verdict = mindspore.evaluate_ranks(Directory(root), Layout(num_nodes=2, chips_per_node=2))
         assert verdict.step == 5
         assert [copy.target for copy in verdict.copies] == [
             f"{prefix}rank_{rank}/net_rank_{rank}-5_1.ckpt" for rank in (2, 3)
         ]
         carry_out_verdict(root, verdict)
-        assert mindspore.evaluate_ranks(RealDirectory(root), Layout(num_nodes=2, chips_per_node=2)).is_tracked
+        assert mindspore.evaluate_ranks(Directory(root), Layout(num_nodes=2, chips_per_node=2)).is_tracked
         for rank in (2, 3):
             (output / f"checkpoint/rank_{rank}/net_rank_{rank}-5_1.ckpt").unlink()
 
@@ -224,6 +224,6 @@ def test_other_files_and_missing_directories_are_no_checkpoints(tmp_path: Path) 
     (tmp_path / "hajob-output").mkdir()
     (tmp_path / "hajob-output/iter_0000005").write_text("x")
     (tmp_path / "iter_0000005").mkdir()
-    assert dict(RealDirectory(tmp_path).sizes_of_files()) == {}
-    assert dict(RealDirectory(tmp_path / "missing").sizes_of_files()) == {}
-    assert RealDirectory(tmp_path).text_of_file("missing") is None
+    assert dict(Directory(tmp_path).sizes_of_files()) == {}
+    assert dict(Directory(tmp_path / "missing").sizes_of_files()) == {}
+    assert Directory(tmp_path).text_of_file("missing") is None

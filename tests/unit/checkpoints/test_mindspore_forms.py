@@ -15,7 +15,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.mindspore_files import ckpt, iteration, safetensors, saved_for_mindio
 from trainer_sidecar.agent.report.checkpoints import prepare_attempt
-from trainer_sidecar.checkpoints.directory import RealDirectory
+from trainer_sidecar.checkpoints.directory import Directory
 from trainer_sidecar.checkpoints.formats import look_into_file
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate_all_forms
 from trainer_sidecar.checkpoints.verdict import Look, Verdict
@@ -25,7 +25,7 @@ TRACKER = "latest_checkpointed_iteration.txt"
 
 
 def evaluated(root: Path) -> Verdict:
-    return evaluate_all_forms(RealDirectory(root), LAYOUT)
+    return evaluate_all_forms(Directory(root), LAYOUT)
 
 
 def reasons(verdict: Verdict) -> list[tuple[str, str]]:
@@ -60,8 +60,8 @@ def test_what_cannot_be_loaded_is_passed_over_in_every_form(tmp_path: Path, form
             saved_for_mindio(tmp_path, step, range(4))
         else:
             legacy(tmp_path, step, 1, step)
-    assert evaluate_all_forms(RealDirectory(tmp_path), LAYOUT).step == 10
-    verdict = evaluate_all_forms(RealDirectory(tmp_path), LAYOUT, {10})
+    assert evaluate_all_forms(Directory(tmp_path), LAYOUT).step == 10
+    verdict = evaluate_all_forms(Directory(tmp_path), LAYOUT, {10})
     assert verdict.step == 5
     assert "LoadFailed" in [one.reason for one in verdict.refused]
 

@@ -23,7 +23,7 @@ from e2e.trainer.store_client import Client
 from hajob.domain.layout import Layout, Sharding
 from tests.rigs.checkpoint_verdicts import carry_out_verdict
 from tests.rigs.toy_trainer import MINDSPORE_PLACE, run_toy_trainer
-from trainer_sidecar.checkpoints.directory import RealDirectory
+from trainer_sidecar.checkpoints.directory import Directory
 from trainer_sidecar.checkpoints.mindspore_forms import evaluate_all_forms
 
 CONFIG = ["--config", str(IMAGE / "configs/pretrain_toy.yaml")]
@@ -113,7 +113,7 @@ def test_hajob_checks_and_fills_what_the_toy_saves(tmp_path: Path) -> None:
     saved(tmp_path, 60)
     for rank in (0, 3):  # MindIO's choice: one of each coordinate
         RankFiles.begin(tmp_path, rank).write(65, state(65))
-    verdict = evaluate_all_forms(RealDirectory(tmp_path), LAYOUT)
+    verdict = evaluate_all_forms(Directory(tmp_path), LAYOUT)
     assert (verdict.name, verdict.step, verdict.refused, len(verdict.copies)) == ("65_1", 65, (), 2)
     carry_out_verdict(tmp_path, verdict)
     newest = [RankFiles.begin(tmp_path, rank).newest() for rank in range(4)]
@@ -149,7 +149,7 @@ def test_a_training_goes_on_from_the_newer_form(tmp_path: Path) -> None:
     run_toy_trainer(tmp_path / "calm", *options, "30")
     run_toy_trainer(tmp_path / "one", *options, "20", "--shared-format", "--save", str(saved), "--save-interval", "10")
     (saved / "checkpoint/iteration_00000020/opt-0000001-0000002.safetensors").unlink()
-    verdict = evaluate_all_forms(RealDirectory(saved), Layout(num_nodes=1, chips_per_node=2, sharding=Sharding.NONE))
+    verdict = evaluate_all_forms(Directory(saved), Layout(num_nodes=1, chips_per_node=2, sharding=Sharding.NONE))
     assert (verdict.name, verdict.step) == ("checkpoint/iteration_00000010", 10)
     assert [one.name for one in verdict.refused] == ["checkpoint/iteration_00000020"]
     carry_out_verdict(saved, verdict)

@@ -18,7 +18,7 @@ from hajob.domain.layout import Layout, RankOrder, Sharding
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar import access
 from trainer_sidecar.checkpoints import megatron, mindspore_forms
-from trainer_sidecar.checkpoints.directory import RealDirectory
+from trainer_sidecar.checkpoints.directory import Directory
 from trainer_sidecar.checkpoints.verdict import Verdict
 
 LOOK_SECONDS = 0.5
@@ -195,10 +195,10 @@ def evaluate_directory(directory: Path, rules: pb.CheckpointRules) -> Verdict:
         expert_tensor=rules.expert_tensor,
     )
     rule = mindspore_forms.evaluate_all_forms if rules.framework == MINDSPORE else megatron.evaluate_megatron
-    found = RealDirectory(directory)
+    found = Directory(directory)
     verdict = rule(found, layout, frozenset(rules.passed_over))
     if verdict.step < 0 and rules.passed_over:  # nothing else is left, and starting over in silence would be worse
-        return rule(RealDirectory(directory), layout)
+        return rule(Directory(directory), layout)
     return verdict
 
 
