@@ -129,7 +129,7 @@ class ControllerTown:
 
     def __init__(self, raw: Json | None = None) -> None:
         self.clock, self.events = FakeClock(), RecordedEvents()
-        self.fence, self.crd_is_older = 1, ""
+        self.fence = 1
         self.kube = FakeKube(self.clock)
         self.store = AuthorityStore(self.kube, self.clock, "hajob-system", timedelta(days=365))
         self.links: list[Link] = []
@@ -158,7 +158,7 @@ class ControllerTown:
 
     def ports(self, caches: Caches | None = None) -> Ports:
         """Return the ports of this world; `caches`: of a core that is shown nodes and pods, not the server's."""
-
+        self.cluster = TownCluster(self, caches)
         return Ports(
             authorities=self.store,
             kube=self.kube,
@@ -166,9 +166,8 @@ class ControllerTown:
             dialer=TownDialer(self),
             announcer=cast("Announcer", self.events),
             pod_settings=PodSettings(sidecar_image="hajob/sidecar:dev"),
-            cluster=TownCluster(self, caches),
+            cluster=self.cluster,
             leadership=Leadership(self.fence),
-            crd_is_older=lambda: self.crd_is_older,
         )
 
     def capacity(self) -> Capacity:
@@ -210,7 +209,7 @@ class ControllerTown:
         for pod in [pod for pod in self.pods() if pod.deleting]:
             del self.kube.objects["pods", pod.namespace, pod.name]
         there = {pod.uid for pod in self.pods()}
-        for pod in [pod for pod in self.controller.observer.pods.all() if pod.uid not in there]:
+        for pod in [pod for pod in self.controller.snapshots.pods.all() if pod.uid not in there]:
             self.controller.pod_seen(pod, deleted=True)
         await settle_town(self)
 
@@ -219,10 +218,10 @@ class ControllerTown:
         self.sequence += 1
         milestones = state.pop("milestones", [])
         if state.pop("hello", True):
-            self.controller.observer.coordinator.note_connection_change(True, "")
+            self.controller.coordinator.note_connection_change(True, "")
         attempt = self.controller.state.attempt
         known = {"controller_ready": True, "attempt": attempt, "step": 0, **state}
-        self.controller.observer.coordinator.apply_report(
+        self.controller.coordinator.apply_report(
             wire.Report(
                 sequence=self.sequence,
                 state=wire.CoordinatorState(**known),

@@ -29,6 +29,7 @@ from hajob.backoff import Backoff
 from hajob.capacity.caches import Caches
 from hajob.domain.errors import HajobInputError
 from hajob.job.controller import JobController
+from hajob.job.observe import expected_coordinator
 from hajob.job.on_hold import JobOnHold
 from hajob.job.ports import Ports
 from hajob.job.status.journal import JournalError
@@ -36,7 +37,7 @@ from hajob.job.status.unread import why_unread
 from hajob.job.unread import JobUnread
 from hajob.kube.client import ApiError
 from hajob.leader.leader_kube import NOT_LEADING
-from hajob.leader.reachability import ExpectedCoordinator
+from hajob.leader.reachability import LOOK_SECONDS, count_reachable
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView
 from hajob.sources.quota import Quota
@@ -192,15 +193,20 @@ class OperatorCore:
             if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
                 self._open(job)
 
-    def coordinators(self) -> list[ExpectedCoordinator]:
-        """Return every coordinator that should answer, and whether it does."""
-        found = (controller.observer.reach() for controller in self._controllers.values())
-        return [one for one in found if one is not None]
+    async def watch_coordinators(self) -> None:
+        """Compare until cancelled how many coordinators should answer and how many do."""
+        while True:
+            self.count_coordinators()
+            await self._ports.clock.sleep(LOOK_SECONDS)
 
-    def reach_changed(self, cut_off: str) -> None:
-        """Take in why this operator counts as cut off from the coordinators; empty: it does not any more."""
-        for uid, controller in list(self._controllers.items()):
-            self._guard(uid, partial(controller.reach_changed, cut_off))
+    def count_coordinators(self) -> None:
+        """Compare once; tell the jobs when this operator begins or ceases to count as cut off."""
+        found = [expected_coordinator(controller.snapshots.take()) for controller in self._controllers.values()]
+        reach = count_reachable([one for one in found if one is not None], self._caches.all_nodes)
+        suspicion = self._ports.cluster.suspicion
+        if suspicion.update_suspicion(reach, self._ports.clock.monotonic()):
+            for uid, controller in list(self._controllers.items()):
+                self._guard(uid, partial(controller.reach_changed, suspicion.offers))
 
     def unhealthy(self) -> str:
         """Return why this process should be restarted; empty when it need not."""
@@ -303,8 +309,9 @@ class OperatorCore:
             self._guard(uid, partial(controller.look_for_faults, nodes))
         self._capacity_changed()
 
-    def crd_changed(self) -> None:
-        """Handle that the installed CRD became older or newer than this operator, or matches again."""
+    def crd_changed(self, older: str) -> None:
+        """Handle that the installed CRD became older (what it lacks) or newer than this operator, or matches again."""
+        self._ports.cluster.crd_is_older = older
         for uid, controller in list(self._controllers.items()):
             self._guard(uid, controller.say_again)
 

@@ -71,7 +71,7 @@ class CrdCheck:
         metrics.CRD_DIFFERENCES.labels("newer").set(len(found.unknown))
         self._say("; ".join(filter(None, (self.older, self.newer))))
         if news:
-            self._core.crd_changed()
+            self._core.crd_changed(self.older)
 
     async def _difference(self, name: str) -> CrdDifference:
         try:

@@ -44,9 +44,8 @@ from hajob.kube.http import HttpKube
 from hajob.kube.informer import Change, ChangeType, Informer
 from hajob.leader.leader_kube import LeaderKube
 from hajob.leader.lease import FENCE_LIMIT, Candidate, LeaseHolder, LeaseSettings
-from hajob.leader.partition_detector import PartitionDetector
 from hajob.leader.probe import probe_coordinators
-from hajob.leader.reachability import Reach, count_reachable
+from hajob.leader.reachability import count_reachable
 from hajob.pki.authority_store import AuthorityStore
 from hajob.protocol import descriptors
 from hajob.sources import node as node_source
@@ -97,9 +96,9 @@ class Operator(Candidate):
             pardoned=lambda node: self._quarantines.pardoned_faults(node),  # noqa: PLW0108 - made below
         )
         self._quarantines = Quarantines(self._leader_kube, clock, self._faults, self._caches, self._lease)
-        self._core = OperatorCore(self._ports(), self._caches)
+        ports = self._ports()
+        self._core, self._suspicion = OperatorCore(ports, self._caches), ports.cluster.suspicion
         self._crd = CrdCheck(kube, clock, self._core)
-        self._partition = PartitionDetector(clock, self._reach, self._core.reach_changed)
         namespaces = settings.served_namespaces()
         self._frontend = Frontend(kube, credentials, clock, namespaces)
         self._pods = JobPods(kube, clock, namespaces, self._pod_changed, self._core.pods_complete)
@@ -134,16 +133,11 @@ class Operator(Candidate):
                 ),
                 self._caches.quotas,
             ),
-            crd_is_older=lambda: self._crd.older,
-            cut_off=lambda: self._partition.why_cut_off,
         )
-
-    def _reach(self) -> Reach:
-        return count_reachable(self._core.coordinators(), self._caches.all_nodes)
 
     def why_unfit(self) -> str:
         """Return why this operator is taken to be cut off from the coordinators; empty: it is not."""
-        return self._partition.offers
+        return self._suspicion.offers
 
     async def reaches_coordinators(self) -> bool:
         """Return whether this standby reaches coordinators, unlike a leader that is cut off."""
@@ -241,7 +235,7 @@ class Operator(Candidate):
                 asyncio.create_task(self._announcer.post_queued(), name="announcer"),
                 asyncio.create_task(self._lease.hold_for_ever(), name="lease"),
                 asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
-                asyncio.create_task(self._partition.check_for_ever(), name="partition detector"),
+                asyncio.create_task(self._core.watch_coordinators(), name="count of coordinators"),
                 asyncio.create_task(self._quarantines.write_for_ever(), name="quarantines"),
                 asyncio.create_task(memory_tuning.trim_now_and_then(self._clock), name="memory"),
             ]

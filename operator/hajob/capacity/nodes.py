@@ -54,6 +54,7 @@ class Capacity:
     Attributes:
         nodes: by name.
         changes: rises with every change of a node or of what occupies one.
+        node_changes: rises with every change of a node.
         not_ready: names of the nodes that are not ready.
         to_be_emptied: names of the nodes that are to be emptied.
     """
@@ -62,7 +63,7 @@ class Capacity:
         self._topology = topology
         self._domains: Counter[str] = Counter()
         self.nodes: dict[str, NodeView] = {}
-        self.changes = 0
+        self.changes = self.node_changes = 0
         self.not_ready: set[str] = set()
         self.to_be_emptied: set[str] = set()
         self._kept_out: frozenset[str] = frozenset()
@@ -88,6 +89,7 @@ class Capacity:
         """Record a node as it is now."""
         self._leave_domain(node.name)
         self.nodes[node.name] = node
+        self.node_changes += 1
         self._domains[self._domain_of_node(node.name)] += 1
         (self.not_ready.discard if node.ready else self.not_ready.add)(node.name)
         (self.to_be_emptied.add if node.is_to_be_emptied else self.to_be_emptied.discard)(node.name)
@@ -97,6 +99,7 @@ class Capacity:
         """Remove a node that is gone."""
         self._leave_domain(name)
         self.nodes.pop(name, None)
+        self.node_changes += 1
         self.not_ready.discard(name)
         self.to_be_emptied.discard(name)
         self._note_change(name)

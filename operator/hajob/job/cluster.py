@@ -19,6 +19,7 @@ from hajob.capacity.quotas import Quotas
 from hajob.capacity.start_queue import StartQueue
 from hajob.clock import Clock
 from hajob.faults.node_faults import NodeFaults
+from hajob.leader.reachability import Suspicion
 from hajob.sources.node import NodeView
 
 
@@ -48,6 +49,8 @@ class Cluster:
         quotas: of all namespaces.
 
     Attributes:
+        suspicion: whether this operator is cut off from the coordinators.
+        crd_is_older: what the installed CRD lacks, in a sentence; empty: nothing.
         avoided_nodes: where a job had trouble a moment ago.
         starts: jobs that need nodes, and which of them may have some.
         openings: when each job's budgets let unannounced evictions through.
@@ -66,6 +69,7 @@ class Cluster:
         self.faults = faults if faults is not None else NodeFaults()
         self.marks = marks if marks is not None else NodeMarks()
         self.quotas = quotas if quotas is not None else Quotas()
+        self.suspicion, self.crd_is_older = Suspicion(), ""
         self.avoided_nodes, self.starts, self.openings = AvoidedNodes(), StartQueue(), Openings()
         self.watchers: set[str] = set()
 

@@ -1,8 +1,8 @@
 """One job's controller: every event of a job passes here, one at a time.
 
-JobObserver turns observations into events of the planner, JobMemory stores the planner's answers, and these go out as
-levels: the newest order and the status (JobOutputs), the pods (ReconcileLoop). Orders go out in the same call in which
-a report came in: no queue delays the command that answers a fault.
+What a snapshot shows becomes events (hajob.job.observe), JobMemory stores the planner's answers, and these
+go out as levels: the newest order and the status (hajob.job.outputs), the pods (ReconcileLoop). Orders go out in the
+same call in which a report came in: no queue delays the command that answers a fault.
 """
 
 from __future__ import annotations
@@ -10,33 +10,46 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
+from math import inf
+from typing import Final
 
 from hajob import metrics
 from hajob.api.conditions import Reason
 from hajob.api.event_reasons import EventReason
 from hajob.api.job import HATrainingJob
+from hajob.api.status import HATrainingJobStatus
+from hajob.clock import Alarm
+from hajob.job import observe, outputs
 from hajob.job.admission import Admission
+from hajob.job.coordinator_client import CoordinatorClient
 from hajob.job.deadline_timer import DeadlineTimer
 from hajob.job.memory import JobMemory
-from hajob.job.observer import JobObserver, Seen
-from hajob.job.outputs import JobOutputs
+from hajob.job.observe import Seen
 from hajob.job.pod_index import is_coordinator, is_serving
 from hajob.job.policies.start_gate import why_stuck
 from hajob.job.ports import Ports
 from hajob.job.reconcile_loop import ReconcileLoop
+from hajob.job.snapshot import JobSnapshot, JobSnapshots
 from hajob.job.status.announcements import Announcement, of_breaker
-from hajob.job.status_publisher import StatusPublisher
-from hajob.plan import events
+from hajob.job.status.build import is_urgent
+from hajob.job.status_publisher import SOON_SECONDS, Draft, StatusPublisher
+from hajob.job.status_writer import StatusWriter
+from hajob.plan import effects, events
 from hajob.plan.policy import Policy
 from hajob.plan.state import UNTRAINED, Deadline, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
+from hajob.sources import observe as source
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
 
+ASSIGN_SECONDS_PER_POD: Final = 0.0002
+"""Between two assignments, for each node of the job: building and reading one takes a tenth of it."""
+
 
 class JobController:
-    """All that happens to one job, as its `observer` sees it. Every method is called in the core's loop.
+    """All that happens to one job. Every method is called in the core's loop.
 
     Args:
         job: as it is now.
@@ -46,19 +59,27 @@ class JobController:
     Raises:
         JournalError: the journal cannot be used safely.
         HajobInputError: the spec cannot be read.
+
+    Attributes:
+        coordinator: the connection to it.
+        snapshots: takes what is known now.
+        status: decides when the job's status is written.
     """
 
     def __init__(
         self, job: HATrainingJob, ports: Ports, broke: Callable[[BaseException], None] = lambda _: None
     ) -> None:
         self._ports, self._broke = ports, broke
-        self._memory = JobMemory(job, ports.clock, self._announce)
-        self.observer = JobObserver(self._memory, ports, self, self._announce)
+        self._memory = memory = JobMemory(job, ports.clock, self._announce)
+        self.coordinator = CoordinatorClient(job, ports, self)
+        self.snapshots = JobSnapshots(memory, ports, self.coordinator.reports)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.dry_runs)
-        self._loop = ReconcileLoop(self._memory, self.observer.snapshots, self._admission, ports, self)
-        self._outputs = JobOutputs(self._memory, self.observer, self._admission, ports, self._loop.memos)
+        writer = StatusWriter(ports.kube, ports.clock, job.metadata, job.status.to_json(), ports.leadership)
+        self.status = StatusPublisher(ports.clock, writer, job.status, self._draft_status, ports.pace)
+        self._loop = ReconcileLoop(memory, self.snapshots, self._admission, ports, self)
+        self._assigning, self._assigned = Alarm(ports.clock), -inf
         self._deadline = DeadlineTimer(
-            ports.clock, self._memory.time, self._deadline_reached, lambda: self.observer.cut_off
+            ports.clock, memory.time, self._deadline_reached, lambda: bool(self.snapshots.take().why_cut_off)
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._left_over: set[str] = set()
@@ -75,11 +96,6 @@ class JobController:
         return self._memory.job.metadata.name
 
     @property
-    def status(self) -> StatusPublisher:
-        """Return the publisher of the job's status."""
-        return self._outputs.status
-
-    @property
     def state(self) -> JobState:
         """Return the planner's state."""
         return self._memory.state
@@ -93,11 +109,11 @@ class JobController:
 
     def start(self) -> None:
         """Start; the caller has shown the existing pods before."""
-        title, status = self._memory.title, self._outputs.status
+        title = self._memory.title
         self._follow_capacity()
         self._tasks = [
             asyncio.create_task(self._loop.run(), name=f"controller {title}"),
-            asyncio.create_task(status.writer.run(), name=f"status of {title}"),
+            asyncio.create_task(self.status.writer.run(), name=f"status of {title}"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
@@ -112,12 +128,13 @@ class JobController:
         """Stop managing the job, and leave it as it is."""
         self._ports.cluster.watchers.discard(self._memory.job.metadata.uid)
         self._loop.close()
-        self._outputs.close()
+        self.status.end()
+        self._assigning.cancel()
         self._deadline.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.observer.coordinator.close()
+        await self.coordinator.close()
 
     async def release(self) -> None:
         """Delete the job's pods because its CR is being deleted; return once they are gone. Never raises."""
@@ -126,7 +143,7 @@ class JobController:
         await asyncio.shield(self._releasing[0])
 
     async def _release(self) -> None:
-        self._outputs.status.close()
+        self.status.close()
         self._advance(events.Deleted())
         await self._loop.delete_pods()
         await self.close()
@@ -137,9 +154,9 @@ class JobController:
         """Handle the CR as it is now."""
         if self._memory.job_seen(job):
             self._admission.spec_changed()
-            self._outputs.assign()
+            self._assign()
             self._advance(events.PolicyChanged())
-            self._outputs.status.publish()
+            self.status.publish()
             self._loop.wake(hurry=True)
 
     def spec_not_read(self, why: str) -> None:
@@ -147,24 +164,23 @@ class JobController:
         if why != self._memory.spec_not_read:
             self._announce(Announcement(EventReason.SPEC_NOT_READ, f"{Reason.SPEC_NOT_READ.sentence} {why}"))
         self._memory.spec_not_read = why
-        self._outputs.status.publish()
+        self.status.publish()
 
     def pods_listed(self, version: str = "") -> None:
         """Note that every pod of a list of this resourceVersion was shown: a pod that is unknown now does not exist."""
-        self.observer.pods.was_listed(version)
+        self.snapshots.pods.was_listed(version)
         self.look_for_missed()
-        self._take_in(self.observer.of_end())
+        self._take_in(observe.events_of_end(self.snapshots.take()))
         self._loop.wake()
 
     def look_for_missed(self) -> None:
         """Handle pods that came and went while the watch was away, because no watch event reports them."""
-        for pod in self.observer.pods.missed():
+        for pod in self.snapshots.pods.missed():
             self.pod_seen(pod, deleted=True)
 
     def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
         """Handle a pod of this job as it is now, or its deletion."""
-        observer = self.observer
-        news = observer.pods.seen(pod, deleted=deleted)
+        news = self.snapshots.pods.seen(pod, deleted=deleted)
         if not news:
             return
         if is_coordinator(pod, self.job, self.state):
@@ -172,8 +188,8 @@ class JobController:
         elif pod.is_rank_pod:
             self._rank_pod_seen(pod, deleted=deleted)
         self._look_for_places()
-        self._outputs.start_if_held()
-        self._outputs.status.publish(lazy=True)
+        self._start_if_held()
+        self.status.publish(lazy=True)
         if news.changes_pods:
             self._loop.wake(hurry=deleted)
         elif pod.place or pod.is_spare_pod or pod.is_hook_pod or self._memory.ended:
@@ -181,19 +197,22 @@ class JobController:
 
     def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
         """Handle a rank pod. A move's second pods are assigned to the coordinator, but are not the job's ranks yet."""
-        observer, serving = self.observer, is_serving(pod, self.state)
+        serving = is_serving(pod, self.state)
         self._note_left_over(pod, deleted=deleted)
-        if serving and pod.is_refused_by_node and not deleted:
-            observer.snapshots.creation.count_refused_pod(pod, self._ports.clock.monotonic())
-        self._take_in(observer.of_pod(pod, deleted=deleted))
+        snapshot = self.snapshots.take()
+        if serving and pod.is_refused_by_node:
+            snapshot.cluster.avoided_nodes.avoid_node(pod.node_name, snapshot.now)
+            if not deleted:
+                snapshot.creation.count_refused_pod(pod, snapshot.now)
+        snapshot = self._follow(snapshot, observe.events_of_rank_pod(snapshot, pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
-            self._take_in(observer.of_node(pod.node_name))
-            self._take_in(observer.of_hardware({pod.node_name}))
+            snapshot = self._follow(snapshot, observe.events_of_node(snapshot, pod.node_name))
+            snapshot = self._follow(snapshot, observe.events_of_hardware(snapshot, {pod.node_name}))
         if not deleted and not pod.has_ended:
-            self._outputs.assign_soon()
+            self._assign_soon()
         if serving:
-            self._take_in(observer.of_end())
-            self._memory.record_time(observer.training())
+            snapshot = self._follow(snapshot, observe.events_of_end(snapshot))
+            self._memory.record_time(observe.training_view(snapshot))
 
     def _note_left_over(self, pod: PodView, *, deleted: bool) -> None:
         """Treat a pod that only a finalizer keeps like one that is gone: its processes may live on, unseen."""
@@ -205,76 +224,91 @@ class JobController:
                 self.ranks_unreachable(pod.node_name)
 
     def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
-        self._take_in(self.observer.of_coordinator_pod(pod, self._admission.credentials, deleted=deleted))
+        """Dial the coordinator's pod, or close the link, because the pod changed or is gone.
+
+        A successor is not dialled before it runs: until then the operator keeps talking to the pod that it replaces.
+        """
+        told: list[events.JobEvent | Announcement] = [*source.events_of_coordinator_pod(pod, deleted=deleted)]
+        credentials, snapshot = self._admission.credentials, self.snapshots.take()
+        if deleted or pod.has_ended:
+            self.coordinator.pod_lost()
+        elif pod.address and credentials is not None and not (snapshot.hears_relieved and pod.phase == "Pending"):
+            self.coordinator.pod_is_at(pod, credentials)
+            if not self.coordinator.reports.connected:
+                told.extend(observe.events_of_channel(snapshot))
+        self._take_in(told)
         if pod.node_name and not deleted:
-            self._take_in(self.observer.of_node(pod.node_name))
-        if self.observer.coordinator.address:
-            self._outputs.tell_coordinator()
+            self._take_in(observe.events_of_node(self.snapshots.take(), pod.node_name))
+        if self.coordinator.reports.address:
+            self._tell_coordinator()
             self._loop.wake()  # a start that is held back may have to be looked at again later
 
     def reported(self, report: wire.Report) -> None:
         """Handle a coordinator's report: milestones, then facts, each advancing the plan at once."""
         self._deadline.heard()
-        self._take_in(self.observer.of_steps())
-        if not self.observer.is_news(report):
+        reports = self.coordinator.reports
+        self._take_in(source.events_of_steps(self.state, reports.step))
+        if not source.is_report_news(self.state, report, reports.before):
             self._stepped()
             return
         begin, recorder = self._ports.clock.monotonic(), self._memory.recorder
-        told = self.observer.of_report(report)
+        told = observe.read_report(self.snapshots.take(), report)
         recorder.new_report()
         if self._memory.launch_seen(tuple(report.state.launched)):
-            self._outputs.assign()
-        if (loaded := self.observer.coordinator.reports.newly_loaded(report, self.state.attempt)) is not None:
+            self._assign()
+        if (loaded := reports.newly_loaded(report, self.state.attempt)) is not None:
             recorder.checkpoint_loaded(loaded)
         for observed in told:
             if observed.mark is not None:
                 recorder.mark(observed.mark, observed.time_ms, observed.step_before)
             if observed.event is not None:
                 self._advance(observed.event, observed.time_ms)
-        self._take_in(self.observer.of_coordinator())
+        self._take_in(observe.events_of_coordinator(self.snapshots.take()))
         self._decide_what_waited()
-        self._memory.record_time(self.observer.training())
+        self._memory.record_time(observe.training_view(self.snapshots.take()))
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
-        self._outputs.status.publish(lazy=True)
+        self.status.publish(lazy=True)
 
     def _stepped(self) -> None:
         """Handle a report that only tells progress, as one arrives each second of a training."""
-        if self._memory.stepped(self.observer.coordinator.reports.step):
-            self._outputs.status.publish(lazy=True)
+        if self._memory.stepped(self.coordinator.reports.step):
+            self.status.publish(lazy=True)
 
     def coordinator_changed(self) -> None:
         """Handle that the channel came up or went down."""
-        if self.observer.coordinator.reports.connected:
-            self._outputs.tell_coordinator()
-        self._take_in(self.observer.of_channel())
-        self._outputs.status.publish()
+        if self.coordinator.reports.connected:
+            self._tell_coordinator()
+        self._take_in(observe.events_of_channel(self.snapshots.take()))
+        self.status.publish()
 
     def stood_at(self, step: int, age_ms: int) -> None:
         """Handle the last step of an ended attempt, as its coordinator reports it."""
         self._memory.stood_at(step, age_ms)
-        self._outputs.status.publish(lazy=True)
+        self.status.publish(lazy=True)
 
     def reach_changed(self, cut_off: str) -> None:
         """Take in why this operator counts as cut off from the coordinators; empty: it does not any more."""
-        coordinator = self.observer.coordinator
-        if not coordinator.address or coordinator.reports.connected:
+        reports = self.coordinator.reports
+        if not reports.address or reports.connected:
             return
         if cut_off:
             self._announce(Announcement(EventReason.OPERATOR_CUT_OFF, cut_off))
-        self._take_in(self.observer.of_channel())
-        self._outputs.status.publish()
+        self._take_in(observe.events_of_channel(self.snapshots.take()))
+        self.status.publish()
 
     def _look_for_places(self) -> None:
         """Check whether a start has all the nodes and quota it needs."""
         if self.state.phase in UNTRAINED:
-            self._take_in(self.observer.of_places(why_stuck(self.observer.snapshots.take(), self._loop.memos.start)))
-            self._take_in(self.observer.of_coordinator_place())
+            snapshot = self.snapshots.take()
+            blocked = why_stuck(snapshot, self._loop.memos.start)
+            snapshot = self._follow(snapshot, observe.events_of_places(snapshot, blocked))
+            self._take_in(observe.events_of_coordinator_place(snapshot))
 
     def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
         """Check for pods that wait or hang on a node that changed or was deleted."""
-        self._take_in(self.observer.of_node(node, gone=gone))
-        if any(pod.is_spare_pod or pod.deleting for pod in self.observer.pods.on_node(node)):
+        self._take_in(observe.events_of_node(self.snapshots.take(), node, gone=gone))
+        if any(pod.is_spare_pod or pod.deleting for pod in self.snapshots.pods.on_node(node)):
             self._loop.wake()
 
     def look_for_moves(self) -> None:
@@ -284,67 +318,82 @@ class JobController:
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""
-        self._take_in(self.observer.of_hardware(nodes))
+        self._take_in(observe.events_of_hardware(self.snapshots.take(), nodes))
 
     def breaker_changed(self, held: str) -> None:
         """Announce that the breaker holds faults of nodes and chips back (why), or believes them again."""
         self._announce(of_breaker(held) if not self._memory.ended else None)
-        self._take_in(self.observer.of_nodes())
-        self._take_in(self.observer.of_hardware() if not held else ())
-        self._outputs.status.publish()
+        snapshot = self.snapshots.take()
+        of_nodes = (one for name in snapshot.pods.node_names for one in observe.events_of_node(snapshot, name))
+        snapshot = self._follow(snapshot, of_nodes)
+        self._take_in(observe.events_of_hardware(snapshot) if not held else ())
+        self.status.publish()
 
     def places_changed(self) -> None:
         """Handle that nodes were quarantined or released: waiting pods may go there now."""
         self._loop.wake(hurry=True)
-        self._outputs.status.publish(lazy=True)
+        self.status.publish(lazy=True)
 
     def look_for_capacity(self) -> None:
         """Handle that a node, or a pod of any job on one, came or went."""
         self._loop.capacity_changed()
-        self._take_in(self.observer.of_capacity())
+        self._take_in(observe.events_of_capacity(self.snapshots.take()))
 
     def quota_changed(self) -> None:
         """Handle a changed quota: refused pods may be created, a job that is not whole may grow or not."""
-        self._take_in(self.observer.of_capacity())
-        refused = self.observer.snapshots.creation.why_missing
+        self._take_in(observe.events_of_capacity(self.snapshots.take()))
+        refused = self.snapshots.creation.why_missing
         if refused is not None and refused.over_quota:
             self._loop.try_soon()
 
     def say_again(self) -> None:
         """Publish the status, because something that is the same for all jobs has changed."""
-        self._outputs.status.publish(lazy=True)
+        self.status.publish(lazy=True)
 
     def _deadline_reached(self, name: str) -> None:
         try:
             if name == Deadline.COORDINATOR:
-                self.observer.silence_counts()
+                self._count_silence()
             self._advance(events.DeadlineReached(name=name))
         except Exception as error:  # nothing else would report an error in a timer
             log.exception("%s: deadline %s", self._memory.title, name)
             self._broke(error)
 
+    def _count_silence(self) -> None:
+        """Count the coordinator as silent: until more is known, its node is treated as dead."""
+        snapshot = self.snapshots.take()
+        pod = snapshot.coordinator_pod
+        if pod is not None and not pod.has_ended and not snapshot.coordinator.connected:
+            snapshot.cluster.avoid(pod.node_name)
+
     # ------------------------------------------------------------------------------- from the reconcile loop
 
     def admitted(self) -> None:
         """Handle that the job's pods may be created and its coordinator may be dialled."""
-        for pod in self.observer.pods.all():
+        for pod in self.snapshots.pods.all():
             if is_coordinator(pod, self.job, self.state):
                 self._coordinator_pod_seen(pod, deleted=False)
         self._advance(events.PolicyChanged())  # the spec may have changed while no operator ran
         self._look_for_places()
         self._deadline.arm(self._memory.deadlines)
         if self.job.status.observed_generation != self.job.metadata.generation:
-            self._outputs.status.publish()
+            self.status.publish()
 
     def refused(self) -> None:
         """Handle that its pods cannot be created."""
         self._announce(Announcement(EventReason(self._admission.reason.word), self._admission.message))
-        self._outputs.status.publish()
+        self.status.publish()
 
     def follow_spec(self) -> None:
         """Apply the spec, and what sick nodes ask for."""
-        self._take_in((*self.observer.of_spec(), *self.observer.of_sub_health()))
-        self._outputs.start_if_held()
+        snapshot = self.snapshots.take()
+        told = tuple[events.JobEvent, ...]()
+        # Otherwise it is handled once the job trains again, or the coordinator is heard, or given up.
+        if snapshot.state.phase is not JobPhase.PAUSED and not snapshot.awaits_coordinator:
+            seen = self._memory.follow_restart(source.restart_asked(snapshot.job.spec))
+            told = tuple(source.events_of_spec(snapshot.state, snapshot.job.spec, seen))
+        self._take_in((*told, *observe.events_of_sub_health(snapshot)))
+        self._start_if_held()
         self._look_for_places()
 
     def policies_tell(self, told: Iterable[events.JobEvent], announcements: Iterable[Announcement]) -> None:
@@ -368,21 +417,33 @@ class JobController:
         """Handle that pods are missing for another reason than before, or for none any more."""
         self._announce(told)
         self._look_for_places()
-        self._outputs.status.publish(lazy=not turned)
+        self.status.publish(lazy=not turned)
 
     # --------------------------------------------------------------------------------------------- the plan
 
-    def _take_in(self, seen: Seen) -> None:
-        for event in tuple(seen):
-            self._advance(event)
+    def _take_in(self, seen: Seen) -> bool:
+        """Advance the plan by what was seen, and post what people are told; return whether there was anything."""
+        found = tuple(seen)
+        for one in found:
+            if isinstance(one, Announcement):
+                self._announce(one)
+            else:
+                self._advance(one)
+        return bool(found)
+
+    def _follow(self, snapshot: JobSnapshot, seen: Seen) -> JobSnapshot:
+        """Take in what this snapshot shows; return a new one where that may have changed something."""
+        return self.snapshots.take() if self._take_in(seen) else snapshot
 
     def _advance(self, event: events.JobEvent, happened_ms: int | None = None) -> None:
         """Pass one event through the table, and carry out what follows from it."""
         before = self.state
-        transition = self._memory.advance(event, self.observer.view(), happened_ms)
+        transition = self._memory.advance(event, observe.cluster_view(self.snapshots.take()), happened_ms)
         if transition is None:
             return
-        self._outputs.follow(before, transition.effects)
+        if any(isinstance(effect, effects.SendOrder) for effect in transition.effects):
+            self._send_order()
+        self.status.publish(lazy=not is_urgent(before, self.state, self.job.spec.num_nodes))
         self._follow_capacity()
         self._deadline.arm(self._memory.deadlines)
         self._loop.wake()
@@ -390,9 +451,12 @@ class JobController:
 
     def _decide_what_waited(self) -> None:
         """Take in standing faults once the coordinator is heard, or given up; moves wait for it, too."""
-        if self.observer.waits_no_longer():
-            self._take_in(self.observer.of_hardware())
-            self._loop.wake()
+        # Asked after every report and every step of the table, so the common case, nothing waits, comes first.
+        if not self.snapshots.observed.waits or (snapshot := self.snapshots.take()).awaits_coordinator:
+            return
+        self.snapshots.observed.waits = False
+        self._take_in(observe.events_of_hardware(snapshot))
+        self._loop.wake()
 
     def _follow_capacity(self) -> None:
         """Subscribe to changes of nodes while the job waits for some."""
@@ -400,6 +464,59 @@ class JobController:
         state = self.state
         waits = state.phase in {JobPhase.SHRUNK, JobPhase.GATHERING} or state.waiting is not None or state.nodes > 0
         (watchers.add if waits else watchers.discard)(uid)
+
+    # ------------------------------------------------------------------------------------------ what goes out
+
+    def _send_order(self) -> None:
+        """Send the newest order, unless it must wait."""
+        order = outputs.order_to_send(self.snapshots.take(), self._memory, self._loop.memos.start)
+        if order is not None:
+            self.coordinator.order(order)
+
+    def _start_if_held(self) -> None:
+        """Send a start that waited for ranks of the previous attempt."""
+        if self._loop.memos.start.held_since is not None:
+            self._send_order()
+
+    def _tell_coordinator(self) -> None:
+        """Send the coordinator everything, because it may have received nothing yet."""
+        self._assign()
+        self._send_order()
+
+    def _assign_soon(self) -> None:
+        """Send the coordinator the changed pods in a moment, several changes in one message.
+
+        The message names every pod, so during a storm it is sent less often the larger the job is.
+        """
+        if self._assigning.is_set or not self.coordinator.reports.address:
+            return  # a coordinator that is dialled later gets everything
+        rest = self._assigned + ASSIGN_SECONDS_PER_POD * self._memory.layout.num_nodes - self._ports.clock.monotonic()
+        self._assigning.set_alarm(max(rest, SOON_SECONDS), self._assign)
+
+    def _assign(self) -> None:
+        """Send the coordinator the job's description and the addresses of its pods."""
+        self._assigning.cancel()
+        snapshot = self.snapshots.take()
+        self._assigned = snapshot.now
+        self.coordinator.assign(partial(outputs.build_assignment, snapshot), snapshot.now_ms)
+
+    def _draft_status(self, before: HATrainingJobStatus) -> Draft:
+        """Compute the status, and the call that acknowledges reports once their effects are written.
+
+        A new leader hears others again.
+        """
+        memory, reports = self._memory, self.coordinator.reports
+        fence = self._ports.leadership.fence
+        status = outputs.draft_status(self._loop.snapshot(), memory, self._loop.memos, before, fence)
+        return status, partial(self._status_written, memory.journal.order, reports.conversation, reports.sequence)
+
+    def _status_written(self, order: effects.SendOrder | None, conversation: int, sequence: int) -> None:
+        # Another process counts its reports anew: its own would be forgotten that nobody has written down yet.
+        if conversation == self.coordinator.reports.conversation:
+            self.coordinator.acknowledge(sequence)
+        if order != self._memory.recorded_order:
+            self._memory.recorded_order = order
+            self._send_order()
 
     def _announce(self, told: Announcement | None) -> None:
         if told is not None:

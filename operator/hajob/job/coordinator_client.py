@@ -84,29 +84,20 @@ class CoordinatorClient:
         self.reports = CoordinatorReports()
 
     @property
-    def incarnation(self) -> int:
-        """Return the incarnation of the dialled pod; 0 without one."""
-        return self._line.pod.incarnation if self._line else 0
-
-    @property
-    def address(self) -> str:
-        """Return the dialled address; empty without a pod to dial."""
-        return self._line.address if self._line else ""
-
-    @property
     def _link(self) -> Channel | None:
         return self._line.link if self._line else None
 
     def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
         """Dial this pod, unless that is done already; the caller sends the order."""
         address = host_port(pod.address, pod.port)
-        if self._line is not None and self._line.pod.uid == pod.uid and self.address == address:
+        if self._line is not None and self._line.pod.uid == pod.uid and self._line.address == address:
             if self._line.link is not None:
                 self._line.link.dial_at_once()
             return
         self._hang_up(self._former)
         self._former = self._leave()
         self._line = _Line(self, pod, address)
+        self.reports.pod_dialled(pod.incarnation, address)
         self._line.link = link = self._ports.dialer.dial(address, self._job.metadata.uid, credentials, self._line)
         if self._assignment is not None:
             link.send_assignment(self._assignment)
@@ -168,12 +159,13 @@ class CoordinatorClient:
         try:
             uid = await self._ports.kube.pod_of_token(hello.token, COORDINATOR_TOKEN_AUDIENCE)
         except ApiError as error:
-            log.warning("the token of %s cannot be checked: %s", self.address, error)
+            log.warning("the token of %s cannot be checked: %s", self.reports.address, error)
             return False
         if uid == pod.uid:
             return True
         metrics.REFUSED.labels("coordinator token").inc()
-        self.reports.problem = f"the coordinator at {self.address} is not pod {pod.name}: its token names another pod"
+        dialled = f"the coordinator at {self.reports.address}"
+        self.reports.problem = f"{dialled} is not pod {pod.name}: its token names another pod"
         log.warning(self.reports.problem)
         return False
 

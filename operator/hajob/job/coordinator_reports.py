@@ -21,6 +21,8 @@ class CoordinatorReports:
     """The reports of one job's coordinator.
 
     Attributes:
+        incarnation: of the pod to which the channel is; 0 without one.
+        address: of that pod; empty without one.
         connected: the channel to its pod is up.
         conversation: number of the conversation with its pod: on each the reports are counted from one.
         sequence: number of the newest report of this conversation; 0 before the first.
@@ -30,6 +32,7 @@ class CoordinatorReports:
     """
 
     def __init__(self) -> None:
+        self.incarnation, self.address = 0, ""
         self.connected = False
         self.conversation = self.sequence = 0
         self.problem = ""
@@ -51,9 +54,17 @@ class CoordinatorReports:
         self.now = self.now if up else self.now.after_loss()
         self.problem = reason
 
+    def is_heard_from(self, incarnation: int) -> bool:
+        """Return whether the channel is up, and to the pod of this incarnation."""
+        return self.connected and self.incarnation == incarnation
+
+    def pod_dialled(self, incarnation: int, address: str) -> None:
+        """Store to which pod the channel is."""
+        self.incarnation, self.address = incarnation, address
+
     def pod_left(self) -> None:
         """Forget what only the pod knew to which the link was: its successor says it again. The step remains."""
-        self.connected = False
+        self.incarnation, self.address, self.connected = 0, "", False
         self._begin_conversation()
         self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
 

@@ -50,6 +50,7 @@ class JobMemory:
         layout: of the attempt.
         recorder: of its incidents.
         pace: of the training.
+        recorded_order: newest order that the server has.
     """
 
     def __init__(self, job: HATrainingJob, clock: Clock, announce: Announce) -> None:
@@ -61,6 +62,7 @@ class JobMemory:
             log.warning("%s: %s in the journal is left out, this version does not know it", self.title, place)
         self.time = JobTime(clock, reading.journal.written_ms)
         self.journal = reading.journal.taken_over(self.time.now())
+        self.recorded_order = self.journal.order
         self._launched: tuple[str, ...] = ()
         self._apply_spec()
         self.pace = StepPace()
@@ -76,12 +78,6 @@ class JobMemory:
         nodes = self.state.nodes
         self.policy = policy_from_spec(self.job.spec, self._launched, nodes)
         self.layout = layout_from_spec(with_number_of_nodes(self.job.spec, nodes))
-
-    @property
-    def started(self) -> HATrainingJob:
-        """Return the job with the nodes that the attempt was started with: its pods are built from it."""
-        nodes = self.state.nodes
-        return self.job.model_copy(update={"spec": with_number_of_nodes(self.job.spec, nodes)}) if nodes else self.job
 
     def still_desires(self, state: JobState, layout: Layout) -> bool:
         """Return whether this state and this layout lead to the same desired pods."""

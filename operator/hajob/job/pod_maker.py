@@ -52,7 +52,8 @@ class PodMaker:
             raise error
 
     async def _make_row(self, wanted: MakePods, row: Sequence[Placement | CoordinatorPlacement]) -> list[ApiError]:
-        job, refused = self._memory.started, self._snapshots.take().refused_nodes(len(row))
+        snapshot = self._snapshots.take()
+        job, refused = snapshot.started, snapshot.refused_nodes(len(row))
 
         async def make_one(missing: Placement | CoordinatorPlacement) -> ApiError | None:
             try:

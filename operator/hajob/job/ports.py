@@ -6,7 +6,6 @@ Tests put a simulated world behind the same ports. A job controller has no other
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hajob.clock import Clock
@@ -26,10 +25,8 @@ class Ports:
     """The ports, and the state that all job controllers share.
 
     Attributes:
-        cluster: nodes, and what all jobs share of them.
+        cluster: nodes, and what else all jobs share.
         leadership: of this process: its right to write, and its number.
-        cut_off: returns why this operator is taken to be cut off from the coordinators; empty while it is not.
-        crd_is_older: returns what the installed CRD lacks, in a sentence; empty: nothing.
         dry_runs: answers to the question whether the server accepts a job's pods.
         pace: of pods and non-urgent statuses.
     """
@@ -42,7 +39,5 @@ class Ports:
     authorities: AuthorityStore
     cluster: Cluster
     leadership: Leadership
-    cut_off: Callable[[], str] = str
-    crd_is_older: Callable[[], str] = str
     dry_runs: DryRunCache = field(default_factory=DryRunCache)
     pace: WritePace = field(default_factory=WritePace)

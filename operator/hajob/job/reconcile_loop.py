@@ -163,6 +163,9 @@ class ReconcileLoop:
         return self._snapshots.take(
             ServerAnswers(
                 admitted=self._admission.admitted,
+                accepted=self._admission.reason,
+                message=self._admission.message,
+                claim_note=self._admission.claim_note,
                 completed=self._owner.status.current.completion_time,
                 pause=self._admission.pause_answer,
                 refusals=self._applier.refusals,

@@ -14,18 +14,21 @@ from functools import cached_property
 from math import inf
 from typing import Final
 
+from hajob.api.conditions import Reason
+from hajob.api.derived import with_number_of_nodes
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.job import HATrainingJob
 from hajob.backoff import Backoff
 from hajob.capacity.demand import Demand
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
-from hajob.clock import Clock
 from hajob.domain.layout import Layout
+from hajob.domain.pace import StepPace
 from hajob.job.cluster import Cluster
 from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.memory import JobMemory
 from hajob.job.pod_index import PodIndex, coordinator_name, is_serving
+from hajob.job.ports import Ports
 from hajob.kube.client import ApiError
 from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import Policy
@@ -44,6 +47,9 @@ class ServerAnswers:
 
     Attributes:
         admitted: it accepts the job's pods.
+        accepted: reason of the condition Accepted.
+        message: why the job is not accepted.
+        claim_note: what the claim of its checkpoints does not allow; empty while nothing is known against it.
         completed: when the job ended, as the status that it has says; None: it has not.
         pause: newest request of a pause about which it was asked, and why it refuses the pods of its work; empty: it
             does not.
@@ -51,6 +57,9 @@ class ServerAnswers:
     """
 
     admitted: bool = False
+    accepted: Reason = Reason.NOT_CHECKED
+    message: str = ""
+    claim_note: str = ""
     completed: datetime | None = None
     pause: tuple[str, str] = ("", "")
     refusals: Mapping[tuple[str, ...], ApiError] = field(default_factory=dict)
@@ -109,16 +118,39 @@ class CreationMemo:
 
 
 @dataclass(slots=True)
+class ObserverMemo:
+    """What is remembered of observations (hajob.job.observe).
+
+    Attributes:
+        waits: whether faults wait for the coordinator to be heard. What stood before this operator began always does.
+        start_sign_ms: when a starting attempt last made progress.
+        doubted: node rank to the faults of which its pod may have the chip.
+        sub_health_asked: fact to how often, when, and under which generation of the spec a better node was asked for.
+    """
+
+    waits: bool = True
+    start_sign_ms: int | None = None
+    doubted: dict[int, frozenset[str]] = field(default_factory=dict)
+    sub_health_asked: dict[str, tuple[int, float, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Kept:
     """What is kept from one snapshot to the next.
 
     Attributes:
         demand: generation of the spec, and what each rank pod needs of its node.
         avoided: what the nodes that a start avoids depend on, and their names.
+        unfit: what it depends on whether any node will ever do, and why none does.
+        shortfall: when it was looked up what the job lacks, and the words.
+        notes: generation of the spec, and what is worth knowing of it.
     """
 
     demand: tuple[int, Demand] | None = None
     avoided: tuple[object, tuple[str, ...]] = (None, ())
+    unfit: tuple[object, str] = (None, "")
+    shortfall: tuple[float, str] = (-inf, "")
+    notes: tuple[int | None, tuple[str, ...]] = (None, ())
 
 
 @dataclass(frozen=True)
@@ -140,6 +172,8 @@ class JobSnapshot:
         now_ms: job time in milliseconds.
         wall_seconds: wall time since the epoch.
         creation: what is remembered of pods that are not created.
+        observed: what is remembered of observations.
+        pace: of the training.
     """
 
     job: HATrainingJob
@@ -156,9 +190,22 @@ class JobSnapshot:
     now_ms: int
     wall_seconds: float
     creation: CreationMemo = field(default_factory=CreationMemo)
+    observed: ObserverMemo = field(default_factory=ObserverMemo)
+    pace: StepPace = field(default_factory=StepPace)
     kept: Kept = field(default_factory=Kept, repr=False)
 
     # -------------------------------------------------------------------------------------------------- the job
+
+    @property
+    def title(self) -> str:
+        """Return namespace and name of the job, for logs."""
+        return f"{self.job.metadata.namespace}/{self.job.metadata.name}"
+
+    @property
+    def started(self) -> HATrainingJob:
+        """Return the job with the nodes that the attempt was started with: its pods are built from it."""
+        nodes = self.state.nodes
+        return self.job.model_copy(update={"spec": with_number_of_nodes(self.job.spec, nodes)}) if nodes else self.job
 
     @property
     def pods_are_known(self) -> bool:
@@ -170,6 +217,17 @@ class JobSnapshot:
         """Whether what needs the coordinator waits until it is heard, or given up: a new leader has to at first."""
         reports = self.coordinator
         return observe.awaits_coordinator(self.state, serving=reports.serving, silent=not reports.has_spoken)
+
+    @property
+    def hears_relieved(self) -> bool:
+        """Whether the channel is still to the coordinator that a successor shall replace."""
+        return bool(self.state.relieved) and self.coordinator.is_heard_from(self.state.relieved)
+
+    @property
+    def why_cut_off(self) -> str:
+        """Return why the coordinator is silent only for this operator, in words; empty: it is not."""
+        reports = self.coordinator
+        return self.cluster.suspicion.why_suspect if reports.address and not reports.connected else ""
 
     @property
     def restart_asked(self) -> bool:
@@ -350,26 +408,22 @@ class JobSnapshots:
 
     Args:
         memory: of the job.
-        cluster: nodes, and what all jobs share of them.
-        settings: of the installation, for pods.
-        clock: of the machine.
+        ports: to the world.
         coordinator: what the job's coordinator has reported.
 
     Attributes:
         pods: of the job, of every incarnation.
         creation: what is remembered of pods that are not created.
+        observed: what is remembered of observations.
     """
 
-    def __init__(
-        self, memory: JobMemory, cluster: Cluster, settings: PodSettings, clock: Clock, coordinator: CoordinatorReports
-    ) -> None:
-        self._memory, self._cluster, self._settings, self._clock = memory, cluster, settings, clock
-        self._coordinator = coordinator
-        self.pods, self.creation, self._kept = PodIndex(), CreationMemo(), Kept()
+    def __init__(self, memory: JobMemory, ports: Ports, coordinator: CoordinatorReports) -> None:
+        self._memory, self._ports, self._coordinator = memory, ports, coordinator
+        self.pods, self.creation, self.observed, self._kept = PodIndex(), CreationMemo(), ObserverMemo(), Kept()
 
     def take(self, answers: ServerAnswers = NOTHING_SAID) -> JobSnapshot:
         """Take a snapshot of what is known now; `answers`: for policies, what the API server has said."""
-        memory = self._memory
+        memory, ports = self._memory, self._ports
         return JobSnapshot(
             job=memory.job,
             state=memory.state,
@@ -378,12 +432,14 @@ class JobSnapshots:
             restart_seen=memory.journal.restart_seen,
             pods=self.pods,
             coordinator=self._coordinator,
-            cluster=self._cluster,
+            cluster=ports.cluster,
             answers=answers,
-            settings=self._settings,
-            now=self._clock.monotonic(),
+            settings=ports.pod_settings,
+            now=ports.clock.monotonic(),
             now_ms=memory.time.now(),
-            wall_seconds=self._clock.now_milliseconds() / 1000,
+            wall_seconds=ports.clock.now_milliseconds() / 1000,
             creation=self.creation,
+            observed=self.observed,
+            pace=memory.pace,
             kept=self._kept,
         )

@@ -7,12 +7,18 @@ at once while the API server answers: this operator is cut off, and must not act
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from hajob import metrics
 from hajob.sources.node import NodeView
 
+log = logging.getLogger(__name__)
+
+# A coordinator counts as silent after 2.5 s (coordinator_link/channel.py); a few looks fit in between.
+LOOK_SECONDS: Final = 0.5
 OFFER_SECONDS: Final = 5.0
 """An operator that is the suspect for so long says so and offers its Lease: shorter silences are those of slow answers,
 of coordinators that start, and of a leader that has just begun to dial.
@@ -63,19 +69,41 @@ def _is_node_away(coordinator: ExpectedCoordinator, nodes: Mapping[str, NodeView
 
 
 class Suspicion:
-    """Whether this operator is the suspect, and since when. Times are seconds of one clock that never runs back."""
+    """Whether this operator is the suspect, and since when. Times are seconds of one clock that never runs back.
+
+    While it is the suspect, silence leads to nothing. Once that has lasted a while, the Lease is offered to a standby
+    that reaches the coordinators.
+
+    Attributes:
+        offers: why somebody else should lead; empty while that is not so.
+    """
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._reach = Reach()
+        self.offers = ""
 
-    def update_suspicion(self, now: Reach, at: float) -> None:
-        """Take in how many answer now."""
-        self._reach = now
+    def update_suspicion(self, now: Reach, at: float) -> bool:
+        """Take in how many answer now; return whether jobs must hear of it: it has lasted a while, or has ended."""
+        before, self._reach = self.why_suspect, now
         if not now.is_cut_off:
             self._since = None
         elif self._since is None:
             self._since = at
+        if before and not self.why_suspect:
+            if self.offers:
+                log.warning("enough coordinators are reached: this operator is not cut off")
+            self._offer_lease("")
+            return True
+        if self.has_lasted(at) and not self.offers:
+            log.warning(self.why_suspect)
+            self._offer_lease(self.why_suspect)
+            return True
+        return False
+
+    def _offer_lease(self, why: str) -> None:
+        self.offers = why
+        metrics.CUT_OFF.set(1 if why else 0)
 
     @property
     def why_suspect(self) -> str:

@@ -447,7 +447,7 @@ async def test_with_gates_one_job_starts_whole_and_then_the_other() -> None:
     assert "4 pods ask for no node yet" in str(jobs.town.kube.objects[names.PLURAL, NAMESPACE, "job-1"]["status"])
     release = asyncio.create_task(jobs.core.job_released("uid-of-job-0"))
     await jobs.town.clock.advance(0.1)
-    for pod in jobs.core.controllers["uid-of-job-0"].observer.pods.all():
+    for pod in jobs.core.controllers["uid-of-job-0"].snapshots.pods.all():
         jobs.town.kube.objects.pop(("pods", NAMESPACE, pod.name), None)
         jobs.core.pod_changed(pod, deleted=True)
     await jobs.show(2.0)

@@ -55,7 +55,7 @@ def kube(clock: FakeClock) -> FakeKube:
 
 @pytest.fixture
 def check(kube: FakeKube, clock: FakeClock, changes: list[str]) -> CrdCheck:
-    core = SimpleNamespace(crd_changed=lambda: changes.append("changed"))
+    core = SimpleNamespace(crd_changed=lambda _: changes.append("changed"))
     return CrdCheck(kube, clock, cast("OperatorCore", core))
 
 
@@ -121,7 +121,7 @@ async def test_every_job_says_that_the_crd_is_older() -> None:
     town = ControllerTown()
     await town.train()
     assert condition_of(town, "Degraded")[1] == "NotDegraded"
-    town.crd_is_older = "the CRD is older"
+    town.cluster.crd_is_older = "the CRD is older"
     town.controller.say_again()
     await settle_town(town)
     await town.clock.advance(60)

@@ -37,7 +37,7 @@ async def waited(town: ControllerTown, seconds: float) -> None:
 async def lose(town: ControllerTown) -> PodView:
     """Its node goes silent, for longer than it is waited for; returns the coordinator that was there."""
     lost = coordinator_pod_of(town)
-    town.controller.observer.coordinator.note_connection_change(False, "the node hung up")
+    town.controller.coordinator.note_connection_change(False, "the node hung up")
     await waited(town, SILENCE)
     assert town.controller.state.phase is JobPhase.UNPROTECTED
     assert coordinator_pod_of(town).name != lost.name
@@ -121,10 +121,10 @@ async def test_a_successor_whose_node_is_lost_too_has_one() -> None:
         await lose(town)
         second = await give(town, "node-5", phase="Running", podIP="127.0.2.5")
         if said:
-            town.controller.observer.coordinator.note_connection_change(True, "")
+            town.controller.coordinator.note_connection_change(True, "")
             await waited(town, 2.0 * SUCCESSORS_SILENCE)
             assert coordinator_pod_of(town).name == second.name
-            town.controller.observer.coordinator.note_connection_change(False, "the node hung up")
+            town.controller.coordinator.note_connection_change(False, "the node hung up")
         await waited(town, SUCCESSORS_SILENCE)
         assert coordinator_pod_of(town).name != second.name
         assert "node-5" in required(town)
@@ -150,7 +150,7 @@ async def test_a_slow_start_is_no_silence() -> None:
 async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None:
     town = ControllerTown()
     await town.train()
-    town.controller.observer.coordinator.note_connection_change(False, "the rack lost its power")
+    town.controller.coordinator.note_connection_change(False, "the rack lost its power")
     (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
     town.controller.pod_seen(gone, deleted=True)
     assert phase_of_job(town) == "Held"
@@ -169,7 +169,7 @@ async def test_a_new_operator_waits_for_it_as_well() -> None:
     """The leader was lost with them: its successor has heard nobody when it begins."""
     town = ControllerTown()
     await town.train()
-    town.controller.observer.coordinator.note_connection_change(False, "the rack lost its power")
+    town.controller.coordinator.note_connection_change(False, "the rack lost its power")
     (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
     town.controller.pod_seen(gone, deleted=True)
     del town.kube.objects["pods", gone.namespace, gone.name]
@@ -222,7 +222,7 @@ async def test_a_coordinator_that_is_heard_has_started() -> None:
     await waited(town, SUCCESSORS_SILENCE)
     assert coordinator_pod_of(town).name == given.name
     assert phase_of_job(town) == "Running"
-    town.controller.observer.coordinator.note_connection_change(False, "the node is dead indeed")
+    town.controller.coordinator.note_connection_change(False, "the node is dead indeed")
     await waited(town, SILENCE)
     assert coordinator_pod_of(town).name != given.name
     await town.controller.close()
@@ -277,7 +277,7 @@ Begin = Callable[[ControllerTown], Awaitable[None]]
 def power_off_its_node(town: ControllerTown) -> PodView:
     """It is silent, and some day the API server says so; returns the coordinator that was there."""
     lost = coordinator_pod_of(town)
-    town.controller.observer.coordinator.note_connection_change(False, "the node lost its power")
+    town.controller.coordinator.note_connection_change(False, "the node lost its power")
     town.nodes[lost.node_name] = replace(town.nodes[lost.node_name], ready=False)
     town.controller.look_for_stranded(lost.node_name)
     return lost

@@ -201,7 +201,7 @@ async def test_what_was_edited_while_no_operator_ran_is_observed(town: Controlle
     stored["metadata"]["generation"] += 1
     town.open()
     await settle_town(town)
-    town.controller.observer.coordinator.note_connection_change(True, "")
+    town.controller.coordinator.note_connection_change(True, "")
     await town.clock.advance(SECONDS)
     assert town.status()["observedGeneration"] == 2
     assert held(town) == "ModeObserve"

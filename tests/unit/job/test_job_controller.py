@@ -13,6 +13,7 @@ from hajob.api import constants as names
 from hajob.api.conditions import ConditionType
 from hajob.api.job import HATrainingJob
 from hajob.capacity.avoided_nodes import AvoidedNodes
+from hajob.job import observe
 from hajob.job.status.freshness import RARELY_SECONDS
 from hajob.job.status.journal import read
 from hajob.kube.client import ApiError
@@ -68,7 +69,7 @@ async def test_a_new_job_gets_its_pods_and_is_started(town: ControllerTown) -> N
 async def test_the_order_leaves_in_the_call_in_which_the_fault_came(town: ControllerTown) -> None:
     await town.train()
     before = len(town.links[0].orders)
-    town.controller.observer.coordinator.apply_report(
+    town.controller.coordinator.apply_report(
         wire.Report(
             sequence=9,
             state=wire.CoordinatorState(controller_ready=True, attempt=1, step=5),
@@ -344,8 +345,8 @@ async def test_a_report_is_acknowledged_only_to_who_sent_it(town: ControllerTown
     await town.train()
     town.kube.fail(*[unreachable()] * 3)
     await town.report(death_of_rank(3), step=6)
-    town.controller.observer.coordinator.note_connection_change(False, "it hung up")
-    town.controller.observer.coordinator.note_connection_change(True, "")
+    town.controller.coordinator.note_connection_change(False, "it hung up")
+    town.controller.coordinator.note_connection_change(True, "")
     town.links[0].acknowledged = 0
     await town.clock.advance(30)
     assert town.status()["incidents"]
@@ -359,7 +360,7 @@ async def test_a_report_is_acknowledged_only_to_who_sent_it(town: ControllerTown
 async def test_a_report_without_news_goes_no_further(town: ControllerTown, monkeypatch: pytest.MonkeyPatch) -> None:
     await town.train()
     await town.clock.advance(10.0)
-    monkeypatch.setattr(type(town.controller.observer), "view", lambda _: pytest.fail("it looked at the cluster"))
+    monkeypatch.setattr(observe, "cluster_view", lambda _: pytest.fail("it looked at the cluster"))
     published: list[bool] = []
     monkeypatch.setattr(town.controller.status, "publish", lambda *, lazy: published.append(lazy))
     await town.report(step=5, hello=False)
@@ -390,7 +391,7 @@ async def test_a_recovery_is_told_with_phases_that_add_up(town: ControllerTown) 
 
 async def test_a_lost_coordinator_shows_in_its_condition(town: ControllerTown) -> None:
     await town.train()
-    town.controller.observer.coordinator.note_connection_change(False, "it hung up")
+    town.controller.coordinator.note_connection_change(False, "it hung up")
     await settle_town(town)
     ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
     assert (ready["status"], ready["reason"]) == ("False", "Unreachable")
@@ -409,7 +410,7 @@ async def test_why_a_coordinator_cannot_serve_is_told(town: ControllerTown) -> N
 
 async def test_a_wait_for_a_coordinator_survives_the_operator(town: ControllerTown) -> None:
     await town.train()
-    town.controller.observer.coordinator.note_connection_change(False, "it hung up")
+    town.controller.coordinator.note_connection_change(False, "it hung up")
     await town.clock.advance(3.1)  # so that it is written
     assert "Unreachable" in town.controller.state.deadlines
     await town.controller.close()
@@ -461,7 +462,7 @@ async def test_suspended_while_no_operator_looked(town: ControllerTown) -> None:
 async def test_a_fault_before_a_coordinator_has_looked_around(town: ControllerTown) -> None:
     """Its channel is up again; that it takes over it says when agents have told it of their ranks."""
     await town.train()
-    town.controller.observer.coordinator.note_connection_change(False, "it hung up")
+    town.controller.coordinator.note_connection_change(False, "it hung up")
     await settle_town(town)
     await town.report(controller_ready=False, conversation="Offline")
     lost = next(pod for pod in town.pods() if pod.is_rank_pod and pod.node_rank == 1)

@@ -114,7 +114,7 @@ async def test_what_a_quota_refuses_is_not_asked_a_thousand_times(
 async def see_them_gone(town: ControllerTown) -> None:
     """What the watch tells of pods that are deleted."""
     left = {pod.name for pod in town.pods()}
-    for pod in town.controller.observer.pods.all():
+    for pod in town.controller.snapshots.pods.all():
         if pod.name not in left:
             town.controller.pod_seen(pod, deleted=True)
     await town.clock.advance(2.0)
@@ -329,7 +329,7 @@ class Cost:
             self.core.pod_changed(runs, deleted=False)
         await self.town.clock.advance(5.0)
         controller = self.core.controllers[self.pods[0].job_uid]
-        coordinator = controller.observer.coordinator
+        coordinator = controller.coordinator
         coordinator.note_connection_change(True, "")
         state = wire.CoordinatorState(controller_ready=True, attempt=controller.state.attempt, step=5)
         started = wire.Milestone(kind=wire.STARTED, incarnation=1)

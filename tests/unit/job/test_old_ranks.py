@@ -32,7 +32,7 @@ async def town() -> AsyncIterator[ControllerTown]:
 async def show(town: ControllerTown) -> None:
     """What the watch tells of every pod."""
     stored = {pod.name: pod for pod in town.pods()}
-    for pod in [*town.controller.observer.pods.all()]:
+    for pod in [*town.controller.snapshots.pods.all()]:
         town.controller.pod_seen(stored.get(pod.name, pod), deleted=pod.name not in stored)
     for pod in stored.values():
         town.controller.pod_seen(pod)

@@ -9,6 +9,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.job.observe import cluster_view
 from hajob.plan import events
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
@@ -122,7 +123,7 @@ async def test_a_new_leader_goes_on_with_the_smaller_size(small: SmallTown) -> N
     await settle_town(small)
     assert small.controller.state.nodes == 2
     assert {pod.name for pod in small.pods() if not pod.deleting} == before
-    assert small.controller.observer.view().layout.world_size == 4
+    assert cluster_view(small.controller.snapshots.take()).layout.world_size == 4
 
 
 async def test_it_grows_by_a_save_and_a_start_with_all_nodes(small: SmallTown) -> None:

@@ -59,7 +59,7 @@ async def test_chips_are_given_back_and_taken_up_again(town: ControllerTown) -> 
         if pod.deleting:
             del town.kube.objects["pods", NAMESPACE, pod.name]
     left = {pod.name for pod in town.pods()}
-    for pod in town.controller.observer.pods.all():
+    for pod in town.controller.snapshots.pods.all():
         if pod.name not in left:
             town.controller.pod_seen(pod, deleted=True)
     await town.clock.advance(5)

@@ -99,7 +99,7 @@ async def test_a_node_that_fails_is_quarantined_and_left(town: ControllerTown) -
         await end(town, hook, code)
     assert orders(town)[-1] == wire.REPLACE
     assert list(town.links[0].orders[-1].replaced_nodes) == [1]
-    kept_out = town.kube.objects[names.QUARANTINES, "", town.controller.observer.pods.pods[found[1].name].node_name]
+    kept_out = town.kube.objects[names.QUARANTINES, "", town.controller.snapshots.pods.pods[found[1].name].node_name]
     assert (kept_out["spec"]["source"], kept_out["spec"]["reason"]) == ("Admin", "PauseHookFailed")
     cause = town.status()["incidents"][0]["cause"]
     assert (cause["code"], cause["source"]) == ("PauseHookFailed", "Pod")

@@ -13,8 +13,6 @@ from hajob.api import constants as names
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.job.controller import JobController
-from hajob.leader.partition_detector import PartitionDetector
-from hajob.leader.reachability import count_reachable
 from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
@@ -30,21 +28,14 @@ class City:
 
     def __init__(self, town: ControllerTown) -> None:
         self.town, self.clock, self.kube = town, town.clock, town.kube
-        self.watch = PartitionDetector(town.clock, self._reach, self._tell)
         self.caches = Caches()
         for node in town.nodes.values():
             self.caches.capacity.store_node(node)
-        ports = dataclasses.replace(town.ports(self.caches), cut_off=lambda: self.watch.why_cut_off)
-        self.core = OperatorCore(ports, self.caches)
+        self.core = OperatorCore(town.ports(self.caches), self.caches)
+        self.suspicion = town.cluster.suspicion
         self.core.pods_complete(self.kube.version)
         self.sequence = 0
         self.states: dict[str, wire.CoordinatorState] = {}
-
-    def _tell(self, why: str) -> None:
-        self.core.reach_changed(why)
-
-    def _reach(self) -> Any:
-        return count_reachable(self.core.coordinators(), self.caches.all_nodes)
 
     def controller(self, name: str) -> JobController:
         return self.core.controllers[f"uid-of-{name}"]
@@ -73,7 +64,7 @@ class City:
     async def report(self, name: str, **more: Any) -> None:
         """A coordinator is heard."""
         self.sequence += 1
-        coordinator = self.controller(name).observer.coordinator
+        coordinator = self.controller(name).coordinator
         if not coordinator.reports.connected:
             coordinator.note_connection_change(True, "")
         milestones = more.pop("milestones", [])
@@ -86,12 +77,12 @@ class City:
         """A coordinator reports once more what it has reported."""
         self.sequence += 1
         report = wire.Report(sequence=self.sequence, state=self.states[name])
-        self.controller(name).observer.coordinator.apply_report(report)
+        self.controller(name).coordinator.apply_report(report)
 
     async def silence(self, *those: str) -> None:
         """Their channels go down."""
         for name in those:
-            self.controller(name).observer.coordinator.note_connection_change(False, "it said nothing for 2.5 s")
+            self.controller(name).coordinator.note_connection_change(False, "it said nothing for 2.5 s")
         await self.pass_time(0.01)
 
     async def pass_time(self, seconds: float, *heard: str) -> None:
@@ -101,7 +92,7 @@ class City:
             await self.clock.advance(min(rest, 0.5))
             for name in heard:
                 self.repeat(name)
-            self.watch.check_once()
+            self.core.count_coordinators()
             await settle()
 
     def condition(self, name: str) -> tuple[str, str]:
@@ -129,7 +120,7 @@ async def test_an_operator_that_is_cut_off_restarts_no_job(city: City) -> None:
     await city.pass_time(600)
     assert set(city.phases().values()) == {JobPhase.RUNNING}
     assert city.pods() == before
-    assert city.watch.offers.startswith("3 of 3 coordinators cannot be reached")
+    assert city.suspicion.offers.startswith("3 of 3 coordinators cannot be reached")
 
 
 async def test_a_cut_off_operator_says_so(city: City) -> None:
@@ -146,14 +137,14 @@ async def test_a_job_that_is_reached_is_looked_after_all_the_while(city: City) -
     await city.pass_time(100, "three")
     fact = wire.Fact(id="x", kind=wire.PROCESS_EXITED, node_rank=1, ranks=[2], incarnation=1, exit_code=-9, step=5)
     state = wire.CoordinatorState(controller_ready=True, attempt=1, step=5)
-    city.controller("three").observer.coordinator.apply_report(wire.Report(sequence=99, state=state, facts=[fact]))
+    city.controller("three").coordinator.apply_report(wire.Report(sequence=99, state=state, facts=[fact]))
     assert city.phases() == {"one": JobPhase.RUNNING, "two": JobPhase.RUNNING, "three": JobPhase.GATHERING}
 
 
 async def test_one_lost_coordinator_of_three_is_a_lost_one(city: City) -> None:
     await city.silence("one")
     await city.pass_time(80, "two", "three")
-    assert city.watch.why_cut_off == ""
+    assert city.suspicion.why_suspect == ""
     assert city.phases() == {"one": JobPhase.UNPROTECTED, "two": JobPhase.RUNNING, "three": JobPhase.RUNNING}
 
 
@@ -162,7 +153,7 @@ async def test_one_still_silent_afterwards_gets_its_whole_time(city: City) -> No
     await city.pass_time(600)
     for name in ("two", "three"):
         await city.report(name, step=6)
-    assert city.watch.why_cut_off == ""
+    assert city.suspicion.why_suspect == ""
     await city.pass_time(COORDINATOR_SECONDS, "two", "three")
     assert set(city.phases().values()) == {JobPhase.RUNNING}
     await city.pass_time(20, "two", "three")
@@ -196,8 +187,8 @@ async def test_jobs_without_a_training_say_nothing_of_reach(
 ) -> None:
     put_into(city, phase, attempt, "one", "two")
     await city.silence("one", "two")
-    city.watch.check_once()
-    assert bool(city.watch.why_cut_off) is counts
+    city.core.count_coordinators()
+    assert bool(city.suspicion.why_suspect) is counts
 
 
 async def test_coordinators_that_died_with_their_node_are_lost(city: City) -> None:

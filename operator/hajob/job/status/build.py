@@ -167,7 +167,8 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
     previous = job.status
     now = time_of(snapshot.now_ms)
     incidents = _incidents(snapshot)
-    conditions = _conditions(snapshot, now)
+    protection = protection_of_job(snapshot.recoverability)
+    conditions = _conditions(snapshot, protection, now)
     ended = state.phase in WITH_RESULT
     return api.HATrainingJobStatus(
         observed_generation=job.metadata.generation,
@@ -187,7 +188,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         progress=_progress(snapshot, now),
         goodput=snapshot.goodput,
         recoverability=without_what_is_met(snapshot.recoverability),
-        protection=protection_of_job(snapshot.recoverability),
+        protection=protection,
         incidents=incidents,
     )
 
@@ -241,21 +242,21 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
     return (*fresh, *rest)[: api.MAX_INCIDENTS]
 
 
-def _conditions(snapshot: Snapshot, now: datetime) -> tuple[api.Condition, ...]:
+def _conditions(snapshot: Snapshot, protection: api.Protection | None, now: datetime) -> tuple[api.Condition, ...]:
     conditions = snapshot.job.status.conditions
-    for reason, message in _reasons(snapshot):
+    for reason, message in _reasons(snapshot, protection):
         new = build_condition(reason, now, message=message, generation=snapshot.job.metadata.generation)
         conditions = with_condition(conditions, new)
     return conditions
 
 
-def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
+def _reasons(snapshot: Snapshot, protection: api.Protection | None) -> list[tuple[Reason, str]]:
     state, mode = snapshot.state, snapshot.job.spec.recovery.mode
     return [
         _accepted(snapshot),
         _scheduled(snapshot),
         (RUNNING_REASON[state.going_on], "; ".join(_told(snapshot))),
-        _recoverable_condition(snapshot),
+        _recoverable_condition(snapshot, protection),
         _coordinator(snapshot),
         (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
         _spares_ready(snapshot),
@@ -267,15 +268,14 @@ def _reasons(snapshot: Snapshot) -> list[tuple[Reason, str]]:
     ]
 
 
-def _recoverable_condition(snapshot: Snapshot) -> tuple[Reason, str]:
+def _recoverable_condition(snapshot: Snapshot, protection: api.Protection | None) -> tuple[Reason, str]:
     """Return how well the job is protected; unmet preconditions count, and those that cannot be seen do not."""
-    found = protection_of_job(snapshot.recoverability)
-    if found is None:
+    if protection is None:
         return Reason.NOT_EVALUATED, ""
     if untold := snapshot.coordinator.problems.get(Reason.COPIES_NOT_REGISTERED.word):
         return Reason.COPIES_NOT_REGISTERED, untold
     reason = RECOVERABLE_REASON[recoverable_status(list(snapshot.recoverability))]
-    return reason, protection_in_words(found)[:MESSAGE_LIMIT]
+    return reason, protection_in_words(protection)[:MESSAGE_LIMIT]
 
 
 def _accepted(snapshot: Snapshot) -> tuple[Reason, str]:

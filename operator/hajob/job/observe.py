@@ -1,0 +1,281 @@
+"""Observes one job: what a snapshot of it tells the planner, as events and as the planner's view.
+
+It decides nothing; `hajob.sources.observe` says which observations are events. What is told to people beside them are
+announcements in the same row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from hajob import metrics
+from hajob.domain.hardware import ClusterFact
+from hajob.job.pod_index import is_coordinator, is_node_away, is_serving
+from hajob.job.snapshot import JobSnapshot
+from hajob.job.status.announcements import Announcement, of_unknown_chip
+from hajob.leader.reachability import ExpectedCoordinator
+from hajob.plan import events
+from hajob.plan.placements import serving_incarnation
+from hajob.plan.state import REMADE, UNTRAINED, WITHOUT_PODS
+from hajob.plan.view import ClusterView
+from hajob.protocol import sidecar_pb2 as wire
+from hajob.sources import observe
+from hajob.sources.chips import Seat
+from hajob.sources.node import NodeView
+from hajob.sources.pod import PodView
+from hajob.sources.report import Observed
+
+log = logging.getLogger(__name__)
+
+Seen: TypeAlias = Iterable[events.JobEvent | Announcement]
+
+AGAIN_SECONDS: Final = 600.0
+"""What a sick node asks for, and was refused, is asked for again after so long, and when the spec is edited."""
+
+ASKED_LIMIT: Final = 1024
+"""Sick chips that are remembered; a job of 64 nodes has as many chips."""
+
+
+# ---------------------------------------------------------------------------------------------------- the view
+
+
+def cluster_view(snapshot: JobSnapshot) -> ClusterView:
+    """Return cluster and training in the planner's form."""
+    reports, serving = snapshot.coordinator, snapshot.pods.serving(snapshot.state)
+    return ClusterView(
+        layout=snapshot.layout,
+        step=reports.step,
+        coordinator_ready=reports.serving,
+        taking_over=reports.taking_over,
+        coordinator_silent=not reports.has_spoken,
+        relieved_heard=snapshot.hears_relieved,
+        coordinator_apart=not snapshot.coordinator_shares_node,
+        free_nodes=snapshot.free_nodes,
+        start_nodes=snapshot.start_nodes,
+        growth_refused=snapshot.growth_refused,
+        spares=tuple(pod.node_name for pod in snapshot.ready_spares),
+        unplaced=len(serving.unplaced),
+        checkpoint_step=reports.checkpoint_step,
+        loaded_step=reports.loaded_step(snapshot.state.attempt),
+        node_names=serving.node_names,
+        nodes_to_avoid=snapshot.to_avoid,
+        start_sign_ms=snapshot.observed.start_sign_ms,
+        step_ms=snapshot.pace.milliseconds_per_step,
+        copies_told=reports.copies_told,
+    )
+
+
+def training_view(snapshot: JobSnapshot) -> ClusterView:
+    """Return the view of the training alone, to record its time, without looking up the cluster."""
+    unplaced = len(snapshot.pods.serving(snapshot.state).unplaced)
+    return ClusterView(layout=snapshot.layout, step=snapshot.coordinator.step, unplaced=unplaced)
+
+
+# -------------------------------------------------------------------------------------------------------- pods
+
+
+def events_of_rank_pod(snapshot: JobSnapshot, pod: PodView, *, deleted: bool) -> Seen:
+    """Return events of a rank pod that changed or is gone; a replaced one only tells why it ended."""
+    now, state = snapshot.now_ms, snapshot.state
+    if not is_serving(pod, state):
+        is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
+        return observe.events_of_old_pod(pod, now) if is_old else ()
+    if pod.has_finished and state.phase not in UNTRAINED:
+        return observe.events_of_finished_pod(state, pod)
+    return observe.events_of_pod(pod, deleted=deleted, now_ms=now)
+
+
+def events_of_node(snapshot: JobSnapshot, name: str, *, gone: bool = False) -> Seen:
+    """Return events of a node that changed, went, or got a pod of this job; nothing while faults are held back."""
+    if snapshot.cluster.faults.why_held():
+        return ()
+    job, state, reports = snapshot.job, snapshot.state, snapshot.coordinator
+    pods = [
+        pod
+        for pod in snapshot.pods.on_node(name)
+        if is_serving(pod, state) or (is_coordinator(pod, job, state) and not reports.is_heard_from(pod.incarnation))
+    ]
+    return observe.events_of_nodes(pods, snapshot.nodes, snapshot.now_ms, gone=gone)
+
+
+def events_of_end(snapshot: JobSnapshot) -> Seen:
+    """Return the end of the training if no pod has work left."""
+    state, serving = snapshot.state, snapshot.pods.serving(snapshot.state)
+    ending = state.ending
+    if not (serving.finished or ending is not None):
+        return ()
+    if ending is not None and ending.saved and not snapshot.pods.complete:
+        return ()  # who is absent is not known yet
+    return observe.events_of_end(state, snapshot.layout.num_nodes, serving.finished, serving.pods)
+
+
+# ------------------------------------------------------------------------------------------------------ places
+
+
+def events_of_places(snapshot: JobSnapshot, blocked: str = "") -> Seen:
+    """Report whether a start waits for quota or nodes, or for old pods (`blocked`: which)."""
+    state, num_nodes, coordinator = snapshot.state, snapshot.layout.num_nodes, snapshot.coordinator_pod
+    serving, refused = snapshot.pods.serving(state), snapshot.creation.why_missing
+    placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
+    unplaced = serving.unplaced or (coordinator is not None and coordinator.unschedulable)
+    if (state.waiting is None and not unplaced and refused is None and not blocked) or (
+        state.waiting is not None and placed <= num_nodes
+    ):
+        return ()
+    return observe.events_of_places(state, num_nodes, serving.pods, coordinator, refused, blocked=blocked)
+
+
+def events_of_coordinator_place(snapshot: JobSnapshot) -> Seen:
+    """Report whether the coordinator occupies a node that a rank pod of this start needs."""
+    unplaced = snapshot.pods.serving(snapshot.state).unplaced
+    return observe.events_of_coordinator_place(
+        snapshot.state, snapshot.coordinator_pod, unplaced, snapshot.serving, snapshot.has_room
+    )
+
+
+def events_of_capacity(snapshot: JobSnapshot) -> Seen:
+    """Return what follows from nodes, or pods of any job on one, that came or went."""
+    return observe.events_of_capacity(snapshot.state, snapshot.policy, lambda: snapshot.free_nodes)
+
+
+# ------------------------------------------------------------------------------------------------- coordinator
+
+
+def events_of_coordinator(snapshot: JobSnapshot) -> Seen:
+    """Return events of the state in the coordinator's newest report."""
+    reports = snapshot.coordinator
+    return observe.events_of_coordinator(snapshot.state, reports.before, reports.now, snapshot.layout.num_nodes)
+
+
+def events_of_channel(snapshot: JobSnapshot) -> Seen:
+    """Report whether the coordinator's channel is up; nothing if only this operator cannot reach it.
+
+    A coordinator whose containers do not all run yet has an address, but is not silent: it may be pulling images.
+    """
+    pod, up = snapshot.coordinator_pod, snapshot.coordinator.connected
+    starts = not up and pod is not None and pod.phase == "Pending" and not is_node_away(pod, snapshot.nodes)
+    return () if snapshot.why_cut_off or starts else (observe.event_of_channel(up=up),)
+
+
+def expected_coordinator(snapshot: JobSnapshot) -> ExpectedCoordinator | None:
+    """Return whether the coordinator is reached; None where its silence says nothing about this operator.
+
+    That is so while the job restarts, waits or ends, and in a start until the coordinator was heard once: Hajob
+    itself ends those pods, and new ones listen only after a while.
+    """
+    pod, state, reports = snapshot.coordinator_pod, snapshot.state, snapshot.coordinator
+    if pod is None or pod.phase != "Running" or pod.deleting or not reports.address:
+        return None
+    heard = reports.now.state.attempt == state.attempt
+    if state.phase in REMADE or state.phase in WITHOUT_PODS or (state.phase in UNTRAINED and not heard):
+        return None
+    return ExpectedCoordinator(pod.node_name, reports.connected)
+
+
+def read_report(snapshot: JobSnapshot, report: wire.Report) -> tuple[Observed, ...]:
+    """Return the contents of a report as events, and remember what it says of nodes and of the start."""
+    now = snapshot.now_ms
+    reading = observe.events_of_report(report, snapshot.serving, now)
+    snapshot.observed.start_sign_ms = observe.start_sign_ms(snapshot.state, report, now)
+    for what in reading.refused:
+        metrics.REFUSED.labels(what).inc()
+        log.warning("%s: the coordinator reports what this operator does not know: %s", snapshot.title, what)
+    for observed in reading.observed:
+        if isinstance(observed.event, events.FactSeen):
+            _remember_fact(snapshot, observed.event)
+    return reading.observed
+
+
+def _remember_fact(snapshot: JobSnapshot, seen: events.FactSeen) -> None:
+    """Store what a reported fact says about nodes, for the code that creates or deletes pods there."""
+    fact = seen.fact
+    metrics.FACTS.labels(fact.kind.value).inc()
+    if fact.kind not in observe.BAD_PLACES or fact.node_rank is None:
+        return
+    pod = snapshot.serving.get(fact.node_rank)
+    if observe.is_fact_of_silence(fact) and pod is not None:
+        snapshot.pods.silent.add(pod.uid)
+    snapshot.cluster.avoid(fact.node_name)
+
+
+# ------------------------------------------------------------------------------------------- faults of hardware
+
+
+def events_of_hardware(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> Seen:
+    """Yield the standing faults of this job's serving pods; `nodes`: only those, none given: all."""
+    if _must_wait(snapshot):
+        return
+    state, cluster = snapshot.state, snapshot.cluster
+    pods = [pod for name in nodes for pod in snapshot.pods.on_node(name)] if nodes else snapshot.serving.values()
+    chips, resource = snapshot.layout.chips_per_node, snapshot.job.spec.accelerator.resource_name
+    for pod in [pod for pod in pods if is_serving(pod, state)]:
+        if pod.node_name and not pod.has_ended:
+            node, faults = cluster.nodes.get(pod.node_name), cluster.faults.faults_on(pod.node_name)
+            yield from observe.events_of_hardware(
+                pod, faults, node, resource=resource, chips_per_node=chips, now_ms=snapshot.now_ms
+            )
+            yield from _doubts(snapshot, pod, [fact for fact, _ in faults], node)
+    yield from events_of_sub_health(snapshot, nodes)
+    yield from _withdrawn_faults(snapshot)
+
+
+def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> Iterator[events.FactSeen]:
+    """Yield sub-health of nodes that still work, again periodically, and only where there is a better node."""
+    if _must_wait(snapshot):
+        return
+    sick, faults_on = snapshot.cluster.marks.sub_healthy, snapshot.cluster.faults.faults_on
+    names = sick if not nodes else [name for name in nodes if name in sick]
+    pods = [pod for name in names for pod in snapshot.pods.on_node(name) if is_serving(pod, snapshot.state)]
+    found = list(observe.events_of_sub_health(snapshot.state, snapshot.job.spec, pods, faults_on, snapshot.nodes))
+    held = {pod.node_name for pod in snapshot.ready_spares} if found else set()
+    better = (held | snapshot.free_names).difference(sick) if found else ()
+    asked, generation = snapshot.observed.sub_health_asked, snapshot.job.metadata.generation
+    for pod, fact, age_ms in found if better else ():
+        key = observe.fact_id_for_pod(fact, pod)
+        times, last, seen = asked.get(key, (0, -AGAIN_SECONDS, generation))
+        if snapshot.now - last >= AGAIN_SECONDS or generation != seen:
+            asked.pop(key, None)
+            asked[key] = (times + 1, snapshot.now, generation)
+            if len(asked) > ASKED_LIMIT:
+                del asked[next(iter(asked))]  # the longest ago
+            again, chips = f"{observe.AGAIN}{times}", snapshot.layout.chips_per_node
+            yield events.FactSeen(
+                fact=observe.fact_of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=snapshot.now_ms, again=again)
+            )
+
+
+def _doubts(
+    snapshot: JobSnapshot, pod: PodView, faults: Iterable[ClusterFact], node: NodeView | None
+) -> Iterator[Announcement]:
+    """Yield, once each, the faults of chips of which nobody has told whether the pod has them."""
+    resource, known = snapshot.job.spec.accelerator.resource_name, snapshot.observed.doubted
+    doubted = {
+        observe.fact_id_for_pod(fact, pod): fact
+        for fact in faults
+        if observe.concerns_pods(fact) and observe.seat_of_pod(pod, fact.chip_number, node, resource) is Seat.UNKNOWN
+    }
+    for key in doubted.keys() - known.get(pod.node_rank, frozenset()):
+        yield of_unknown_chip(pod.name, doubted[key])
+    known[pod.node_rank] = frozenset(doubted)
+
+
+def _must_wait(snapshot: JobSnapshot) -> bool:
+    """Whether no fault can be decided: MindIO may serve though the coordinator is not heard."""
+    waits = snapshot.awaits_coordinator
+    snapshot.observed.waits = snapshot.observed.waits or waits
+    return waits
+
+
+def _withdrawn_faults(snapshot: JobSnapshot) -> Seen:
+    """Yield faults that no longer stand, while the open incident has taken no action for them."""
+    if snapshot.state.phase not in observe.NOT_ACTED:
+        return
+    standing: set[str] = set()
+    for pod in snapshot.pods.all():
+        ids = snapshot.cluster.faults.standing_faults(pod.node_name) if pod.node_name else ()
+        if ids is None:
+            return  # the standing faults are unknown now
+        standing.update(observe.fact_id_for_pod(fact, pod) for fact in ids)
+    yield from observe.events_of_withdrawn(snapshot.state, standing)
