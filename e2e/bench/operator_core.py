@@ -109,7 +109,8 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         status = {"phase": "Running", "podIP": self._addresses[uid]}
         rank = metadata["labels"].get(names.LABEL_NODE_RANK)
         node = node_of(uid, int(rank)) if rank is not None else f"{NODE}-{uid}"
-        pod = {"metadata": metadata, "spec": {"nodeName": node}, "status": status}
+        # The whole spec: by the chips that it asks for the core knows which faults of its node are its own.
+        pod = {"metadata": metadata, "spec": {**body["spec"], "nodeName": node}, "status": status}
         if self.core is not None:
             self.core.pod_changed(pod_source.pod_view_of(pod), deleted=False)
 
