@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, islice
 from math import inf
@@ -54,14 +54,15 @@ def spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
     """Want as many spares as the spec sets; those whose nodes rank pods take over make room for them."""
     if not snapshot.pods_are_known:
         return Wants()
-    pods, wanted = snapshot.pods.pods, _wanted(snapshot)
+    pods, numbers = snapshot.pods.pods, _new_names(snapshot)
+    wanted = [*_kept_names(snapshot), *numbers]
     if not wanted and not any(pod.is_spare_pod or pod.place for pod in pods.values()):
         memo.why_missing = None
         return Wants()
     warm = snapshot.job.spec.scheduling.spare_mode is SpareMode.WARM
-    turn = spare_changes(snapshot.state, list(wanted), pods, snapshot.may_hold, warm=warm)
+    turn = spare_changes(snapshot.state, wanted, pods, snapshot.may_hold, warm=warm)
     _note_ended(snapshot, turn, wanted, memo)
-    creations = tuple(_creations(snapshot, turn, wanted)) if snapshot.now >= memo.next_at else ()
+    creations = tuple(_creations(snapshot, turn, numbers)) if snapshot.now >= memo.next_at else ()
     _note_missing(snapshot, wanted, creations, memo)
     impatient = _impatient(snapshot, memo)
     waits_until = memo.next_at if turn.missing and memo.next_at > snapshot.now else inf
@@ -90,15 +91,24 @@ def adoption(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
     return pod_patch(pod, body, follows_status=True, done=f"spare {pod.name} is node rank {placement.node_rank}")
 
 
-def _wanted(snapshot: JobSnapshot) -> dict[str, int]:
-    """Return name and number of each spare; skip a name that a rank pod has because it was a spare."""
-    job, pods = snapshot.job, snapshot.pods.pods
-    numbered = ((spare_pod_name(job, number), number) for number in count())
-    free = ((name, number) for name, number in numbered if name not in pods or pods[name].is_spare_pod)
-    return dict(islice(free, job.spec.scheduling.num_spare_nodes))
+def _kept_names(snapshot: JobSnapshot) -> list[str]:
+    """Return the names of the spares' pods that exist, as many as the spec sets.
+
+    They come before any new name, however low its number: another pod's end would otherwise cost a spare, and perhaps
+    the very one that is about to become a rank pod.
+    """
+    names_of_spares = sorted(name for name, pod in snapshot.pods.pods.items() if pod.is_spare_pod)
+    return names_of_spares[: snapshot.job.spec.scheduling.num_spare_nodes]
 
 
-def _note_ended(snapshot: JobSnapshot, turn: SpareTurn, wanted: Mapping[str, int], memo: SpareMemo) -> None:
+def _new_names(snapshot: JobSnapshot) -> dict[str, int]:
+    """Return name and number of each spare that is yet to be made; no pod has such a name, former spares included."""
+    missing = snapshot.job.spec.scheduling.num_spare_nodes - len(_kept_names(snapshot))
+    numbered = ((spare_pod_name(snapshot.job, number), number) for number in count())
+    return dict(islice(((name, number) for name, number in numbered if name not in snapshot.pods.pods), missing))
+
+
+def _note_ended(snapshot: JobSnapshot, turn: SpareTurn, wanted: Collection[str], memo: SpareMemo) -> None:
     """Delay the next spare, longer each time, where one has ended by itself."""
     failed = next((pod for pod in turn.surplus if pod.has_ended and pod.name in wanted), None)
     if failed is not None and failed.uid != memo.ended_uid:
@@ -106,19 +116,19 @@ def _note_ended(snapshot: JobSnapshot, turn: SpareTurn, wanted: Mapping[str, int
         memo.ended = NotCreated(f"pod {failed.name} has ended: {failed.trouble or failed.phase}", code="Ended")
 
 
-def _creations(snapshot: JobSnapshot, turn: SpareTurn, wanted: Mapping[str, int]) -> Iterator[Create]:
+def _creations(snapshot: JobSnapshot, turn: SpareTurn, numbers: Mapping[str, int]) -> Iterator[Create]:
     for name in turn.missing:
         yield Create(
             resource="pods",
             namespace=snapshot.job.metadata.namespace,
             name=name,
-            body=build_spare_pod(snapshot.job, wanted[name], snapshot.settings, snapshot.not_to_hold),
+            body=build_spare_pod(snapshot.job, numbers[name], snapshot.settings, snapshot.not_to_hold),
             retry_seconds=RETRY_SECONDS,
         )
 
 
 def _note_missing(
-    snapshot: JobSnapshot, wanted: Mapping[str, int], creations: tuple[Create, ...], memo: SpareMemo
+    snapshot: JobSnapshot, wanted: Collection[str], creations: tuple[Create, ...], memo: SpareMemo
 ) -> None:
     """Note why spares are missing: the server's refusal, or that they end."""
     if len(snapshot.ready_spares) == len(wanted):

@@ -37,6 +37,12 @@ def test_a_missing_spare_is_made() -> None:
     assert creation.body["metadata"]["name"] == spare().name
 
 
+def test_a_spare_stays_when_a_lower_number_is_free() -> None:
+    """The lost pod had been spare 0, and its end is seen before the spare's new role: it is about to become a rank."""
+    second = replace(spare(warm=True), name=spare_pod_name(seen().job, 1))
+    assert not spares(seen(second, ready=True, mode="Warm"), SpareMemo()).changes
+
+
 def test_a_refusal_is_told_until_the_spare_is_ready() -> None:
     memo = SpareMemo()
     (creation,) = spares(seen(), memo).changes
