@@ -242,9 +242,10 @@ class Conversation:
         """Set an earlier coordinator's decision, which the replay follows one call at a time."""
         self.memory.desired = desired
 
-    def wait_for_successors(self, ranks: Iterable[int]) -> None:
-        """Expect another process for these of the named ranks, to be admitted."""
-        self.memory.renewed.update(ranks)
+    def note_renewed_rank(self, rank: int) -> None:
+        """Note that another process is the rank now; one that MindIO waits for is let in when it stands at its gate."""
+        if self.state is State.EXPANDING and rank in self.memory.named:
+            self.memory.renewed.add(rank)
 
     def unname_ranks(self, ranks: Iterable[int]) -> None:
         """Remove ranks that were named for a move and have lost nothing."""

@@ -156,10 +156,9 @@ def _restart_rank(job: Job, rank: int, incarnation: int, first_incarnation: int)
 
 
 def _renew_target(job: Job, rank: int, target: RankTarget) -> None:
-    """Another process is the rank now; one that MindIO waits for is to be let in when it stands at its gate."""
+    """Another process is the rank now."""
     job.roster.set_target(rank, target)
-    if job.conversation.state is State.EXPANDING and rank in job.conversation.memory.named:
-        job.conversation.wait_for_successors((rank,))
+    job.conversation.note_renewed_rank(rank)
     job.touch_pod_of(rank)
 
 
