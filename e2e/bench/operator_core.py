@@ -33,7 +33,7 @@ from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, Page, PatchKind, W
 from hajob.kube.credentials import ApiCredentials, from_kubeconfig
 from hajob.kube.events import Announcer
 from hajob.kube.http import HttpKube
-from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.kube.informer import Change, ChangeType, Informer, Selection
 from hajob.leader.leadership import Leadership
 from hajob.pki.authority_store import AuthorityStore
 from hajob.pki.certificates import issue_certificates, new_authority
@@ -199,8 +199,8 @@ class RealFaults:
         self.core: OperatorCore | None = None
         self._kube = HttpKube(credentials)
         clock = SystemClock()
-        self.watch = FaultWatch(self._kube, clock, self, caches, namespaces=("kube-system",))
-        self._nodes = Informer(self._kube, clock, "nodes", node_source.node_view_of, self._node_changed)
+        self.watch = FaultWatch(self._kube, clock, self, caches, ("kube-system",))
+        self._nodes = Informer(self._kube, clock, Selection("nodes"), node_source.node_view_of, self._node_changed)
 
     def _node_changed(self, change: Change[NodeView]) -> None:
         assert self.core is not None

@@ -28,7 +28,7 @@ from hajob.faults.watch import FaultWatch, ReadObject
 from hajob.job.ports import Ports
 from hajob.kube.credentials import ApiCredentials
 from hajob.kube.http import HttpKube
-from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.kube.informer import Change, ChangeType, Informer, Selection
 from hajob.sources import node as node_source
 from hajob.sources import pod as pod_source
 from hajob.sources.node import NodeView
@@ -50,9 +50,9 @@ class WatchPath:
         self.newest: dict[str, int] = {}
         self.core = OperatorCore(cast("Ports", _NoPorts()), self.caches)
         namespaces = ("kube-system",)
-        self.faults = FaultWatch(kube, clock, self, self.caches, namespaces=namespaces)
-        self.nodes = Informer(kube, clock, "nodes", self._read, self._node_changed, large=True)
-        self.pods = Informer(kube, clock, "pods", pod_source.pod_view_of, self._pod_changed, large=True)
+        self.faults = FaultWatch(kube, clock, self, self.caches, namespaces)
+        self.nodes = Informer(kube, clock, Selection("nodes", large=True), self._read, self._node_changed)
+        self.pods = Informer(kube, clock, Selection("pods", large=True), pod_source.pod_view_of, self._pod_changed)
 
     def _read(self, raw: Json) -> tuple[NodeView, ReadObject]:
         return node_source.node_view_of(raw), self.faults.read_node_faults(raw)

@@ -66,7 +66,7 @@ class IdleFrontend:
         """Tell whoever waits for it."""
         self.stopping()
 
-    def list_again(self) -> None:
+    def end_kopf(self) -> None:
         """Read nothing anew."""
 
 

@@ -78,6 +78,9 @@ class Frontend:
         credentials: handed to kopf at every start, and again when the server refuses them.
         clock: for backoff.
         namespaces: to serve; one without a name: all.
+
+    Attributes:
+        end_kopf: ends the present run of kopf, from any thread; it is started again, and then reads every job anew.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class Frontend:
         self._supervisor: asyncio.Task[None] | None = None
         self._backoff = Backoff(first=0.5, longest=10.0)
         self._stopping = threading.Event()
-        self._stop: Callable[[], None] = lambda: None
+        self.end_kopf: Callable[[], None] = lambda: None
 
     def start(self, intake: OperatorCore) -> None:
         """Start serving a core; returns at once."""
@@ -106,10 +109,6 @@ class Frontend:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
             self._supervisor = None
-
-    def list_again(self) -> None:
-        """Restart kopf, which then reads every job anew; without one that runs, do nothing."""
-        self._stop()
 
     @property
     def has_ended(self) -> bool:
@@ -183,7 +182,7 @@ class Frontend:
             return await asyncio.shield(ended)
         finally:
             self._stopping.set()  # for a loop that is not there yet
-            self._stop()
+            self.end_kopf()
             await asyncio.to_thread(thread.join, _STOP_SECONDS)
 
     async def _serve(self) -> None:
@@ -194,7 +193,7 @@ class Frontend:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(stop.set)
 
-        self._stop = end
+        self.end_kopf = end
         if self._stopping.is_set():
             return
         scope: dict[str, Any] = {"clusterwide": True} if "" in self._namespaces else {"namespaces": self._namespaces}
@@ -210,18 +209,15 @@ class Frontend:
             await self._credentials.refresh_kubeconfig()
             return connection(self._credentials)
 
-        async def seen(event: dict[str, Any], **_: object) -> None:
-            await self._hand_over(event)
-
         async def life(stopped: kopf.DaemonStopped, **_: object) -> None:
             await stopped.wait()
 
         kopf.on.login(registry=registry)(login)
-        kopf.on.event(**where)(seen)
+        kopf.on.event(**where)(self._hand_over)
         kopf.daemon(**where)(life)
         return registry
 
-    async def _hand_over(self, event: dict[str, Any]) -> None:
+    async def _hand_over(self, event: dict[str, Any], **_: object) -> None:
         """Hand an object to the core; hold a deleted one here until the core has released it."""
         core, intake = self._core, self._intake
         if core is None or intake is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from hajob.api import constants as names
 from hajob.clock import Clock
 from hajob.kube.client import Kube
-from hajob.kube.informer import Change, Informer
+from hajob.kube.informer import Change, Informer, Selection
 from hajob.sources.pod import PodView, pod_view_of
 
 
@@ -49,17 +49,10 @@ class JobPods:
             self._one_is_listed.set()
             self._listed(version, namespace)
 
-        return Informer(
-            kube,
-            clock,
-            "pods",
-            pod_view_of,
-            changed,
-            namespace=namespace,
-            label_selector=names.LABEL_JOB_UID,
-            listed=is_listed,
-            large=True,
-        )
+        selection = Selection("pods", namespace, names.LABEL_JOB_UID, large=True)
+        informer = Informer(kube, clock, selection, pod_view_of, changed)
+        informer.on_list = is_listed
+        return informer
 
     async def synced(self) -> None:
         """Wait until every namespace has been read or refused, and one at least has been read."""

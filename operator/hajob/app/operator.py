@@ -41,7 +41,7 @@ from hajob.kube.client import ApiError, Kube
 from hajob.kube.credentials import ApiCredentials, CredentialsError, load_credentials
 from hajob.kube.events import Announcer
 from hajob.kube.http import HttpKube
-from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.kube.informer import Change, ChangeType, Informer, Selection
 from hajob.leader.leader_kube import LeaderKube
 from hajob.leader.lease import FENCE_LIMIT, Candidate, LeaseHolder, LeaseSettings
 from hajob.leader.probe import probe_coordinators
@@ -91,10 +91,9 @@ class Operator(Candidate):
             clock,
             self,
             self._caches,
-            namespaces=[name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
-            settings_namespace=settings.namespace,
-            pardoned=lambda node: self._quarantines.pardoned_faults(node),  # noqa: PLW0108 - made below
+            [name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
         )
+        self._faults.follow_settings(settings.namespace)
         self._quarantines = Quarantines(self._leader_kube, clock, self._faults, self._caches, self._lease)
         ports = self._ports()
         self._core, self._suspicion = OperatorCore(ports, self._caches), ports.cluster.suspicion
@@ -102,10 +101,9 @@ class Operator(Candidate):
         namespaces = settings.served_namespaces()
         self._frontend = Frontend(kube, credentials, clock, namespaces)
         self._pods = JobPods(kube, clock, namespaces, self._pod_changed, self._core.pods_complete)
-        self._nodes = Informer(
-            kube, clock, "nodes", self._node_read, self._node_changed, large=True, went_back=self._server_restored
-        )
-        self._faults.add_informer(self._nodes)
+        self._nodes = Informer(kube, clock, Selection("nodes", large=True), self._node_read, self._node_changed)
+        self._nodes.on_older_list = self._server_restored
+        self._faults.readers.append(self._nodes)
         self._tenants = Tenants(kube, clock, namespaces, self._core)
 
     def _ports(self) -> Ports:
@@ -180,7 +178,7 @@ class Operator(Candidate):
     def _server_restored(self) -> None:
         """Have kopf list anew, too, whose watches wait for versions that the server may not reach for long."""
         metrics.SERVER_RESTORED.inc()
-        self._frontend.list_again()
+        self._frontend.end_kopf()
 
     def leadership_gained(self, fence: int) -> None:
         """Have kopf's events handled, and quarantine what stands."""

@@ -16,7 +16,7 @@ from hajob.api.base import Json
 from hajob.app.core import OperatorCore
 from hajob.clock import Clock, timeout
 from hajob.kube.client import Kube
-from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.kube.informer import Change, ChangeType, Informer, Selection
 from hajob.sources.pod import ForeignPod, view_of_foreign_pod
 from hajob.sources.quota import Quota, quota_view_of
 
@@ -42,9 +42,9 @@ class Tenants:
     def __init__(self, kube: Kube, clock: Clock, namespaces: Collection[str], core: OperatorCore) -> None:
         self._clock, self._namespaces, self._core = clock, frozenset(namespaces), core
         others = f"!{names.LABEL_JOB_UID}" if "" in namespaces else ""
-        self._pods = Informer(kube, clock, "pods", self._other, self._pod, label_selector=others, large=True)
+        self._pods = Informer(kube, clock, Selection("pods", label_selector=others, large=True), self._other, self._pod)
         self.quotas = [
-            Informer(kube, clock, "resourcequotas", quota_view_of, self._quota, namespace=namespace)
+            Informer(kube, clock, Selection("resourcequotas", namespace), quota_view_of, self._quota)
             for namespace in namespaces
         ]
 

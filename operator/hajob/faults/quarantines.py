@@ -29,7 +29,7 @@ from hajob.faults.rules.quarantine import (
 )
 from hajob.faults.watch import FaultWatch
 from hajob.kube.client import ApiError, Kube
-from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.kube.informer import Change, ChangeType, Informer, Selection
 from hajob.leader.leadership import Leadership
 
 log = logging.getLogger(__name__)
@@ -65,13 +65,14 @@ class Quarantines:
         self._active: set[str] = set()
         self.kept_out: set[str] = set()  # the same, as last reported
         self._ours: set[str] = set()  # of these, what this operator has decided itself
+        faults.cluster.pardoned = self.pardoned_faults
         self._inherited = faults.cluster.known_bad  # isolated when this process began
         self._could = False
         self._refused: set[str] = set()
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._queued: set[str] = set()
         self.informer: Informer[NodeQuarantine] = Informer(
-            kube, clock, names.QUARANTINES, NodeQuarantine.from_object, self._apply_change
+            kube, clock, Selection(names.QUARANTINES), NodeQuarantine.from_object, self._apply_change
         )
 
     def pardoned_faults(self, node: str) -> Collection[str]:
@@ -107,7 +108,7 @@ class Quarantines:
 
     def update_all(self) -> None:
         """Update all quarantines: this process now leads, faults are believed again, or the settings have changed."""
-        self.update_nodes({*self._faults.nodes(), *self._known, *self._wanted})
+        self.update_nodes({*self._faults.cluster.nodes_with_faults(), *self._known, *self._wanted})
 
     def _apply_change(self, change: Change[NodeQuarantine]) -> None:
         """Store the server's newest version; it replaces a pending write."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -26,7 +26,7 @@ from hajob.faults.rules.settings import NAME as SETTINGS_NAME
 from hajob.faults.rules.settings import SELECTOR, FaultSettings
 from hajob.faults.rules.settings import parse_settings as read_settings
 from hajob.kube.client import Kube
-from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.kube.informer import Change, ChangeType, Informer, Selection
 from hajob.sources import registry
 from hajob.sources.node import serial_of_node
 from hajob.sources.reading import Reading, Rejection, RejectionReason, Terms, mapping, printable, text
@@ -122,11 +122,10 @@ class FaultWatch(NodeFaults):
         listener: is told of every change.
         caches: nodes, and the pods of jobs on them.
         namespaces: where the objects are; one that may not be read is asked for again, now and then.
-        settings_namespace: where the admin's settings are; empty: nowhere.
-        pardoned: names of a node's faults that an admin has pardoned.
 
     Attributes:
         informers: to be run for as long as the process.
+        readers: informers of what tells of faults; that of nodes joins them, and is run by its maker.
         settings: the admin's.
     """
 
@@ -136,41 +135,27 @@ class FaultWatch(NodeFaults):
         clock: Clock,
         listener: FaultListener,
         caches: Caches,
-        *,
         namespaces: Sequence[str],
-        settings_namespace: str = "",
-        pardoned: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
-        self._clock, self._listener, self._caches = clock, listener, caches
-        self.cluster = ClusterFaults(caches.own_nodes.keys(), pardoned, self.counts)
+        self._kube, self._clock, self._listener, self._caches = kube, clock, listener, caches
+        self.cluster = ClusterFaults(caches.own_nodes.keys(), self.counts)
         self._alarm = Alarm(clock)
         self._held = ""
         self._rejections = Rejections()
         self._serials: dict[str, str] = {}
         self.settings = FaultSettings()
-        self._objects: list[Informer[Any]] = [
-            Informer(
-                kube,
-                clock,
-                "configmaps",
-                self._read_object,
-                self._apply_change,
-                namespace=namespace,
-                label_selector=selector,
-            )
+        selectors = dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
+        self.readers: list[Informer[Any]] = [
+            Informer(kube, clock, Selection("configmaps", namespace, selector), self._read_object, self._apply_change)
             for namespace in namespaces
-            for selector in dict.fromkeys(row.selector for row in registry.SOURCES if row.kind == "ConfigMap")
+            for selector in selectors
         ]
-        settings: Informer[Any] = Informer(
-            kube,
-            clock,
-            "configmaps",
-            lambda raw: raw,
-            self._apply_settings,
-            namespace=settings_namespace,
-            label_selector=SELECTOR,
-        )
-        self.informers = [*self._objects, *([settings] if settings_namespace else [])]
+        self.informers = [*self.readers]
+
+    def follow_settings(self, namespace: str) -> None:
+        """Follow the admin's settings in this namespace, too; until they are read the usual ones hold."""
+        selection = Selection("configmaps", namespace, SELECTOR)
+        self.informers.append(Informer(self._kube, self._clock, selection, lambda raw: raw, self._apply_settings))
 
     # ------------------------------------------------------------------------------------------- questions
 
@@ -195,10 +180,6 @@ class FaultWatch(NodeFaults):
             or not self._caches.is_idle_chip(fact.node, fact.chip_number)
         )
 
-    def nodes(self) -> frozenset[str]:
-        """Return the names of the nodes with standing faults."""
-        return self.cluster.nodes_with_faults()
-
     def why_held(self) -> str:
         """Return why no fault is believed now; empty: faults are believed."""
         return self._held
@@ -206,7 +187,7 @@ class FaultWatch(NodeFaults):
     @property
     def complete(self) -> bool:
         """Whether every readable object has been read: a fault that is not known then does not stand."""
-        return all(informer.synced.is_set() or informer.refused for informer in self._objects)
+        return all(informer.synced.is_set() or informer.refused for informer in self.readers)
 
     def state_report(self) -> Json:
         """Return the state for an admin who looks for the reason of an inaction; served at /faults."""
@@ -254,15 +235,11 @@ class FaultWatch(NodeFaults):
             self._reread_all()
 
     def _reread_all(self) -> None:
-        for informer in self._objects:
+        for informer in self.readers:
             informer.reproject_all()
 
     def _parsing_terms(self) -> Terms:
         return self.settings.parsing_terms(self._clock.now_milliseconds(), self._serials)
-
-    def add_informer(self, informer: Informer[Any]) -> None:
-        """Register another informer that uses `read_node`."""
-        self._objects.append(informer)
 
     def pardon(self, node: str) -> None:
         """Count the faults of a node from 0, because an admin has released it."""

@@ -70,25 +70,37 @@ class Change(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects an informer keeps.
+
+    Attributes:
+        resource: plural, such as `pods`.
+        namespace: empty for all.
+        label_selector: empty for all.
+        large: whether there may be thousands.
+    """
+
+    resource: str
+    namespace: str = ""
+    label_selector: str = ""
+    large: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry(Generic[T]):
     uid: str
     value: T
 
 
 class Informer(Generic[T]):
-    """Keeps the projections of all objects of one resource that a selector matches.
+    """Keeps the projections of all selected objects.
 
     Args:
         kube: the API.
         clock: for ages and backoff.
-        resource: plural, such as `pods`.
+        selection: which objects.
         project: makes the cached value from a raw object; an exception drops that one object, with a log line.
         handler: called for every change, in order; its exceptions are logged and lose nothing.
-        namespace: empty for all.
-        label_selector: empty for all.
-        listed: called with a list's resourceVersion after the handler was called for all that it adds and removes.
-        large: whether there may be thousands.
-        went_back: called when a list is older than what was heard before.
 
     Attributes:
         resource: plural.
@@ -96,35 +108,31 @@ class Informer(Generic[T]):
         synced: whether a first list was handled.
         refused: whether the server forbids reading it, or does not serve it.
         answered: whether a first list was handled or refused.
+        on_list: called with a list's resourceVersion after the handler was called for all that it adds and removes.
+        on_older_list: called when a list is older than what was heard before.
+        backoff: between attempts.
     """
 
     def __init__(
         self,
         kube: Kube,
         clock: Clock,
-        resource: str,
+        selection: Selection,
         project: Callable[[Json], T],
         handler: Callable[[Change[T]], None],
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        listed: Callable[[str], None] = lambda _: None,
-        large: bool = False,
-        went_back: Callable[[], None] = lambda: None,
-        backoff: Backoff | None = None,
     ) -> None:
-        self.resource, self.namespace = resource, namespace
+        self.resource, self.namespace = selection.resource, selection.namespace
         self.synced, self.answered = asyncio.Event(), asyncio.Event()
         self.refused = False
         self._kube = kube
         self._clock = clock
         self._project = project
         self._handler = handler
-        self._selector = label_selector
-        self._listed = listed
-        self._streams_list = large
-        self._went_back = went_back
-        self._backoff = backoff or Backoff()
+        self._selector = selection.label_selector
+        self._streams_list = selection.large
+        self.on_list: Callable[[str], None] = lambda _: None
+        self.on_older_list: Callable[[], None] = lambda: None
+        self.backoff = Backoff()
         self._entries: dict[tuple[str, str], _Entry[T]] = {}
         self._version = ""
         self._newest = ""
@@ -198,8 +206,8 @@ class Informer(Generic[T]):
         self._active = self._clock.monotonic()
         has_told = self._events > self._events_before and bool(self._version)
         if has_told or self._active - began >= STEADY_SECONDS:
-            self._backoff.reset_delay()
-        await self._clock.sleep(self._backoff.next_delay())
+            self.backoff.reset_delay()
+        await self._clock.sleep(self.backoff.next_delay())
 
     def _note_answer(self) -> None:
         self._heard = self._active = self._clock.monotonic()
@@ -227,10 +235,10 @@ class Informer(Generic[T]):
         self._version, before, self._newest = version, self._newest, version
         if version.isdecimal() and before.isdecimal() and int(version) < int(before):
             log.error("%s: the server was at version %s and is at %s: it was restored", self.resource, before, version)
-            self._went_back()
+            self.on_older_list()
         self.synced.set()
         self.answered.set()
-        self._listed(version)
+        self.on_list(version)
 
     async def _watch_until_asked(self) -> None:
         """Follow the stream until it ends, or `reproject_all` is called."""

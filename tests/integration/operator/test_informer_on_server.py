@@ -9,7 +9,7 @@ import pytest
 
 from hajob.clock import SystemClock
 from hajob.kube.http import HttpKube
-from hajob.kube.informer import Change, ChangeType, Informer
+from hajob.kube.informer import Change, ChangeType, Informer, Selection
 
 Object = dict[str, Any]
 
@@ -24,16 +24,8 @@ class Watched:
     def __init__(self, kube: HttpKube, namespace: str, *, large: bool = False) -> None:
         self.changes: list[tuple[ChangeType, str]] = []
         self._news = asyncio.Event()
-        self.informer = Informer(
-            kube,
-            SystemClock(),
-            "configmaps",
-            _data,
-            self._take,
-            namespace=namespace,
-            label_selector="app=x",
-            large=large,
-        )
+        selection = Selection("configmaps", namespace, "app=x", large=large)
+        self.informer = Informer(kube, SystemClock(), selection, _data, self._take)
 
     def _take(self, change: Change[str]) -> None:
         self.changes.append((change.type, change.value))

@@ -69,12 +69,10 @@ class Faults:
         self.node, self.stands, self.complete = node, True, True
         self.settings = FaultSettings(quarantine=QuarantineSettings(first_seconds=1))
         self.cluster = ClusterFaults(())
+        self.cluster.nodes_with_faults = lambda: frozenset({node} if self.stands else ())  # type: ignore[method-assign]
 
     def why_held(self) -> str:
         return ""
-
-    def nodes(self) -> frozenset[str]:
-        return frozenset({self.node} if self.stands else ())
 
     def of_quarantine(self, node: str) -> list[ClusterFact]:
         kind = kind_of_level(Level.SEPARATE)

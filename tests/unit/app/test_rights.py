@@ -73,8 +73,8 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def _rights(path: Path, call: ast.Call, constants: dict[str, str]) -> Iterator[Right]:
     name = ast.unparse(call.func)
-    if name == "Informer":
-        resource = _resource(path, call.args[2], constants)
+    if name == "Selection":
+        resource = _resource(path, call.args[0], constants)
         yield from ((resource, "list"), (resource, "watch"))
     elif name.endswith("kube.pod_of_token"):
         yield "tokenreviews", "create"

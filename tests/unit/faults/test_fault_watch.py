@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -35,20 +34,13 @@ def busy_caches(*, idle: tuple[str, str] = ("", "")) -> Caches:
 class Cluster:
     """A watch of faults, and what it tells."""
 
-    def __init__(self, caches: Caches | None = None, **more: Any) -> None:
+    def __init__(self, caches: Caches | None = None) -> None:
         self.clock, self.caches = FakeClock(), caches or busy_caches()
         self.kube = MemoryKube(MemoryServer(self.clock))
         self.told: list[frozenset[str]] = []
         self.held: list[str] = []
-        self.watch = FaultWatch(
-            self.kube,
-            self.clock,
-            self,
-            self.caches,
-            namespaces=[NAMESPACE],
-            settings_namespace=NAMESPACE,
-            **more,
-        )
+        self.watch = FaultWatch(self.kube, self.clock, self, self.caches, [NAMESPACE])
+        self.watch.follow_settings(NAMESPACE)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         self.told.append(nodes)
@@ -319,7 +311,8 @@ async def test_what_noded_told_before_the_boot_is_doubted(cluster: Cluster) -> N
 
 async def test_a_pardoned_fault_harms_nobody_and_counts_from_0() -> None:
     pardons: dict[str, list[str]] = {}
-    cluster = Cluster(pardoned=lambda node: pardons.get(node, ()))
+    cluster = Cluster()
+    cluster.watch.cluster.pardoned = lambda node: pardons.get(node, ())
     tasks = await cluster.started()
     for _ in range(3):
         await cluster.put(fresh(cluster, objects.fault(level="RestartBusiness", code="x")))

@@ -54,12 +54,10 @@ class Faults:
         self.told: list[frozenset[str]] = []
         self.settings = FaultSettings()
         self.cluster = ClusterFaults(())
+        self.cluster.nodes_with_faults = lambda: frozenset(self.stand)  # type: ignore[method-assign]
 
     def why_held(self) -> str:
         return self.held
-
-    def nodes(self) -> frozenset[str]:
-        return frozenset(self.stand)
 
     def of_quarantine(self, node: str) -> list[ClusterFact]:
         return self.stand.get(node, [])

@@ -14,7 +14,7 @@ from e2e.memory_api.streams import Stream
 from hajob.api.base import Json
 from hajob.backoff import Backoff
 from hajob.kube.client import ApiError, WatchEvent, silent_watch_error
-from hajob.kube.informer import ChangeType, Informer
+from hajob.kube.informer import ChangeType, Informer, Selection
 from tests.rigs.fake_clock import FakeClock, settle
 from tests.rigs.fake_kube import unreachable
 
@@ -37,14 +37,13 @@ class World:
         self.informer: Informer[str] = Informer(
             self.kube,
             self.clock,
-            "configmaps",
+            Selection("configmaps", large=large),
             lambda raw: str(raw["data"]["value"]),
             lambda change: self.handle(change.type, change.value),
-            listed=lambda version: self.lists.append((version, len(self.changes))),
-            large=large,
-            went_back=self.went_back,
-            backoff=Backoff(rand=lambda: 1.0),
         )
+        self.informer.on_list = lambda version: self.lists.append((version, len(self.changes)))
+        self.informer.on_older_list = self.went_back
+        self.informer.backoff = Backoff(rand=lambda: 1.0)
 
     def handle(self, kind: ChangeType, value: str) -> None:
         self.changes.append((kind, value))

@@ -41,19 +41,17 @@ class ClusterFaults:
 
     Args:
         nodes: names of the nodes that exist; a fault of any other stands, and counts once its node appears.
-        pardoned: names of the faults of a node that an admin has pardoned: they harm nobody.
         counts: whether the recurrence of a fault counts against its chip.
+
+    Attributes:
+        pardoned: names of the faults of a node that an admin has pardoned: they harm nobody.
     """
 
-    def __init__(
-        self,
-        nodes: Names,
-        pardoned: Callable[[str], Names] = lambda _: (),
-        counts: Callable[[ClusterFact], bool] = lambda _: True,
-    ) -> None:
+    def __init__(self, nodes: Names, counts: Callable[[ClusterFact], bool] = lambda _: True) -> None:
         self._nodes = nodes
         self.known_bad: set[str] = set()
-        self._pardoned, self._counts = pardoned, counts
+        self.pardoned: Callable[[str], Names] = lambda _: ()
+        self._counts = counts
         self.breaker, self.frequency = Breaker(), Frequency()
         self.feeds, self.clock = Feeds(), ClockGuard()
         self._store, self._messages = FaultStore(), Messages()
@@ -219,7 +217,7 @@ class ClusterFaults:
 
     def _effective_faults(self, node: str, now_ms: int) -> list[ClusterFact]:
         """Return the faults that count on a node: those that are believed, without those that are pardoned."""
-        found, pardoned = self._believed_faults(node, now_ms), self._pardoned(node)
+        found, pardoned = self._believed_faults(node, now_ms), self.pardoned(node)
         return [fact for fact in found if not is_pardoned(fact, pardoned)] if pardoned else found
 
     def _believed_faults(self, node: str, now_ms: int) -> list[ClusterFact]:
@@ -267,7 +265,7 @@ class ClusterFaults:
 
     def _update_node(self, node: str, now_ms: int) -> None:
         """Update whether the node counts as bad, and when its faults change by time alone."""
-        pardoned = self._pardoned(node)
+        pardoned = self.pardoned(node)
         standing = [fact for fact in self._store.faults_on_node(node) if not is_pardoned(fact, pardoned)]
         facts = self._effective_faults(node, now_ms)
         self._untold.add(node)
