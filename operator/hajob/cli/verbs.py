@@ -34,11 +34,21 @@ VERBS: Final = {
         "show one job on one screen: step, goodput, protection, nodes, newest incident",
         "kubectl hajob status qwen3-8b -n team",
     ),
+    "watch": Verb(
+        "watch",
+        "show one job live, its nodes and ranks as a grid; a line for each change in a pipe",
+        "kubectl hajob watch qwen3-8b -n team",
+    ),
     "why": Verb("why", "explain why a job is as it is, and what to change", "kubectl hajob why qwen3-8b -n team"),
     "timeline": Verb(
         "timeline",
         "show what happened to a job, in order: incidents, planned work, Events",
         "kubectl hajob timeline qwen3-8b -n team --incident 2",
+    ),
+    "report": Verb(
+        "report",
+        "show where a job's time went, and what its incidents cost",
+        "kubectl hajob report qwen3-8b -n team --since 7d",
     ),
     "nodes": Verb(
         "nodes",
@@ -73,6 +83,11 @@ VERBS: Final = {
         "move a job off nodes while it trains on",
         "kubectl hajob migrate qwen3-8b --off node-1 --off node-2",
     ),
+    "drain": Verb(
+        "drain",
+        "cordon a node, so that jobs move off it while they train on, and say what keeps them there",
+        "kubectl hajob drain node-3 --wait",
+    ),
     "quarantine": Verb(
         "quarantine",
         "list, add and release nodes on which Hajob places no new pods",
@@ -92,6 +107,11 @@ VERBS: Final = {
         "simulate",
         "show the recovery that Hajob would choose for a loss; needs no cluster",
         "kubectl hajob simulate -f examples/quickstart.yaml --lose node=1 --free-nodes 1",
+    ),
+    "survive": Verb(
+        "survive",
+        "show which losses of K nodes at once a job rides out, and how",
+        "kubectl hajob survive -f examples/quickstart.yaml --nodes 2 --free-nodes 1",
     ),
     "facts": Verb(
         "facts",

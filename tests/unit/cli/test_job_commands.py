@@ -3,75 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import yaml
 
 from hajob.api import constants as names
-from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.cli import control, jobs, status, timeline, why
-from hajob.cli.cluster import ClusterError, ForbiddenError
+from hajob.cli.cluster import ClusterError
 from hajob.cli.job_view import age_in_words, short_duration, time_of_day
 from hajob.cli.objects import path_of_job
 from hajob.cli.output import Answer, Table, plain_lines, print_answer, style_of
 from hajob.plan.state import JobPhase
 from tests.rigs.told_job import NAME, NAMESPACE, NOW_MS, told_job
-
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
-
-
-class Server:
-    """Objects by path without its query, and paths that may not be read."""
-
-    def __init__(self, *jobs_there: Json, **more: Any) -> None:
-        self.found: dict[str, Any] = {path_of_job(NAMESPACE, job["metadata"]["name"]): job for job in jobs_there}
-        self.found |= {"/apis/training.hajob.io/v1alpha1/hatrainingjobs": {"items": list(jobs_there)}}
-        self.found |= {
-            f"/apis/training.hajob.io/v1alpha1/namespaces/{NAMESPACE}/hatrainingjobs": {"items": list(jobs_there)}
-        }
-        self.found |= more
-        self.forbidden: set[str] = set()
-        self.written: list[tuple[str, Mapping[str, Any]]] = []
-
-    def find_object(self, path: str) -> Json | None:
-        path = path.partition("?")[0]
-        if path in self.forbidden:
-            raise ForbiddenError(f"GET {path}: forbidden")
-        found: Json | None = self.found.get(path)
-        return found
-
-    def patch_object(self, path: str, body: Mapping[str, Any]) -> Json:
-        self.written.append((path, body))
-        return {}
-
-    create_object = replace_object = patch_object
-
-    def delete_object(self, path: str) -> None:
-        del self.found[path]
+from tests.rigs.told_server import EVENTS, PODS, READY, ToldServer, rank_pod_object
 
 
 def told(answer: Answer) -> str:
     return "\n".join(plain_lines(answer.told))
 
 
-def ask(command: Any, server: Server, *more: Any) -> str:
+def ask(command: Any, server: ToldServer, *more: Any) -> str:
     return told(command(server, NAMESPACE, NAME, NOW_MS, *more))
-
-
-def pod(number: int, **status_of_pod: Any) -> Json:
-    owner = {
-        "controller": True,
-        "kind": names.KIND,
-        "apiVersion": names.API_VERSION,
-        "uid": told_job()["metadata"]["uid"],
-    }
-    labels = {names.LABEL_ROLE: names.ROLE_RANK, names.LABEL_NODE_RANK: str(number), names.LABEL_INCARNATION: "1"}
-    metadata = {"name": f"{NAME}-{number}-aa", "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner]}
-    return {"metadata": metadata, "spec": {"nodeName": f"node-{number}"}, "status": status_of_pod}
 
 
 LIST_HEAD = (
@@ -83,11 +37,10 @@ LIST_LINE = (
     "Replace would not work: no free node fits (FreeNode)"
 )
 TOLD = "node-0 fell silent; ranks 0-1 go to another node (Replace); training again after 6.2 s, no step lost"
-READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 
 def test_the_list_has_a_line_for_each_job() -> None:
-    shown = told(jobs.table_of_jobs(Server(told_job()), NAMESPACE, now=lambda: NOW_MS))
+    shown = told(jobs.table_of_jobs(ToldServer(told_job()), NAMESPACE, now=lambda: NOW_MS))
     assert shown.splitlines() == [
         LIST_HEAD,
         LIST_LINE,
@@ -97,7 +50,7 @@ def test_the_list_has_a_line_for_each_job() -> None:
 def test_those_in_trouble_come_first_on_top() -> None:
     troubled = told_job(JobPhase.FAILED, failed_reason="ProgramFailures", failed_message="ValueError: shape\nTraceback")
     troubled["metadata"] = {**troubled["metadata"], "name": "zebra"}
-    shown = jobs.table_of_jobs(Server(told_job(), troubled), "", worst_first=True, now=lambda: NOW_MS)
+    shown = jobs.table_of_jobs(ToldServer(told_job(), troubled), "", worst_first=True, now=lambda: NOW_MS)
     table = shown.told[0]
     assert isinstance(table, Table)
     assert [row[1] for row in table.rows] == ["zebra", NAME]
@@ -105,11 +58,13 @@ def test_those_in_trouble_come_first_on_top() -> None:
 
 
 def test_an_empty_namespace_says_so() -> None:
-    assert told(jobs.table_of_jobs(Server(), "empty")) == "there is no HATrainingJob in namespace empty"
+    assert told(jobs.table_of_jobs(ToldServer(), "empty")) == "there is no HATrainingJob in namespace empty"
 
 
 def test_a_job_on_one_screen() -> None:
-    server = Server(told_job(), **{PODS: {"items": [pod(0, **READY), pod(1, phase="Pending")]}})
+    server = ToldServer(
+        told_job(), **{PODS: {"items": [rank_pod_object(0, **READY), rank_pod_object(1, phase="Pending")]}}
+    )
     assert ask(status.screen_of_job, server).splitlines() == [
         "quickstart  team-a   Running   5m   A2, 4 nodes x 2 chips, tensor 2, data 4/4",
         "step      212   1.42s a step   seen 5s ago   checkpoint 200, 5s ago",
@@ -126,7 +81,7 @@ def test_a_job_on_one_screen() -> None:
 
 
 def test_what_may_not_be_read_is_unknown_with_the_right() -> None:
-    server = Server(told_job())
+    server = ToldServer(told_job())
     server.forbidden |= {PODS, EVENTS}
     right = f"unknown: needs the right to list pods in {NAMESPACE}"
     assert f"nodes     {right}" in ask(status.screen_of_job, server)
@@ -135,7 +90,7 @@ def test_what_may_not_be_read_is_unknown_with_the_right() -> None:
 
 
 def test_why_names_what_was_refused_and_what_to_change() -> None:
-    assert ask(why.explanation_of_job, Server(told_job())).splitlines()[1:] == [
+    assert ask(why.explanation_of_job, ToldServer(told_job())).splitlines()[1:] == [
         "state       Replace would not work: no free node fits (FreeNode)",
         f"incident    00:03:30 {TOLD}",
         "refused     Retry: PodAlive was not met (Retry and InPlace need the pod)",
@@ -153,14 +108,14 @@ def test_why_reads_what_the_kubelet_says_of_a_pod() -> None:
         "lastTimestamp": "2026-01-01T00:04:00Z",
     }
     waits = told_job(JobPhase.PENDING, record=None, recoverability=())
-    server = Server(waits, **{PODS: {"items": [pod(0, phase="Pending")]}, EVENTS: {"items": [mount]}})
+    server = ToldServer(waits, **{PODS: {"items": [rank_pod_object(0, phase="Pending")]}, EVENTS: {"items": [mount]}})
     found = f'pod         {NAME}-0-aa on node-0: FailedMount: configmap "corpus" not found'
     assert found in ask(why.explanation_of_job, server)
 
 
 def test_why_of_a_failed_job_begins_with_its_end() -> None:
     failed = told_job(JobPhase.FAILED, failed_reason="ProgramFailures", failed_message="ValueError: shape\nTraceback")
-    lines = ask(why.explanation_of_job, Server(failed)).splitlines()
+    lines = ask(why.explanation_of_job, ToldServer(failed)).splitlines()
     assert lines[1:4] == [
         "Failed      ValueError: shape",
         "            Traceback",
@@ -177,7 +132,7 @@ def test_why_of_a_refused_job_is_the_servers_answer() -> None:
         record=None,
         recoverability=(),
     )
-    assert "Accepted    image is required" in ask(why.explanation_of_job, Server(refused))
+    assert "Accepted    image is required" in ask(why.explanation_of_job, ToldServer(refused))
 
 
 def test_the_timeline_is_in_order_and_counts() -> None:
@@ -188,7 +143,7 @@ def test_the_timeline_is_in_order_and_counts() -> None:
         "message": "cpu-0 is drained",
         "eventTime": "2026-01-01T00:04:30.000000Z",
     }
-    shown = ask(timeline.history_of_job, Server(told_job(), **{EVENTS: {"items": [event]}})).splitlines()
+    shown = ask(timeline.history_of_job, ToldServer(told_job(), **{EVENTS: {"items": [event]}})).splitlines()
     assert [line[:8] for line in shown[:5]] == ["TIME    ", "00:00:00", "00:03:30", "00:04:30", "00:04:55"]
     assert "#2 node-0 fell silent" in shown[2]
     assert shown[2].endswith("Replace   6.2s     0      node-0 -> node-7")
@@ -196,26 +151,26 @@ def test_the_timeline_is_in_order_and_counts() -> None:
 
 
 def test_one_incident_is_told_whole() -> None:
-    lines = ask(timeline.history_of_job, Server(told_job()), 2).splitlines()
+    lines = ask(timeline.history_of_job, ToldServer(told_job()), 2).splitlines()
     assert lines[0].startswith("incident 2: node-0 fell silent")
     assert "  Detection     3.2s  ████████████████████" in lines
     assert "action: Replace" in lines
     with pytest.raises(ClusterError, match="has no incident 9; its status has 2"):
-        ask(timeline.history_of_job, Server(told_job()), 9)
+        ask(timeline.history_of_job, ToldServer(told_job()), 9)
 
 
 def test_a_job_that_no_operator_has_seen() -> None:
     raw = told_job()
     del raw["status"]
-    assert "status      no operator has seen the job yet" in ask(why.explanation_of_job, Server(raw))
-    assert "no incident" in ask(timeline.history_of_job, Server(raw))
-    assert "step      none yet" in ask(status.screen_of_job, Server(raw))
+    assert "status      no operator has seen the job yet" in ask(why.explanation_of_job, ToldServer(raw))
+    assert "no incident" in ask(timeline.history_of_job, ToldServer(raw))
+    assert "step      none yet" in ask(status.screen_of_job, ToldServer(raw))
 
 
 @pytest.mark.parametrize("part", ["status", "spec", "metadata"])
 def test_an_object_of_any_form_is_shown(part: str) -> None:
     raw = {**told_job(), part: [1, "odd"]}
-    server = Server(told_job())
+    server = ToldServer(told_job())
     server.found[path_of_job(NAMESPACE, NAME)] = raw
     assert all(
         ask(command, server) for command in (status.screen_of_job, why.explanation_of_job, timeline.history_of_job)
@@ -226,12 +181,12 @@ def test_an_object_of_any_form_is_shown(part: str) -> None:
 
 
 def test_a_job_is_suspended_and_resumed_once() -> None:
-    server, raw = Server(told_job()), told_job()
+    server, raw = ToldServer(told_job()), told_job()
     path = path_of_job(NAMESPACE, NAME)
     assert "is not suspended" in control.resume_job(server, NAMESPACE, NAME, NOW_MS)
     assert "saves its last step" in control.suspend_job(server, NAMESPACE, NAME, NOW_MS)
     raw["spec"]["suspend"] = True
-    suspended = Server(raw)
+    suspended = ToldServer(raw)
     assert control.suspend_job(suspended, NAMESPACE, NAME, NOW_MS).startswith("nothing changes")
     assert "goes on" in control.resume_job(suspended, NAMESPACE, NAME, NOW_MS)
     assert (server.written, suspended.written) == (
@@ -241,11 +196,11 @@ def test_a_job_is_suspended_and_resumed_once() -> None:
 
 
 def test_a_restart_is_a_request_of_now() -> None:
-    server = Server(told_job())
+    server = ToldServer(told_job())
     assert "starts anew" in control.restart_job(server, NAMESPACE, NAME, NOW_MS)
     assert server.written[0][1] == {"spec": {"restartRequestTime": "2026-01-01T00:05:00Z"}}
     with pytest.raises(ValueError, match="is complete"):
-        control.restart_job(Server(told_job(JobPhase.COMPLETE)), NAMESPACE, NAME, NOW_MS)
+        control.restart_job(ToldServer(told_job(JobPhase.COMPLETE)), NAMESPACE, NAME, NOW_MS)
     with pytest.raises(ClusterError, match="there is no HATrainingJob other"):
         control.restart_job(server, NAMESPACE, "other", NOW_MS)
 
@@ -255,7 +210,7 @@ def test_a_restart_is_a_request_of_now() -> None:
 
 @pytest.mark.parametrize("output", ["json", "yaml", "name", "text"])
 def test_every_format_says_the_same(output: str, capsys: pytest.CaptureFixture[str]) -> None:
-    print_answer(jobs.table_of_jobs(Server(told_job()), NAMESPACE, now=lambda: NOW_MS), output)
+    print_answer(jobs.table_of_jobs(ToldServer(told_job()), NAMESPACE, now=lambda: NOW_MS), output)
     printed = capsys.readouterr().out
     if output == "name":
         assert printed == f"hatrainingjobs.training.hajob.io/{NAME}\n"
