@@ -100,6 +100,7 @@ def open_connection(kubeconfig: str | None = None, context: str | None = None) -
         ClusterError: there is no kubeconfig, or it cannot be used.
     """
     named = kubeconfig or os.environ.get("KUBECONFIG") or _USUAL_FILE
+    # Several files are merged, and proxies have rules of their own: both are left to whoever knows all of it.
     if os.pathsep in named or any(os.environ.get(name) for name in PROXY_VARIABLES):
         return LibraryConnection(kubeconfig, context)
     try:
@@ -165,6 +166,7 @@ class PlainConnection:
 
     def send_request(self, method: str, path: str, headers: Mapping[str, str], body: Json | None) -> Reply:
         """Send a request and return the whole reply; OSError: the server cannot be reached."""
+        # Only a request that changes nothing may be sent twice.
         if self._connection.sock is not None and method == "GET":
             try:
                 return self._send_once(method, path, headers, body)

@@ -73,7 +73,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run_drain(arguments: argparse.Namespace) -> int:
-    """Cordon the node and say what follows; 1 where it was to be empty and is not."""
+    """Carry out the command; 1 where the node was to be empty and is not."""
 
     def drain() -> int:
         objects = KubernetesObjects(context=arguments.context)
@@ -95,7 +95,7 @@ def run_drain(arguments: argparse.Namespace) -> int:
 
 
 def cordon_node(objects: Objects, node: str, *, must_know: bool = False) -> Iterator[str]:
-    """Cordon a node, and yield what is said about the jobs on it.
+    """Write the cordon of a node, and yield what is said about the jobs on it.
 
     Raises:
         ClusterError: there is no such node, the cluster refuses, or `must_know` and the pods may not be read: then
@@ -103,6 +103,7 @@ def cordon_node(objects: Objects, node: str, *, must_know: bool = False) -> Iter
     """
     found = _node_named(objects, node)
     residents = residents_of_node(objects, node)
+    # Asked before anything is written: a wait that could not see its end would leave a cordoned node behind.
     if must_know and residents.unread:
         raise ClusterError(f"what is on {node} is {UNKNOWN}: {residents.unread}; the node is left as it is")
     if mapping(found.get("spec")).get("unschedulable") is True:
@@ -122,6 +123,7 @@ def uncordon_node(objects: Objects, node: str) -> str:
     """Let pods onto a node again; return what was done."""
     if mapping(_node_named(objects, node).get("spec")).get("unschedulable") is not True:
         return f"nothing changes: {node} is not cordoned"
+    # The field goes, as kubectl uncordon has it: the scheduler reads an absent one as False.
     objects.patch_object(f"{NODES}/{node}", {"spec": {"unschedulable": None}})
     return f"{node} takes pods again"
 
@@ -142,6 +144,7 @@ def residents_of_node(objects: Objects, node: str) -> Residents:
     pods: dict[tuple[str, str], list[PodView]] = {}
     for one in raw:
         view = pod_view_of(one)
+        # A server that does not know a field selector answers with more than was asked for.
         if view.node_name == node and view.job_uid and not view.has_ended:
             name = text(mapping(mapping(one.get("metadata")).get("labels")).get(names.LABEL_JOB_NAME))
             pods.setdefault((view.namespace, name), []).append(view)
@@ -168,6 +171,7 @@ def _outlook_of_job(objects: Objects, namespace: str, name: str, pods: Sequence[
         return "stays: spec.recovery.cordonPolicy is Ignore"
     if recovery.get("mode", "Enforce") != "Enforce":
         return f"stays: spec.recovery.mode is {recovery['mode']}"
+    # In the order in which they stand in the way: a move that failed, then a fault that waits for somebody.
     for kind, reason in (("Degraded", "MoveFailed"), ("Held", "")):
         condition = job.condition(kind)
         if condition.get("status") == "True" and reason in {"", condition.get("reason")}:

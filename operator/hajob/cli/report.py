@@ -68,6 +68,7 @@ def report_of_job(objects: Objects, namespace: str, name: str, now_ms: int, sinc
     """
     job = JobView(find_job(objects, namespace, name), now_ms)
     buckets = _seconds_by_bucket(job)
+    # Time in which nobody wanted the job to train is no loss.
     wanted = sum(seconds for bucket, seconds in buckets.items() if bucket not in ASKED_FOR)
     percent = 100 * buckets.get(Bucket.TRAINING, 0) / wanted if wanted else None
     told: list[Block] = [_headline_of_report(job, percent, wanted)]
@@ -115,6 +116,7 @@ def _incidents_since(job: JobView, since: timedelta | None) -> tuple[list[Mappin
     """Return the incidents of a while, and whether the status still has all of them."""
     if since is None:
         return job.incidents, len(job.incidents) < MAX_INCIDENTS
+    # An incident counts where it began: one that is still open has no end.
     begin_ms = job.now_ms - since.total_seconds() * 1000
     times = [(one, read_time(one.get("startTime"))) for one in job.incidents]
     found = [one for one, at in times if at is not None and at.timestamp() * 1000 >= begin_ms]

@@ -130,6 +130,7 @@ def free_nodes_for(
         rows = table_of_nodes(objects, spec.accelerator.resource_name, namespaces, now_ms).data
     except ClusterError as refusal:
         return 0, [f"free nodes: {UNKNOWN}, taken as none ({refusal}); {says_how_many}"]
+    # Where pods may not be read no node is known to be free, and a guess would promise a recovery.
     if any(row["used"] is None for row in rows):
         right = "needs the right to list pods in all namespaces"
         return 0, [f"free nodes: {UNKNOWN}, taken as none: {right}; {says_how_many}"]
@@ -173,12 +174,13 @@ def answer_for_losses(
 
 def losses_to_play(num_nodes: int, lost: int) -> Iterator[tuple[int, ...]]:
     """Yield the losses, or of too many an even choice."""
+    # Combinations come in order of their first node: a stride reaches all of them, the first so many would not.
     stride = -(-comb(num_nodes, lost) // _MOST_LOSSES)
     return islice(combinations(range(num_nodes), lost), 0, None, stride)
 
 
 def outcomes_of_losses(spec: HATrainingJobSpec, losses: Sequence[tuple[int, ...]], free_nodes: int) -> list[Outcome]:
-    """Play every loss; return the answers, the smallest action first."""
+    """Return the planner's answers to all losses, counted, the smallest action first."""
     found: dict[tuple[Action | None, str], Outcome] = {}
     for loss in losses:
         answer = simulate_loss(spec, SimulationRequest(nodes=loss, free_nodes=free_nodes))
@@ -208,6 +210,7 @@ def _why_not_less(answer: SimulationResult) -> tuple[str, str]:
 
 
 def _lost_together(layout: Layout, lost: Sequence[int]) -> tuple[int, ...]:
+    # One shard whose holders are all gone is enough: there is no state to go on with.
     gone = set(lost)
     for rank in lost:
         for kind in layout.copy_kinds:

@@ -69,7 +69,7 @@ def run_watch(arguments: argparse.Namespace) -> int:
         objects, namespace, name, _ = job_asked_for(arguments)
         watching = Watching(objects, namespace, name, SystemClock().now_milliseconds)
         if arguments.once:
-            print("\n".join(plain_lines(watching.look())))
+            print("\n".join(plain_lines(watching.look_at_job())))
             return DONE
         pause = threading.Event()
         every = max(arguments.every, 0.5)
@@ -90,7 +90,7 @@ class Watching:
         self._pods: Sequence[PodView] = ()
         self._unread = ""
 
-    def look(self) -> list[Block]:
+    def look_at_job(self) -> list[Block]:
         """Look once; return the picture."""
         job = JobView(find_job(self._objects, self._namespace, self._name), self._now())
         self._job = job
@@ -98,24 +98,24 @@ class Watching:
         return list(picture_of_job(job, self._pods, self._unread))
 
     def draw_until_ended(self, wait: Callable[[], object], *, is_terminal: bool) -> int:
-        """Draw pictures over each other on a terminal, print what changes elsewhere; return 0 at the job's end."""
+        """Show pictures over each other on a terminal, print what changes elsewhere; return 0 at the job's end."""
         if not is_terminal:
             return self._print_changes(wait)
         with live_screen() as draw:
             while True:
-                draw(self.look())
+                draw(self.look_at_job())
                 if self._has_ended():
                     break
                 wait()
         # The live screen leaves nothing behind; how it ended stays.
-        print("\n".join(plain_lines(self.look())))
+        print("\n".join(plain_lines(self.look_at_job())))
         return DONE
 
     def _print_changes(self, wait: Callable[[], object]) -> int:
         said: dict[str, str] = {}
         next_step_ms = 0
         while True:
-            self.look()
+            self.look_at_job()
             assert self._job is not None
             now_ms = self._job.now_ms
             for about, line in changes_of_job(self._job, self._pods, self._unread):
@@ -166,6 +166,7 @@ def seats_of_job(job: JobView, pods: Sequence[PodView]) -> list[Seat]:
     for pod in pods:
         if pod.is_rank_pod and (pod.node_rank not in newest or pod.incarnation >= newest[pod.node_rank].incarnation):
             newest[pod.node_rank] = pod
+    # A shrunk or grown job has other node ranks than its spec says.
     number = max(parse_whole_number(job.spec.get("numNodes")) or 0, max(newest, default=-1) + 1)
     return [Seat(rank, newest.get(rank), _what_ranks_do(job, newest.get(rank))) for rank in range(number)]
 

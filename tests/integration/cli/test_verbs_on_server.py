@@ -1,4 +1,4 @@
-"""Every verb about a job or node, typed at a real server: with all rights, with none, for nothing, into a closed pipe."""
+"""Verbs about jobs and nodes, typed at a real server: with all rights, with none, for nothing, into a closed pipe."""
 
 from __future__ import annotations
 

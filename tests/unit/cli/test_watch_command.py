@@ -23,7 +23,7 @@ def watching(*pods: Json, job: Json | None = None) -> tuple[ToldServer, watch.Wa
 
 def test_the_picture_shows_what_each_node_rank_does() -> None:
     _, seen = watching(*RUNNING)
-    assert list(plain_lines(seen.look())) == [
+    assert list(plain_lines(seen.look_at_job())) == [
         "quickstart Running step 212, 1.42s a step, seen 5s ago",
         "Replace would not work: no free node fits (FreeNode)",
         "RANKS   NODE          STATE",
@@ -46,14 +46,14 @@ def test_the_picture_shows_what_each_node_rank_does() -> None:
 )
 def test_ranks_of_a_job_that_stands_do_not_train(phase: JobPhase, expected: list[str]) -> None:
     _, seen = watching(RUNNING[0], job=told_job(phase))
-    table = next(block for block in seen.look() if not isinstance(block, str))
+    table = next(block for block in seen.look_at_job() if not isinstance(block, str))
     assert [row[-1] for row in table.rows[:2]] == expected
 
 
 def test_pods_that_may_not_be_read_are_unknown() -> None:
     server, seen = watching(*RUNNING)
     server.forbidden = {PODS}
-    assert "pods: unknown, needs the right to list pods in team-a" in list(plain_lines(seen.look()))
+    assert "pods: unknown, needs the right to list pods in team-a" in list(plain_lines(seen.look_at_job()))
 
 
 def test_a_pipe_gets_what_changes_until_the_job_ends(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,4 +79,4 @@ def test_a_pipe_gets_what_changes_until_the_job_ends(capsys: pytest.CaptureFixtu
 
 def test_a_job_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ClusterError, match="there is no HATrainingJob other"):
-        watch.Watching(ToldServer(), NAMESPACE, "other", lambda: NOW_MS).look()
+        watch.Watching(ToldServer(), NAMESPACE, "other", lambda: NOW_MS).look_at_job()
