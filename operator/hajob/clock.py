@@ -14,16 +14,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 _COUNTS_SUSPENSION: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-class Timer(Protocol):
-    """A pending call."""
-
-    def cancel(self) -> None:
-        """Cancel the call."""
+Cancel: TypeAlias = Callable[[], None]
+"""Function that cancels a pending call."""
 
 
 class Clock(Protocol):
@@ -35,8 +32,8 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds on a clock that never jumps and never stops, not even while the machine is suspended."""
 
-    def call_later(self, seconds: float, call: Callable[..., object], *arguments: object) -> Timer:
-        """Call this in the running loop, not before this many seconds have passed."""
+    def call_later(self, seconds: float, call: Callable[..., object], *arguments: object) -> Cancel:
+        """Call this in the running loop, not before this many seconds have passed; return what cancels that."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -47,34 +44,34 @@ class Alarm:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._timer: Timer | None = None
+        self._cancel: Cancel | None = None
         self._due = 0.0
         self._call: Callable[[], object] = lambda: None
 
     @property
     def is_set(self) -> bool:
         """Whether a call is pending; False already while the call runs."""
-        return self._timer is not None
+        return self._cancel is not None
 
     def set_alarm(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
         """Make this call, not before this many seconds have passed."""
         self.cancel()
         self._due, self._call = self._clock.monotonic() + seconds, partial(call, *arguments)
-        self._timer = self._clock.call_later(seconds, self._make_call)
+        self._cancel = self._clock.call_later(seconds, self._make_call)
 
     def bring_forward(self, seconds: float) -> None:
         """Make the pending call, if there is one, after this many seconds at the latest."""
-        if self._timer is not None and self._due > self._clock.monotonic() + seconds:
+        if self._cancel is not None and self._due > self._clock.monotonic() + seconds:
             self.set_alarm(seconds, self._call)
 
     def cancel(self) -> None:
         """Cancel the pending call."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
 
     def _make_call(self) -> None:
-        self._timer = None
+        self._cancel = None
         self._call()
 
 
@@ -89,9 +86,9 @@ class SystemClock:
         """Return seconds since the machine was started."""
         return time.clock_gettime(_COUNTS_SUSPENSION)
 
-    def call_later(self, seconds: float, call: Callable[..., object], *arguments: object) -> Timer:
+    def call_later(self, seconds: float, call: Callable[..., object], *arguments: object) -> Cancel:
         """Use the loop's timers, which stop with the machine: a call that is due after a suspension comes late."""
-        return asyncio.get_running_loop().call_later(seconds, call, *arguments)
+        return asyncio.get_running_loop().call_later(seconds, call, *arguments).cancel
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -126,11 +123,11 @@ async def timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
     `asyncio.wait_for` would lose a cancellation that coincides with a result.
     """
     async with asyncio.timeout(None) as scope:
-        timer = clock.call_later(seconds, scope.reschedule, 0.0)
+        cancel = clock.call_later(seconds, scope.reschedule, 0.0)
         try:
             yield
         finally:
-            timer.cancel()
+            cancel()
 
 
 async def give_way() -> None:

@@ -7,6 +7,8 @@ import heapq
 import itertools
 from collections.abc import Callable
 
+from hajob.clock import Cancel
+
 START_MILLISECONDS = 1_795_255_200_000
 """What the wall clock shows at first, 21 November 2026 at ten: a date of today, as those in the tests' objects are."""
 
@@ -26,10 +28,10 @@ class FakeClock:
     def monotonic(self) -> float:
         return self.seconds
 
-    def call_later(self, seconds: float, call: Callable[..., object], *arguments: object) -> Call:
+    def call_later(self, seconds: float, call: Callable[..., object], *arguments: object) -> Cancel:
         timer = Call(call, arguments)
         heapq.heappush(self._timers, (self.seconds + seconds, next(self._count), timer))
-        return timer
+        return timer.cancel
 
     async def sleep(self, seconds: float) -> None:
         future: asyncio.Future[None] = asyncio.Future()

@@ -11,8 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from math import inf
-from typing import Final
 
 from hajob import metrics
 from hajob.api.conditions import Reason
@@ -23,7 +21,7 @@ from hajob.clock import Alarm
 from hajob.job import observe, outputs
 from hajob.job.admission import Admission
 from hajob.job.coordinator_client import CoordinatorClient
-from hajob.job.deadline_timer import DeadlineTimer
+from hajob.job.deadlines import DeadlineWatch
 from hajob.job.memory import JobMemory
 from hajob.job.observe import Seen
 from hajob.job.pod_index import is_coordinator, is_serving
@@ -33,7 +31,7 @@ from hajob.job.reconcile_loop import ReconcileLoop
 from hajob.job.snapshot import JobSnapshot, JobSnapshots
 from hajob.job.status.announcements import Announcement, of_breaker
 from hajob.job.status.build import is_urgent
-from hajob.job.status_publisher import SOON_SECONDS, Draft, StatusPublisher
+from hajob.job.status_publisher import Draft, StatusPublisher
 from hajob.job.status_writer import StatusWriter
 from hajob.plan import effects, events
 from hajob.plan.policy import Policy
@@ -43,9 +41,6 @@ from hajob.sources import observe as source
 from hajob.sources.pod import PodView
 
 log = logging.getLogger(__name__)
-
-ASSIGN_SECONDS_PER_POD: Final = 0.0002
-"""Between two assignments, for each node of the job: building and reading one takes a tenth of it."""
 
 
 class JobController:
@@ -77,10 +72,8 @@ class JobController:
         writer = StatusWriter(ports.kube, ports.clock, job.metadata, job.status.to_json(), ports.leadership)
         self.status = StatusPublisher(ports.clock, writer, job.status, self._draft_status, ports.pace)
         self._loop = ReconcileLoop(memory, self.snapshots, self._admission, ports, self)
-        self._assigning, self._assigned = Alarm(ports.clock), -inf
-        self._deadline = DeadlineTimer(
-            ports.clock, memory.time, self._deadline_reached, lambda: bool(self.snapshots.take().why_cut_off)
-        )
+        now = ports.clock.monotonic()
+        self._deadlines, self._deadline_alarm = DeadlineWatch(now, now), Alarm(ports.clock)
         self._tasks: list[asyncio.Task[None]] = []
         self._left_over: set[str] = set()
         self._releasing: list[asyncio.Task[None]] = []
@@ -129,8 +122,7 @@ class JobController:
         self._ports.cluster.watchers.discard(self._memory.job.metadata.uid)
         self._loop.close()
         self.status.end()
-        self._assigning.cancel()
-        self._deadline.cancel()
+        self._deadline_alarm.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -154,7 +146,7 @@ class JobController:
         """Handle the CR as it is now."""
         if self._memory.job_seen(job):
             self._admission.spec_changed()
-            self._assign()
+            self.assign()
             self._advance(events.PolicyChanged())
             self.status.publish()
             self._loop.wake(hurry=True)
@@ -209,7 +201,7 @@ class JobController:
             snapshot = self._follow(snapshot, observe.events_of_node(snapshot, pod.node_name))
             snapshot = self._follow(snapshot, observe.events_of_hardware(snapshot, {pod.node_name}))
         if not deleted and not pod.has_ended:
-            self._assign_soon()
+            self.coordinator.assign_soon(self._memory.layout.num_nodes)
         if serving:
             snapshot = self._follow(snapshot, observe.events_of_end(snapshot))
             self._memory.record_time(observe.training_view(snapshot))
@@ -245,7 +237,7 @@ class JobController:
 
     def reported(self, report: wire.Report) -> None:
         """Handle a coordinator's report: milestones, then facts, each advancing the plan at once."""
-        self._deadline.heard()
+        self._deadlines.note_report(self._ports.clock.monotonic())
         reports = self.coordinator.reports
         self._take_in(source.events_of_steps(self.state, reports.step))
         if not source.is_report_news(self.state, report, reports.before):
@@ -255,7 +247,7 @@ class JobController:
         told = observe.read_report(self.snapshots.take(), report)
         recorder.new_report()
         if self._memory.launch_seen(tuple(report.state.launched)):
-            self._assign()
+            self.assign()
         if (loaded := reports.newly_loaded(report, self.state.attempt)) is not None:
             recorder.checkpoint_loaded(loaded)
         for observed in told:
@@ -350,21 +342,29 @@ class JobController:
         """Publish the status, because something that is the same for all jobs has changed."""
         self.status.publish(lazy=True)
 
-    def _deadline_reached(self, name: str) -> None:
-        try:
-            if name == Deadline.COORDINATOR:
-                self._count_silence()
-            self._advance(events.DeadlineReached(name=name))
-        except Exception as error:  # nothing else would report an error in a timer
-            log.exception("%s: deadline %s", self._memory.title, name)
-            self._broke(error)
+    def _set_deadline_alarm(self) -> None:
+        """Look at the earliest deadline in time; a new leader gets it from the journal."""
+        now, now_ms = self._ports.clock.monotonic(), self._memory.time.now()
+        delay = self._deadlines.delay_to_look(self._memory.deadlines, now, now_ms)
+        if delay is None:
+            self._deadline_alarm.cancel()
+        else:
+            self._deadline_alarm.set_alarm(delay, self._look_at_deadlines)
 
-    def _count_silence(self) -> None:
-        """Count the coordinator as silent: until more is known, its node is treated as dead."""
-        snapshot = self.snapshots.take()
-        pod = snapshot.coordinator_pod
-        if pod is not None and not pod.has_ended and not snapshot.coordinator.connected:
-            snapshot.cluster.avoid(pod.node_name)
+    def _look_at_deadlines(self) -> None:
+        try:
+            snapshot, deadlines = self.snapshots.take(), self._memory.deadlines
+            missed, delay = self._deadlines.look_at_deadlines(
+                deadlines, snapshot.now, snapshot.now_ms, cut_off=bool(snapshot.why_cut_off)
+            )
+            self._deadline_alarm.set_alarm(delay, self._look_at_deadlines)
+            if missed == Deadline.COORDINATOR:
+                observe.avoid_silent_coordinator(snapshot)
+            if missed:
+                self._advance(events.DeadlineReached(name=missed))
+        except Exception as error:  # nothing else would report an error in a timer
+            log.exception("%s: deadlines", self._memory.title)
+            self._broke(error)
 
     # ------------------------------------------------------------------------------- from the reconcile loop
 
@@ -375,7 +375,7 @@ class JobController:
                 self._coordinator_pod_seen(pod, deleted=False)
         self._advance(events.PolicyChanged())  # the spec may have changed while no operator ran
         self._look_for_places()
-        self._deadline.arm(self._memory.deadlines)
+        self._set_deadline_alarm()
         if self.job.status.observed_generation != self.job.metadata.generation:
             self.status.publish()
 
@@ -445,7 +445,7 @@ class JobController:
             self._send_order()
         self.status.publish(lazy=not is_urgent(before, self.state, self.job.spec.num_nodes))
         self._follow_capacity()
-        self._deadline.arm(self._memory.deadlines)
+        self._set_deadline_alarm()
         self._loop.wake()
         self._decide_what_waited()
 
@@ -480,24 +480,12 @@ class JobController:
 
     def _tell_coordinator(self) -> None:
         """Send the coordinator everything, because it may have received nothing yet."""
-        self._assign()
+        self.assign()
         self._send_order()
 
-    def _assign_soon(self) -> None:
-        """Send the coordinator the changed pods in a moment, several changes in one message.
-
-        The message names every pod, so during a storm it is sent less often the larger the job is.
-        """
-        if self._assigning.is_set or not self.coordinator.reports.address:
-            return  # a coordinator that is dialled later gets everything
-        rest = self._assigned + ASSIGN_SECONDS_PER_POD * self._memory.layout.num_nodes - self._ports.clock.monotonic()
-        self._assigning.set_alarm(max(rest, SOON_SECONDS), self._assign)
-
-    def _assign(self) -> None:
+    def assign(self) -> None:
         """Send the coordinator the job's description and the addresses of its pods."""
-        self._assigning.cancel()
         snapshot = self.snapshots.take()
-        self._assigned = snapshot.now
         self.coordinator.assign(partial(outputs.build_assignment, snapshot), snapshot.now_ms)
 
     def _draft_status(self, before: HATrainingJobStatus) -> Draft:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from math import inf
+from typing import Final, Protocol
 
 from hajob import metrics
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
+from hajob.clock import Alarm
 from hajob.coordinator_link.channel import Channel, CoordinatorCredentials
 from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.ports import Ports
@@ -26,6 +28,11 @@ from hajob.sources.pod import PodView
 from hajob.sources.report import NANOSECONDS_PER_MILLISECOND
 
 log = logging.getLogger(__name__)
+
+SOON_SECONDS: Final = 0.001
+"""Long enough for what was just said to leave."""
+ASSIGN_SECONDS_PER_POD: Final = 0.0002
+"""Between two assignments, for each node of the job: building and reading one takes a tenth of it."""
 
 
 class Owner(Protocol):
@@ -39,6 +46,9 @@ class Owner(Protocol):
 
     def stood_at(self, step: int, age_ms: int) -> None:
         """Handle the last step that all ranks had in common, as the previous coordinator reports it."""
+
+    def assign(self) -> None:
+        """Send the coordinator the job's description and the addresses of its pods."""
 
 
 class _Line:
@@ -80,6 +90,7 @@ class CoordinatorClient:
         self._line: _Line | None = None
         self._former: _Line | None = None  # of the previous pod, until the current one reports
         self._assignment: wire.Assignment | None = None
+        self._assigning, self._assigned = Alarm(ports.clock), -inf
         self._closing: set[asyncio.Task[None]] = set()
         self.reports = CoordinatorReports()
 
@@ -122,6 +133,7 @@ class CoordinatorClient:
 
     async def close(self) -> None:
         """Close the link for good."""
+        self._assigning.cancel()
         self.pod_lost()
         self.former_ended(self._former)
         for task in list(self._closing):
@@ -137,12 +149,24 @@ class CoordinatorClient:
         if self._link is not None:
             self._link.acknowledge_report(sequence)
 
+    def assign_soon(self, num_nodes: int) -> None:
+        """Send the changed pods in a moment, several changes in one message.
+
+        The message names every pod, so during a storm it is sent less often the larger the job is.
+        """
+        if self._assigning.is_set or self._line is None:
+            return  # a coordinator that is dialled later gets everything
+        rest = self._assigned + ASSIGN_SECONDS_PER_POD * num_nodes - self._ports.clock.monotonic()
+        self._assigning.set_alarm(max(rest, SOON_SECONDS), self._owner.assign)
+
     def assign(self, build: Callable[[int], wire.Assignment], now_ms: int) -> None:
         """Send the pods as they are now; `build` makes the message of a revision, which is sent only if it has changed.
 
         Revisions are job time: a coordinator refuses a smaller one, and no leader's job time is behind that of the one
         before it, whatever their clocks say.
         """
+        self._assigning.cancel()
+        self._assigned = self._ports.clock.monotonic()
         current = self._assignment
         new = build(current.revision if current is not None else 0)
         if new == current:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from hajob.api.conditions import Reason
@@ -24,6 +25,7 @@ Answer = tuple[Reason, str]
 class _Asked:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     consented: bool = False
+    serves_until: float = inf
 
 
 class DryRunCache:
@@ -43,6 +45,8 @@ class DryRunCache:
         Raises:
             ApiError: the server could not be asked.
         """
+        now = clock.monotonic()
+        self._asked = {key: one for key, one in self._asked.items() if one.serves_until > now}
         asked = self._asked.get(pods)
         if asked is not None:
             await asked.answered.wait()
@@ -54,7 +58,7 @@ class DryRunCache:
         finally:
             asked.answered.set()
             if asked.consented:
-                clock.call_later(SERVES_SECONDS, self._asked.pop, pods)
+                asked.serves_until = clock.monotonic() + SERVES_SECONDS
             else:
                 del self._asked[pods]
         return answer

@@ -200,6 +200,13 @@ def _remember_fact(snapshot: JobSnapshot, seen: events.FactSeen) -> None:
     snapshot.cluster.avoid(fact.node_name)
 
 
+def avoid_silent_coordinator(snapshot: JobSnapshot) -> None:
+    """Count a silent coordinator's node as dead until more is known."""
+    pod = snapshot.coordinator_pod
+    if pod is not None and not pod.has_ended and not snapshot.coordinator.connected:
+        snapshot.cluster.avoid(pod.node_name)
+
+
 # ------------------------------------------------------------------------------------------- faults of hardware
 
 

@@ -16,7 +16,7 @@ from math import inf
 from typing import Final, Protocol
 
 from hajob.api.conditions import Reason
-from hajob.backoff import Backoff, Retry
+from hajob.backoff import Backoff
 from hajob.capacity.gang import Claim
 from hajob.clock import Alarm
 from hajob.job.admission import REFUSALS, Admission
@@ -46,10 +46,11 @@ QUOTA_SECONDS: Final = 0.5
 SHORTEST_PAUSE_SECONDS: Final = 1.0
 """Pause after a refusal when the job has news: a job whose pods change all the time retries no more often."""
 
-ASK_AGAIN_SECONDS: Final = 5.0
-LONGEST_ASK_AGAIN_SECONDS: Final = 300.0
-"""Between two questions whether the pods of a refused job are accepted by now: whoever makes the missing service
-account, or allows the pods in a policy, tells nobody."""
+ASK_AGAIN_SECONDS: Final = (5.0, 300.0)
+"""First and longest delay between two questions whether the pods of a refused job are accepted by now.
+
+Whoever makes the missing service account, or allows the pods in a policy, tells nobody.
+"""
 
 TURNS: Final = 3
 """So often in a round policies are asked again because they had something to tell; more comes in the next round."""
@@ -117,8 +118,7 @@ class ReconcileLoop:
         self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
         self._wake = asyncio.Event()
         self._again, self._again_at = Alarm(ports.clock), inf
-        self._asks_again = Retry(ports.clock, self.wake, ASK_AGAIN_SECONDS, LONGEST_ASK_AGAIN_SECONDS)
-        self._backoff = Backoff(*RETRY_SECONDS)
+        self._backoff, self._asking_again = Backoff(*RETRY_SECONDS), Backoff(*ASK_AGAIN_SECONDS)
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
         self._ended = self._closed = False
         self._claim = self.claim
@@ -156,7 +156,6 @@ class ReconcileLoop:
         if claims.get(uid) is self._claim:  # else another controller of the job has one by now
             del claims[uid]
         self._again.cancel()
-        self._asks_again.cancel()
 
     def snapshot(self) -> JobSnapshot:
         """Take a snapshot of the job, for policies."""
@@ -333,7 +332,7 @@ class ReconcileLoop:
             self._owner.admitted()
             return True
         if self._admission.reason is Reason.POD_REFUSED:
-            self._asks_again.note_failure()
+            self._reconcile_at(self._clock.monotonic() + self._asking_again.next_delay())
         if told != (self._admission.reason, self._admission.message):
             self._owner.refused()
         return False

@@ -53,10 +53,10 @@ async def test_a_silent_coordinator_is_given_up_by_the_given_clock(monkeypatch: 
 async def test_the_systems_clock_sleeps_and_calls() -> None:
     clock, called = SystemClock(), asyncio.Event()
     began = clock.monotonic()
-    clock.call_later(0.01, called.set).cancel()
-    timer = clock.call_later(0.01, called.set)
+    clock.call_later(0.01, called.set)()
+    cancel = clock.call_later(0.01, called.set)
     await called.wait()
-    timer.cancel()
+    cancel()
     await clock.sleep(0.01)
     assert clock.monotonic() - began >= 0.019
 

@@ -17,16 +17,22 @@ from hajob.job.coordinator_client import CoordinatorClient
 from hajob.job.ports import Ports
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
+from tests.rigs.fake_clock import FakeClock
 
 
 class Owner:
     """A controller that looks at its coordinator when it hears a report, as the planner does."""
 
     def __init__(self) -> None:
-        self.controller = CoordinatorClient(cast("HATrainingJob", None), cast("Ports", None), self)
+        self.controller = CoordinatorClient(
+            cast("HATrainingJob", None), cast("Ports", SimpleNamespace(clock=FakeClock())), self
+        )
         self.seen: list[tuple[bool, int]] = []
         self.changes: list[Any] = []
         self.stood: list[tuple[int, int]] = []
+
+    def assign(self) -> None:
+        """Assign nothing."""
 
     def stood_at(self, step: int, age_ms: int) -> None:
         self.stood.append((step, age_ms))
@@ -130,7 +136,7 @@ class Dialled(Owner):
         super().__init__()
         self.lines: list[Line] = []
         self.asked, self.answer = asyncio.Event(), asyncio.Event()
-        world = SimpleNamespace(dialer=self, kube=self, clock=None)
+        world = SimpleNamespace(dialer=self, kube=self, clock=FakeClock())
         job = SimpleNamespace(metadata=SimpleNamespace(uid="job"))
         self.controller = CoordinatorClient(cast("HATrainingJob", job), cast("Ports", world), self)
 

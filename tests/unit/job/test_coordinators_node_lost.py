@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hajob.job.deadline_timer import HEAR_SECONDS
+from hajob.job.deadlines import HEAR_SECONDS
 from hajob.plan import events
 from hajob.plan.policy import ANOTHER_COORDINATOR_SECONDS, COORDINATOR_SECONDS, SUCCESSOR_SECONDS, UNREACHABLE_SECONDS
 from hajob.plan.state import JobPhase

@@ -11,7 +11,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
-from hajob.job.deadline_timer import HEAR_SECONDS
+from hajob.job.deadlines import HEAR_SECONDS
 from hajob.plan.policy import COORDINATOR_SECONDS
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import pytest
 
-from hajob.clock import JobTime
-from hajob.job.deadline_timer import HEAR_SECONDS, DeadlineTimer
+from hajob.clock import Alarm, JobTime
+from hajob.job.deadlines import HEAR_SECONDS, DeadlineWatch
 from hajob.job.status.journal import Journal
 from hajob.plan.state import JobState
 from tests.rigs.fake_clock import FakeClock
 
 
 class Rig:
-    """A timer that has been there for long, and what it told."""
+    """A watch that has been there for long, asked when it says, and what it called missed."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.time = JobTime(self.clock)
         self.reached: list[str] = []
         self.cut_off = False
-        self.timer = DeadlineTimer(self.clock, self.time, self.reached.append, lambda: self.cut_off)
+        self.alarm, self.deadlines = Alarm(self.clock), dict[str, int]()
+        self.begin()
         self.clock.freeze(HEAR_SECONDS)
+
+    def begin(self) -> None:
+        """Begin to watch, as a new leader does."""
+        self.watch = DeadlineWatch(self.clock.monotonic(), self.clock.monotonic())
 
     def arm(self, **seconds: float) -> None:
         now = self.time.now()
-        self.timer.arm({name: now + round(rest * 1000) for name, rest in seconds.items()})
+        self.deadlines = {name: now + round(rest * 1000) for name, rest in seconds.items()}
+        delay = self.watch.delay_to_look(self.deadlines, self.clock.monotonic(), now)
+        self.alarm.cancel()
+        if delay is not None:
+            self.alarm.set_alarm(delay, self.look)
+
+    def look(self) -> None:
+        now, now_ms = self.clock.monotonic(), self.time.now()
+        missed, delay = self.watch.look_at_deadlines(self.deadlines, now, now_ms, cut_off=self.cut_off)
+        self.alarm.set_alarm(delay, self.look)
+        self.reached += filter(None, [missed])
+
+    def heard(self) -> None:
+        self.watch.note_report(self.clock.monotonic())
 
 
 async def test_a_deadline_comes_in_its_time() -> None:
@@ -61,13 +79,13 @@ async def test_a_thawed_operator_hears_before_it_decides(frozen: float) -> None:
     rig.arm(Recovery=60)
     await rig.clock.advance(0.2)
     rig.clock.freeze(frozen)
-    rig.timer.heard()  # what had been waiting all the time
+    rig.heard()  # what had been waiting all the time
     await rig.clock.advance(0.5)
     rig.arm(Recovery=-1)  # as after every event
     await rig.clock.advance(0.9)
     assert rig.reached == []
     await rig.clock.advance(0.3)
-    rig.timer.heard()
+    rig.heard()
     await rig.clock.advance(1.0)
     assert rig.reached == ["Recovery"]
 
@@ -107,7 +125,7 @@ async def test_an_operator_that_is_cut_off_calls_nothing_missed() -> None:
 
 async def test_a_deadline_kept_while_away_is_never_told() -> None:
     rig = Rig()
-    rig.timer = DeadlineTimer(rig.clock, rig.time, rig.reached.append)  # of a new leader
+    rig.begin()
     rig.arm(Recovery=-40)
     await rig.clock.advance(1)
     rig.arm()
