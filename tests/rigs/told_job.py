@@ -15,7 +15,7 @@ from hajob.domain.goodput import Account, Bucket
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose, RefusedAction
 from hajob.domain.timeline import Mark
 from hajob.job.status.build import CoordinatorView, Snapshot, build_status, goodput
-from hajob.job.status.incident_entry import Record
+from hajob.job.status.incidents import Record
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 from tests.rigs.example_jobs import UID, example_job

@@ -1,8 +1,8 @@
 """One job's controller: every event of a job passes here, one at a time.
 
-What a snapshot shows becomes events (hajob.job.observe), JobMemory stores the planner's answers, and these
-go out as levels: the newest order and the status (hajob.job.outputs), the pods (ReconcileLoop). Orders go out in the
-same call in which a report came in: no queue delays the command that answers a fault.
+What a snapshot shows becomes events (hajob.job.observe), JobMemory stores the planner's answers, and these go out as
+levels: the newest order (hajob.job.orders), the status (hajob.job.draft), the pods (ReconcileLoop). Orders go out in
+the same call in which a report came in: no queue delays the command that answers a fault.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from hajob.api.event_reasons import EventReason
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus
 from hajob.clock import Alarm
-from hajob.job import observe, outputs
+from hajob.job import observe, orders
 from hajob.job.admission import Admission
-from hajob.job.coordinator_client import CoordinatorClient
+from hajob.job.coordinator import CoordinatorClient
 from hajob.job.deadlines import DeadlineWatch
+from hajob.job.draft import draft_status
 from hajob.job.memory import JobMemory
 from hajob.job.observe import Seen
 from hajob.job.pod_index import is_coordinator, is_serving
@@ -469,7 +470,7 @@ class JobController:
 
     def _send_order(self) -> None:
         """Send the newest order, unless it must wait."""
-        order = outputs.order_to_send(self.snapshots.take(), self._memory, self._loop.memos.start)
+        order = orders.order_to_send(self.snapshots.take(), self._memory, self._loop.memos.start)
         if order is not None:
             self.coordinator.order(order)
 
@@ -486,7 +487,7 @@ class JobController:
     def assign(self) -> None:
         """Send the coordinator the job's description and the addresses of its pods."""
         snapshot = self.snapshots.take()
-        self.coordinator.assign(partial(outputs.build_assignment, snapshot), snapshot.now_ms)
+        self.coordinator.assign(partial(orders.build_assignment, snapshot), snapshot.now_ms)
 
     def _draft_status(self, before: HATrainingJobStatus) -> Draft:
         """Compute the status, and the call that acknowledges reports once their effects are written.
@@ -495,7 +496,7 @@ class JobController:
         """
         memory, reports = self._memory, self.coordinator.reports
         fence = self._ports.leadership.fence
-        status = outputs.draft_status(self._loop.snapshot(), memory, self._loop.memos, before, fence)
+        status = draft_status(self._loop.snapshot(), memory, self._loop.memos, before, fence)
         return status, partial(self._status_written, memory.journal.order, reports.conversation, reports.sequence)
 
     def _status_written(self, order: effects.SendOrder | None, conversation: int, sequence: int) -> None:

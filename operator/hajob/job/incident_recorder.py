@@ -17,8 +17,7 @@ from hajob.domain.incidents import Incident, IncidentOutcome
 from hajob.domain.timeline import Mark, outage_milliseconds
 from hajob.job.status import announcements
 from hajob.job.status.announcements import Announcement
-from hajob.job.status.incident_entry import Record
-from hajob.job.status.restoration import Loaded, Restoration
+from hajob.job.status.incidents import Loaded, Record, Restoration
 from hajob.plan import effects, events
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from hajob.api.job import HATrainingJob
-from hajob.coordinator_link.orders import build_standing_orders
 from hajob.domain.actions import Action
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.patience import (
@@ -21,6 +20,7 @@ from hajob.domain.patience import (
     SAVE_BEFORE_SECONDS,
     standing_seconds,
 )
+from hajob.job.orders import build_standing_orders
 from hajob.plan import events
 from hajob.plan.machine import advance_job
 from hajob.plan.policy import Policy, layout_from_spec, policy_from_spec

@@ -27,7 +27,7 @@ from hajob.domain.incidents import IncidentOutcome
 from hajob.job.status import summary
 from hajob.job.status.data_parallel import data_parallel, measured_again
 from hajob.job.status.freshness import RARELY_SECONDS, is_older_than, without_moving_words
-from hajob.job.status.incident_entry import Record, entry, nodes_of_incident
+from hajob.job.status.incidents import Record, entry, nodes_of_incident
 from hajob.job.status.journal import MOVING_MARK, VERSION
 from hajob.plan.placements import same_placements
 from hajob.plan.policy import layout_from_spec

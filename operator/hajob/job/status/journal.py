@@ -21,8 +21,7 @@ from pydantic_core import ErrorDetails
 from hajob.api.conditions import Reason
 from hajob.domain.goodput import Account
 from hajob.domain.timeline import Mark
-from hajob.job.status.incident_entry import Record
-from hajob.job.status.restoration import Restoration
+from hajob.job.status.incidents import Record, Restoration
 from hajob.plan.effects import SendOrder
 from hajob.plan.state import Deadline, JobState
 

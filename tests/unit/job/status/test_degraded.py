@@ -11,7 +11,7 @@ from hajob.domain.actions import Action
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose, RefusedAction
 from hajob.job.status.build import CoordinatorView, Snapshot, build_status
-from hajob.job.status.incident_entry import Record, entry
+from hajob.job.status.incidents import Record, entry
 from hajob.plan.policy import layout_from_spec
 from hajob.plan.state import JobPhase, JobState
 

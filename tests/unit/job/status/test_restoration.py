@@ -15,9 +15,8 @@ from hajob.domain.layout import Layout
 from hajob.domain.timeline import Mark
 from hajob.job.incident_recorder import IncidentRecorder
 from hajob.job.status.announcements import Announcement
-from hajob.job.status.incident_entry import Record, entry
+from hajob.job.status.incidents import Loaded, Record, Restoration, entry
 from hajob.job.status.journal import Journal, read
-from hajob.job.status.restoration import Loaded, Restoration
 from hajob.plan.effects import CloseIncident, ExplainIncident
 from hajob.plan.events import JobEvent, ResultReported, Resumed
 from hajob.plan.state import JobPhase, JobState

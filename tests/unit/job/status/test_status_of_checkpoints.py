@@ -12,8 +12,7 @@ from hajob.domain.checkpoints import CheckpointRefusal
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose
 from hajob.job.status.build import CoordinatorView, Snapshot, build_status
-from hajob.job.status.incident_entry import Record
-from hajob.job.status.restoration import Loaded, Restoration
+from hajob.job.status.incidents import Loaded, Record, Restoration
 from hajob.plan.state import JobPhase, JobState
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "quickstart.yaml"

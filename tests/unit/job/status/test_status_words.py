@@ -16,7 +16,7 @@ from hajob.domain.facts import FactKind, Origin
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
 from hajob.domain.timeline import Mark
 from hajob.job.status.build import Snapshot, build_status
-from hajob.job.status.incident_entry import Record
+from hajob.job.status.incidents import Record
 from hajob.job.status.summary import protection_in_a_word, step_time_in_words
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.creation import NotCreated

@@ -1,7 +1,4 @@
-"""What one job puts out: its status for the API server, the order and the assignment for its coordinator.
-
-These are levels: each is computed from what is known now, and whoever sends it leaves out an unchanged one.
-"""
+"""The status of one job, computed from what is known now: as a whole, whoever writes it leaves out an unchanged one."""
 
 from __future__ import annotations
 
@@ -14,74 +11,20 @@ from hajob.api.log_rules import log_rule_notes
 from hajob.api.status import HATrainingJobStatus
 from hajob.capacity.shortfall import shortfall_of_nodes
 from hajob.capacity.unsatisfiable import why_none_fits
-from hajob.coordinator_link import orders
-from hajob.domain.actions import OrderCommand
 from hajob.job.memory import JobMemory
 from hajob.job.observe import cluster_view
 from hajob.job.policies.all_policies import PolicyMemos
-from hajob.job.policies.start_gate import StartMemo, holds_start, why_closed
+from hajob.job.policies.start_gate import why_closed
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
-from hajob.plan import effects
 from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import ENDED, UNTRAINED
 from hajob.plan.waits import wait_of_job
-from hajob.pods.environment import rank_environment
 from hajob.pods.review import notes_on_spec
-from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.shortage import shortage_of_pods
 
 SHORTFALL_SECONDS: Final = 30.0
 """So long the numbers of free and used nodes stand in the status of a waiting job: each pod of others changes them."""
-
-
-# ------------------------------------------------------------------------------------------- to its coordinator
-
-
-def order_to_send(snapshot: JobSnapshot, memory: JobMemory, memo: StartMemo) -> wire.Order | None:
-    """Return the newest order; None where there is none, and while it must wait."""
-    order, incident = memory.journal.order, snapshot.state.incident
-    if order is None or _is_order_held(snapshot, order, memo):
-        return None
-    # A leader that knows only what is recorded must decide the same again, or do no harm. A size that has changed is
-    # not changed again: it would take the answers for those to the order before, and wait in vain for others.
-    if order.command is OrderCommand.SHRINK and order != memory.recorded_order:
-        return None
-    of_this = incident is not None and incident.incarnation == order.incarnation
-    return orders.build_order(order, incident.number if incident and of_this else 0)
-
-
-def _is_order_held(snapshot: JobSnapshot, order: effects.SendOrder, memo: StartMemo) -> bool:
-    """Whether an order that starts ranks waits; to the earlier attempt's coordinator it only ends what that runs.
-
-    An order to take over a training starts nothing.
-    """
-    state = snapshot.state
-    starts = order.command is OrderCommand.START and state.phase in UNTRAINED
-    # A coordinator of the attempt before starts nothing: it must hear of the new one at once, to end its ranks.
-    if starts and snapshot.coordinator.incarnation >= state.base:
-        return holds_start(snapshot, memo)
-    memo.held_since = None
-    return False
-
-
-def build_assignment(snapshot: JobSnapshot, revision: int) -> wire.Assignment:
-    """Build the job's description, with the addresses of its pods."""
-    job, layout, state, policy = snapshot.started, snapshot.layout, snapshot.state, snapshot.policy
-    return orders.build_assignment(
-        revision=revision,
-        world_size=layout.world_size,
-        ranks_per_node=layout.chips_per_node,
-        attempt=state.attempt,
-        environment=rank_environment(job, policy),
-        pods=snapshot.pods.ranks(),
-        standing=orders.build_standing_orders(policy),
-        recovery=job.spec.recovery,
-        checkpoint_rules=orders.build_checkpoint_rules(job.spec.framework, layout, state.passed_over),
-    )
-
-
-# -------------------------------------------------------------------------------------------------- its status
 
 
 def draft_status(
