@@ -24,7 +24,7 @@ MOST_ARGUMENTS: Final = 5
 """More than these, and nobody who reads a call knows which is which."""
 MOST_HOMONYMS: Final = 5
 """A bare verb that more functions than these share names none of them."""
-TIMERS: Final = frozenset({"call_later", "call_at", "DeadlineTimer"})
+TIMERS: Final = frozenset({"call_later", "call_at"})
 PRAGMAS: Final = ("# noqa", "# ruff:", "# type:", "# fmt:", "# pragma", "#!")
 
 

@@ -11,6 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final, TypeAlias
 
 from hajob import metrics
+from hajob.api.enums import SubHealthPolicy
+from hajob.api.event_reasons import EventReason
+from hajob.domain.facts import FactKind
 from hajob.domain.hardware import ClusterFact
 from hajob.job.pod_index import is_coordinator, is_node_away, is_serving
 from hajob.job.snapshot import JobSnapshot
@@ -18,7 +21,7 @@ from hajob.job.status.announcements import Announcement, of_unknown_chip
 from hajob.leader.reachability import ExpectedCoordinator
 from hajob.plan import events
 from hajob.plan.placements import serving_incarnation
-from hajob.plan.state import REMADE, UNTRAINED, WITHOUT_PODS
+from hajob.plan.state import REMADE, UNTRAINED, WITHOUT_PODS, Deadline, JobPhase
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import observe
@@ -26,6 +29,7 @@ from hajob.sources.chips import Seat
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed
+from hajob.sources.shortage import shortage_of_pods
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +40,17 @@ AGAIN_SECONDS: Final = 600.0
 
 ASKED_LIMIT: Final = 1024
 """Sick chips that are remembered; a job of 64 nodes has as many chips."""
+
+FROM_CLUSTER: Final = ("node/", "public/")
+"""What the ids of facts begin with that were made from faults of nodes and chips."""
+AGAIN: Final = "#"
+"""What follows it tells the same fact, told once more, from the one before."""
+NOT_ACTED: Final = frozenset({JobPhase.HELD, JobPhase.MIGRATING})
+"""Phases in which an incident is open and nothing irreversible was done for it."""
+BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
+"""Facts after which nothing should be started on their node for a while."""
+APART: Final = "anti-affinity"
+"""In the scheduler's words, where a pod may not join another one on its node."""
 
 
 # ---------------------------------------------------------------------------------------------------- the view
@@ -115,7 +130,16 @@ def events_of_end(snapshot: JobSnapshot) -> Seen:
 
 
 def events_of_places(snapshot: JobSnapshot, blocked: str = "") -> Seen:
-    """Report whether a start waits for quota or nodes, or for old pods (`blocked`: which)."""
+    """Yield whether a start waits for quota or nodes, or for pods of the attempt before that do not go.
+
+    A pod that the scheduler has not looked at yet says neither.
+
+    Args:
+        snapshot: of the job.
+        blocked: which pods of the attempt before should have gone long ago; empty for none.
+    """
+    if snapshot.state.phase not in UNTRAINED:
+        return
     state, num_nodes, coordinator = snapshot.state, snapshot.layout.num_nodes, snapshot.coordinator_pod
     serving, refused = snapshot.pods.serving(state), snapshot.creation.why_missing
     placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
@@ -123,16 +147,32 @@ def events_of_places(snapshot: JobSnapshot, blocked: str = "") -> Seen:
     if (state.waiting is None and not unplaced and refused is None and not blocked) or (
         state.waiting is not None and placed <= num_nodes
     ):
-        return ()
-    return observe.events_of_places(state, num_nodes, serving.pods, coordinator, refused, blocked=blocked)
+        return
+    known = [*serving.pods.values(), *([coordinator] if coordinator is not None else [])]
+    missing = shortage_of_pods(known, refused)
+    if missing and state.waiting is None:
+        yield events.PlacesMissing(message=missing)
+    elif blocked and state.waiting is None:
+        yield events.PlacesMissing(message=blocked, reason=EventReason.WAITING_FOR_OLD_PODS)
+    complete = not blocked and refused is None and len(known) == num_nodes + 1 and all(pod.node_name for pod in known)
+    if complete and state.waiting is not None:
+        yield events.PlacesFound()
 
 
 def events_of_coordinator_place(snapshot: JobSnapshot) -> Seen:
-    """Report whether the coordinator occupies a node that a rank pod of this start needs."""
-    unplaced = snapshot.pods.serving(snapshot.state).unplaced
-    return observe.events_of_coordinator_place(
-        snapshot.state, snapshot.coordinator_pod, unplaced, snapshot.serving, snapshot.has_room
-    )
+    """Yield whether the coordinator occupies a node that a rank pod of this start needs: no rank may join it there.
+
+    That happens where a job has no more nodes than its ranks need, and the coordinator was placed first.
+    """
+    state, coordinator = snapshot.state, snapshot.coordinator_pod
+    if state.phase not in UNTRAINED or not state.apart or coordinator is None or not coordinator.node_name:
+        return
+    unplaced, moves = snapshot.pods.serving(state).unplaced, Deadline.UNPLACED in state.deadlines
+    if moves and not unplaced:
+        yield events.CoordinatorPlaced()
+    kept_off = not moves and any(APART in snapshot.serving[node_rank].unschedulable for node_rank in unplaced)
+    if kept_off and snapshot.has_room(coordinator.node_name):
+        yield events.CoordinatorUnplaced()
 
 
 def events_of_capacity(snapshot: JobSnapshot) -> Seen:
@@ -156,7 +196,9 @@ def events_of_channel(snapshot: JobSnapshot) -> Seen:
     """
     pod, up = snapshot.coordinator_pod, snapshot.coordinator.connected
     starts = not up and pod is not None and pod.phase == "Pending" and not is_node_away(pod, snapshot.nodes)
-    return () if snapshot.why_cut_off or starts else (observe.event_of_channel(up=up),)
+    if snapshot.why_cut_off or starts:
+        return ()
+    return (events.CoordinatorReachable() if up else events.CoordinatorUnreachable(),)
 
 
 def expected_coordinator(snapshot: JobSnapshot) -> ExpectedCoordinator | None:
@@ -192,7 +234,7 @@ def _remember_fact(snapshot: JobSnapshot, seen: events.FactSeen) -> None:
     """Store what a reported fact says about nodes, for the code that creates or deletes pods there."""
     fact = seen.fact
     metrics.FACTS.labels(fact.kind.value).inc()
-    if fact.kind not in observe.BAD_PLACES or fact.node_rank is None:
+    if fact.kind not in BAD_PLACES or fact.node_rank is None:
         return
     pod = snapshot.serving.get(fact.node_rank)
     if observe.is_fact_of_silence(fact) and pod is not None:
@@ -229,13 +271,26 @@ def events_of_hardware(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> Se
 
 
 def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> Iterator[events.FactSeen]:
-    """Yield sub-health of nodes that still work, again periodically, and only where there is a better node."""
-    if _must_wait(snapshot):
+    """Yield sub-health of nodes that still work, again periodically, and only where there is a better node.
+
+    Only while the training is whole and the policy asks for an action.
+    """
+    if _must_wait(snapshot) or snapshot.state.phase is not JobPhase.RUNNING:
         return
-    sick, faults_on = snapshot.cluster.marks.sub_healthy, snapshot.cluster.faults.faults_on
+    spec, sick, faults_on = snapshot.job.spec, snapshot.cluster.marks.sub_healthy, snapshot.cluster.faults.faults_on
+    if spec.recovery.sub_health_policy is SubHealthPolicy.IGNORE:
+        return
     names = sick if not nodes else [name for name in nodes if name in sick]
     pods = [pod for name in names for pod in snapshot.pods.on_node(name) if is_serving(pod, snapshot.state)]
-    found = list(observe.events_of_sub_health(snapshot.state, snapshot.job.spec, pods, faults_on, snapshot.nodes))
+    resource = spec.accelerator.resource_name
+    found = [
+        (pod, fact, age_ms)
+        for pod in pods
+        if not pod.has_ended
+        for fact, age_ms in faults_on(pod.node_name)
+        if fact.kind is FactKind.SUB_HEALTH
+        and observe.seat_of_pod(pod, fact.chip_number, snapshot.nodes.get(pod.node_name), resource) is Seat.ON
+    ]
     held = {pod.node_name for pod in snapshot.ready_spares} if found else set()
     better = (held | snapshot.free_names).difference(sick) if found else ()
     asked, generation = snapshot.observed.sub_health_asked, snapshot.job.metadata.generation
@@ -247,7 +302,7 @@ def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> 
             asked[key] = (times + 1, snapshot.now, generation)
             if len(asked) > ASKED_LIMIT:
                 del asked[next(iter(asked))]  # the longest ago
-            again, chips = f"{observe.AGAIN}{times}", snapshot.layout.chips_per_node
+            again, chips = f"{AGAIN}{times}", snapshot.layout.chips_per_node
             yield events.FactSeen(
                 fact=observe.fact_of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=snapshot.now_ms, again=again)
             )
@@ -276,8 +331,9 @@ def _must_wait(snapshot: JobSnapshot) -> bool:
 
 
 def _withdrawn_faults(snapshot: JobSnapshot) -> Seen:
-    """Yield faults that no longer stand, while the open incident has taken no action for them."""
-    if snapshot.state.phase not in observe.NOT_ACTED:
+    """Yield the faults of nodes and chips that stand no more, of an incident in which nothing was done yet."""
+    incident = snapshot.state.incident
+    if incident is None or snapshot.state.phase not in NOT_ACTED:
         return
     standing: set[str] = set()
     for pod in snapshot.pods.all():
@@ -285,4 +341,8 @@ def _withdrawn_faults(snapshot: JobSnapshot) -> Seen:
         if ids is None:
             return  # the standing faults are unknown now
         standing.update(observe.fact_id_for_pod(fact, pod) for fact in ids)
-    yield from observe.events_of_withdrawn(snapshot.state, standing)
+    gone = tuple(
+        one for one in incident.fact_ids if one.startswith(FROM_CLUSTER) and one.partition(AGAIN)[0] not in standing
+    )
+    if gone:
+        yield events.FactsWithdrawn(ids=gone)

@@ -14,8 +14,7 @@ from typing import Final
 
 from hajob.api.base import format_time
 from hajob.api.conditions import Reason
-from hajob.api.enums import CordonPolicy, SubHealthPolicy
-from hajob.api.event_reasons import EventReason
+from hajob.api.enums import CordonPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.facts import Fact, FactKind
 from hajob.domain.hardware import ClusterFact
@@ -25,29 +24,17 @@ from hajob.plan.state import ENDED, UNTRAINED, WITHOUT_PODS, Deadline, JobPhase,
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import pod as pod_source
 from hajob.sources.chips import Seat, rank_on_chip, seat_on_chip
-from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed, ReportReading, finished_nodes, launchers_ready, read_report
-from hajob.sources.shortage import shortage_of_pods
 
 Pods = Mapping[int, PodView]
 """Node rank to the pod that serves it: the one that should exist, as it is."""
 
-FROM_CLUSTER: Final = ("node/", "public/")
-"""What the ids of facts begin with that were made from faults of nodes and chips."""
-AGAIN: Final = "#"
-"""What follows it tells the same fact, told once more, from the one before."""
 TOLD_OTHERWISE: Final = frozenset({FactKind.NODE_NOT_READY, FactKind.CORDONED, FactKind.SUB_HEALTH})
-"""Kinds that `events_of_nodes`, `events_of_moves` and `events_of_sub_health` tell: a job lives on with them."""
-NOT_ACTED: Final = frozenset({JobPhase.HELD, JobPhase.MIGRATING})
-"""Phases in which an incident is open and nothing irreversible was done for it."""
+"""Kinds that a job lives on with: `events_of_nodes`, `events_of_moves` and `events_of_sub_health` tell them."""
 UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
 """Problems with which a job never trains, however often it is started."""
-APART: Final = "anti-affinity"
-"""In the scheduler's words, where a pod may not join another one on its node."""
-BAD_PLACES: Final = frozenset({FactKind.AGENT_SILENT, FactKind.PORT_TAKEN})
-"""Facts after which nothing should be started on their node for a while."""
 _AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, JobPhase.ENDING, *ENDED})
 """Phases in which a suspend has been followed, is being followed, or has nothing to act on: the job is about to end."""
 
@@ -114,12 +101,6 @@ def is_node_drained(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
     """Return whether somebody wants the pod's node empty; a node that is not ready is another matter."""
     node = nodes.get(pod.node_name)
     return node is not None and node.is_to_be_emptied and node.ready
-
-
-def events_of_coordinator_move(state: JobState, coordinator: PodView) -> Iterator[events.CoordinatorMoveRequested]:
-    """Yield the request to move the coordinator, whose node is to be emptied, while the job trains."""
-    if state.phase in {JobPhase.RUNNING, JobPhase.SHRUNK}:
-        yield events.CoordinatorMoveRequested(message=f"{coordinator.node_name} of the coordinator is to be emptied")
 
 
 # -------------------------------------------------------------------------------------------------------- pods
@@ -279,23 +260,6 @@ def fact_id_for_pod(fact: ClusterFact, pod: PodView) -> str:
     return f"{fact.id}@{fact.since_ms or ''}/{pod.uid}"
 
 
-def events_of_withdrawn(state: JobState, standing: Collection[str]) -> Iterator[events.JobEvent]:
-    """Yield the faults of nodes and chips that stand no more, of an incident in which nothing was done yet.
-
-    Args:
-        state: of the planner.
-        standing: ids of the facts that stand now, as `fact_id_for_pod` makes them.
-    """
-    incident = state.incident
-    if incident is None or state.phase not in NOT_ACTED:
-        return
-    gone = tuple(
-        one for one in incident.fact_ids if one.startswith(FROM_CLUSTER) and one.partition(AGAIN)[0] not in standing
-    )
-    if gone:
-        yield events.FactsWithdrawn(ids=gone)
-
-
 def events_of_steps(state: JobState, step: int) -> Iterator[events.FactsWithdrawn]:
     """Yield the end of a hang that was held back: the training takes steps again. `step`: the newest finished one."""
     incident = state.incident
@@ -303,33 +267,6 @@ def events_of_steps(state: JobState, step: int) -> Iterator[events.FactsWithdraw
         return
     if len(incident.fact_ids) == 1 and step > incident.cause.step:
         yield events.FactsWithdrawn(ids=incident.fact_ids)
-
-
-def events_of_sub_health(
-    state: JobState,
-    spec: HATrainingJobSpec,
-    pods: Iterable[PodView],
-    faults_on: Callable[[str], Iterable[tuple[ClusterFact, int]]],
-    nodes: Mapping[str, NodeView],
-) -> Iterator[tuple[PodView, ClusterFact, int]]:
-    """Yield pods on chips or nodes of poor health, while the training is whole and the policy asks for an action.
-
-    Args:
-        state: of the planner.
-        spec: of the job.
-        pods: that serve.
-        faults_on: faults of a node, each with its age in milliseconds.
-        nodes: by name.
-    """
-    if state.phase is not JobPhase.RUNNING or spec.recovery.sub_health_policy is SubHealthPolicy.IGNORE:
-        return
-    for pod in pods:
-        if not pod.node_name or pod.has_ended:
-            continue
-        node, resource = nodes.get(pod.node_name), spec.accelerator.resource_name
-        for fact, age_ms in faults_on(pod.node_name):
-            if fact.kind is FactKind.SUB_HEALTH and seat_of_pod(pod, fact.chip_number, node, resource) is Seat.ON:
-                yield pod, fact, age_ms
 
 
 def events_of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[], int]) -> Iterator[events.JobEvent]:
@@ -348,68 +285,6 @@ def events_of_capacity(state: JobState, policy: Policy, free_nodes: Callable[[],
         yield events.CapacityAvailable(nodes=free)
     elif free < need and known:
         yield events.CapacityLost()
-
-
-def events_of_coordinator_place(
-    state: JobState,
-    coordinator: PodView | None,
-    unplaced: Collection[int],
-    pods: Pods,
-    has_room: Callable[[str], bool],
-) -> Iterator[events.JobEvent]:
-    """Yield whether the coordinator occupies a node that a rank pod of this start needs: no rank may join it there.
-
-    That happens where a job has no more nodes than its ranks need, and the coordinator was placed first.
-
-    Args:
-        state: of the job.
-        coordinator: its pod; None: there is none.
-        unplaced: node ranks for which the scheduler finds no node.
-        pods: that serve.
-        has_room: whether a node would take a rank pod; asked only where a rank pod is kept off.
-    """
-    if state.phase not in UNTRAINED or not state.apart or coordinator is None or not coordinator.node_name:
-        return
-    moves = Deadline.UNPLACED in state.deadlines
-    if moves and not unplaced:
-        yield events.CoordinatorPlaced()
-    kept_off = not moves and any(APART in pods[node_rank].unschedulable for node_rank in unplaced)
-    if kept_off and has_room(coordinator.node_name):
-        yield events.CoordinatorUnplaced()
-
-
-def events_of_places(
-    state: JobState,
-    num_nodes: int,
-    pods: Pods,
-    coordinator: PodView | None,
-    refused: NotCreated | None,
-    *,
-    blocked: str = "",
-) -> Iterator[events.JobEvent]:
-    """Yield whether a start waits for quota or nodes, or for pods of the attempt before that do not go.
-
-    A pod that the scheduler has not looked at yet says neither.
-
-    Args:
-        state: of the planner.
-        num_nodes: rank pods of the job.
-        pods: that serve.
-        coordinator: its pod, None while there is none.
-        refused: why pods are not created.
-        blocked: which pods of the attempt before should have gone long ago; empty for none.
-    """
-    if state.phase not in UNTRAINED:
-        return
-    known = [*pods.values(), *([coordinator] if coordinator is not None else [])]
-    missing = shortage_of_pods(known, refused)
-    if missing and state.waiting is None:
-        yield events.PlacesMissing(message=missing)
-    elif blocked and state.waiting is None:
-        yield events.PlacesMissing(message=blocked, reason=EventReason.WAITING_FOR_OLD_PODS)
-    complete = not blocked and refused is None and len(known) == num_nodes + 1 and all(pod.node_name for pod in known)
-    if complete and state.waiting is not None:
-        yield events.PlacesFound()
 
 
 # ------------------------------------------------------------------------------------------------- coordinator
@@ -465,11 +340,6 @@ def start_sign_ms(state: JobState, report: wire.Report, now_ms: int) -> int | No
 
 def _unworkable_problems(told: wire.CoordinatorState) -> list[wire.Problem]:
     return [problem for problem in told.problems if problem.code in UNWORKABLE]
-
-
-def event_of_channel(*, up: bool) -> events.JobEvent:
-    """Return the event that the channel to the coordinator is up, or down though there is somebody to dial."""
-    return events.CoordinatorReachable() if up else events.CoordinatorUnreachable()
 
 
 def events_of_report(report: wire.Report, pods: Pods, now_ms: int) -> ReportReading:

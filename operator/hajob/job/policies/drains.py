@@ -21,7 +21,7 @@ from hajob.job.status.announcements import Announcement
 from hajob.job.wants import Put, Wants
 from hajob.plan import events
 from hajob.plan.policy import NodePolicy
-from hajob.plan.state import REMADE, STEADY, WITHOUT_PODS
+from hajob.plan.state import REMADE, STEADY, WITHOUT_PODS, JobPhase
 from hajob.pods.disruption_budget import disruption_budget
 from hajob.pods.naming import budget_name
 from hajob.sources import observe
@@ -143,9 +143,9 @@ def _coordinator_moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[event
         return
     if memo.coordinator_asked[0] == generation and snapshot.now - memo.coordinator_asked[1] < ASK_AGAIN_SECONDS:
         return
-    for move in observe.events_of_coordinator_move(snapshot.state, pod):
+    if snapshot.state.phase in {JobPhase.RUNNING, JobPhase.SHRUNK}:
         memo.coordinator_asked = generation, snapshot.now
-        yield move
+        yield events.CoordinatorMoveRequested(message=f"{pod.node_name} of the coordinator is to be emptied")
 
 
 def _in_words(pod: PodView, policy: NodePolicy) -> str:
