@@ -93,8 +93,15 @@ class _Context:
         return (self.directory / str(path)).read_bytes() if (path := part.get(name)) else b""
 
 
-def open_connection(kubeconfig: str | None = None, context: str | None = None) -> Connection:
+def open_connection(
+    kubeconfig: str | None = None, context: str | None = None, seconds: float = REQUEST_SECONDS
+) -> Connection:
     """Return a connection to the cluster of a kubeconfig, as kubectl chooses it; nothing is sent yet.
+
+    Args:
+        kubeconfig: a file; None: `$KUBECONFIG` or the usual one.
+        context: of the kubeconfig; None: the current one.
+        seconds: how long an answer is waited for.
 
     Raises:
         ClusterError: there is no kubeconfig, or it cannot be used.
@@ -102,10 +109,10 @@ def open_connection(kubeconfig: str | None = None, context: str | None = None) -
     named = kubeconfig or os.environ.get("KUBECONFIG") or _USUAL_FILE
     # Several files are merged, and proxies have rules of their own: both are left to whoever knows all of it.
     if os.pathsep in named or any(os.environ.get(name) for name in PROXY_VARIABLES):
-        return LibraryConnection(kubeconfig, context)
+        return LibraryConnection(kubeconfig, context, seconds)
     try:
         found = _read_context(Path(named).expanduser(), context)
-        return PlainConnection(found) if found.is_plain else LibraryConnection(kubeconfig, context)
+        return PlainConnection(found, seconds) if found.is_plain else LibraryConnection(kubeconfig, context, seconds)
     except OSError as problem:
         what = f"{problem.filename}: " if problem.filename and str(problem.filename) != named else ""
         raise ClusterError(f"no kubeconfig can be used: {named}: {what}{problem.strerror or problem}") from None
@@ -141,18 +148,16 @@ def _part_named(whole: Mapping[str, Any], plural: str, singular: str, name: obje
 class PlainConnection:
     """A connection of the standard library, which stays open between requests."""
 
-    def __init__(self, context: _Context) -> None:
+    def __init__(self, context: _Context, seconds: float) -> None:
         self._context = context
         url = urlsplit(str(context.cluster.get("server") or ""))
         if url.scheme not in {"http", "https"} or not url.hostname:
             raise ValueError(f"server {context.cluster.get('server')!r} is no URL")
         self._prefix = url.path.rstrip("/")
         self._connection = (
-            http.client.HTTPSConnection(
-                url.hostname, url.port, timeout=REQUEST_SECONDS, context=_tls_context_of(context)
-            )
+            http.client.HTTPSConnection(url.hostname, url.port, timeout=seconds, context=_tls_context_of(context))
             if url.scheme == "https"
-            else http.client.HTTPConnection(url.hostname, url.port, timeout=REQUEST_SECONDS)
+            else http.client.HTTPConnection(url.hostname, url.port, timeout=seconds)
         )
         token = context.user.get("token") or context.content_of(
             {"token": context.user.get("tokenFile")}, "token"
@@ -206,9 +211,10 @@ def _tls_context_of(context: _Context) -> ssl.SSLContext:
 class LibraryConnection:
     """A connection of the package kubernetes, which knows every form of a kubeconfig."""
 
-    def __init__(self, kubeconfig: str | None, context: str | None) -> None:
+    def __init__(self, kubeconfig: str | None, context: str | None, seconds: float) -> None:
         from kubernetes import config
 
+        self._seconds = seconds
         try:
             self._api: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
             contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
@@ -231,7 +237,7 @@ class LibraryConnection:
             asked = self._api.param_serialize(
                 method, path, header_params=dict(headers), body=body, auth_settings=["BearerToken"]
             )
-            response = self._api.call_api(*asked, _request_timeout=REQUEST_SECONDS)
+            response = self._api.call_api(*asked, _request_timeout=self._seconds)
             return Reply(response.status, str(response.reason), response.read())
         except ApiException as refusal:
             content = refusal.body.encode() if isinstance(refusal.body, str) else refusal.body or b""

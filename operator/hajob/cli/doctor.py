@@ -7,7 +7,7 @@ says that there is none. What only the leader knows it asks of it through the AP
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -94,6 +94,14 @@ def diagnose_and_print(
         for line in findings_as_text(found):
             say(line)
     return NOT_DONE if any(one.grade is Grade.PROBLEM for one in found) else 0
+
+
+def lines_about_job(objects: Objects, job: Json, namespaces: Sequence[str], now_ms: int) -> list[str]:
+    """Return what the doctor says of a job; `namespaces`: of the operator, then those of MindCluster's ConfigMaps."""
+    metadata, gatherer = job["metadata"], Gatherer(objects, now_ms)
+    gathered = gatherer.gather_everything(namespaces[0], list(namespaces[1:]))
+    pods = gatherer.pods_of_job(metadata["namespace"], metadata["name"])
+    return list(findings_as_text(list(findings_of_job(job, pods, gathered))))
 
 
 class Gatherer:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError, ForbiddenError
-from hajob.cli.connection import Reply, open_connection
+from hajob.cli.connection import REQUEST_SECONDS, Reply, open_connection
 from hajob.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -89,55 +90,69 @@ class Objects(Protocol):
 class KubernetesObjects:
     """Requests to the cluster of a kubeconfig: the one given, `$KUBECONFIG` or ~/.kube/config, as kubectl takes it."""
 
-    def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
-        self._connection = open_connection(kubeconfig, context)
+    def __init__(
+        self, kubeconfig: str | None = None, context: str | None = None, seconds: float = REQUEST_SECONDS
+    ) -> None:
+        self._connection = open_connection(kubeconfig, context, seconds)
         self.namespace: str = self._connection.default_namespace
 
     def find_object(self, path: str) -> Json | None:
         """Return an object or a list; None where there is none."""
-        return self._send_request("GET", path, absent_is_fine=True)
+        try:
+            return self._change_object("GET", path)
+        except AbsentError:
+            return None
+
+    def read_text(self, path: str) -> str:
+        """Return what is at a path that holds no JSON, such as a log."""
+        return self._send_request("GET", path, {"Accept": "*/*"}).content.decode(errors="replace")
 
     def create_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Create an object in a collection, and return it."""
-        return self._send_request("POST", path, body) or {}
+        return self._change_object("POST", path, body)
 
     def replace_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Put an object; refused where it has changed since it was read."""
-        return self._send_request("PUT", path, body) or {}
+        return self._change_object("PUT", path, body)
 
     def patch_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Change an object by a merge patch."""
-        return self._send_request("PATCH", path, body, content=_MERGE) or {}
+        return self._change_object("PATCH", path, body, _MERGE)
 
     def delete_object(self, path: str) -> None:
         """Delete an object; that it is gone already is as good."""
-        self._send_request("DELETE", path, absent_is_fine=True)
+        with suppress(AbsentError):
+            self._change_object("DELETE", path)
 
-    def _send_request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        content: str = _JSON,
-        absent_is_fine: bool = False,
-    ) -> Json | None:
+    def _change_object(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, content: str = _JSON
+    ) -> Json:
+        """Send a request whose answer is JSON."""
         headers = {"Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
-        owned = path if body is None else f"{path}{'&' if '?' in path else '?'}fieldManager={FIELD_MANAGER}"
-        try:
-            reply = self._connection.send_request(method, owned, headers, None if body is None else dict(body))
-        except OSError as problem:
-            raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
-        if reply.status == 404 and absent_is_fine:
-            return None
-        if not 200 <= reply.status < 300:
-            kind = ForbiddenError if reply.status == 403 else ClusterError
-            raise kind(f"{method} {path}: {_sentence_of_refusal(reply)}")
+        reply = self._send_request(method, path, headers, body)
         try:
             found: Json = json.loads(reply.content)
         except ValueError:
             raise ClusterError(f"{method} {path}: the answer is no JSON") from None
         return found
+
+    def _send_request(
+        self, method: str, path: str, headers: Mapping[str, str], body: Mapping[str, Any] | None = None
+    ) -> Reply:
+        # The server keeps who has written each field, by this name.
+        owned = path if body is None else f"{path}{'&' if '?' in path else '?'}fieldManager={FIELD_MANAGER}"
+        try:
+            reply = self._connection.send_request(method, owned, headers, None if body is None else dict(body))
+        except OSError as problem:
+            raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
+        if not 200 <= reply.status < 300:
+            kind = {403: ForbiddenError, 404: AbsentError}.get(reply.status, ClusterError)
+            raise kind(f"{method} {path}: {_sentence_of_refusal(reply)}")
+        return reply
+
+
+class AbsentError(ClusterError):
+    """There is nothing at the path."""
 
 
 def _sentence_of_refusal(refusal: Reply) -> str:

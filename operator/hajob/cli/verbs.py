@@ -63,6 +63,11 @@ VERBS: Final = {
         "say what is wrong with the installation or a job, and what to do",
         "kubectl hajob doctor qwen3-8b -n team",
     ),
+    "bundle": Verb(
+        "bundle",
+        "pack what there is to know of a job into an archive for support, without secrets",
+        "kubectl hajob bundle qwen3-8b -n team",
+    ),
     "suspend": Verb(
         "control",
         "save the training and end the job's pods; resume lets it go on",
@@ -102,6 +107,12 @@ VERBS: Final = {
         "lint",
         "say what is wrong with a manifest, or worth knowing, before it is applied; needs no cluster",
         "kubectl hajob lint examples/quickstart.yaml",
+    ),
+    "create": Verb(
+        "create",
+        "print a manifest made of a few options, or create the job; needs a cluster only with --apply",
+        "kubectl hajob create qwen3-8b --image registry.example.org/train:1 --command 'bash train.sh' --nodes 4 "
+        "--tensor 8 --pvc training",
     ),
     "simulate": Verb(
         "simulate",

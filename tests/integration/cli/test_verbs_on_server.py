@@ -25,6 +25,7 @@ VERBS = [
     ("watch", "{job}", "--once"),
     ("report", "{job}"),
     ("survive", "{job}", "--nodes", "2"),
+    ("bundle", "{job}", "--filename", "/dev/null"),
     ("drain", "{node}", "--wait"),
     ("drain", "{node}", "--undo"),
 ]

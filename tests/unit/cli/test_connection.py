@@ -167,8 +167,8 @@ def test_unreadable_parts_are_told_at_once(tmp_path: Path, user: dict[str, Any],
 def test_other_forms_are_left_to_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: dict[str, Any], cluster: dict[str, Any]
 ) -> None:
-    left: list[tuple[str | None, str | None]] = []
-    monkeypatch.setattr(connection, "LibraryConnection", lambda *asked: left.append(asked))
+    left: list[tuple[object, ...]] = []
+    monkeypatch.setattr(connection, "LibraryConnection", lambda *asked: left.append(asked[:2]))
     file = write_kubeconfig(tmp_path, user, **cluster)
     connection.open_connection(file, "here")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
