@@ -124,6 +124,11 @@ VERBS: Final = {
         "show which losses of K nodes at once a job rides out, and how",
         "kubectl hajob survive -f examples/quickstart.yaml --nodes 2 --free-nodes 1",
     ),
+    "convert": Verb(
+        "convert",
+        "make a HATrainingJob of an AscendJob, Volcano Job, PyTorchJob, TrainJob, JobSet or MPIJob; needs no cluster",
+        "kubectl hajob convert -f ascend-job.yaml",
+    ),
     "facts": Verb(
         "facts",
         "show which faults Hajob reads from objects, or why it rejects them; needs no cluster",
