@@ -80,18 +80,21 @@ class PodPhases:
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self) -> None:
-        """For ever: an API server under load ends watches that it finds slow, and the next one goes on there."""
+        """Until the API server is gone: under load it ends slow watches, and the next one goes on there."""
         client, path, version = self._plane.client("admin"), f"/api/v1/namespaces/{NAMESPACE}/pods", ""
         while True:
             if not version:
                 version = self._list(client, path)
             watch = client.watch(path, 7200.0, labelSelector=names.LABEL_JOB_UID, resourceVersion=version)
-            for event in watch:
-                if event.get("type", "ERROR") == "ERROR":  # an answer that is no event is a refusal
-                    version = ""
-                    break
-                self._take(event["object"], gone=event["type"] == "DELETED")
-                version = event["object"]["metadata"]["resourceVersion"]
+            try:
+                for event in watch:
+                    if event.get("type", "ERROR") == "ERROR":  # an answer that is no event is a refusal
+                        version = ""
+                        break
+                    self._take(event["object"], gone=event["type"] == "DELETED")
+                    version = event["object"]["metadata"]["resourceVersion"]
+            except OSError:  # the rig has ended, this thread a moment later
+                return
             time.sleep(0.05)
 
     def _list(self, client: ApiClient, path: str) -> str:

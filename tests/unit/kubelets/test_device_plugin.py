@@ -13,10 +13,10 @@ import grpc
 import pytest
 
 from e2e.cluster.unix_sockets import short_path
-from e2e.kubelets.device_plugin import PROTOCOL, DevicePlugin
+from e2e.kubelets.device_plugin import DevicePlugin, load_protocol
 
 PATIENCE = 60.0
-MESSAGES, SERVICES = grpc.protos_and_services(PROTOCOL)
+MESSAGES, SERVICES = load_protocol()
 
 
 class Kubelet:
