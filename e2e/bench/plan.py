@@ -22,7 +22,7 @@ from typing import Final
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.layout import Layout
 from hajob.domain.loss import isolate_loss
-from hajob.job.status.journal import Journal, read
+from hajob.job.status.journal import Journal, read_journal
 from hajob.plan import events
 from hajob.plan.machine import advance_job
 from hajob.plan.policy import Policy
@@ -103,14 +103,14 @@ def whole_incidents(count: int) -> tuple[float, int, int]:
         assert state.phase is JobPhase.RUNNING
         if place + 1 in {count // 3, count}:
             sizes.append(held(state))
-    assert len(Journal(state).dump(0)) < 64_000
+    assert len(Journal(state).to_text(0)) < 64_000
     return 1e9 * count / spent, sizes[0], sizes[1]
 
 
 def held(state: JobState) -> int:
     """Bytes that a state holds, by copying it through its journal."""
     tracemalloc.start()
-    copy = read(Journal(state).dump(0)).journal.state
+    copy = read_journal(Journal(state).to_text(0)).journal.state
     size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert copy == state

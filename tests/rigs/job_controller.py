@@ -151,9 +151,9 @@ class ControllerTown:
         stored = self.stored()
         self.controller = JobController(HATrainingJob.from_object(stored), self.ports())
         for pod in self.pods():
-            self.controller.pod_seen(pod)
-        self.controller.pods_listed()
-        self.controller.start()
+            self.controller.apply_pod(pod)
+        self.controller.note_listed_pods()
+        self.controller.start_tasks()
         return self.controller
 
     def ports(self, caches: Caches | None = None) -> Ports:
@@ -201,7 +201,7 @@ class ControllerTown:
             if resource == "pods" and "podIP" not in body.get("status", {}):
                 body["spec"]["nodeName"] = f"node-{number % 6}"
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
-                self.controller.pod_seen(pod_view_of(body))
+                self.controller.apply_pod(pod_view_of(body))
         await settle_town(self)
 
     async def end_deleted_pods(self) -> None:
@@ -209,8 +209,8 @@ class ControllerTown:
         for pod in [pod for pod in self.pods() if pod.deleting]:
             del self.kube.objects["pods", pod.namespace, pod.name]
         there = {pod.uid for pod in self.pods()}
-        for pod in [pod for pod in self.controller.snapshots.pods.all() if pod.uid not in there]:
-            self.controller.pod_seen(pod, deleted=True)
+        for pod in [pod for pod in self.controller.snapshots.pods.all_pods() if pod.uid not in there]:
+            self.controller.apply_pod(pod, deleted=True)
         await settle_town(self)
 
     async def report(self, *facts: wire.Fact, **state: Any) -> None:
@@ -263,7 +263,7 @@ async def end_pods(town: ControllerTown, role: str, code: int = 0) -> None:
         if resource == "pods" and pod_view_of(body).role == role:
             ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Completed"}}}
             body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
-            town.controller.pod_seen(pod_view_of(body))
+            town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
 
 

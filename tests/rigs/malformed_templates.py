@@ -13,7 +13,7 @@ from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.capacity.demand import Demand
-from hajob.job.admission import evaluate
+from hajob.job.admission import evaluate_pods
 from hajob.kube.client import ApiError, Kube
 from hajob.plan.flags import read_flags
 from hajob.plan.policy import layout_from_spec
@@ -138,6 +138,6 @@ async def check_refused_in_words(kube: Kube, case: Any) -> None:
     job = HATrainingJob.from_object(stored)
     read_flags(job.spec.template)
     Demand.from_spec(job.spec, layout_from_spec(job.spec)).node_filter()(NODE)
-    reason, message = await evaluate(kube, job, SETTINGS)
+    reason, message = await evaluate_pods(kube, job, SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert message

@@ -9,7 +9,7 @@ from typing import Any
 from hajob.domain.actions import Action
 from hajob.domain.facts import NO_SUCCESSOR, Fact, FactKind, Source
 from hajob.domain.incidents import Incident
-from hajob.job.status.journal import Journal, read
+from hajob.job.status.journal import Journal, read_journal
 from hajob.plan import events as e
 from hajob.plan.effects import Effect, SendOrder
 from hajob.plan.invariants import Step, broken_rules
@@ -31,13 +31,13 @@ from tests.rigs.plan_worlds import VIEW
 
 def to_dict(state: JobState) -> dict[str, Any]:
     """Write the state as it stands in the journal."""
-    found: dict[str, Any] = json.loads(Journal(state).dump(0)).get("state", {})
+    found: dict[str, Any] = json.loads(Journal(state).to_text(0)).get("state", {})
     return found
 
 
 def from_dict(data: dict[str, Any]) -> JobState:
     """Read a state as the journal has it."""
-    return read(json.dumps({"state": data})).journal.state
+    return read_journal(json.dumps({"state": data})).journal.state
 
 
 def in_words(pod: Placement | CoordinatorPlacement) -> str:

@@ -57,13 +57,13 @@ def snapshot(
     job = example_job("quickstart", **(spec or {}))
     index = PodIndex()
     for pod in pods:
-        index.seen(pod, deleted=False)
-    index.was_listed("1")
+        index.store_pod(pod, deleted=False)
+    index.note_list("1")
     layout = layout_from_spec(job.spec)
     given: dict[str, Any] = {"now": NOW, "now_ms": 5_000_000, "wall_seconds": 1_795_255_200.0, "restart_seen": ""}
     clock, coordinator = FakeClock(), CoordinatorReports()
-    coordinator.connected_changed(True, "")
-    coordinator.take_in(wire.Report(state=wire.CoordinatorState(controller_ready=True)))
+    coordinator.note_connection_change(True, "")
+    coordinator.store_report(wire.Report(state=wire.CoordinatorState(controller_ready=True)))
     made = JobSnapshot(
         job=job,
         state=state,

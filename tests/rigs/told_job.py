@@ -14,7 +14,7 @@ from hajob.domain.facts import FactKind, Origin
 from hajob.domain.goodput import Account, Bucket
 from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose, RefusedAction
 from hajob.domain.timeline import Mark
-from hajob.job.status.build import CoordinatorView, Snapshot, build_status, goodput
+from hajob.job.status.build import CoordinatorView, Snapshot, build_goodput, build_status
 from hajob.job.status.incidents import Record
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
@@ -57,7 +57,7 @@ def told_job(phase: JobPhase = JobPhase.RUNNING, **fields: Any) -> Json:
         "coordinator": CoordinatorView(connected=True, serving=True),
         "recoverability": PROTECTED,
         "record": Record(SILENT, marks, IncidentOutcome.RECOVERED),
-        "goodput": goodput(account, NOW_MS),
+        "goodput": build_goodput(account, NOW_MS),
     }
     state = JobState(phase=phase, attempt=1)
     status = build_status(Snapshot(job, state, 1, NOW_MS - 5_000, **(usual | fields)))

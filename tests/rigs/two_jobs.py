@@ -20,7 +20,7 @@ class TwoJobs:
 
     async def start(self) -> None:
         """Show the operator the nodes and both jobs, and let ten seconds pass."""
-        await self.town.controller.close()
+        await self.town.controller.stop_managing()
         for name in self.town.nodes:
             self.core.node_changed(self.town.nodes[name], deleted=False)
         raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}

@@ -102,7 +102,7 @@ class OperatorCore:
         uid = job.metadata.uid
         controller = self._controllers.get(uid)
         if controller is not None:
-            self._guard(uid, partial(controller.job_seen, job))
+            self._guard(uid, partial(controller.apply_job, job))
         elif uid not in self._broken and not self._holds(job):
             self._open(job)
 
@@ -114,14 +114,14 @@ class OperatorCore:
             return
         if uid in self._controllers:
             self._guard(uid, partial(self._controllers[uid].spec_not_read, why))
-        elif uid not in self._broken and not (uid in self._unread and self._unread[uid].is_about(raw, why)):
+        elif uid not in self._broken and not (uid in self._unread and self._unread[uid].is_still_unreadable(raw, why)):
             self._forget(uid)
             self._unread[uid] = JobUnread(raw, self._ports, why)
 
     def _holds(self, job: HATrainingJob) -> bool:
         """Whether the job stays on hold: its journal and spec are still the ones that cannot be read."""
         uid = job.metadata.uid
-        if uid in self._on_hold and not self._on_hold[uid].is_about(job):
+        if uid in self._on_hold and not self._on_hold[uid].is_still_unreadable(job):
             self._let_go(self._on_hold.pop(uid))
         return uid in self._on_hold
 
@@ -137,12 +137,12 @@ class OperatorCore:
             return
         self._controllers[uid] = controller
         metrics.JOBS.set(len(self._controllers))
-        controller.start()
+        controller.start_tasks()
         for pod in [pod for pod in self._caches.pods_of_job(uid) if _is_of(pod, job)]:
-            self._guard(uid, partial(controller.pod_seen, pod))
+            self._guard(uid, partial(controller.apply_pod, pod))
         version = self._caches.listed_version(job.metadata.namespace)
         if version is not None:
-            self._guard(uid, partial(controller.pods_listed, version))
+            self._guard(uid, partial(controller.note_listed_pods, version))
 
     def _guard(self, uid: str, tell: Callable[[], None]) -> None:
         """Call a job controller; an error in it affects only that controller."""
@@ -165,7 +165,7 @@ class OperatorCore:
 
     def _let_go(self, held: JobController | JobOnHold | JobUnread) -> asyncio.Task[None]:
         """Close a controller whose job this operator no longer manages."""
-        task = asyncio.create_task(held.close(), name=f"end of {held.name}")
+        task = asyncio.create_task(held.stop_managing(), name=f"end of {held.name}")
         self._closing.add(task)
         task.add_done_callback(self._closed)
         return task
@@ -201,7 +201,9 @@ class OperatorCore:
 
     def count_coordinators(self) -> None:
         """Compare once; tell the jobs when this operator begins or ceases to count as cut off."""
-        found = [expected_coordinator(controller.snapshots.take()) for controller in self._controllers.values()]
+        found = [
+            expected_coordinator(controller.snapshots.take_snapshot()) for controller in self._controllers.values()
+        ]
         reach = count_reachable([one for one in found if one is not None], self._caches.all_nodes)
         suspicion = self._ports.cluster.suspicion
         if suspicion.update_suspicion(reach, self._ports.clock.monotonic()):
@@ -227,7 +229,7 @@ class OperatorCore:
         self._say_if_closed()
         controller = self._controllers.get(uid)
         if controller is not None:
-            await controller.release()  # is shown its pods as they go
+            await controller.release_job()  # is shown its pods as they go
             self._say_if_closed()
         self._controllers.pop(uid, None)
         self._forget(uid)
@@ -257,7 +259,7 @@ class OperatorCore:
         occupied = self._caches.remove_pod(pod) if deleted else self._caches.store_pod(pod)
         controller = self._controllers.get(pod.job_uid)
         if controller is not None and _is_of(pod, controller.job):
-            self._guard(pod.job_uid, partial(controller.pod_seen, pod, deleted=deleted))
+            self._guard(pod.job_uid, partial(controller.apply_pod, pod, deleted=deleted))
         if occupied:
             self._capacity_changed()
 
@@ -278,7 +280,7 @@ class OperatorCore:
         self._caches.note_complete_list(version, namespace)
         for uid, controller in list(self._controllers.items()):
             if namespace in {"", controller.job.metadata.namespace}:
-                self._guard(uid, partial(controller.pods_listed, version))
+                self._guard(uid, partial(controller.note_listed_pods, version))
 
     def node_changed(self, node: NodeView, *, deleted: bool) -> None:
         """Handle a changed node."""
@@ -313,7 +315,7 @@ class OperatorCore:
         """Handle that the installed CRD became older (what it lacks) or newer than this operator, or matches again."""
         self._ports.cluster.crd_is_older = older
         for uid, controller in list(self._controllers.items()):
-            self._guard(uid, controller.say_again)
+            self._guard(uid, controller.republish_status)
 
     def handle_breaker_change(self, held: str) -> None:
         """Handle that the breaker holds faults of nodes and chips back (why), or believes them again (empty)."""

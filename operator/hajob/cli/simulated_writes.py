@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hajob.api import constants as names
 from hajob.job.status import announcements
-from hajob.job.status.build import is_urgent
+from hajob.job.status.build import is_status_urgent
 from hajob.plan.effects import CloseIncident
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements, placements
 from hajob.plan.simulate import SimulatedTurn, SimulationResult
@@ -50,7 +50,7 @@ def writes_of_simulation(answer: SimulationResult) -> tuple[Write, ...]:
         if late and turn.waited:
             found.append(STATUS)
             late = False
-        urgent = is_urgent(turn.before, turn.transition.state, num_nodes)
+        urgent = is_status_urgent(turn.before, turn.transition.state, num_nodes)
         found += [STATUS] if urgent else []
         late = not urgent and (late or turn.transition.state is not turn.before)
         found += [Write("create", "events", reason=one.reason) for one in _announcements_of_turn(turn)]
@@ -61,13 +61,13 @@ def writes_of_simulation(answer: SimulationResult) -> tuple[Write, ...]:
 def _announcements_of_turn(turn: SimulatedTurn) -> Iterator[announcements.Announcement]:
     """The Events of one turn; how long an outage was does not matter here."""
     before, after = turn.before.incident, turn.transition.state.incident
-    told = [announcements.of_effect(effect) for effect in turn.transition.effects]
+    told = [announcements.event_of_effect(effect) for effect in turn.transition.effects]
     if after is not None and (before is None or before.number != after.number):
-        told.insert(0, announcements.of_opening(after))
+        told.insert(0, announcements.event_of_opening(after))
     incidents = {one.number: one for one in (before, after) if one is not None}
     for effect in turn.transition.effects:
         if isinstance(effect, CloseIncident) and effect.number in incidents:
-            told.append(announcements.of_closing(effect, incidents[effect.number], 0))
+            told.append(announcements.event_of_closing(effect, incidents[effect.number], 0))
     return (one for one in told if one is not None)
 
 

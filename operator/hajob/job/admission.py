@@ -69,7 +69,7 @@ class Admission:
         return self.certificates.credentials
 
     @property
-    def admitted(self) -> bool:
+    def is_admitted(self) -> bool:
         """Whether pods may be created."""
         return self.reason is Reason.VALID
 
@@ -78,7 +78,7 @@ class Admission:
         if self.reason in AGAIN:
             self.reason = Reason.NOT_CHECKED
 
-    async def ask(self, job: HATrainingJob, *, accepted_before: bool = False) -> bool:
+    async def evaluate_job(self, job: HATrainingJob, *, accepted_before: bool = False) -> bool:
         """Evaluate the job, and get its credentials; return whether it is admitted now.
 
         Args:
@@ -89,11 +89,11 @@ class Admission:
         Raises:
             ApiError: the server could not be asked, or refuses the Secret.
         """
-        reason, refusal = (Reason.VALID, "") if accepted_before else await self._evaluated(job)
+        reason, refusal = (Reason.VALID, "") if accepted_before else await self._cached_evaluation(job)
         if reason is Reason.VALID:
             await self.certificates.reconcile_secret(job, new=not accepted_before)
         self.reason, self.message = reason, refusal
-        return self.admitted
+        return self.is_admitted
 
     async def ask_about_pause(self, job: HATrainingJob, seen: str) -> None:
         """Ask the server, once for each request, for a pod of the pause's work: none is held for one that cannot be.
@@ -114,7 +114,7 @@ class Admission:
 
         No start waits for it, and an operator that may not read claims does without.
         """
-        if self._claim_seen or not self.admitted:
+        if self._claim_seen or not self.is_admitted:
             return False
         self._claim_seen = True
         if not (name := checkpoint_claim(job.spec)):
@@ -127,15 +127,15 @@ class Admission:
         self.claim_note = note_on_claim(claim or {}, job.spec.num_nodes)
         return bool(self.claim_note)
 
-    async def _evaluated(self, job: HATrainingJob) -> Answer:
+    async def _cached_evaluation(self, job: HATrainingJob) -> Answer:
         try:
-            pods = _but_for_its_name(job, self._settings)
+            pods = _digest_but_for_name(job, self._settings)
         except _MALFORMED:
-            return await evaluate(self._kube, job, self._settings)
-        return await self._dry_runs.ask(pods, lambda: evaluate(self._kube, job, self._settings), self._clock)
+            return await evaluate_pods(self._kube, job, self._settings)
+        return await self._dry_runs.ask_once(pods, lambda: evaluate_pods(self._kube, job, self._settings), self._clock)
 
 
-async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:
+async def evaluate_pods(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tuple[Reason, str]:
     """Return whether the job can be served: VALID, or why not, in words for the person who wrote it.
 
     Raises:
@@ -144,12 +144,12 @@ async def evaluate(kube: Kube, job: HATrainingJob, settings: PodSettings) -> tup
     try:
         if found := why_not_started(job.spec):
             return Reason.INVALID, found
-        pods = _pods(job, settings)
+        pods = _build_one_of_each(job, settings)
     except _MALFORMED as error:
-        refusal = await _refusal(kube, job.metadata.namespace, _as_written(job))
+        refusal = await _why_pod_refused(kube, job.metadata.namespace, _template_as_pod(job))
         return Reason.INVALID, f"spec.template: {refusal or error}"
     for pod in pods:
-        if refusal := await _refusal(kube, job.metadata.namespace, pod):
+        if refusal := await _why_pod_refused(kube, job.metadata.namespace, pod):
             role = pod["metadata"]["labels"][names.LABEL_ROLE]
             return Reason.POD_REFUSED, _IN_THE_TEMPLATE.get(role, str)(refusal)
     return Reason.VALID, ""
@@ -167,11 +167,11 @@ async def pause_refusal(kube: Kube, job: HATrainingJob) -> str:
         pod = build_hook_pod(job, 0, _SOME_NODE, 1)
     except _MALFORMED as error:
         return f"spec.pause.template is no pod: {error}"
-    refusal = await _refusal(kube, job.metadata.namespace, pod)
-    return _of_pause(refusal) if refusal else ""
+    refusal = await _why_pod_refused(kube, job.metadata.namespace, pod)
+    return _in_paths_of_pause(refusal) if refusal else ""
 
 
-def _pods(job: HATrainingJob, settings: PodSettings) -> list[Json]:
+def _build_one_of_each(job: HATrainingJob, settings: PodSettings) -> list[Json]:
     """Build one pod of each kind, as it is made."""
     gated = job.spec.scheduling.gang_policy is GangPolicy.SCHEDULING_GATES
     pods = [build_rank_pod(job, 0, 1, settings, gated=gated), coordinator_pod(job, 1, settings)]
@@ -182,7 +182,7 @@ def _pods(job: HATrainingJob, settings: PodSettings) -> list[Json]:
     return pods
 
 
-def _of_rank(refusal: str) -> str:
+def _in_paths_of_template(refusal: str) -> str:
     """The server's words about a rank pod, with the paths of the template: Hajob's own init containers come first."""
 
     def theirs(found: re.Match[str]) -> str:
@@ -192,7 +192,7 @@ def _of_rank(refusal: str) -> str:
     return _BELOW_SPEC.sub("spec.template.spec", _INIT_CONTAINER.sub(theirs, refusal))
 
 
-def _of_pause(refusal: str) -> str:
+def _in_paths_of_pause(refusal: str) -> str:
     return _BELOW_SPEC.sub("spec.pause.template.spec", refusal)
 
 
@@ -200,23 +200,23 @@ _SOME_NODE: Final = "some-node"
 """Of a pod of a pause that is never made; a node need not be there for a pod to be bound to it."""
 _INIT_CONTAINER: Final = re.compile(r"\bspec\.initContainers\[(\d+)\]")
 _BELOW_SPEC: Final = re.compile(r"\bspec(?=\.[a-zA-Z])")
-_IN_THE_TEMPLATE: Final = {names.ROLE_RANK: _of_rank, names.ROLE_HOOK: _of_pause}
+_IN_THE_TEMPLATE: Final = {names.ROLE_RANK: _in_paths_of_template, names.ROLE_HOOK: _in_paths_of_pause}
 
 
-def _but_for_its_name(job: HATrainingJob, settings: PodSettings) -> bytes:
+def _digest_but_for_name(job: HATrainingJob, settings: PodSettings) -> bytes:
     """Return a digest of the pods: equal for jobs that differ only in UID and name, with names of the same length."""
     metadata = job.metadata.model_copy(update={"name": "x" * len(job.metadata.name), "uid": ""})
     return hashlib.sha256(
         orjson.dumps(
             [
                 why_not_started(job.spec),
-                _pods(job.model_copy(update={"metadata": metadata}), settings),
+                _build_one_of_each(job.model_copy(update={"metadata": metadata}), settings),
             ]
         )
     ).digest()
 
 
-async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
+async def _why_pod_refused(kube: Kube, namespace: str, pod: Json) -> str:
     """Return the server's reason for refusing a pod; empty if it accepts the pod."""
     try:
         await kube.create_object("pods", namespace, pod, dry_run=True)
@@ -229,7 +229,7 @@ async def _refusal(kube: Kube, namespace: str, pod: Json) -> str:
     return ""
 
 
-def _as_written(job: HATrainingJob) -> Json:
+def _template_as_pod(job: HATrainingJob) -> Json:
     """Return the template as a pod of its own: the server explains its errors better than a builder that fails."""
     metadata = {"generateName": f"{job.metadata.name}-"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": job.spec.template["spec"]}

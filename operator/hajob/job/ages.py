@@ -13,12 +13,12 @@ class Ages:
 
     since: dict[str, float] = field(default_factory=dict)
 
-    def look(self, names: Iterable[str], now: float) -> Mapping[str, float]:
+    def update_ages(self, names: Iterable[str], now: float) -> Mapping[str, float]:
         """Return the seconds since each of these was first seen."""
         self.since = {name: self.since.get(name, now) for name in names}
         return {name: now - since for name, since in self.since.items()}
 
-    def next_at(self, now: float, *limits: float) -> float:
+    def next_limit_time(self, now: float, *limits: float) -> float:
         """Return when one of these comes to its next limit (seconds of age); inf: none will."""
         return min(
             (since + limit for since in self.since.values() for limit in limits if since + limit > now), default=inf

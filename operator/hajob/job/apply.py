@@ -53,16 +53,16 @@ class Applier:
         self._kube, self._clock, self._pods, self._title = kube, clock, pods, title
         self._tries: dict[Key, _Try] = {}
 
-    def follow(self, changes: Iterable[Change]) -> list[Change]:
+    def changes_to_try(self, changes: Iterable[Change]) -> list[Change]:
         """Take in all changes that are wanted now, and forget all others; return those to carry out now."""
         wanted, known = {change.key: change for change in changes}, self._tries
-        self._tries = {key: _renewed(known.get(key), change) for key, change in wanted.items()}
+        self._tries = {key: _renewed_try(known.get(key), change) for key, change in wanted.items()}
         now = self._clock.monotonic()
         return [one.change for one in self._tries.values() if one.at <= now]
 
-    async def apply(self, changes: Iterable[Change]) -> bool:
+    async def apply_changes(self, changes: Iterable[Change]) -> bool:
         """Carry these out, many at a time; return whether all succeeded. Never raises: what failed is tried again."""
-        failed = await act_on_all(self._attempt, list(changes))
+        failed = await act_on_all(self._try_change, list(changes))
         return not failed
 
     def try_pods_again(self, within: float = 0.0) -> None:
@@ -81,28 +81,28 @@ class Applier:
         return {key: one.refusal for key, one in self._tries.items() if one.refusal is not None and one.refusal.status}
 
     @property
-    def again_at(self) -> float:
+    def next_try_time(self) -> float:
         """Return when the next change may be tried again, in seconds of the monotonic clock; inf: never."""
         return min((one.at for one in self._tries.values()), default=inf)
 
-    async def _attempt(self, change: Change) -> bool | None:
+    async def _try_change(self, change: Change) -> bool | None:
         """Carry out one change; return False where it failed, so that it is tried again."""
         tried = self._tries.get(change.key)
         try:
             if isinstance(change, MakePods):
-                await self._pods.make(change)
+                await self._pods.make_pods(change)
             else:
-                await carry_out(self._kube, change)
+                await carry_out_change(self._kube, change)
         except ApiError as error:
             if error.status not in change.settled_by:
                 if change.counted_as:
                     metrics.REFUSED.labels(change.counted_as).inc()
                 log.warning("%s: %s %s: %s", self._title, change.resource, change.name, error)
-                self._failed(tried, error)
+                self._note_failure(tried, error)
                 return False
         except Exception:  # an error in one change keeps no other
             log.exception("%s: %s %s: an error of this program", self._title, change.resource, change.name)
-            self._failed(tried, None)
+            self._note_failure(tried, None)
             return False
         if tried is not None:
             tried.refusal, tried.at = None, inf
@@ -111,12 +111,12 @@ class Applier:
             log.info("%s: %s", self._title, change.done)
         return None
 
-    def _failed(self, tried: _Try | None, refusal: ApiError | None) -> None:
+    def _note_failure(self, tried: _Try | None, refusal: ApiError | None) -> None:
         if tried is not None:
             tried.refusal, tried.at = refusal, self._clock.monotonic() + tried.backoff.next_delay()
 
 
-def _renewed(known: _Try | None, change: Change) -> _Try:
+def _renewed_try(known: _Try | None, change: Change) -> _Try:
     """Return the try of a change that is wanted now: what was done or refused counts while it is the same."""
     if known is None:
         return _Try(change, Backoff(*change.retry_seconds))
@@ -125,7 +125,7 @@ def _renewed(known: _Try | None, change: Change) -> _Try:
     return _Try(change, known.backoff, at=0.0 if known.at == inf else known.at, refusal=known.refusal)
 
 
-async def carry_out(kube: Kube, change: Change) -> None:
+async def carry_out_change(kube: Kube, change: Change) -> None:
     """Carry out one change, once, of any kind but `MakePods`.
 
     Raises:
@@ -134,7 +134,7 @@ async def carry_out(kube: Kube, change: Change) -> None:
     resource, namespace, name = change.resource, change.namespace, change.name
     match change:
         case Create():
-            await _create(kube, change)
+            await _create_object(kube, change)
         case Patch():
             body, kind = _for_its_object_only(change)
             await kube.patch_object(resource, namespace, name, body, kind=kind, subresource=change.subresource)
@@ -157,7 +157,7 @@ def _for_its_object_only(change: Patch) -> tuple[Json | Sequence[Json], PatchKin
     return [{"op": "test", "path": "/metadata/uid", "value": change.uid}, *change.body], PatchKind.JSON
 
 
-async def _create(kube: Kube, change: Create) -> None:
+async def _create_object(kube: Kube, change: Create) -> None:
     try:
         await kube.create_object(change.resource, change.namespace, change.body)
     except ApiError as error:

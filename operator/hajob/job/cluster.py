@@ -95,19 +95,19 @@ class Cluster:
         closed = {*self.marks.quarantined, *self.marks.kept_out, *self.silent_nodes()}
         return self.starts.room_to_grow(job_uid, self.capacity, closed, self.quotas)
 
-    def avoid(self, node: str) -> None:
+    def avoid_node(self, node: str) -> None:
         """Avoid this node for starts for a while, because of trouble there."""
-        self.avoided_nodes.avoid_node(node, self._clock.monotonic(), self._boot_of(node))
+        self.avoided_nodes.avoid_node(node, self._clock.monotonic(), self._boot_of_node(node))
 
     def silent_nodes(self) -> set[str]:
         """Return nodes that may only look ready: they had trouble a moment ago, and have not restarted since."""
-        return self.avoided_nodes.not_restarted(self._clock.monotonic(), self._boot_of)
+        return self.avoided_nodes.not_restarted(self._clock.monotonic(), self._boot_of_node)
 
-    def _boot_of(self, name: str) -> str:
+    def _boot_of_node(self, name: str) -> str:
         node = self.nodes.get(name)
         return node.boot if node is not None else ""
 
-    def avoided(self) -> list[str]:
+    def nodes_avoided_now(self) -> list[str]:
         """Return nodes that a start takes only if it finds no others, the likeliest to be well first.
 
         A job had trouble with them a moment ago (the longest ago first), or they are sub-healthy, or have bad chips.
@@ -115,7 +115,7 @@ class Cluster:
         troubled = self.avoided_nodes.avoided_names(self._clock.monotonic())
         return list(dict.fromkeys((*troubled, *sorted(self.marks.sub_healthy), *sorted(self.marks.kept_out))))
 
-    def free_nodes(
+    def count_free_nodes(
         self, job: HATrainingJob, demand: Demand, own_nodes: AbstractSet[str], closed: Collection[str] = ()
     ) -> int:
         """Return how many nodes could take a rank pod of this job now, beyond those that it has and `closed`."""
@@ -123,25 +123,25 @@ class Cluster:
 
     def nodes_to_avoid(self, job: HATrainingJob, demand: Demand, need: int) -> set[str]:
         """Return the names of the nodes on which no start of this job should go."""
-        return self.capacity.nodes_to_avoid(demand, job.metadata.uid, need, self.avoided())
+        return self.capacity.nodes_to_avoid(demand, job.metadata.uid, need, self.nodes_avoided_now())
 
     def nodes_to_refuse(self, demand: Demand, missing: int) -> set[str]:
         """Return the names of the nodes on which none of this many new pods may be placed.
 
         Quarantined ones in any case; sub-healthy ones, and those with bad chips, only where there are enough others.
         """
-        refused = {*self.marks.quarantined, *self.drained_for(demand.tolerations)}
+        refused = {*self.marks.quarantined, *self.nodes_drained_for(demand.tolerations)}
         weak = {*self.marks.kept_out, *self.marks.sub_healthy}
         capacity = self.capacity
         if weak - refused and capacity.pods_placeable_on(capacity.free_nodes(demand) - weak) >= missing:
             refused |= weak
         return refused
 
-    def drained_for(self, tolerations: Collection[Mapping[str, Any]]) -> set[str]:
+    def nodes_drained_for(self, tolerations: Collection[Mapping[str, Any]]) -> set[str]:
         """Return the nodes that are to be emptied and off which only Hajob keeps pods that tolerate this."""
         capacity = self.capacity
         return {name for name in capacity.to_be_emptied if not is_kept_off(capacity.nodes[name], tolerations)}
 
-    def free_names(self, demand: Demand) -> set[str]:
+    def free_node_names(self, demand: Demand) -> set[str]:
         """Return the names of the nodes that could take a rank pod now, chips included."""
         return self.capacity.free_nodes(demand).difference(self.marks.kept_out)

@@ -25,13 +25,13 @@ from hajob.job.deadlines import DeadlineWatch
 from hajob.job.draft import draft_status
 from hajob.job.memory import JobMemory
 from hajob.job.observe import Seen
-from hajob.job.pod_index import is_coordinator, is_serving
-from hajob.job.policies.start_gate import why_stuck
+from hajob.job.pod_index import is_coordinator_pod, is_serving_pod
+from hajob.job.policies.start_gate import why_start_stuck
 from hajob.job.ports import Ports
 from hajob.job.reconcile_loop import ReconcileLoop
 from hajob.job.snapshot import JobSnapshot, JobSnapshots
-from hajob.job.status.announcements import Announcement, of_breaker
-from hajob.job.status.build import is_urgent
+from hajob.job.status.announcements import Announcement, event_of_breaker
+from hajob.job.status.build import is_status_urgent
 from hajob.job.status_publisher import Draft, StatusPublisher
 from hajob.job.status_writer import StatusWriter
 from hajob.plan import effects, events
@@ -66,7 +66,7 @@ class JobController:
         self, job: HATrainingJob, ports: Ports, broke: Callable[[BaseException], None] = lambda _: None
     ) -> None:
         self._ports, self._broke = ports, broke
-        self._memory = memory = JobMemory(job, ports.clock, self._announce)
+        self._memory = memory = JobMemory(job, ports.clock, self._post_event)
         self.coordinator = CoordinatorClient(job, ports, self)
         self.snapshots = JobSnapshots(memory, ports, self.coordinator.reports)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.dry_runs)
@@ -101,110 +101,112 @@ class JobController:
 
     # ------------------------------------------------------------------------------------------------- life
 
-    def start(self) -> None:
+    def start_tasks(self) -> None:
         """Start; the caller has shown the existing pods before."""
         title = self._memory.title
         self._follow_capacity()
         self._tasks = [
-            asyncio.create_task(self._loop.run(), name=f"controller {title}"),
-            asyncio.create_task(self.status.writer.run(), name=f"status of {title}"),
+            asyncio.create_task(self._loop.reconcile_for_ever(), name=f"controller {title}"),
+            asyncio.create_task(self.status.writer.write_for_ever(), name=f"status of {title}"),
         ]
         for task in self._tasks:
-            task.add_done_callback(self._task_ended)
+            task.add_done_callback(self._report_ended_task)
 
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
+    def _report_ended_task(self, task: asyncio.Task[None]) -> None:
         """Report a task that ended by itself: without its tasks a controller must be replaced."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: %s has ended", self._memory.title, task.get_name(), exc_info=error)
             self._broke(error)
 
-    async def close(self) -> None:
+    async def stop_managing(self) -> None:
         """Stop managing the job, and leave it as it is."""
         self._ports.cluster.watchers.discard(self._memory.job.metadata.uid)
-        self._loop.close()
-        self.status.end()
+        self._loop.stop_reconciling()
+        self.status.stop_waiting()
         self._deadline_alarm.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.coordinator.close()
+        await self.coordinator.close_links()
 
-    async def release(self) -> None:
+    async def release_job(self) -> None:
         """Delete the job's pods because its CR is being deleted; return once they are gone. Never raises."""
         if not self._releasing:
-            self._releasing.append(asyncio.create_task(self._release(), name=f"release of {self._memory.title}"))
+            self._releasing.append(
+                asyncio.create_task(self._delete_pods_and_stop(), name=f"release of {self._memory.title}")
+            )
         await asyncio.shield(self._releasing[0])
 
-    async def _release(self) -> None:
-        self.status.close()
-        self._advance(events.Deleted())
+    async def _delete_pods_and_stop(self) -> None:
+        self.status.stop_publishing()
+        self._advance_plan(events.Deleted())
         await self._loop.delete_pods()
-        await self.close()
+        await self.stop_managing()
 
     # --------------------------------------------------------------------------------------- what is seen
 
-    def job_seen(self, job: HATrainingJob) -> None:
+    def apply_job(self, job: HATrainingJob) -> None:
         """Handle the CR as it is now."""
-        if self._memory.job_seen(job):
+        if self._memory.store_job(job):
             self._admission.spec_changed()
-            self.assign()
-            self._advance(events.PolicyChanged())
-            self.status.publish()
-            self._loop.wake(hurry=True)
+            self.send_assignment()
+            self._advance_plan(events.PolicyChanged())
+            self.status.publish_status()
+            self._loop.wake_soon(hurry=True)
 
     def spec_not_read(self, why: str) -> None:
         """Say that the newest spec cannot be read: the one before it goes on being served."""
         if why != self._memory.spec_not_read:
-            self._announce(Announcement(EventReason.SPEC_NOT_READ, f"{Reason.SPEC_NOT_READ.sentence} {why}"))
+            self._post_event(Announcement(EventReason.SPEC_NOT_READ, f"{Reason.SPEC_NOT_READ.sentence} {why}"))
         self._memory.spec_not_read = why
-        self.status.publish()
+        self.status.publish_status()
 
-    def pods_listed(self, version: str = "") -> None:
+    def note_listed_pods(self, version: str = "") -> None:
         """Note that every pod of a list of this resourceVersion was shown: a pod that is unknown now does not exist."""
-        self.snapshots.pods.was_listed(version)
+        self.snapshots.pods.note_list(version)
         self.look_for_missed()
-        self._take_in(observe.events_of_end(self.snapshots.take()))
-        self._loop.wake()
+        self._apply_seen(observe.events_of_end(self.snapshots.take_snapshot()))
+        self._loop.wake_soon()
 
     def look_for_missed(self) -> None:
         """Handle pods that came and went while the watch was away, because no watch event reports them."""
-        for pod in self.snapshots.pods.missed():
-            self.pod_seen(pod, deleted=True)
+        for pod in self.snapshots.pods.missed_pods():
+            self.apply_pod(pod, deleted=True)
 
-    def pod_seen(self, pod: PodView, *, deleted: bool = False) -> None:
+    def apply_pod(self, pod: PodView, *, deleted: bool = False) -> None:
         """Handle a pod of this job as it is now, or its deletion."""
-        news = self.snapshots.pods.seen(pod, deleted=deleted)
+        news = self.snapshots.pods.store_pod(pod, deleted=deleted)
         if not news:
             return
-        if is_coordinator(pod, self.job, self.state):
-            self._coordinator_pod_seen(pod, deleted=deleted)
+        if is_coordinator_pod(pod, self.job, self.state):
+            self._apply_coordinator_pod(pod, deleted=deleted)
         elif pod.is_rank_pod:
-            self._rank_pod_seen(pod, deleted=deleted)
+            self._apply_rank_pod(pod, deleted=deleted)
         self._look_for_places()
         self._start_if_held()
-        self.status.publish(lazy=True)
+        self.status.publish_status(lazy=True)
         if news.changes_pods:
-            self._loop.wake(hurry=deleted)
-        elif pod.place or pod.is_spare_pod or pod.is_hook_pod or self._memory.ended:
-            self._loop.wake()
+            self._loop.wake_soon(hurry=deleted)
+        elif pod.place or pod.is_spare_pod or pod.is_hook_pod or self._memory.has_ended:
+            self._loop.wake_soon()
 
-    def _rank_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
+    def _apply_rank_pod(self, pod: PodView, *, deleted: bool) -> None:
         """Handle a rank pod. A move's second pods are assigned to the coordinator, but are not the job's ranks yet."""
-        serving = is_serving(pod, self.state)
+        serving = is_serving_pod(pod, self.state)
         self._note_left_over(pod, deleted=deleted)
-        snapshot = self.snapshots.take()
+        snapshot = self.snapshots.take_snapshot()
         if serving and pod.is_refused_by_node:
             snapshot.cluster.avoided_nodes.avoid_node(pod.node_name, snapshot.now)
             if not deleted:
                 snapshot.creation.count_refused_pod(pod, snapshot.now)
-        snapshot = self._follow(snapshot, observe.events_of_rank_pod(snapshot, pod, deleted=deleted))
+        snapshot = self._snapshot_after(snapshot, observe.events_of_rank_pod(snapshot, pod, deleted=deleted))
         if serving and pod.node_name and not deleted:
-            snapshot = self._follow(snapshot, observe.events_of_node(snapshot, pod.node_name))
-            snapshot = self._follow(snapshot, observe.events_of_hardware(snapshot, {pod.node_name}))
+            snapshot = self._snapshot_after(snapshot, observe.events_of_node(snapshot, pod.node_name))
+            snapshot = self._snapshot_after(snapshot, observe.events_of_hardware(snapshot, {pod.node_name}))
         if not deleted and not pod.has_ended:
             self.coordinator.assign_soon(self._memory.layout.num_nodes)
         if serving:
-            snapshot = self._follow(snapshot, observe.events_of_end(snapshot))
+            snapshot = self._snapshot_after(snapshot, observe.events_of_end(snapshot))
             self._memory.record_time(observe.training_view(snapshot))
 
     def _note_left_over(self, pod: PodView, *, deleted: bool) -> None:
@@ -216,69 +218,69 @@ class JobController:
             if pod.is_rank_pod and pod.phase == "Running":
                 self.ranks_unreachable(pod.node_name)
 
-    def _coordinator_pod_seen(self, pod: PodView, *, deleted: bool) -> None:
+    def _apply_coordinator_pod(self, pod: PodView, *, deleted: bool) -> None:
         """Dial the coordinator's pod, or close the link, because the pod changed or is gone.
 
         A successor is not dialled before it runs: until then the operator keeps talking to the pod that it replaces.
         """
         told: list[events.JobEvent | Announcement] = [*source.events_of_coordinator_pod(pod, deleted=deleted)]
-        credentials, snapshot = self._admission.credentials, self.snapshots.take()
+        credentials, snapshot = self._admission.credentials, self.snapshots.take_snapshot()
         if deleted or pod.has_ended:
-            self.coordinator.pod_lost()
+            self.coordinator.leave_lost_pod()
         elif pod.address and credentials is not None and not (snapshot.hears_relieved and pod.phase == "Pending"):
-            self.coordinator.pod_is_at(pod, credentials)
+            self.coordinator.dial_pod(pod, credentials)
             if not self.coordinator.reports.connected:
                 told.extend(observe.events_of_channel(snapshot))
-        self._take_in(told)
+        self._apply_seen(told)
         if pod.node_name and not deleted:
-            self._take_in(observe.events_of_node(self.snapshots.take(), pod.node_name))
+            self._apply_seen(observe.events_of_node(self.snapshots.take_snapshot(), pod.node_name))
         if self.coordinator.reports.address:
             self._tell_coordinator()
-            self._loop.wake()  # a start that is held back may have to be looked at again later
+            self._loop.wake_soon()  # a start that is held back may have to be looked at again later
 
-    def reported(self, report: wire.Report) -> None:
+    def apply_report(self, report: wire.Report) -> None:
         """Handle a coordinator's report: milestones, then facts, each advancing the plan at once."""
         self._deadlines.note_report(self._ports.clock.monotonic())
         reports = self.coordinator.reports
-        self._take_in(source.events_of_steps(self.state, reports.step))
+        self._apply_seen(source.events_of_steps(self.state, reports.newest_step))
         if not source.is_report_news(self.state, report, reports.before):
-            self._stepped()
+            self._apply_progress()
             return
         begin, recorder = self._ports.clock.monotonic(), self._memory.recorder
-        told = observe.read_report(self.snapshots.take(), report)
-        recorder.new_report()
-        if self._memory.launch_seen(tuple(report.state.launched)):
-            self.assign()
+        told = observe.read_report(self.snapshots.take_snapshot(), report)
+        recorder.begin_report()
+        if self._memory.store_launch(tuple(report.state.launched)):
+            self.send_assignment()
         if (loaded := reports.newly_loaded(report, self.state.attempt)) is not None:
-            recorder.checkpoint_loaded(loaded)
+            recorder.record_loaded_checkpoint(loaded)
         for observed in told:
             if observed.mark is not None:
-                recorder.mark(observed.mark, observed.time_ms, observed.step_before)
+                recorder.record_mark(observed.mark, observed.time_ms, observed.step_before)
             if observed.event is not None:
-                self._advance(observed.event, observed.time_ms)
-        self._take_in(observe.events_of_coordinator(self.snapshots.take()))
+                self._advance_plan(observed.event, observed.time_ms)
+        self._apply_seen(observe.events_of_coordinator(self.snapshots.take_snapshot()))
         self._decide_what_waited()
-        self._memory.record_time(observe.training_view(self.snapshots.take()))
+        self._memory.record_time(observe.training_view(self.snapshots.take_snapshot()))
         if told:
             metrics.DECISION.observe(self._ports.clock.monotonic() - begin)
-        self.status.publish(lazy=True)
+        self.status.publish_status(lazy=True)
 
-    def _stepped(self) -> None:
+    def _apply_progress(self) -> None:
         """Handle a report that only tells progress, as one arrives each second of a training."""
-        if self._memory.stepped(self.coordinator.reports.step):
-            self.status.publish(lazy=True)
+        if self._memory.store_step(self.coordinator.reports.newest_step):
+            self.status.publish_status(lazy=True)
 
-    def coordinator_changed(self) -> None:
+    def note_channel_change(self) -> None:
         """Handle that the channel came up or went down."""
         if self.coordinator.reports.connected:
             self._tell_coordinator()
-        self._take_in(observe.events_of_channel(self.snapshots.take()))
-        self.status.publish()
+        self._apply_seen(observe.events_of_channel(self.snapshots.take_snapshot()))
+        self.status.publish_status()
 
-    def stood_at(self, step: int, age_ms: int) -> None:
+    def note_last_step(self, step: int, age_ms: int) -> None:
         """Handle the last step of an ended attempt, as its coordinator reports it."""
-        self._memory.stood_at(step, age_ms)
-        self.status.publish(lazy=True)
+        self._memory.store_last_step(step, age_ms)
+        self.status.publish_status(lazy=True)
 
     def reach_changed(self, cut_off: str) -> None:
         """Take in why this operator counts as cut off from the coordinators; empty: it does not any more."""
@@ -286,62 +288,62 @@ class JobController:
         if not reports.address or reports.connected:
             return
         if cut_off:
-            self._announce(Announcement(EventReason.OPERATOR_CUT_OFF, cut_off))
-        self._take_in(observe.events_of_channel(self.snapshots.take()))
-        self.status.publish()
+            self._post_event(Announcement(EventReason.OPERATOR_CUT_OFF, cut_off))
+        self._apply_seen(observe.events_of_channel(self.snapshots.take_snapshot()))
+        self.status.publish_status()
 
     def _look_for_places(self) -> None:
         """Check whether a start has all the nodes and quota it needs."""
         if self.state.phase in UNTRAINED:
-            snapshot = self.snapshots.take()
-            blocked = why_stuck(snapshot, self._loop.memos.start)
-            snapshot = self._follow(snapshot, observe.events_of_places(snapshot, blocked))
-            self._take_in(observe.events_of_coordinator_place(snapshot))
+            snapshot = self.snapshots.take_snapshot()
+            blocked = why_start_stuck(snapshot, self._loop.memos.start)
+            snapshot = self._snapshot_after(snapshot, observe.events_of_places(snapshot, blocked))
+            self._apply_seen(observe.events_of_coordinator_place(snapshot))
 
     def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
         """Check for pods that wait or hang on a node that changed or was deleted."""
-        self._take_in(observe.events_of_node(self.snapshots.take(), node, gone=gone))
-        if any(pod.is_spare_pod or pod.deleting for pod in self.snapshots.pods.on_node(node)):
-            self._loop.wake()
+        self._apply_seen(observe.events_of_node(self.snapshots.take_snapshot(), node, gone=gone))
+        if any(pod.is_spare_pod or pod.deleting for pod in self.snapshots.pods.pods_on_node(node)):
+            self._loop.wake_soon()
 
     def look_for_moves(self) -> None:
         """Handle that a node of this job was cordoned, or is in service again."""
-        self._take_in(self._loop.moves())
-        self._loop.wake()
+        self._apply_seen(self._loop.wanted_moves())
+        self._loop.wake_soon()
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""
-        self._take_in(observe.events_of_hardware(self.snapshots.take(), nodes))
+        self._apply_seen(observe.events_of_hardware(self.snapshots.take_snapshot(), nodes))
 
     def breaker_changed(self, held: str) -> None:
         """Announce that the breaker holds faults of nodes and chips back (why), or believes them again."""
-        self._announce(of_breaker(held) if not self._memory.ended else None)
-        snapshot = self.snapshots.take()
+        self._post_event(event_of_breaker(held) if not self._memory.has_ended else None)
+        snapshot = self.snapshots.take_snapshot()
         of_nodes = (one for name in snapshot.pods.node_names for one in observe.events_of_node(snapshot, name))
-        snapshot = self._follow(snapshot, of_nodes)
-        self._take_in(observe.events_of_hardware(snapshot) if not held else ())
-        self.status.publish()
+        snapshot = self._snapshot_after(snapshot, of_nodes)
+        self._apply_seen(observe.events_of_hardware(snapshot) if not held else ())
+        self.status.publish_status()
 
     def places_changed(self) -> None:
         """Handle that nodes were quarantined or released: waiting pods may go there now."""
-        self._loop.wake(hurry=True)
-        self.status.publish(lazy=True)
+        self._loop.wake_soon(hurry=True)
+        self.status.publish_status(lazy=True)
 
     def look_for_capacity(self) -> None:
         """Handle that a node, or a pod of any job on one, came or went."""
-        self._loop.capacity_changed()
-        self._take_in(observe.events_of_capacity(self.snapshots.take()))
+        self._loop.note_capacity_change()
+        self._apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
 
     def quota_changed(self) -> None:
         """Handle a changed quota: refused pods may be created, a job that is not whole may grow or not."""
-        self._take_in(observe.events_of_capacity(self.snapshots.take()))
+        self._apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
         refused = self.snapshots.creation.why_missing
         if refused is not None and refused.over_quota:
-            self._loop.try_soon()
+            self._loop.retry_soon()
 
-    def say_again(self) -> None:
+    def republish_status(self) -> None:
         """Publish the status, because something that is the same for all jobs has changed."""
-        self.status.publish(lazy=True)
+        self.status.publish_status(lazy=True)
 
     def _set_deadline_alarm(self) -> None:
         """Look at the earliest deadline in time; a new leader gets it from the journal."""
@@ -354,7 +356,7 @@ class JobController:
 
     def _look_at_deadlines(self) -> None:
         try:
-            snapshot, deadlines = self.snapshots.take(), self._memory.deadlines
+            snapshot, deadlines = self.snapshots.take_snapshot(), self._memory.deadlines
             missed, delay = self._deadlines.look_at_deadlines(
                 deadlines, snapshot.now, snapshot.now_ms, cut_off=bool(snapshot.why_cut_off)
             )
@@ -362,102 +364,102 @@ class JobController:
             if missed == Deadline.COORDINATOR:
                 observe.avoid_silent_coordinator(snapshot)
             if missed:
-                self._advance(events.DeadlineReached(name=missed))
+                self._advance_plan(events.DeadlineReached(name=missed))
         except Exception as error:  # nothing else would report an error in a timer
             log.exception("%s: deadlines", self._memory.title)
             self._broke(error)
 
     # ------------------------------------------------------------------------------- from the reconcile loop
 
-    def admitted(self) -> None:
+    def handle_admission(self) -> None:
         """Handle that the job's pods may be created and its coordinator may be dialled."""
-        for pod in self.snapshots.pods.all():
-            if is_coordinator(pod, self.job, self.state):
-                self._coordinator_pod_seen(pod, deleted=False)
-        self._advance(events.PolicyChanged())  # the spec may have changed while no operator ran
+        for pod in self.snapshots.pods.all_pods():
+            if is_coordinator_pod(pod, self.job, self.state):
+                self._apply_coordinator_pod(pod, deleted=False)
+        self._advance_plan(events.PolicyChanged())  # the spec may have changed while no operator ran
         self._look_for_places()
         self._set_deadline_alarm()
         if self.job.status.observed_generation != self.job.metadata.generation:
-            self.status.publish()
+            self.status.publish_status()
 
-    def refused(self) -> None:
+    def handle_refusal(self) -> None:
         """Handle that its pods cannot be created."""
-        self._announce(Announcement(EventReason(self._admission.reason.word), self._admission.message))
-        self.status.publish()
+        self._post_event(Announcement(EventReason(self._admission.reason.word), self._admission.message))
+        self.status.publish_status()
 
-    def follow_spec(self) -> None:
+    def apply_spec(self) -> None:
         """Apply the spec, and what sick nodes ask for."""
-        snapshot = self.snapshots.take()
+        snapshot = self.snapshots.take_snapshot()
         told = tuple[events.JobEvent, ...]()
         # Otherwise it is handled once the job trains again, or the coordinator is heard, or given up.
         if snapshot.state.phase is not JobPhase.PAUSED and not snapshot.awaits_coordinator:
-            seen = self._memory.follow_restart(source.restart_asked(snapshot.job.spec))
+            seen = self._memory.store_restart(source.restart_asked(snapshot.job.spec))
             told = tuple(source.events_of_spec(snapshot.state, snapshot.job.spec, seen))
-        self._take_in((*told, *observe.events_of_sub_health(snapshot)))
+        self._apply_seen((*told, *observe.events_of_sub_health(snapshot)))
         self._start_if_held()
         self._look_for_places()
 
     def policies_tell(self, told: Iterable[events.JobEvent], announcements: Iterable[Announcement]) -> None:
         """Take in what policies tell the table, and post what they tell people."""
         for announcement in announcements:
-            self._announce(announcement)
-        self._take_in(told)
+            self._post_event(announcement)
+        self._apply_seen(told)
 
     def ranks_unreachable(self, node: str) -> None:
         """Note that a pod on this node is about to be deleted without grace; its ranks may live on."""
-        self._advance(events.RanksUnreachable(nodes=(node,)))
+        self._advance_plan(events.RanksUnreachable(nodes=(node,)))
 
-    def still_there(self, pods: list[PodView]) -> None:
+    def announce_remaining_pods(self, pods: list[PodView]) -> None:
         """Announce pods that do not go while the job is being deleted."""
         named = ", ".join(sorted(f"{pod.name} on {pod.node_name or 'no node'}" for pod in pods)[:3])
-        self._announce(
+        self._post_event(
             Announcement(EventReason.PODS_NOT_GONE, f"{len(pods)} pods have not ended, so the job stays: {named}")
         )
 
     def missing_pods_turned(self, told: Announcement | None, *, turned: bool) -> None:
         """Handle that pods are missing for another reason than before, or for none any more."""
-        self._announce(told)
+        self._post_event(told)
         self._look_for_places()
-        self.status.publish(lazy=not turned)
+        self.status.publish_status(lazy=not turned)
 
     # --------------------------------------------------------------------------------------------- the plan
 
-    def _take_in(self, seen: Seen) -> bool:
+    def _apply_seen(self, seen: Seen) -> bool:
         """Advance the plan by what was seen, and post what people are told; return whether there was anything."""
         found = tuple(seen)
         for one in found:
             if isinstance(one, Announcement):
-                self._announce(one)
+                self._post_event(one)
             else:
-                self._advance(one)
+                self._advance_plan(one)
         return bool(found)
 
-    def _follow(self, snapshot: JobSnapshot, seen: Seen) -> JobSnapshot:
+    def _snapshot_after(self, snapshot: JobSnapshot, seen: Seen) -> JobSnapshot:
         """Take in what this snapshot shows; return a new one where that may have changed something."""
-        return self.snapshots.take() if self._take_in(seen) else snapshot
+        return self.snapshots.take_snapshot() if self._apply_seen(seen) else snapshot
 
-    def _advance(self, event: events.JobEvent, happened_ms: int | None = None) -> None:
+    def _advance_plan(self, event: events.JobEvent, happened_ms: int | None = None) -> None:
         """Pass one event through the table, and carry out what follows from it."""
         before = self.state
-        transition = self._memory.advance(event, observe.cluster_view(self.snapshots.take()), happened_ms)
+        transition = self._memory.advance_plan(event, observe.cluster_view(self.snapshots.take_snapshot()), happened_ms)
         if transition is None:
             return
         if any(isinstance(effect, effects.SendOrder) for effect in transition.effects):
             self._send_order()
-        self.status.publish(lazy=not is_urgent(before, self.state, self.job.spec.num_nodes))
+        self.status.publish_status(lazy=not is_status_urgent(before, self.state, self.job.spec.num_nodes))
         self._follow_capacity()
         self._set_deadline_alarm()
-        self._loop.wake()
+        self._loop.wake_soon()
         self._decide_what_waited()
 
     def _decide_what_waited(self) -> None:
         """Take in standing faults once the coordinator is heard, or given up; moves wait for it, too."""
         # Asked after every report and every step of the table, so the common case, nothing waits, comes first.
-        if not self.snapshots.observed.waits or (snapshot := self.snapshots.take()).awaits_coordinator:
+        if not self.snapshots.observed.waits or (snapshot := self.snapshots.take_snapshot()).awaits_coordinator:
             return
         self.snapshots.observed.waits = False
-        self._take_in(observe.events_of_hardware(snapshot))
-        self._loop.wake()
+        self._apply_seen(observe.events_of_hardware(snapshot))
+        self._loop.wake_soon()
 
     def _follow_capacity(self) -> None:
         """Subscribe to changes of nodes while the job waits for some."""
@@ -470,9 +472,9 @@ class JobController:
 
     def _send_order(self) -> None:
         """Send the newest order, unless it must wait."""
-        order = orders.order_to_send(self.snapshots.take(), self._memory, self._loop.memos.start)
+        order = orders.order_to_send(self.snapshots.take_snapshot(), self._memory, self._loop.memos.start)
         if order is not None:
-            self.coordinator.order(order)
+            self.coordinator.send_order(order)
 
     def _start_if_held(self) -> None:
         """Send a start that waited for ranks of the previous attempt."""
@@ -481,13 +483,13 @@ class JobController:
 
     def _tell_coordinator(self) -> None:
         """Send the coordinator everything, because it may have received nothing yet."""
-        self.assign()
+        self.send_assignment()
         self._send_order()
 
-    def assign(self) -> None:
+    def send_assignment(self) -> None:
         """Send the coordinator the job's description and the addresses of its pods."""
-        snapshot = self.snapshots.take()
-        self.coordinator.assign(partial(orders.build_assignment, snapshot), snapshot.now_ms)
+        snapshot = self.snapshots.take_snapshot()
+        self.coordinator.send_assignment(partial(orders.build_assignment, snapshot), snapshot.now_ms)
 
     def _draft_status(self, before: HATrainingJobStatus) -> Draft:
         """Compute the status, and the call that acknowledges reports once their effects are written.
@@ -496,19 +498,19 @@ class JobController:
         """
         memory, reports = self._memory, self.coordinator.reports
         fence = self._ports.leadership.fence
-        status = draft_status(self._loop.snapshot(), memory, self._loop.memos, before, fence)
+        status = draft_status(self._loop.take_snapshot(), memory, self._loop.memos, before, fence)
         return status, partial(self._status_written, memory.journal.order, reports.conversation, reports.sequence)
 
     def _status_written(self, order: effects.SendOrder | None, conversation: int, sequence: int) -> None:
         # Another process counts its reports anew: its own would be forgotten that nobody has written down yet.
         if conversation == self.coordinator.reports.conversation:
-            self.coordinator.acknowledge(sequence)
+            self.coordinator.acknowledge_reports(sequence)
         if order != self._memory.recorded_order:
             self._memory.recorded_order = order
             self._send_order()
 
-    def _announce(self, told: Announcement | None) -> None:
+    def _post_event(self, told: Announcement | None) -> None:
         if told is not None:
             self._ports.announcer.queue_event(
-                self._memory.job.metadata, told.reason, told.message, warning=told.warning
+                self._memory.job.metadata, told.reason, told.message, warning=told.is_warning
             )

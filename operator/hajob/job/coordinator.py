@@ -58,14 +58,14 @@ class CoordinatorReports:
         self.before = self.now = Heard()
         self._attempt_told = 0
 
-    def take_in(self, report: wire.Report) -> None:
+    def store_report(self, report: wire.Report) -> None:
         """Store a report."""
         self.sequence = report.sequence
         self.before, self.now = self.now, self.now.after_report(report.state)
         self.problem = report.state.controller_problem
-        _count(self.before.state, report.state)
+        _count_refusals(self.before.state, report.state)
 
-    def connected_changed(self, up: bool, reason: str) -> None:
+    def note_connection_change(self, up: bool, reason: str) -> None:
         """Store that the channel came up or went down, and why."""
         if up and not self.connected:  # another process may answer now
             self._begin_conversation()
@@ -77,11 +77,11 @@ class CoordinatorReports:
         """Return whether the channel is up, and to the pod of this incarnation."""
         return self.connected and self.incarnation == incarnation
 
-    def pod_dialled(self, incarnation: int, address: str) -> None:
+    def note_dialled_pod(self, incarnation: int, address: str) -> None:
         """Store to which pod the channel is."""
         self.incarnation, self.address = incarnation, address
 
-    def pod_left(self) -> None:
+    def forget_pod(self) -> None:
         """Forget what only the pod knew to which the link was: its successor says it again. The step remains."""
         self.incarnation, self.address, self.connected = 0, "", False
         self._begin_conversation()
@@ -91,12 +91,12 @@ class CoordinatorReports:
         self.conversation, self.sequence = self.conversation + 1, 0
 
     @property
-    def serving(self) -> bool:
+    def is_serving(self) -> bool:
         """Whether the channel is up and the MindIO controller serves."""
         return self.connected and self.now.state.controller_ready
 
     @property
-    def taking_over(self) -> bool:
+    def is_taking_over(self) -> bool:
         """Whether the channel is up and the coordinator will soon have a MindIO controller in place of a lost one."""
         return self.connected and self.now.state.taking_over
 
@@ -110,7 +110,7 @@ class CoordinatorReports:
         return self.connected and (state.taking_over or state.conversation not in _NOTHING_FOUND)
 
     @property
-    def step(self) -> int:
+    def newest_step(self) -> int:
         """Return the newest step that is known to be finished, -1 before the first."""
         found = known_step(self.now.state)
         return -1 if found is None else found
@@ -123,7 +123,7 @@ class CoordinatorReports:
             return None
         return found.step if found.tracked else -1
 
-    def loaded_step(self, attempt: int) -> int:
+    def step_loaded_by(self, attempt: int) -> int:
         """Return the step of the checkpoint that this attempt was given to load, -1 for none or when unknown."""
         found = self.now.state.checkpoint
         return found.loaded_step if found.attempt and found.attempt == attempt else -1
@@ -140,15 +140,15 @@ class CoordinatorReports:
     @property
     def copies_told(self) -> bool | None:
         """Whether MindIO knows the optimizer copies; None if unknown."""
-        return False if Reason.COPIES_NOT_REGISTERED.word in self.problems else None
+        return False if Reason.COPIES_NOT_REGISTERED.word in self.problems_by_code else None
 
     @property
-    def problems(self) -> dict[str, str]:
+    def problems_by_code(self) -> dict[str, str]:
         """Return the problems that MindIO has with the job, by MindIO's word for each."""
         return {problem.code: problem.message for problem in self.now.state.problems}
 
 
-def _count(before: wire.CoordinatorState, now: wire.CoordinatorState) -> None:
+def _count_refusals(before: wire.CoordinatorState, now: wire.CoordinatorState) -> None:
     """Count what coordinators refuse, and do without this operator. A lower number comes from a new process."""
     for what, known, number in (
         ("coordinator input", before.refused_inputs, now.refused_inputs),
@@ -170,16 +170,16 @@ ASSIGN_SECONDS_PER_POD: Final = 0.0002
 class Owner(Protocol):
     """The job controller."""
 
-    def reported(self, report: wire.Report) -> None:
+    def apply_report(self, report: wire.Report) -> None:
         """Handle a report."""
 
-    def coordinator_changed(self) -> None:
+    def note_channel_change(self) -> None:
         """Handle that the channel came up or went down."""
 
-    def stood_at(self, step: int, age_ms: int) -> None:
+    def note_last_step(self, step: int, age_ms: int) -> None:
         """Handle the last step that all ranks had in common, as the previous coordinator reports it."""
 
-    def assign(self) -> None:
+    def send_assignment(self) -> None:
         """Send the coordinator the job's description and the addresses of its pods."""
 
 
@@ -227,59 +227,59 @@ class CoordinatorClient:
         self.reports = CoordinatorReports()
 
     @property
-    def _link(self) -> Channel | None:
+    def _current_link(self) -> Channel | None:
         return self._line.link if self._line else None
 
-    def pod_is_at(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
+    def dial_pod(self, pod: PodView, credentials: CoordinatorCredentials) -> None:
         """Dial this pod, unless that is done already; the caller sends the order."""
         address = host_port(pod.address, pod.port)
         if self._line is not None and self._line.pod.uid == pod.uid and self._line.address == address:
             if self._line.link is not None:
                 self._line.link.dial_at_once()
             return
-        self._hang_up(self._former)
-        self._former = self._leave()
+        self._close_line(self._former)
+        self._former = self._leave_line()
         self._line = _Line(self, pod, address)
-        self.reports.pod_dialled(pod.incarnation, address)
+        self.reports.note_dialled_pod(pod.incarnation, address)
         self._line.link = link = self._ports.dialer.dial(address, self._job.metadata.uid, credentials, self._line)
         if self._assignment is not None:
             link.send_assignment(self._assignment)
         link.start_dialling()
 
-    def pod_lost(self) -> None:
+    def leave_lost_pod(self) -> None:
         """Close the link, because the pod is gone."""
-        self._hang_up(self._leave())
+        self._close_line(self._leave_line())
 
-    def _leave(self) -> _Line | None:
-        self.reports.pod_left()
+    def _leave_line(self) -> _Line | None:
+        self.reports.forget_pod()
         line, self._line = self._line, None
         if line is not None:
             line.closed = True
         return line
 
-    def _hang_up(self, line: _Line | None) -> None:
+    def _close_line(self, line: _Line | None) -> None:
         if line is not None and line.link is not None:
             task = asyncio.create_task(line.link.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    async def close(self) -> None:
+    async def close_links(self) -> None:
         """Close the link for good."""
         self._assigning.cancel()
-        self.pod_lost()
+        self.leave_lost_pod()
         self.former_ended(self._former)
         for task in list(self._closing):
             await task
 
-    def order(self, order: wire.Order) -> None:
+    def send_order(self, order: wire.Order) -> None:
         """Send the action that is wanted now."""
-        if self._link is not None:
-            self._link.send_order(order)
+        if self._current_link is not None:
+            self._current_link.send_order(order)
 
-    def acknowledge(self, sequence: int) -> None:
+    def acknowledge_reports(self, sequence: int) -> None:
         """Acknowledge that the effects of the reports up to this one are in the status."""
-        if self._link is not None:
-            self._link.acknowledge_report(sequence)
+        if self._current_link is not None:
+            self._current_link.acknowledge_report(sequence)
 
     def assign_soon(self, num_nodes: int) -> None:
         """Send the changed pods in a moment, several changes in one message.
@@ -289,9 +289,9 @@ class CoordinatorClient:
         if self._assigning.is_set or self._line is None:
             return  # a coordinator that is dialled later gets everything
         rest = self._assigned + ASSIGN_SECONDS_PER_POD * num_nodes - self._ports.clock.monotonic()
-        self._assigning.set_alarm(max(rest, SOON_SECONDS), self._owner.assign)
+        self._assigning.set_alarm(max(rest, SOON_SECONDS), self._owner.send_assignment)
 
-    def assign(self, build: Callable[[int], wire.Assignment], now_ms: int) -> None:
+    def send_assignment(self, build: Callable[[int], wire.Assignment], now_ms: int) -> None:
         """Send the pods as they are now; `build` makes the message of a revision, which is sent only if it has changed.
 
         Revisions are job time: a coordinator refuses a smaller one, and no leader's job time is behind that of the one
@@ -305,8 +305,8 @@ class CoordinatorClient:
             return
         new.revision = max(current.revision + 1 if current is not None else 0, now_ms)
         self._assignment = new
-        if self._link is not None:
-            self._link.send_assignment(self._assignment)
+        if self._current_link is not None:
+            self._current_link.send_assignment(self._assignment)
 
     # ----------------------------------------------------------------------------------------- from its line
 
@@ -327,24 +327,24 @@ class CoordinatorClient:
 
     def apply_report(self, report: wire.Report) -> None:
         """Handle a report. Its state is stored first, so that a fact in the first report is decided with it."""
-        self.reports.take_in(report)
-        self._owner.reported(report)
+        self.reports.store_report(report)
+        self._owner.apply_report(report)
 
     def former_reported(self, line: _Line, report: wire.Report) -> None:
         """Handle a report of a pod that is no longer this job's coordinator."""
         for milestone in report.milestones if line is self._former else ():
             if milestone.kind == wire.STEP_BEFORE:
-                self._owner.stood_at(milestone.step, milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND)
+                self._owner.note_last_step(milestone.step, milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND)
 
     def former_ended(self, line: _Line | None) -> None:
         """Close the previous pod's link: it has ended, or is no longer needed."""
         if line is self._former:
             self._former = None
-            self._hang_up(line)
+            self._close_line(line)
 
     def note_connection_change(self, up: bool, reason: str) -> None:
         """Handle that the channel came up or went down."""
         if up:
             self.former_ended(self._former)
-        self.reports.connected_changed(up, reason)
-        self._owner.coordinator_changed()
+        self.reports.note_connection_change(up, reason)
+        self._owner.note_channel_change()

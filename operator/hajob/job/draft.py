@@ -14,9 +14,9 @@ from hajob.capacity.unsatisfiable import why_none_fits
 from hajob.job.memory import JobMemory
 from hajob.job.observe import cluster_view
 from hajob.job.policies.all_policies import PolicyMemos
-from hajob.job.policies.start_gate import why_closed
+from hajob.job.policies.start_gate import why_start_waits
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_status, goodput
+from hajob.job.status.build import RUNNING_REASON, CoordinatorView, Snapshot, build_goodput, build_status
 from hajob.plan.recoverability import protection_in_words, recoverability
 from hajob.plan.state import ENDED, UNTRAINED
 from hajob.plan.waits import wait_of_job
@@ -41,7 +41,7 @@ def draft_status(
     """
     state, policy, now, reports = snapshot.state, snapshot.policy, snapshot.now_ms, snapshot.coordinator
     journal, record, view = memory.journal, memory.recorder.record, cluster_view(snapshot)
-    pods, not_created = snapshot.pods.all(), snapshot.creation.why_missing
+    pods, not_created = snapshot.pods.all_pods(), snapshot.creation.why_missing
     trains = RUNNING_REASON[state.going_on] is Reason.TRAINING
     return build_status(
         Snapshot(
@@ -49,32 +49,32 @@ def draft_status(
             state=state,
             fence=fence,
             now_ms=now,
-            step=reports.step,
+            step=reports.newest_step,
             pods=[pod for pod in pods if not pod.is_hook_pod],
             not_created=not_created,
             spares_ready=len(snapshot.ready_spares),
             spares_not_created=memos.spares.why_missing,
             coordinator=CoordinatorView(
                 connected=reports.connected,
-                serving=reports.serving,
+                serving=reports.is_serving,
                 problem="; ".join(filter(None, (reports.problem, snapshot.why_cut_off))),
                 shares_node=snapshot.coordinator_shares_node,
-                problems=reports.problems,
+                problems=reports.problems_by_code,
             ),
             accepted=snapshot.answers.accepted,
             accepted_message=snapshot.answers.message,
             spec_not_read=memory.spec_not_read,
-            warnings="; ".join(filter(None, (protection_in_words(policy), *_advice(snapshot)))),
+            warnings="; ".join(filter(None, (protection_in_words(policy), *_notes_on_job(snapshot)))),
             crd_is_older=snapshot.cluster.crd_is_older,
             failed_reason=journal.failed_reason,
             failed_message=journal.failed_message,
             record=record,
             settled=memory.recorder.settled,
-            journal=journal.dump(now, record),
-            goodput=goodput(journal.account, now),
+            journal=journal.to_text(now, record),
+            goodput=build_goodput(journal.account, now),
             held_back=snapshot.cluster.faults.why_held() if state.phase not in ENDED else "",
-            start_waits=why_closed(snapshot) if memos.start.held_since is not None else "",
-            to_leave=snapshot.to_leave,
+            start_waits=why_start_waits(snapshot) if memos.start.held_since is not None else "",
+            to_leave=snapshot.nodes_to_leave,
             wait=wait_of_job(state, view, policy, now, shortage_of_pods(pods, not_created)),
             step_ms=snapshot.pace.milliseconds_per_step,
             unsatisfiable=_why_unsatisfiable(snapshot),
@@ -86,7 +86,7 @@ def draft_status(
     )
 
 
-def _advice(snapshot: JobSnapshot) -> Iterator[str]:
+def _notes_on_job(snapshot: JobSnapshot) -> Iterator[str]:
     """Yield what works and is worth knowing.
 
     Nothing of a job that is not accepted: its template may hold anything anywhere, and what is wrong is said.
@@ -102,7 +102,7 @@ def _advice(snapshot: JobSnapshot) -> Iterator[str]:
 
 def _shortfall_in_words(snapshot: JobSnapshot) -> str:
     """Return what a job without nodes needs, and who has it; looked up anew after a while, as it always changes."""
-    kept, pods = snapshot.kept, snapshot.serving.values()
+    kept, pods = snapshot.kept, snapshot.serving_pods.values()
     if snapshot.state.phase not in UNTRAINED or not pods or all(pod.node_name for pod in pods):
         kept.shortfall = (-inf, "")
     # Each pod of another job changes the numbers; who waits needs them twice a minute, not each time.
@@ -120,7 +120,7 @@ def _why_unsatisfiable(snapshot: JobSnapshot) -> str:
     """
     if not snapshot.answers.admitted or snapshot.state.phase not in UNTRAINED:
         return ""
-    if any(pod.node_name for pod in snapshot.serving.values()):
+    if any(pod.node_name for pod in snapshot.serving_pods.values()):
         return ""
     seen, kept = (snapshot.cluster.capacity.node_changes, snapshot.job.metadata.generation), snapshot.kept
     if seen != kept.unfit[0]:

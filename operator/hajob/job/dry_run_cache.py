@@ -34,7 +34,7 @@ class DryRunCache:
     def __init__(self) -> None:
         self._asked: dict[bytes, _Asked] = {}
 
-    async def ask(self, pods: bytes, evaluate: Callable[[], Awaitable[Answer]], clock: Clock) -> Answer:
+    async def ask_once(self, pods: bytes, evaluate: Callable[[], Awaitable[Answer]], clock: Clock) -> Answer:
         """Return the answer for a job whose pods are these but for name and UID.
 
         Args:

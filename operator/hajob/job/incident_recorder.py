@@ -38,33 +38,33 @@ class IncidentRecorder:
         self._repaired = -1  # number of the incident for which MindIO has reported that all ranks are repaired
 
     @property
-    def _open(self) -> bool:
+    def _is_incident_open(self) -> bool:
         return self.record is not None and self.record.outcome is IncidentOutcome.OPEN
 
     @property
-    def marks(self) -> Mapping[Mark, int]:
+    def marks_of_open(self) -> Mapping[Mark, int]:
         """Return the marks of the open incident; none while there is none."""
-        return self.record.marks if self.record is not None and self._open else {}
+        return self.record.marks if self.record is not None and self._is_incident_open else {}
 
-    def new_report(self) -> None:
+    def begin_report(self) -> None:
         """Drop the marks that wait for an incident: they belong to the previous report."""
         self._early, self._stood_at = {}, -1
 
-    def mark(self, mark: Mark, time_ms: int, step_before: int = -1) -> None:
+    def record_mark(self, mark: Mark, time_ms: int, step_before: int = -1) -> None:
         """Record a mark in the open incident; before one is open, keep it for the incident of the same report."""
-        if self._open and self.record is not None:
-            restoration = self.record.restoration.stood_at(step_before)
-            self.record = dataclasses.replace(self.record.at(mark, time_ms), restoration=restoration)
+        if self._is_incident_open and self.record is not None:
+            restoration = self.record.restoration.with_last_step(step_before)
+            self.record = dataclasses.replace(self.record.with_mark(mark, time_ms), restoration=restoration)
         else:
             self._early[mark] = time_ms
             self._stood_at = max(self._stood_at, step_before)
 
-    def checkpoint_loaded(self, found: Loaded) -> None:
+    def record_loaded_checkpoint(self, found: Loaded) -> None:
         """Record the checkpoint that an attempt's ranks load, or none; reported before their first step."""
         if found.problem:
             self._announce(Announcement(EventReason.CHECKPOINTS_NOT_VERIFIED, found.problem))
-        elif self._open and self.record is not None and self.record.incident.action is Action.RESTART:
-            restoration = self.record.restoration.loaded(found)
+        elif self._is_incident_open and self.record is not None and self.record.incident.action is Action.RESTART:
+            restoration = self.record.restoration.with_loaded(found)
             self.record = dataclasses.replace(self.record, restoration=restoration)
         for refusal in found.refused:
             metrics.CHECKPOINTS_REFUSED.labels(refusal.reason).inc()
@@ -73,26 +73,26 @@ class IncidentRecorder:
                 Announcement(EventReason.CHECKPOINT_REFUSED, describe_checkpoints(found.refused, found.step))
             )
 
-    def _finds(self, checkpoint_step: int | None) -> None:
+    def _record_found_checkpoint(self, checkpoint_step: int | None) -> None:
         """Record the checkpoints that an agent has found.
 
         A save in progress at the fault may complete later, while MindIO repairs already. Once MindIO reports the
         result, the ranks train again, and a checkpoint saved from then on is not the one that they have loaded.
         """
-        if self.record is not None and self._open and self.record.incident.number != self._repaired:
-            restoration = self.record.restoration.finds(checkpoint_step)
+        if self.record is not None and self._is_incident_open and self.record.incident.number != self._repaired:
+            restoration = self.record.restoration.with_found_checkpoint(checkpoint_step)
             self.record = dataclasses.replace(self.record, restoration=restoration)
 
-    def _resumed(self, event: events.JobEvent) -> None:
+    def _record_resumption(self, event: events.JobEvent) -> None:
         """Compute from the first step how far the training went back."""
         record = self.record
-        if not isinstance(event, events.Resumed) or record is None or not self._open:
+        if not isinstance(event, events.Resumed) or record is None or not self._is_incident_open:
             return
         if event.incarnation >= record.incident.number:
-            restoration = record.restoration.resumed(record.incident, event.step)
+            restoration = record.restoration.with_first_step(record.incident, event.step)
             self.record = dataclasses.replace(record, restoration=restoration)
 
-    def follow(
+    def record_incident(
         self,
         incident: Incident | None,
         event: events.JobEvent,
@@ -107,53 +107,53 @@ class IncidentRecorder:
             newest_step: the newest that a rank has finished.
             checkpoint_step: of the newest complete periodic checkpoint, None when unknown.
         """
-        self._finds(checkpoint_step)
+        self._record_found_checkpoint(checkpoint_step)
         if isinstance(event, events.ResultReported) and not event.code and self.record is not None:
             self._repaired = self.record.incident.number
-        self._resumed(event)
+        self._record_resumption(event)
         if isinstance(event, events.ControllerTakenOver):
             metrics.TAKEOVER.observe(event.duration_ms / 1000)
         if incident is None:
             return
         if self.record is None or self.record.incident.number != incident.number:
             noticed = event.fact.time_ms if isinstance(event, events.FactSeen) else incident.opened_ms
-            restoration = Restoration().stood_at(self._stood_at)
+            restoration = Restoration().with_last_step(self._stood_at)
             self.settled = self.record
             self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
-            self._announce(announcements.of_opening(incident))
+            self._announce(announcements.event_of_opening(incident))
         self.record = dataclasses.replace(
-            self.record, incident=incident, restoration=self.record.restoration.began(incident, newest_step)
+            self.record, incident=incident, restoration=self.record.restoration.with_restart_step(incident, newest_step)
         )
-        self._finds(checkpoint_step)
+        self._record_found_checkpoint(checkpoint_step)
 
-    def take(self, effect: effects.Effect, now_ms: int) -> None:
+    def record_effect(self, effect: effects.Effect, now_ms: int) -> None:
         """Report an effect of the planner to people, and record its part in an incident."""
-        self._announce(announcements.of_effect(effect))
+        self._announce(announcements.event_of_effect(effect))
         if isinstance(effect, effects.SendOrder):
-            self.mark(Mark.DECIDED, now_ms)
+            self.record_mark(Mark.DECIDED, now_ms)
         elif isinstance(effect, effects.ExplainIncident):
-            self._explain(effect)
+            self._record_explanation(effect)
         elif isinstance(effect, effects.CloseIncident):
-            self._close(effect)
+            self._record_closing(effect)
 
-    def _explain(self, explained: effects.ExplainIncident) -> None:
+    def _record_explanation(self, explained: effects.ExplainIncident) -> None:
         if self.record is not None and self.record.incident.number == explained.number:
             incident = dataclasses.replace(self.record.incident, cause=explained.cause)
             self.record = dataclasses.replace(self.record, incident=incident)
 
-    def _close(self, closed: effects.CloseIncident) -> None:
+    def _record_closing(self, closed: effects.CloseIncident) -> None:
         if self.settled is not None and self.settled.incident.number == closed.number:
-            self.settled = self._closed(self.settled, closed)
+            self.settled = self._closed_record(self.settled, closed)
             return
         if self.record is None or self.record.incident.number != closed.number:
             return
-        self.record = self._closed(self.record, closed)
+        self.record = self._closed_record(self.record, closed)
 
-    def _closed(self, record: Record, closed: effects.CloseIncident) -> Record:
+    def _closed_record(self, record: Record, closed: effects.CloseIncident) -> Record:
         action = record.incident.action.value
         metrics.INCIDENTS.labels(action, closed.outcome.value).inc()
         outage = outage_milliseconds(record.marks)
         if closed.outcome is IncidentOutcome.RECOVERED and outage is not None:
             metrics.OUTAGE.labels(action).observe(outage / 1000)
-        self._announce(announcements.of_closing(closed, record.incident, outage, record.restoration.lost_steps))
+        self._announce(announcements.event_of_closing(closed, record.incident, outage, record.restoration.lost_steps))
         return dataclasses.replace(record, outcome=closed.outcome)

@@ -19,7 +19,7 @@ from hajob.domain.pace import StepPace
 from hajob.domain.timeline import Mark
 from hajob.job.incident_recorder import IncidentRecorder
 from hajob.job.status.announcements import Announce
-from hajob.job.status.journal import read
+from hajob.job.status.journal import read_journal
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow_account
 from hajob.plan.placements import same_placements
@@ -56,24 +56,24 @@ class JobMemory:
     def __init__(self, job: HATrainingJob, clock: Clock, announce: Announce) -> None:
         self.job, self.spec_not_read = job, ""
         self.title = f"{job.metadata.namespace}/{job.metadata.name}"
-        reading = read(job.status.journal, job.status.journal_version)
+        reading = read_journal(job.status.journal, job.status.journal_version)
         for place in reading.left_out:
             metrics.REFUSED.labels("journal").inc()
             log.warning("%s: %s in the journal is left out, this version does not know it", self.title, place)
         self.time = JobTime(clock, reading.journal.written_ms)
-        self.journal = reading.journal.taken_over(self.time.now())
+        self.journal = reading.journal.for_new_leader(self.time.now())
         self.recorded_order = self.journal.order
         self._launched: tuple[str, ...] = ()
-        self._apply_spec()
+        self._derive_from_spec()
         self.pace = StepPace()
-        self.recorder = IncidentRecorder(self.journal.record(), announce)
+        self.recorder = IncidentRecorder(self.journal.record_of_open(), announce)
 
     @property
     def state(self) -> JobState:
         """Return the planner's state."""
         return self.journal.state
 
-    def _apply_spec(self) -> None:
+    def _derive_from_spec(self) -> None:
         """Derive policy and layout from the spec, for the nodes that the attempt was started with."""
         nodes = self.state.nodes
         self.policy = policy_from_spec(self.job.spec, self._launched, nodes)
@@ -85,24 +85,24 @@ class JobMemory:
         return num_nodes == layout.num_nodes and same_placements(state, self.state, num_nodes)
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the job has ended."""
         return self.state.phase in ENDED
 
     @property
     def deadlines(self) -> Mapping[str, int]:
         """Return the deadlines: name to job time in milliseconds."""
-        return {} if self.ended else self.state.deadlines
+        return {} if self.has_ended else self.state.deadlines
 
-    def job_seen(self, job: HATrainingJob) -> bool:
+    def store_job(self, job: HATrainingJob) -> bool:
         """Store the job as it is now; return whether its spec has changed. The server's status is ignored."""
         before, self.job, self.spec_not_read = self.job, job, ""
         if job.metadata.generation == before.metadata.generation:
             return False
-        self._apply_spec()
+        self._derive_from_spec()
         return True
 
-    def launch_seen(self, launched: tuple[str, ...]) -> bool:
+    def store_launch(self, launched: tuple[str, ...]) -> bool:
         """Store the arguments of the start script's launch; return whether MindIO can do another thing by them.
 
         They tell more of the preconditions than the spec.
@@ -110,16 +110,16 @@ class JobMemory:
         if not launched or launched == self._launched:
             return False
         self._launched, before = launched, self.policy.through_mindio
-        self._apply_spec()
+        self._derive_from_spec()
         return self.policy.through_mindio != before
 
-    def follow_restart(self, asked: str) -> str:
+    def store_restart(self, asked: str) -> str:
         """Store the restart that the spec requests; return the one stored before."""
         seen = self.journal.restart_seen
         self.journal = dataclasses.replace(self.journal, restart_seen=asked)
         return seen
 
-    def advance(
+    def advance_plan(
         self, event: events.JobEvent, view: ClusterView, happened_ms: int | None = None
     ) -> machine.Transition | None:
         """Pass one event through the table; None if it changes nothing. `happened_ms`: when, if it was not now."""
@@ -132,42 +132,44 @@ class JobMemory:
         log.info("%s: %s: %s -> %s", self.title, type(event).__name__, before.phase, transition.state.phase)
         self.journal = dataclasses.replace(self.journal, state=transition.state)
         if transition.state.nodes != before.nodes:
-            self._apply_spec()
+            self._derive_from_spec()
         if transition.state.phase is not JobPhase.FAILED and self.journal.failed_reason:
             self.journal = dataclasses.replace(self.journal, failed_reason="", failed_message="")
         self.record_time(view, happened_ms)
-        self.recorder.follow(transition.state.incident, event, max(view.step, before.step), view.checkpoint_step)
+        self.recorder.record_incident(
+            transition.state.incident, event, max(view.step, before.step), view.checkpoint_step
+        )
         for effect in transition.effects:
-            self._take(effect)
+            self._apply_effect(effect)
         return transition
 
     def record_time(self, view: ClusterView, happened_ms: int | None = None) -> None:
         """Update the account of time to the current state, which has held since `happened_ms` where that is known."""
         now = self.time.now()
-        self._stepped(view.step, now)
+        self._update_pace(view.step, now)
         at_ms = min(now, happened_ms if happened_ms is not None else now)
-        account = follow_account(self.journal.account, self.state, view, self.recorder.marks, at_ms)
+        account = follow_account(self.journal.account, self.state, view, self.recorder.marks_of_open, at_ms)
         self.journal = dataclasses.replace(self.journal, account=account)
 
-    def stepped(self, step: int) -> bool:
+    def store_step(self, step: int) -> bool:
         """Store the training's newest step, if nothing else is new; return whether the training went on."""
         before, now = self.journal.account, self.time.now()
-        self._stepped(step, now)
+        self._update_pace(step, now)
         after = before and before.note_step(step, now)
         self.journal = dataclasses.replace(self.journal, account=after)
         return after is not before
 
-    def stood_at(self, step: int, age_ms: int) -> None:
+    def store_last_step(self, step: int, age_ms: int) -> None:
         """Store the last step before the open outage, as the previous coordinator reports it."""
-        if self.recorder.marks:
-            self.recorder.mark(Mark.STEP_BEFORE, self.time.now() - age_ms, step)
+        if self.recorder.marks_of_open:
+            self.recorder.record_mark(Mark.STEP_BEFORE, self.time.now() - age_ms, step)
 
-    def _stepped(self, step: int, now_ms: int) -> None:
+    def _update_pace(self, step: int, now_ms: int) -> None:
         size = self.layout.data - (len(self.state.shrunk.dropped) if self.state.shrunk else 0)
         self.pace = self.pace.with_seen_step(size, self.state.resumed_ms, step, now_ms)
 
-    def _take(self, effect: effects.Effect) -> None:
-        self.recorder.take(effect, self.time.now())
+    def _apply_effect(self, effect: effects.Effect) -> None:
+        self.recorder.record_effect(effect, self.time.now())
         match effect:
             case effects.SendOrder():
                 self.journal = dataclasses.replace(self.journal, order=effect)

@@ -15,9 +15,9 @@ from hajob.api.enums import SubHealthPolicy
 from hajob.api.event_reasons import EventReason
 from hajob.domain.facts import FactKind
 from hajob.domain.hardware import ClusterFact
-from hajob.job.pod_index import is_coordinator, is_node_away, is_serving
+from hajob.job.pod_index import is_coordinator_pod, is_node_away, is_serving_pod
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.status.announcements import Announcement, of_unknown_chip
+from hajob.job.status.announcements import Announcement, event_of_unknown_chip
 from hajob.leader.reachability import ExpectedCoordinator
 from hajob.plan import events
 from hajob.plan.placements import serving_incarnation
@@ -58,12 +58,12 @@ APART: Final = "anti-affinity"
 
 def cluster_view(snapshot: JobSnapshot) -> ClusterView:
     """Return cluster and training in the planner's form."""
-    reports, serving = snapshot.coordinator, snapshot.pods.serving(snapshot.state)
+    reports, serving = snapshot.coordinator, snapshot.pods.serving_pods(snapshot.state)
     return ClusterView(
         layout=snapshot.layout,
-        step=reports.step,
-        coordinator_ready=reports.serving,
-        taking_over=reports.taking_over,
+        step=reports.newest_step,
+        coordinator_ready=reports.is_serving,
+        taking_over=reports.is_taking_over,
         coordinator_silent=not reports.has_spoken,
         relieved_heard=snapshot.hears_relieved,
         coordinator_apart=not snapshot.coordinator_shares_node,
@@ -73,9 +73,9 @@ def cluster_view(snapshot: JobSnapshot) -> ClusterView:
         spares=tuple(pod.node_name for pod in snapshot.ready_spares),
         unplaced=len(serving.unplaced),
         checkpoint_step=reports.checkpoint_step,
-        loaded_step=reports.loaded_step(snapshot.state.attempt),
+        loaded_step=reports.step_loaded_by(snapshot.state.attempt),
         node_names=serving.node_names,
-        nodes_to_avoid=snapshot.to_avoid,
+        nodes_to_avoid=snapshot.nodes_to_avoid,
         start_sign_ms=snapshot.observed.start_sign_ms,
         step_ms=snapshot.pace.milliseconds_per_step,
         copies_told=reports.copies_told,
@@ -84,8 +84,8 @@ def cluster_view(snapshot: JobSnapshot) -> ClusterView:
 
 def training_view(snapshot: JobSnapshot) -> ClusterView:
     """Return the view of the training alone, to record its time, without looking up the cluster."""
-    unplaced = len(snapshot.pods.serving(snapshot.state).unplaced)
-    return ClusterView(layout=snapshot.layout, step=snapshot.coordinator.step, unplaced=unplaced)
+    unplaced = len(snapshot.pods.serving_pods(snapshot.state).unplaced)
+    return ClusterView(layout=snapshot.layout, step=snapshot.coordinator.newest_step, unplaced=unplaced)
 
 
 # -------------------------------------------------------------------------------------------------------- pods
@@ -94,7 +94,7 @@ def training_view(snapshot: JobSnapshot) -> ClusterView:
 def events_of_rank_pod(snapshot: JobSnapshot, pod: PodView, *, deleted: bool) -> Seen:
     """Return events of a rank pod that changed or is gone; a replaced one only tells why it ended."""
     now, state = snapshot.now_ms, snapshot.state
-    if not is_serving(pod, state):
+    if not is_serving_pod(pod, state):
         is_old = state.incident is not None and pod.incarnation < serving_incarnation(state, pod.node_rank)
         return observe.events_of_old_pod(pod, now) if is_old else ()
     if pod.has_finished and state.phase not in UNTRAINED:
@@ -109,15 +109,16 @@ def events_of_node(snapshot: JobSnapshot, name: str, *, gone: bool = False) -> S
     job, state, reports = snapshot.job, snapshot.state, snapshot.coordinator
     pods = [
         pod
-        for pod in snapshot.pods.on_node(name)
-        if is_serving(pod, state) or (is_coordinator(pod, job, state) and not reports.is_heard_from(pod.incarnation))
+        for pod in snapshot.pods.pods_on_node(name)
+        if is_serving_pod(pod, state)
+        or (is_coordinator_pod(pod, job, state) and not reports.is_heard_from(pod.incarnation))
     ]
     return observe.events_of_nodes(pods, snapshot.nodes, snapshot.now_ms, gone=gone)
 
 
 def events_of_end(snapshot: JobSnapshot) -> Seen:
     """Return the end of the training if no pod has work left."""
-    state, serving = snapshot.state, snapshot.pods.serving(snapshot.state)
+    state, serving = snapshot.state, snapshot.pods.serving_pods(snapshot.state)
     ending = state.ending
     if not (serving.finished or ending is not None):
         return ()
@@ -141,7 +142,7 @@ def events_of_places(snapshot: JobSnapshot, blocked: str = "") -> Seen:
     if snapshot.state.phase not in UNTRAINED:
         return
     state, num_nodes, coordinator = snapshot.state, snapshot.layout.num_nodes, snapshot.coordinator_pod
-    serving, refused = snapshot.pods.serving(state), snapshot.creation.why_missing
+    serving, refused = snapshot.pods.serving_pods(state), snapshot.creation.why_missing
     placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
     unplaced = serving.unplaced or (coordinator is not None and coordinator.unschedulable)
     if (state.waiting is None and not unplaced and refused is None and not blocked) or (
@@ -167,11 +168,11 @@ def events_of_coordinator_place(snapshot: JobSnapshot) -> Seen:
     state, coordinator = snapshot.state, snapshot.coordinator_pod
     if state.phase not in UNTRAINED or not state.apart or coordinator is None or not coordinator.node_name:
         return
-    unplaced, moves = snapshot.pods.serving(state).unplaced, Deadline.UNPLACED in state.deadlines
+    unplaced, moves = snapshot.pods.serving_pods(state).unplaced, Deadline.UNPLACED in state.deadlines
     if moves and not unplaced:
         yield events.CoordinatorPlaced()
-    kept_off = not moves and any(APART in snapshot.serving[node_rank].unschedulable for node_rank in unplaced)
-    if kept_off and snapshot.has_room(coordinator.node_name):
+    kept_off = not moves and any(APART in snapshot.serving_pods[node_rank].unschedulable for node_rank in unplaced)
+    if kept_off and snapshot.has_room_on(coordinator.node_name):
         yield events.CoordinatorUnplaced()
 
 
@@ -219,7 +220,7 @@ def expected_coordinator(snapshot: JobSnapshot) -> ExpectedCoordinator | None:
 def read_report(snapshot: JobSnapshot, report: wire.Report) -> tuple[Observed, ...]:
     """Return the contents of a report as events, and remember what it says of nodes and of the start."""
     now = snapshot.now_ms
-    reading = observe.events_of_report(report, snapshot.serving, now)
+    reading = observe.events_of_report(report, snapshot.serving_pods, now)
     snapshot.observed.start_sign_ms = observe.start_sign_ms(snapshot.state, report, now)
     for what in reading.refused:
         metrics.REFUSED.labels(what).inc()
@@ -236,17 +237,17 @@ def _remember_fact(snapshot: JobSnapshot, seen: events.FactSeen) -> None:
     metrics.FACTS.labels(fact.kind.value).inc()
     if fact.kind not in BAD_PLACES or fact.node_rank is None:
         return
-    pod = snapshot.serving.get(fact.node_rank)
+    pod = snapshot.serving_pods.get(fact.node_rank)
     if observe.is_fact_of_silence(fact) and pod is not None:
         snapshot.pods.silent.add(pod.uid)
-    snapshot.cluster.avoid(fact.node_name)
+    snapshot.cluster.avoid_node(fact.node_name)
 
 
 def avoid_silent_coordinator(snapshot: JobSnapshot) -> None:
     """Count a silent coordinator's node as dead until more is known."""
     pod = snapshot.coordinator_pod
     if pod is not None and not pod.has_ended and not snapshot.coordinator.connected:
-        snapshot.cluster.avoid(pod.node_name)
+        snapshot.cluster.avoid_node(pod.node_name)
 
 
 # ------------------------------------------------------------------------------------------- faults of hardware
@@ -257,15 +258,17 @@ def events_of_hardware(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> Se
     if _must_wait(snapshot):
         return
     state, cluster = snapshot.state, snapshot.cluster
-    pods = [pod for name in nodes for pod in snapshot.pods.on_node(name)] if nodes else snapshot.serving.values()
+    pods = (
+        [pod for name in nodes for pod in snapshot.pods.pods_on_node(name)] if nodes else snapshot.serving_pods.values()
+    )
     chips, resource = snapshot.layout.chips_per_node, snapshot.job.spec.accelerator.resource_name
-    for pod in [pod for pod in pods if is_serving(pod, state)]:
+    for pod in [pod for pod in pods if is_serving_pod(pod, state)]:
         if pod.node_name and not pod.has_ended:
             node, faults = cluster.nodes.get(pod.node_name), cluster.faults.faults_on(pod.node_name)
             yield from observe.events_of_hardware(
                 pod, faults, node, resource=resource, chips_per_node=chips, now_ms=snapshot.now_ms
             )
-            yield from _doubts(snapshot, pod, [fact for fact, _ in faults], node)
+            yield from _doubted_faults(snapshot, pod, [fact for fact, _ in faults], node)
     yield from events_of_sub_health(snapshot, nodes)
     yield from _withdrawn_faults(snapshot)
 
@@ -281,7 +284,7 @@ def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> 
     if spec.recovery.sub_health_policy is SubHealthPolicy.IGNORE:
         return
     names = sick if not nodes else [name for name in nodes if name in sick]
-    pods = [pod for name in names for pod in snapshot.pods.on_node(name) if is_serving(pod, snapshot.state)]
+    pods = [pod for name in names for pod in snapshot.pods.pods_on_node(name) if is_serving_pod(pod, snapshot.state)]
     resource = spec.accelerator.resource_name
     found = [
         (pod, fact, age_ms)
@@ -292,7 +295,7 @@ def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> 
         and observe.seat_of_pod(pod, fact.chip_number, snapshot.nodes.get(pod.node_name), resource) is Seat.ON
     ]
     held = {pod.node_name for pod in snapshot.ready_spares} if found else set()
-    better = (held | snapshot.free_names).difference(sick) if found else ()
+    better = (held | snapshot.free_node_names).difference(sick) if found else ()
     asked, generation = snapshot.observed.sub_health_asked, snapshot.job.metadata.generation
     for pod, fact, age_ms in found if better else ():
         key = observe.fact_id_for_pod(fact, pod)
@@ -308,7 +311,7 @@ def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> 
             )
 
 
-def _doubts(
+def _doubted_faults(
     snapshot: JobSnapshot, pod: PodView, faults: Iterable[ClusterFact], node: NodeView | None
 ) -> Iterator[Announcement]:
     """Yield, once each, the faults of chips of which nobody has told whether the pod has them."""
@@ -319,7 +322,7 @@ def _doubts(
         if observe.concerns_pods(fact) and observe.seat_of_pod(pod, fact.chip_number, node, resource) is Seat.UNKNOWN
     }
     for key in doubted.keys() - known.get(pod.node_rank, frozenset()):
-        yield of_unknown_chip(pod.name, doubted[key])
+        yield event_of_unknown_chip(pod.name, doubted[key])
     known[pod.node_rank] = frozenset(doubted)
 
 
@@ -336,7 +339,7 @@ def _withdrawn_faults(snapshot: JobSnapshot) -> Seen:
     if incident is None or snapshot.state.phase not in NOT_ACTED:
         return
     standing: set[str] = set()
-    for pod in snapshot.pods.all():
+    for pod in snapshot.pods.all_pods():
         ids = snapshot.cluster.faults.standing_faults(pod.node_name) if pod.node_name else ()
         if ids is None:
             return  # the standing faults are unknown now

@@ -30,19 +30,21 @@ class JobOnHold:
         message = f"{reason.sentence} {why}"
         ports.announcer.queue_event(job.metadata, reason.word, message, warning=True)
         writer = StatusWriter(ports.kube, ports.clock, job.metadata, job.status.to_json(), ports.leadership)
-        writer.write(build_on_hold(job, reason, message, ports.leadership.fence, ports.clock.now_milliseconds()))
-        self._writing = asyncio.create_task(writer.run(), name=f"status of {job.metadata.name}")
+        writer.hand_over_status(
+            build_on_hold(job, reason, message, ports.leadership.fence, ports.clock.now_milliseconds())
+        )
+        self._writing = asyncio.create_task(writer.write_for_ever(), name=f"status of {job.metadata.name}")
 
-    def is_about(self, job: HATrainingJob) -> bool:
+    def is_still_unreadable(self, job: HATrainingJob) -> bool:
         """Return whether journal and spec are still those that cannot be read."""
-        return _read_from(self.job) == _read_from(job)
+        return _what_was_read(self.job) == _what_was_read(job)
 
-    async def close(self) -> None:
+    async def stop_managing(self) -> None:
         """Stop announcing it."""
         self._count.dec()
         self._writing.cancel()
         await asyncio.gather(self._writing, return_exceptions=True)
 
 
-def _read_from(job: HATrainingJob) -> tuple[object, ...]:
+def _what_was_read(job: HATrainingJob) -> tuple[object, ...]:
     return job.status.journal, job.status.journal_version, job.metadata.generation

@@ -89,7 +89,7 @@ def build_assignment(snapshot: JobSnapshot, revision: int) -> wire.Assignment:
                 incarnation=pod.incarnation,
                 node_name=pod.node_name,
             )
-            for pod in sorted(snapshot.pods.ranks(), key=lambda pod: (pod.node_rank, pod.incarnation))
+            for pod in sorted(snapshot.pods.rank_pods(), key=lambda pod: (pod.node_rank, pod.incarnation))
         ],
         standing_orders=build_standing_orders(policy),
         log_rules=[

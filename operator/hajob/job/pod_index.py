@@ -60,9 +60,9 @@ class Serving:
     finished: set[int] = field(default_factory=set)
     gated: set[int] = field(default_factory=set)
 
-    def put(self, pod: PodView) -> None:
+    def put_pod(self, pod: PodView) -> None:
         """Store a serving pod as it is now."""
-        self.drop(pod.node_rank)
+        self.drop_node_rank(pod.node_rank)
         self.pods[pod.node_rank] = pod
         if pod.node_name:
             self.node_names[pod.node_rank] = pod.node_name
@@ -73,13 +73,13 @@ class Serving:
         if pod.has_finished:
             self.finished.add(pod.node_rank)
 
-    def take(self, pods: Iterable[PodView], state: JobState) -> None:
+    def put_serving_pods(self, pods: Iterable[PodView], state: JobState) -> None:
         """Store those of these pods that serve in this state."""
         for pod in pods:
-            if is_serving(pod, state):
-                self.put(pod)
+            if is_serving_pod(pod, state):
+                self.put_pod(pod)
 
-    def drop(self, node_rank: int) -> None:
+    def drop_node_rank(self, node_rank: int) -> None:
         """Remove the serving pod of this node rank."""
         self.pods.pop(node_rank, None)
         self.node_names.pop(node_rank, None)
@@ -114,27 +114,27 @@ class PodIndex:
         self._serving: Serving | None = None
         self._state: JobState | None = None
 
-    def was_listed(self, version: str) -> None:
+    def note_list(self, version: str) -> None:
         """Note that every pod of a list of this resourceVersion has been shown."""
         self.complete, self.listed = True, version
 
-    def was_made(self, raw: Json) -> None:
+    def note_created(self, raw: Json) -> None:
         """Note that the server has created this pod; the watch may have been faster."""
         pod = pod_view_of(raw)
         if pod.name not in self.pods and pod.name not in self.gone:
             self.made[pod.name] = Made(pod, str(raw["metadata"].get("resourceVersion", "")))
 
-    def missed(self) -> list[PodView]:
+    def missed_pods(self) -> list[PodView]:
         """Return pods that came and went while the watch was away: a newer list does not hold them.
 
         A pod that is newer than the list may still appear: a list may come from a cache that lags behind.
         """
-        return [made.pod for made in self.made.values() if _is_within(made.version, self.listed)]
+        return [made.pod for made in self.made.values() if _is_version_within(made.version, self.listed)]
 
-    def seen(self, pod: PodView, *, deleted: bool) -> News:
+    def store_pod(self, pod: PodView, *, deleted: bool) -> News:
         """Store a pod as it is now, or its deletion."""
         known, made = self.pods.get(pod.name), self.made.pop(pod.name, None)
-        self._move(known, None if deleted else pod)
+        self._update_indexes(known, None if deleted else pod)
         if deleted:
             self.pods.pop(pod.name, None)
             self.gone.add(pod.name)
@@ -147,7 +147,7 @@ class PodIndex:
         same = (known.deleting, known.has_ended, known.uid) == (pod.deleting, pod.has_ended, pod.uid)
         return News.DETAIL if same else News.WHETHER
 
-    def _move(self, before: PodView | None, now: PodView | None) -> None:
+    def _update_indexes(self, before: PodView | None, now: PodView | None) -> None:
         """Update the indexes by node and by node rank."""
         if before is not None and before.node_name:
             others = tuple(name for name in self._on_node.pop(before.node_name) if name != before.name)
@@ -158,51 +158,51 @@ class PodIndex:
         if self._earlier is not None:
             base, old = self._earlier
             old.discard(before.name if before is not None else "")
-            if now is not None and is_earlier(now, base) and not now.has_ended:
+            if now is not None and is_earlier_rank_pod(now, base) and not now.has_ended:
                 old.add(now.name)
         if self._serving is None or self._state is None:
             return
-        if now is not None and is_serving(now, self._state):
-            self._serving.put(now)
-        elif before is not None and is_serving(before, self._state):
-            self._serving.drop(before.node_rank)
+        if now is not None and is_serving_pod(now, self._state):
+            self._serving.put_pod(now)
+        elif before is not None and is_serving_pod(before, self._state):
+            self._serving.drop_node_rank(before.node_rank)
 
-    def on_node(self, name: str) -> list[PodView]:
+    def pods_on_node(self, name: str) -> list[PodView]:
         """Return the job's pods on this node."""
         return [self.pods[pod] for pod in sorted(self._on_node.get(name, ()))]
 
-    def all(self) -> list[PodView]:
+    def all_pods(self) -> list[PodView]:
         """Return the existing pods."""
         return list(self.pods.values())
 
-    def coordinator(self, job: HATrainingJob, state: JobState) -> PodView | None:
+    def coordinator_pod(self, job: HATrainingJob, state: JobState) -> PodView | None:
         """Return the coordinator's desired pod, if it exists."""
         return self.pods.get(coordinator_name(job, state))
 
     def earlier_ranks(self, base: int) -> Collection[str]:
         """Return the names of rank pods of starts before this incarnation's in which processes may run."""
         if self._earlier is None or self._earlier[0] != base:
-            self._earlier = base, {pod.name for pod in old_ranks(base, self.pods) if not pod.has_ended}
+            self._earlier = base, {pod.name for pod in old_rank_pods(base, self.pods) if not pod.has_ended}
         return self._earlier[1]
 
-    def ranks(self) -> list[PodView]:
+    def rank_pods(self) -> list[PodView]:
         """Return the rank pods that have not ended, of every incarnation."""
         return [pod for pod in self.pods.values() if pod.is_rank_pod and not pod.has_ended]
 
-    def serving(self, state: JobState) -> Serving:
+    def serving_pods(self, state: JobState) -> Serving:
         """Return the serving pods: those of the incarnations that should exist in this state."""
         turned = turned_node_ranks(self._state, state) if self._state is not None else None
         if self._serving is None or turned is None:
             self._serving = Serving()
-            self._serving.take(self.pods.values(), state)
+            self._serving.put_serving_pods(self.pods.values(), state)
         elif turned:
             for node_rank in turned:
-                self._serving.drop(node_rank)
-            self._serving.take((pod for pod in self.pods.values() if pod.node_rank in turned), state)
+                self._serving.drop_node_rank(node_rank)
+            self._serving.put_serving_pods((pod for pod in self.pods.values() if pod.node_rank in turned), state)
         self._state = state
         return self._serving
 
-    def unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+    def is_unreachable(self, pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
         """Return whether nothing on the pod's node could end it: the node is not ready, or its agent does not answer.
 
         A pod without a node may have got one since it was observed: only the server knows, and it waits for no node
@@ -217,17 +217,17 @@ def is_node_away(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
     return bool(pod.node_name) and (node is None or not node.ready)
 
 
-def _is_within(version: str, listed: str) -> bool:
+def _is_version_within(version: str, listed: str) -> bool:
     """Whether a list includes this version; the versions of one resource count up."""
     return version.isdecimal() and listed.isdecimal() and int(version) <= int(listed)
 
 
-def is_serving(pod: PodView, state: JobState) -> bool:
+def is_serving_pod(pod: PodView, state: JobState) -> bool:
     """Return whether a pod is the current pod of its node rank."""
     return pod.is_rank_pod and pod.incarnation == serving_incarnation(state, pod.node_rank)
 
 
-def is_coordinator(pod: PodView, job: HATrainingJob, state: JobState) -> bool:
+def is_coordinator_pod(pod: PodView, job: HATrainingJob, state: JobState) -> bool:
     """Return whether a pod is the coordinator's desired pod."""
     return pod.name == coordinator_name(job, state)
 
@@ -238,11 +238,11 @@ def coordinator_name(job: HATrainingJob, state: JobState) -> str:
     return "" if desired is None else coordinator_pod_name(job, desired.incarnation, apart=desired.apart)
 
 
-def old_ranks(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
+def old_rank_pods(base: int, pods: Mapping[str, PodView]) -> list[PodView]:
     """Return the rank pods of earlier starts that may still have a node."""
-    return [pod for pod in pods.values() if is_earlier(pod, base)]
+    return [pod for pod in pods.values() if is_earlier_rank_pod(pod, base)]
 
 
-def is_earlier(pod: PodView, base: int) -> bool:
+def is_earlier_rank_pod(pod: PodView, base: int) -> bool:
     """Return whether it is a rank pod of an earlier start that has a node, and that a kubelet may still end."""
     return pod.is_rank_pod and pod.incarnation < base and bool(pod.node_name) and not pod.left_over

@@ -34,7 +34,7 @@ class PodMaker:
         self._memory, self._snapshots, self._ports = memory, snapshots, ports
         self.ended = False
 
-    async def make(self, wanted: MakePods) -> None:
+    async def make_pods(self, wanted: MakePods) -> None:
         """Make these pods (hajob.kube.batches); the coordinator is not kept by what keeps rank pods.
 
         Raises:
@@ -42,7 +42,7 @@ class PodMaker:
         """
         ranks = [one for one in wanted.placements if isinstance(one, Placement)]
         coordinators = [one for one in wanted.placements if isinstance(one, CoordinatorPlacement)]
-        errors = [error for row in (ranks, coordinators) if row for error in await self._make_row(wanted, row)]
+        errors = [error for row in (ranks, coordinators) if row for error in await self._make_similar_pods(wanted, row)]
         if errors:
             # Where nobody answers the server has refused nothing, whatever it said of the pods before.
             error = min(errors, key=lambda one: bool(one.status))
@@ -51,8 +51,10 @@ class PodMaker:
                 metrics.NOT_CREATED.labels(code).inc()
             raise error
 
-    async def _make_row(self, wanted: MakePods, row: Sequence[Placement | CoordinatorPlacement]) -> list[ApiError]:
-        snapshot = self._snapshots.take()
+    async def _make_similar_pods(
+        self, wanted: MakePods, row: Sequence[Placement | CoordinatorPlacement]
+    ) -> list[ApiError]:
+        snapshot = self._snapshots.take_snapshot()
         job, refused = snapshot.started, snapshot.refused_nodes(len(row))
 
         async def make_one(missing: Placement | CoordinatorPlacement) -> ApiError | None:
@@ -60,8 +62,8 @@ class PodMaker:
                 # What is not sent yet is not built yet: a thousand pods would take memory, and the loop's time.
                 async with self._ports.pace.creations:
                     if not self.ended:
-                        pod = await self._create(job, self._manifest(job, wanted, missing, refused))
-                        self._snapshots.pods.was_made(pod)
+                        pod = await self._create_pod(job, self._build_pod(job, wanted, missing, refused))
+                        self._snapshots.pods.note_created(pod)
             except ApiError as error:
                 return error
             except (ValueError, KeyError, TypeError, AttributeError) as error:  # a template may hold anything anywhere
@@ -70,7 +72,7 @@ class PodMaker:
 
         return await act_cautiously(make_one, row)
 
-    def _manifest(
+    def _build_pod(
         self,
         job: HATrainingJob,
         wanted: MakePods,
@@ -84,14 +86,14 @@ class PodMaker:
         settings, cluster = self._ports.pod_settings, self._ports.cluster
         if isinstance(missing, CoordinatorPlacement):
             chosen = [one.to_json() for one in job.spec.coordinator.tolerations]
-            silent = {*cluster.silent_nodes(), *cluster.drained_for(chosen)}
+            silent = {*cluster.silent_nodes(), *cluster.nodes_drained_for(chosen)}
             return coordinator_pod(job, missing.incarnation, settings, refused, silent=silent, apart=missing.apart)
         placement = () if wanted.gated else set(missing.avoid).difference(wanted.returned)
         avoid = tuple(sorted({*placement, *refused}))
         rank, place = missing.node_rank, missing.place
         return build_rank_pod(job, rank, missing.incarnation, settings, avoid, place=place, gated=wanted.gated)
 
-    async def _create(self, job: HATrainingJob, manifest: Json) -> Json:
+    async def _create_pod(self, job: HATrainingJob, manifest: Json) -> Json:
         name, kube = manifest["metadata"]["name"], self._ports.kube
         try:
             pod = await kube.create_object("pods", job.metadata.namespace, manifest)

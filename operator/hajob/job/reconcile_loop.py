@@ -28,10 +28,19 @@ from hajob.job.policies import drains, gang_start, leaving_pods
 from hajob.job.policies.all_policies import PolicyMemos, policies_with
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshot, JobSnapshots, ServerAnswers
-from hajob.job.status.announcements import Announcement, of_creation
+from hajob.job.status.announcements import Announcement, event_of_creation
 from hajob.job.status_publisher import StatusPublisher
 from hajob.job.status_writer import StatusRefusedError
-from hajob.job.wants import LONGEST_RETRY_SECONDS, RETRY_SECONDS, Change, Delete, MakePods, Wants, merge, pod_deletion
+from hajob.job.wants import (
+    LONGEST_RETRY_SECONDS,
+    RETRY_SECONDS,
+    Change,
+    Delete,
+    MakePods,
+    Wants,
+    deletion_of_pod,
+    merge_wants,
+)
 from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase
@@ -69,13 +78,13 @@ class Reconciled(Protocol):
     def status(self) -> StatusPublisher:
         """Return the publisher of the job's status."""
 
-    def admitted(self) -> None:
+    def handle_admission(self) -> None:
         """Handle that the server accepts the job's pods, and the credentials for its coordinator exist."""
 
-    def refused(self) -> None:
+    def handle_refusal(self) -> None:
         """Handle that the server refuses the pods; the admission says why."""
 
-    def follow_spec(self) -> None:
+    def apply_spec(self) -> None:
         """Apply the spec: the job is admitted and its pods are known."""
 
     def policies_tell(self, told: Iterable[events.JobEvent], announcements: Iterable[Announcement]) -> None:
@@ -84,7 +93,7 @@ class Reconciled(Protocol):
     def look_for_missed(self) -> None:
         """Check for a created pod that is gone again."""
 
-    def still_there(self, pods: list[PodView]) -> None:
+    def announce_remaining_pods(self, pods: list[PodView]) -> None:
         """Announce these pods, which do not go while the job is being deleted."""
 
     def missing_pods_turned(self, told: Announcement | None, *, turned: bool) -> None:
@@ -112,7 +121,7 @@ class ReconcileLoop:
         self._memory, self._snapshots, self._admission, self._ports = memory, snapshots, admission, ports
         self._index = snapshots.pods
         self._owner, self._clock = owner, ports.clock
-        self.memos = PolicyMemos(drains.DrainMemo.of(ports.cluster.openings))
+        self.memos = PolicyMemos(drains.DrainMemo.with_openings(ports.cluster.openings))
         self._policies = policies_with(self.memos)
         self._pods = PodMaker(memory, snapshots, ports)
         self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
@@ -121,35 +130,35 @@ class ReconcileLoop:
         self._backoff, self._asking_again = Backoff(*RETRY_SECONDS), Backoff(*ASK_AGAIN_SECONDS)
         self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
         self._ended = self._closed = False
-        self._claim = self.claim
+        self._claim = self.claim_of_job
         ports.cluster.starts.claims[memory.job.metadata.uid] = self._claim
 
-    def wake(self, *, hurry: bool = False) -> None:
+    def wake_soon(self, *, hurry: bool = False) -> None:
         """Reconcile soon; `hurry`: a pod that was refused may be created now."""
         if hurry:
             self._applier.try_pods_again()
         self._wake.set()
         self._pause_alarm.bring_forward(SHORTEST_PAUSE_SECONDS)
 
-    def capacity_changed(self) -> None:
+    def note_capacity_change(self) -> None:
         """Reconcile pods that are gated, or exclude a node, because nodes came or went."""
         self._reconcile_at(self._clock.monotonic() + gang_start.SOON_SECONDS)
 
-    def try_soon(self) -> None:
+    def retry_soon(self) -> None:
         """Retry in a moment, because a quota has changed: not all jobs of the namespace at once."""
         self._applier.try_pods_again(QUOTA_SECONDS)
-        self._reconcile_at(self._applier.again_at)
+        self._reconcile_at(self._applier.next_try_time)
         self._pause_alarm.bring_forward(QUOTA_SECONDS * random.random())
 
-    def moves(self) -> Iterable[events.MigrateRequested]:
+    def wanted_moves(self) -> Iterable[events.MigrateRequested]:
         """Return the moves that are to be asked for now: whoever drains a node need not wait for the next round."""
-        return drains.moves(self.snapshot(), self.memos.drains)
+        return drains.wanted_moves(self.take_snapshot(), self.memos.drains)
 
-    def claim(self) -> Claim | None:
+    def claim_of_job(self) -> Claim | None:
         """Return the nodes that the job still needs; None for none."""
-        return gang_start.claim(self.snapshot(), self.memos.gang)
+        return gang_start.claim_of_job(self.take_snapshot(), self.memos.gang)
 
-    def close(self) -> None:
+    def stop_reconciling(self) -> None:
         """Stop changing objects, and withdraw the job's claim."""
         self._ended = self._closed = self._pods.ended = True
         claims, uid = self._ports.cluster.starts.claims, self._memory.job.metadata.uid
@@ -157,11 +166,11 @@ class ReconcileLoop:
             del claims[uid]
         self._again.cancel()
 
-    def snapshot(self) -> JobSnapshot:
+    def take_snapshot(self) -> JobSnapshot:
         """Take a snapshot of the job, for policies."""
-        return self._snapshots.take(
+        return self._snapshots.take_snapshot(
             ServerAnswers(
-                admitted=self._admission.admitted,
+                admitted=self._admission.is_admitted,
                 accepted=self._admission.reason,
                 message=self._admission.message,
                 claim_note=self._admission.claim_note,
@@ -175,29 +184,29 @@ class ReconcileLoop:
         """Reconcile at this moment (seconds of the monotonic clock) at the latest."""
         if at < self._again_at and not self._closed:
             self._again_at = at
-            self._again.set_alarm(max(0.0, at - self._clock.monotonic()), self._come_again)
+            self._again.set_alarm(max(0.0, at - self._clock.monotonic()), self._wake_at_due_time)
 
-    def _come_again(self) -> None:
+    def _wake_at_due_time(self) -> None:
         self._again_at = inf
-        self.wake()
+        self.wake_soon()
 
-    async def run(self) -> None:
+    async def reconcile_for_ever(self) -> None:
         """Reconcile until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             self._again.cancel()
             self._again_at = inf
-            if await self._round():
+            if await self._reconcile_once():
                 self._backoff.reset_delay()
                 continue
-            await self._pause(self._backoff.next_delay())
+            await self._pause_until_woken(self._backoff.next_delay())
             self._wake.set()
 
-    async def _round(self) -> bool:
+    async def _reconcile_once(self) -> bool:
         """Do each part once; whether all succeeded. What one part is refused keeps no other part."""
         succeeded = True
-        for part in (self._admit, self._reconcile, self._advise):
+        for part in (self._admit_job, self._reconcile_objects, self._check_claim):
             try:
                 await part()
             except (ApiError, StatusRefusedError) as error:
@@ -210,12 +219,12 @@ class ReconcileLoop:
                 succeeded = False
         return succeeded
 
-    async def _advise(self) -> None:
+    async def _check_claim(self) -> None:
         if await self._admission.look_at_claim(self._memory.job):
-            self._owner.status.publish(lazy=True)
+            self._owner.status.publish_status(lazy=True)
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait; `wake` and a changed quota shorten it."""
+    async def _pause_until_woken(self, seconds: float) -> None:
+        """Wait; `wake_soon` and a changed quota shorten it."""
         self._pause_ends = asyncio.Event()
         self._pause_alarm.set_alarm(seconds, self._pause_ends.set)
         if self._wake.is_set():
@@ -225,24 +234,24 @@ class ReconcileLoop:
         finally:
             self._pause_alarm.cancel()
 
-    async def _admit(self) -> None:
+    async def _admit_job(self) -> None:
         """Ask the server whether it accepts the job's pods, and those of a pause that is requested."""
         if not self._index.complete or self._ended:
             return
-        if self._admission.admitted or await self._is_admitted():
+        if self._admission.is_admitted or await self._is_admitted():
             await self._admission.ask_about_pause(self._memory.job, self._memory.state.pause_seen)
 
-    async def _reconcile(self) -> None:
+    async def _reconcile_objects(self) -> None:
         """Ask the policies, carry out what they want, and make the desired pods."""
         if self._ended:
             return
         if self._knows_pods:
-            self._owner.follow_spec()
+            self._owner.apply_spec()
         wants = self._ask_policies()
         memory, state, layout = self._memory, self._memory.state, self._memory.layout
-        due = self._applier.follow(wants.changes)
+        due = self._applier.changes_to_try(wants.changes)
         self._reconcile_at(wants.again_at)
-        await self._apply(change for change in due if not change.follows_status)
+        await self._apply_changes(change for change in due if not change.follows_status)
         decided = [change for change in due if change.follows_status]
         missing = [change for change in decided if isinstance(change, MakePods)]
         await self._look_at_certificates(for_pods=bool(missing))
@@ -250,36 +259,36 @@ class ReconcileLoop:
             await self._owner.status.acknowledged()
             if memory.still_desires(state, layout) and not self._ended:
                 # Surplus pods may hold the quota and the nodes that missing ones need.
-                await self._apply(change for change in decided if change not in missing)
-                await self._make(missing)
-        self._reconcile_at(self._applier.again_at)
+                await self._apply_changes(change for change in decided if change not in missing)
+                await self._make_missing_pods(missing)
+        self._reconcile_at(self._applier.next_try_time)
 
-    async def _make(self, missing: Sequence[MakePods]) -> None:
+    async def _make_missing_pods(self, missing: Sequence[MakePods]) -> None:
         if not missing:
             return
-        await self._apply(missing)
+        await self._apply_changes(missing)
         self._owner.look_for_missed()
         if self._snapshots.creation.why_missing is not None:
-            self.wake()  # the reason may be gone, or another one
+            self.wake_soon()  # the reason may be gone, or another one
 
     @property
     def _knows_pods(self) -> bool:
-        return self._admission.admitted and self._index.complete
+        return self._admission.is_admitted and self._index.complete
 
     def _ask_policies(self) -> Wants:
         """Return what the policies want, once they have nothing to tell the table any more."""
         missing, spares_missing = self._snapshots.creation.why_missing, self.memos.spares.why_missing
         for _ in range(TURNS):
-            wants = self._asked(self.snapshot())
+            wants = self._ask_each_policy(self.take_snapshot())
             self._owner.policies_tell(wants.events, wants.announcements)
             if not wants.events:
                 break
         self._tell_missing(missing)
         if self.memos.spares.why_missing != spares_missing:
-            self._owner.status.publish(lazy=True)
+            self._owner.status.publish_status(lazy=True)
         return wants
 
-    def _asked(self, snapshot: JobSnapshot) -> Wants:
+    def _ask_each_policy(self, snapshot: JobSnapshot) -> Wants:
         """Ask each policy once. One that fails, by an error of this program, keeps no other."""
         found = list[Wants]()
         for policy in self._policies:
@@ -288,26 +297,28 @@ class ReconcileLoop:
             except Exception:
                 log.exception("%s: an error of this program; trying again soon", self._memory.title)
                 self._reconcile_at(snapshot.now + LONGEST_RETRY_SECONDS)
-        return merge(found)
+        return merge_wants(found)
 
-    async def _apply(self, changes: Iterable[Change]) -> None:
+    async def _apply_changes(self, changes: Iterable[Change]) -> None:
         due = list(changes)
         # The table hears of it before the pod is gone: a start that begins in between would run beside these ranks.
         for change in due:
             if isinstance(change, Delete) and change.ranks_may_live_on:
                 self._owner.ranks_unreachable(change.ranks_may_live_on)
-        if not await self._applier.apply(due):
-            self.wake()  # a refusal may be news for the policy that wanted the change
+        if not await self._applier.apply_changes(due):
+            self.wake_soon()  # a refusal may be news for the policy that wanted the change
 
     def _tell_missing(self, before: NotCreated | None) -> None:
         now = self._snapshots.creation.why_missing
         if now != before:
-            self._owner.missing_pods_turned(of_creation(before, now), turned=(now is None) is not (before is None))
+            self._owner.missing_pods_turned(
+                event_of_creation(before, now), turned=(now is None) is not (before is None)
+            )
 
     async def _look_at_certificates(self, *, for_pods: bool) -> None:
         """Check the certificates: before creating pods, which need the Secret, and periodically, as they expire."""
         certificates = self._admission.certificates
-        if self._memory.ended or not self._knows_pods:
+        if self._memory.has_ended or not self._knows_pods:
             return
         if certificates.is_check_due or (for_pods and not certificates.was_just_checked):
             await certificates.reconcile_again(self._memory.job)
@@ -321,7 +332,7 @@ class ReconcileLoop:
         told = self._admission.reason, self._admission.message
         accepted_before = self._memory.state.phase is not JobPhase.NEW
         try:
-            admitted = await self._admission.ask(self._memory.job, accepted_before=accepted_before)
+            admitted = await self._admission.evaluate_job(self._memory.job, accepted_before=accepted_before)
         except ApiError as error:
             if error.status in REFUSALS:
                 before = self._snapshots.creation.why_missing
@@ -329,12 +340,12 @@ class ReconcileLoop:
                 self._tell_missing(before)
             raise
         if admitted:
-            self._owner.admitted()
+            self._owner.handle_admission()
             return True
         if self._admission.reason is Reason.POD_REFUSED:
             self._reconcile_at(self._clock.monotonic() + self._asking_again.next_delay())
         if told != (self._admission.reason, self._admission.message):
-            self._owner.refused()
+            self._owner.handle_refusal()
         return False
 
     async def delete_pods(self) -> None:
@@ -345,13 +356,13 @@ class ReconcileLoop:
         """
         self._ended = self._pods.ended = True
         backoff, said_at = Backoff(*RELEASE_RETRY_SECONDS), self._clock.monotonic() + leaving_pods.GONE_SECONDS
-        while not self._closed and (pods := [pod for pod in self._index.all() if not pod.left_over]):
-            snapshot = self.snapshot()
+        while not self._closed and (pods := [pod for pod in self._index.all_pods() if not pod.left_over]):
+            snapshot = self.take_snapshot()
             wanted = [pod for pod in pods if not pod.deleting or is_node_away(pod, snapshot.nodes)]
             # One that is being deleted already is deleted again where no kubelet is there to end it.
-            changes = (pod_deletion(snapshot, pod, retry_seconds=RELEASE_RETRY_SECONDS) for pod in wanted)
-            await self._apply(self._applier.follow(changes))
+            changes = (deletion_of_pod(snapshot, pod, retry_seconds=RELEASE_RETRY_SECONDS) for pod in wanted)
+            await self._apply_changes(self._applier.changes_to_try(changes))
             if self._clock.monotonic() >= said_at:
-                self._owner.still_there(pods)
+                self._owner.announce_remaining_pods(pods)
                 said_at += SAY_AGAIN_SECONDS
             await self._clock.sleep(backoff.next_delay())

@@ -27,7 +27,7 @@ from hajob.domain.pace import StepPace
 from hajob.job.cluster import Cluster
 from hajob.job.coordinator import CoordinatorReports
 from hajob.job.memory import JobMemory
-from hajob.job.pod_index import PodIndex, coordinator_name, is_serving
+from hajob.job.pod_index import PodIndex, coordinator_name, is_serving_pod
 from hajob.job.ports import Ports
 from hajob.kube.client import ApiError
 from hajob.plan.placements import Placements, placements
@@ -216,7 +216,7 @@ class JobSnapshot:
     def awaits_coordinator(self) -> bool:
         """Whether what needs the coordinator waits until it is heard, or given up: a new leader has to at first."""
         reports = self.coordinator
-        return observe.awaits_coordinator(self.state, serving=reports.serving, silent=not reports.has_spoken)
+        return observe.awaits_coordinator(self.state, serving=reports.is_serving, silent=not reports.has_spoken)
 
     @property
     def hears_relieved(self) -> bool:
@@ -236,16 +236,16 @@ class JobSnapshot:
         return bool(asked) and asked != self.restart_seen
 
     @cached_property
-    def desired(self) -> Placements:
+    def desired_pods(self) -> Placements:
         """Return the pods that should exist."""
         return placements(self.state, self.layout.num_nodes)
 
     # ------------------------------------------------------------------------------------------------ its pods
 
     @property
-    def serving(self) -> Mapping[int, PodView]:
+    def serving_pods(self) -> Mapping[int, PodView]:
         """Return node rank to the pod that serves it."""
-        return self.pods.serving(self.state).pods
+        return self.pods.serving_pods(self.state).pods
 
     @property
     def earlier_ranks(self) -> Collection[str]:
@@ -255,44 +255,44 @@ class JobSnapshot:
     @cached_property
     def coordinator_pod(self) -> PodView | None:
         """Return the coordinator's desired pod, if it exists."""
-        return self.pods.coordinator(self.job, self.state)
+        return self.pods.coordinator_pod(self.job, self.state)
 
     @property
     def coordinator_shares_node(self) -> bool:
         """Whether the coordinator runs on a node of one of its ranks."""
         pod = self.coordinator_pod
-        return pod is not None and any(one.is_rank_pod for one in self.pods.on_node(pod.node_name))
+        return pod is not None and any(one.is_rank_pod for one in self.pods.pods_on_node(pod.node_name))
 
     @cached_property
     def ready_spares(self) -> list[PodView]:
         """Return the pods of the spare nodes that could take a rank pod now."""
-        return ready_spares(self.pods.pods, self.may_hold) if self.job.spec.scheduling.num_spare_nodes else []
+        return ready_spares(self.pods.pods, self.may_hold_spare) if self.job.spec.scheduling.num_spare_nodes else []
 
     @cached_property
-    def drained(self) -> list[PodView]:
+    def drained_pods(self) -> list[PodView]:
         """Return the serving pods, the coordinator's included, on nodes that are to be emptied; by name of the node."""
         wanted = self.cluster.capacity.to_be_emptied & self.pods.node_names
-        pods = [pod for name in sorted(wanted) for pod in self.pods.on_node(name)]
+        pods = [pod for name in sorted(wanted) for pod in self.pods.pods_on_node(name)]
         nodes, coordinator = self.nodes if pods else {}, coordinator_name(self.job, self.state)
         return [
             pod
             for pod in pods
-            if (is_serving(pod, self.state) or pod.name == coordinator) and observe.is_node_drained(pod, nodes)
+            if (is_serving_pod(pod, self.state) or pod.name == coordinator) and observe.is_node_drained(pod, nodes)
         ]
 
     @property
-    def to_leave(self) -> list[str]:
+    def nodes_to_leave(self) -> list[str]:
         """Return the nodes that rank pods are to be moved off, while the training goes on."""
         spec = self.job.spec
         leaves = set(spec.scheduling.excluded_node_names)
         if spec.recovery.sub_health_policy is SubHealthPolicy.MIGRATE:
             leaves.update(self.cluster.marks.sub_healthy)
         if spec.recovery.cordon_policy is CordonPolicy.MIGRATE:
-            leaves.update(pod.node_name for pod in self.drained)
+            leaves.update(pod.node_name for pod in self.drained_pods)
         return sorted(
             name
             for name in leaves & self.pods.node_names
-            if any(is_serving(pod, self.state) for pod in self.pods.on_node(name))
+            if any(is_serving_pod(pod, self.state) for pod in self.pods.pods_on_node(name))
         )
 
     # --------------------------------------------------------------------------------------- nodes for its pods
@@ -313,7 +313,7 @@ class JobSnapshot:
     @property
     def quota_use(self) -> Ask:
         """Return what one more rank pod uses of the quotas; nothing if no pod shows it."""
-        like = next(iter(self.serving.values()), None)
+        like = next(iter(self.serving_pods.values()), None)
         priority_class = str(self.job.spec.template["spec"].get("priorityClassName") or "")
         return Ask(self.job.metadata.namespace, like.use if like is not None else (), priority_class)
 
@@ -325,9 +325,9 @@ class JobSnapshot:
         return allowed.told if allowed is not None and allowed.pods < need else ""
 
     @cached_property
-    def free_names(self) -> AbstractSet[str]:
+    def free_node_names(self) -> AbstractSet[str]:
         """Return the names of the nodes that could take a rank pod now, chips included."""
-        return self.cluster.free_names(self.demand)
+        return self.cluster.free_node_names(self.demand)
 
     @cached_property
     def free_nodes(self) -> int:
@@ -339,7 +339,7 @@ class JobSnapshot:
                 start = self.start_nodes if state.shrunk is None else None  # then it grows by another start
                 return room if start is None else min(room, start - state.nodes)
         silent = cluster.silent_nodes() if state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK} else ()
-        return cluster.free_nodes(self.job, self.demand, self.pods.node_names, silent)
+        return cluster.count_free_nodes(self.job, self.demand, self.pods.node_names, silent)
 
     @cached_property
     def start_nodes(self) -> int | None:
@@ -355,15 +355,15 @@ class JobSnapshot:
         soon = capacity.soon_free_nodes(self.demand, self.job.metadata.uid)
         found = capacity.pods_placeable_on(capacity.free_nodes(self.demand).union(soon).difference(closed))
         refused = self.creation.why_missing
-        return min(found, len(self.serving)) if refused is not None and refused.over_quota else found
+        return min(found, len(self.serving_pods)) if refused is not None and refused.over_quota else found
 
     @property
-    def to_avoid(self) -> tuple[str, ...]:
+    def nodes_to_avoid(self) -> tuple[str, ...]:
         """Return the nodes on which no start should go, where there are enough others.
 
         Computed anew only when nodes, pods or the spec have changed.
         """
-        job, capacity, avoided = self.job, self.cluster.capacity, self.cluster.avoided()
+        job, capacity, avoided = self.job, self.cluster.capacity, self.cluster.nodes_avoided_now()
         if not avoided and not capacity.not_ready:
             return ()
         seen = (capacity.changes, avoided, job.metadata.generation)
@@ -379,24 +379,24 @@ class JobSnapshot:
         return self.cluster.may_start(self.job.metadata.uid)
 
     @property
-    def not_to_hold(self) -> set[str]:
+    def nodes_not_to_hold(self) -> set[str]:
         """Return the nodes where no spare is made, because it would be given up at once."""
-        return set().union(*self._unfit, self.cluster.drained_for(self.demand.tolerations))
+        return set().union(*self._unfit_nodes, self.cluster.nodes_drained_for(self.demand.tolerations))
 
     @property
-    def _unfit(self) -> tuple[Collection[str], ...]:
+    def _unfit_nodes(self) -> tuple[Collection[str], ...]:
         marks = self.cluster.marks
         return marks.quarantined, marks.kept_out, marks.sub_healthy
 
-    def has_room(self, node: str) -> bool:
+    def has_room_on(self, node: str) -> bool:
         """Return whether this node could take a rank pod now, chips included."""
         return node in self.cluster.capacity.free_nodes(self.demand)
 
-    def may_hold(self, node: str) -> bool:
+    def may_hold_spare(self, node: str) -> bool:
         """Return whether a node can be a spare: in service, and free of known trouble."""
         view, excluded = self.nodes.get(node), self.job.spec.scheduling.excluded_node_names
         in_service = view is not None and view.is_usable and not view.is_to_be_emptied
-        return in_service and not any(node in names for names in (*self._unfit, excluded))
+        return in_service and not any(node in names for names in (*self._unfit_nodes, excluded))
 
     def refused_nodes(self, missing: int) -> Collection[str]:
         """Return the nodes where none of this many new pods may be placed."""
@@ -421,7 +421,7 @@ class JobSnapshots:
         self._memory, self._ports, self._coordinator = memory, ports, coordinator
         self.pods, self.creation, self.observed, self._kept = PodIndex(), CreationMemo(), ObserverMemo(), Kept()
 
-    def take(self, answers: ServerAnswers = NOTHING_SAID) -> JobSnapshot:
+    def take_snapshot(self, answers: ServerAnswers = NOTHING_SAID) -> JobSnapshot:
         """Take a snapshot of what is known now; `answers`: for policies, what the API server has said."""
         memory, ports = self._memory, self._ports
         return JobSnapshot(

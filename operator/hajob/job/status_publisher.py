@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from hajob.api.status import HATrainingJobStatus
 from hajob.clock import Alarm, Clock
-from hajob.job.status.build import is_news
+from hajob.job.status.build import is_worth_a_write
 from hajob.job.status.freshness import (
     OFTEN_SECONDS,
     RARELY_SECONDS,
@@ -53,7 +53,7 @@ class WritePace:
         self.creations = asyncio.Semaphore(AT_ONCE)
         self.refreshes = Refreshes()
 
-    def delay(self, now: float) -> float:
+    def next_delay(self, now: float) -> float:
         """Return the seconds to wait with the next one; `now` is monotonic."""
         at = min(max(now + LAZY_SECONDS, self._last + GAP_SECONDS), now + LONGEST_SECONDS)
         self._last = max(self._last, at)
@@ -93,7 +93,7 @@ class StatusPublisher:
         self._urgent = False
         self._closed = False
 
-    def publish(self, *, lazy: bool = False) -> None:
+    def publish_status(self, *, lazy: bool = False) -> None:
         """Publish a change; `lazy`: it may wait."""
         if self._closed:
             return
@@ -103,7 +103,7 @@ class StatusPublisher:
         if lazy:
             self._put_when_idle(self._clock.monotonic() + LONGEST_SECONDS)
         else:
-            self._alarm.set_alarm(SOON_SECONDS, self._put)
+            self._alarm.set_alarm(SOON_SECONDS, self._put_status)
 
     async def acknowledged(self) -> None:
         """Wait until the server has the current status.
@@ -111,39 +111,39 @@ class StatusPublisher:
         Raises:
             StatusRefusedError: it does not take it.
         """
-        await self.writer.acknowledged(self._put())
+        await self.writer.acknowledged(self._put_status())
 
-    def close(self) -> None:
+    def stop_publishing(self) -> None:
         """Stop publishing."""
         self._closed = True
         self._alarm.cancel()
         self._refreshing.cancel()
 
-    def end(self) -> None:
+    def stop_waiting(self) -> None:
         """Wait for nothing any more."""
-        self.close()
+        self.stop_publishing()
         for task in self._confirming:
             task.cancel()
 
     def _put_when_idle(self, at_the_latest: float) -> None:
-        delay = self._pace.delay(self._clock.monotonic())
+        delay = self._pace.next_delay(self._clock.monotonic())
         self._alarm.set_alarm(delay, self._put_or_wait, at_the_latest)
 
     def _put_or_wait(self, at_the_latest: float) -> None:
         if self._pace.creations.locked() and self._clock.monotonic() < at_the_latest:
             self._put_when_idle(at_the_latest)
         else:
-            self._put()
+            self._put_status()
 
-    def _put(self) -> int:
+    def _put_status(self) -> int:
         self._alarm.cancel()
         status, then = self._draft(self.current)
         if is_older_than(self.current, status, RARELY_SECONDS):
             self._may_refresh(always=True)
-        if is_news(self.current, status) or self._is_stale(status):
+        if is_worth_a_write(self.current, status) or self._is_stale(status):
             self.current = status
-            self._version = self.writer.write(status)
-        task = asyncio.create_task(self._confirm(self._version, then))
+            self._version = self.writer.hand_over_status(status)
+        task = asyncio.create_task(self._confirm_version(self._version, then))
         self._confirming.add(task)
         task.add_done_callback(self._confirming.discard)
         self._refresh_later()
@@ -158,15 +158,15 @@ class StatusPublisher:
         return self._may_refresh()
 
     def _may_refresh(self, *, always: bool = False) -> bool:
-        return self._pace.refreshes.take(self._clock.monotonic(), always=always)
+        return self._pace.refreshes.take_refresh(self._clock.monotonic(), always=always)
 
     def _refresh_later(self) -> None:
         """Look at a watched job again soon: one that stands has no news by which it would be looked at."""
         watched = longest_age_of_progress(self.current) < RARELY_SECONDS or waits_for_nodes(self.current)
         if watched and not self._closed:
-            self._refreshing.set_alarm(OFTEN_SECONDS - LAZY_SECONDS, partial(self.publish, lazy=True))
+            self._refreshing.set_alarm(OFTEN_SECONDS - LAZY_SECONDS, partial(self.publish_status, lazy=True))
 
-    async def _confirm(self, version: int, then: Callable[[], None]) -> None:
+    async def _confirm_version(self, version: int, then: Callable[[], None]) -> None:
         """Call `then` once the server has this version; if it never will, the next leader hears the reports again."""
         with contextlib.suppress(StatusRefusedError, JobGoneError):
             await self.writer.acknowledged(version)

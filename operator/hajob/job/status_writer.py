@@ -47,7 +47,7 @@ class StatusRefusedError(Exception):
     """The server refuses this status for a reason that a repetition does not change."""
 
 
-def operations(known: Json, wanted: Json, uid: str) -> list[Json]:
+def patch_of_status(known: Json, wanted: Json, uid: str) -> list[Json]:
     """Return the JSON patch that turns one status into the other, if the job has this UID; empty when they are equal.
 
     A status without a fence was never written, whatever defaults it was read with: it is set as a whole. So is the
@@ -92,11 +92,11 @@ class StatusWriter:
         self._ended: Exception | None = None
 
     @property
-    def revision(self) -> int:
+    def newest_revision(self) -> int:
         """Return the number of the newest status that was handed over."""
         return self._revision
 
-    def write(self, status: HATrainingJobStatus, *, within: float = 0.0) -> int:
+    def hand_over_status(self, status: HATrainingJobStatus, *, within: float = 0.0) -> int:
         """Take over a status; return its number for `acknowledged`. Never waits.
 
         Args:
@@ -126,7 +126,7 @@ class StatusWriter:
         self._waiting.append((revision, future))
         await future
 
-    async def run(self) -> None:
+    async def write_for_ever(self) -> None:
         """Write until cancelled, or until there is no job any more."""
         while self._ended is None:
             await self._changed.wait()
@@ -134,7 +134,7 @@ class StatusWriter:
             await self._leadership.wait_until_writable()
             self._changed.clear()
             self._due = float("inf")
-            await self._send()
+            await self._send_newest()
 
     async def _wait_until_due(self) -> None:
         """Delay a write that has time; a more urgent one ends the delay."""
@@ -148,99 +148,99 @@ class StatusWriter:
                 sleeper.cancel()
                 changed.cancel()
 
-    async def _send(self) -> None:
+    async def _send_newest(self) -> None:
         """Send the newest status once; on failure it is due again."""
         revision, wanted = self._revision, self._wanted or {}
         if _FENCE in wanted:
             wanted = {**wanted, _FENCE: max(wanted[_FENCE], self._leadership.fence)}
         namespace, name, uid = self._job
-        patch = operations(self._known, wanted, uid)
+        patch = patch_of_status(self._known, wanted, uid)
         if not patch:
-            self._acknowledge(revision)
+            self._acknowledge_revision(revision)
             return
         try:
             answer = await self._kube.patch_object(
                 names.PLURAL, namespace, name, patch, kind=PatchKind.JSON, subresource="status"
             )
         except ApiError as error:
-            await self._failed(revision, error)
+            await self._handle_failure(revision, error)
             return
         self._backoff.reset_delay()
         self._known = answer.get("status") or {}
-        self._acknowledge(revision)
+        self._acknowledge_revision(revision)
 
-    async def _failed(self, revision: int, error: ApiError) -> None:
+    async def _handle_failure(self, revision: int, error: ApiError) -> None:
         if error.status == 404:
-            await self._not_found(error)
+            await self._check_if_gone(error)
         elif error.status in {400, 413, 422}:
-            await self._refused(revision, error)
+            await self._handle_refused_patch(revision, error)
         else:
-            await self._again(error)
+            await self._retry_later(error)
 
-    async def _not_found(self, error: ApiError) -> None:
+    async def _check_if_gone(self, error: ApiError) -> None:
         """Ask once more, a little later: a single 404 proves nothing."""
-        await self._again(error)
+        await self._retry_later(error)
         namespace, name, uid = self._job
         try:
             current = await self._kube.get_object(names.PLURAL, namespace, name)
         except ApiError as again:
             if again.status == 404 and again.details.get("name") == name == error.details.get("name"):
-                self._end(JobGoneError(f"{namespace}/{name} is gone"))
+                self._end_writer(JobGoneError(f"{namespace}/{name} is gone"))
             return
         if current["metadata"]["uid"] != uid:
-            self._end(JobGoneError(f"{namespace}/{name} is another job now"))
+            self._end_writer(JobGoneError(f"{namespace}/{name} is another job now"))
 
-    async def _refused(self, revision: int, error: ApiError) -> None:
+    async def _handle_refused_patch(self, revision: int, error: ApiError) -> None:
         """Handle a refused patch: another job has the name, the status differs from the known one, or it is invalid."""
         namespace, name, uid = self._job
         try:
             current = await self._kube.get_object(names.PLURAL, namespace, name)
         except ApiError as unknown:
-            await self._again(unknown)
+            await self._retry_later(unknown)
             return
         status = current.get("status") or {}
         if current["metadata"]["uid"] != uid:
-            self._end(JobGoneError(f"{namespace}/{name} is another job now"))
+            self._end_writer(JobGoneError(f"{namespace}/{name} is another job now"))
         elif _is_about_fence(error) and status.get(_FENCE, 0) < FENCE_LIMIT:
             self._known = status
             self._leadership.note_claimed_fence(int(status.get(_FENCE, 0)))
-            await self._again(error)
+            await self._retry_later(error)
         elif status != self._known and not _is_about_fence(error):
             self._known = status
-            await self._again(error)
+            await self._retry_later(error)
         else:
             message = FORGED.format(fence=status[_FENCE]) if _is_about_fence(error) else error.message
             log.error("%s/%s: the server refuses the status: %s", namespace, name, message)
-            self._refuse(revision, StatusRefusedError(message))
+            self._fail_waiters(revision, StatusRefusedError(message))
 
-    async def _again(self, error: ApiError) -> None:
+    async def _retry_later(self, error: ApiError) -> None:
         """Make the newest status due once more, a little later."""
         log.warning("%s/%s: status not written: %s; trying again", *self._job[:2], error)
         await self._clock.sleep(self._backoff.next_delay())
         self._due = self._clock.monotonic()
         self._changed.set()
 
-    def _acknowledge(self, revision: int) -> None:
+    def _acknowledge_revision(self, revision: int) -> None:
         self._acknowledged = max(self._acknowledged, revision)
-        for wanted, future in self._take(revision):
+        for wanted, future in self._take_waiters(revision):
             if not future.done() and wanted <= revision:
                 future.set_result(None)
 
-    def _refuse(self, revision: int, error: Exception) -> None:
-        for _, future in self._take(revision):
+    def _fail_waiters(self, revision: int, error: Exception) -> None:
+        for _, future in self._take_waiters(revision):
             if not future.done():
                 future.set_exception(error)
 
-    def _take(self, revision: int) -> list[tuple[int, asyncio.Future[None]]]:
+    def _take_waiters(self, revision: int) -> list[tuple[int, asyncio.Future[None]]]:
         """Return and remove the waiters for this or an older revision."""
         done = [entry for entry in self._waiting if entry[0] <= revision]
         self._waiting = [entry for entry in self._waiting if entry[0] > revision]
         return done
 
-    def _end(self, error: Exception) -> None:
+    def _end_writer(self, error: Exception) -> None:
         log.warning("status writer ends: %s", error)
         self._ended = error
-        self._refuse(self._revision, error)
+        self._fail_waiters(self._revision, error)
 
 
 def _is_about_fence(error: ApiError) -> bool:

@@ -16,7 +16,7 @@ from hajob.api.event_reasons import EventReason
 from hajob.api.job import Metadata
 from hajob.backoff import Backoff
 from hajob.job.ports import Ports
-from hajob.job.status.unread import operations
+from hajob.job.status.unread import patch_for_unread
 from hajob.kube.client import ApiError, PatchKind
 
 log = logging.getLogger(__name__)
@@ -33,24 +33,24 @@ class JobUnread:
         log.error("%s/%s is left as it is: %s", raw["metadata"].get("namespace"), self.name, why)
         told, metadata = f"{Reason.SPEC_NOT_READ.sentence} {why}", Metadata.model_validate(raw["metadata"])
         ports.announcer.queue_event(metadata, EventReason.SPEC_NOT_READ, told, warning=True)
-        self._writing = asyncio.create_task(self._write(raw), name=f"unread status of {self.name}")
+        self._writing = asyncio.create_task(self._write_condition(raw), name=f"unread status of {self.name}")
 
-    def is_about(self, raw: Json, why: str) -> bool:
+    def is_still_unreadable(self, raw: Json, why: str) -> bool:
         """Return whether this is still what cannot be read."""
         return (raw["metadata"].get("generation"), why) == (self._generation, self._why)
 
-    async def close(self) -> None:
+    async def stop_managing(self) -> None:
         """Stop saying it."""
         self._count.dec()
         self._writing.cancel()
         await asyncio.gather(self._writing, return_exceptions=True)
 
-    async def _write(self, raw: Json) -> None:
+    async def _write_condition(self, raw: Json) -> None:
         """Say it once, whatever becomes of the status meanwhile; the server's refusals are repeated for ever."""
         kube, metadata, backoff = self._ports.kube, raw["metadata"], Backoff()
         namespace = metadata["namespace"]
         while raw["metadata"]["uid"] == metadata["uid"]:
-            patch = operations(raw, self._why, self._ports.leadership.fence, self._ports.clock.now_milliseconds())
+            patch = patch_for_unread(raw, self._why, self._ports.leadership.fence, self._ports.clock.now_milliseconds())
             if not patch:
                 return
             try:

@@ -142,7 +142,7 @@ class Wants:
     again_at: float = inf
 
 
-def pod_patch(
+def patch_of_pod(
     pod: PodView,
     body: Json | Sequence[Json],
     *,
@@ -165,7 +165,7 @@ def pod_patch(
     )
 
 
-def pod_deletion(
+def deletion_of_pod(
     snapshot: JobSnapshot,
     pod: PodView,
     *,
@@ -177,7 +177,7 @@ def pod_deletion(
     Nobody is there who could end it in time, and its gate is shut by then
     (docs/decisions/0005-a-gate-in-every-rank-pod.md).
     """
-    forced = snapshot.pods.unreachable(pod, snapshot.nodes)
+    forced = snapshot.pods.is_unreachable(pod, snapshot.nodes)
     return Delete(
         resource="pods",
         namespace=pod.namespace,
@@ -192,7 +192,7 @@ def pod_deletion(
     )
 
 
-def merge(wants: Iterable[Wants]) -> Wants:
+def merge_wants(wants: Iterable[Wants]) -> Wants:
     """Put together what several policies want.
 
     Of two changes with one key the later one counts. A pod that one policy wants deleted is not patched for another.

@@ -14,7 +14,7 @@ from hajob.api.job import HATrainingJob
 from hajob.cli.manifests import read_objects
 from hajob.convert.convert import convert_objects
 from hajob.domain.errors import HajobInputError
-from hajob.job.admission import evaluate
+from hajob.job.admission import evaluate_pods
 from hajob.kube.credentials import from_kubeconfig
 from hajob.kube.http import HttpKube
 from hajob.pods.settings import PodSettings
@@ -31,7 +31,7 @@ async def kube(control_plane: ControlPlane, crd: Json) -> AsyncIterator[HttpKube
 async def check(kube: HttpKube, manifest: Json) -> None:
     namespaced = {**manifest, "metadata": {**manifest["metadata"], "namespace": "default"}}
     stored = HATrainingJob.from_object(await kube.create_object(names.PLURAL, "default", namespaced, dry_run=True))
-    assert await evaluate(kube, stored, PodSettings("hajob/sidecar:dev")) == (Reason.VALID, "")
+    assert await evaluate_pods(kube, stored, PodSettings("hajob/sidecar:dev")) == (Reason.VALID, "")
     for pod in pods_of_every_kind(stored):
         await kube.create_object("pods", "default", pod, dry_run=True)
 

@@ -19,7 +19,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.job.admission import evaluate
+from hajob.job.admission import evaluate_pods
 from hajob.kube.client import ApiError
 from hajob.kube.credentials import from_kubeconfig
 from hajob.kube.http import HttpKube
@@ -51,7 +51,7 @@ async def test_a_new_job_is_refused_with_the_field_and_what_to_do(kube: HttpKube
 async def test_what_no_rule_can_say_is_told_by_the_operator(kube: HttpKube) -> None:
     for case, (edit, sentence) in BY_THE_OPERATOR.items():
         stored = await kube.create_object(names.PLURAL, "default", edited(edit), dry_run=True)
-        reason, message = await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS)
+        reason, message = await evaluate_pods(kube, HATrainingJob.from_object(stored), SETTINGS)
         assert reason in {Reason.INVALID, Reason.POD_REFUSED}, case
         assert sentence in message, case
 
@@ -60,7 +60,7 @@ def test_every_pod_of_what_is_accepted_can_be_made(control_plane: ControlPlane, 
     async def made(job: Json) -> None:
         async with HttpKube(await from_kubeconfig(str(control_plane.kubeconfig))) as kube:
             stored = HATrainingJob.from_object(await kube.create_object(names.PLURAL, "default", job, dry_run=True))
-            assert await evaluate(kube, stored, SETTINGS) == (Reason.VALID, "")
+            assert await evaluate_pods(kube, stored, SETTINGS) == (Reason.VALID, "")
             for pod in pods_of_every_kind(stored):
                 await kube.create_object("pods", "default", pod, dry_run=True)
 

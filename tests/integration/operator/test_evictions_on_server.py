@@ -11,7 +11,7 @@ from e2e.cluster.rest import ApiError
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.capacity.drains import Budgets, EvictionTurn, Openings, budgets_of_job
-from hajob.job.apply import carry_out
+from hajob.job.apply import carry_out_change
 from hajob.job.policies.drains import BUDGETS, budget_objects
 from hajob.kube.http import HttpKube
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
@@ -48,7 +48,7 @@ class Served:
     async def allow(self, ranks: int, coordinator: int, healthy: int = 3) -> None:
         """The budgets say this, and their controller has counted."""
         for budget in budget_objects(self.job, Budgets(ranks, coordinator)):
-            await carry_out(self.kube, budget)
+            await carry_out_change(self.kube, budget)
 
         def counted(role: str, count: int) -> bool:
             path = f"/apis/policy/v1/namespaces/{self.namespace}/{BUDGETS}/{budget_name(self.job, role)}"

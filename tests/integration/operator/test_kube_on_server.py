@@ -63,12 +63,12 @@ async def test_versions_tell_whether_a_list_is_newer_than_a_write(kube: HttpKube
 
     table, before = PodIndex(), await listed()
     made = await kube.create_object("pods", namespace, POD)
-    table.was_made(made)
+    table.note_created(made)
     await kube.delete_object("pods", namespace, "a", uid=made["metadata"]["uid"], grace_seconds=0)
     table.listed = before
-    assert table.missed() == []
+    assert table.missed_pods() == []
     table.listed = await listed()
-    assert [pod.uid for pod in table.missed()] == [made["metadata"]["uid"]]
+    assert [pod.uid for pod in table.missed_pods()] == [made["metadata"]["uid"]]
 
 
 async def test_a_coordinators_token_tells_which_pod_it_is(

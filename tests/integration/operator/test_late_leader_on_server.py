@@ -13,7 +13,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.api.status import HATrainingJobStatus
 from hajob.clock import SystemClock
-from hajob.job.status_writer import operations
+from hajob.job.status_writer import patch_of_status
 from hajob.kube.client import ApiError, Kube, PatchKind
 from hajob.kube.credentials import ApiCredentials
 from hajob.kube.http import HttpKube
@@ -102,7 +102,7 @@ async def test_a_write_held_past_a_change_of_leaders_changes_nothing(
 
     async def write(port: Kube, known: Job, fence: int, incarnation: int) -> Job:
         status = HATrainingJobStatus(fence=fence, incarnation=incarnation).to_json()
-        patch = operations(known, status, uid)
+        patch = patch_of_status(known, status, uid)
         return await port.patch_object(names.PLURAL, where, name, patch, kind=PatchKind.JSON, subresource="status")
 
     first, second = holder(kube, namespace, "one"), holder(kube, namespace, "two")

@@ -95,36 +95,38 @@ async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd:
     read = partial(kube.get_object, names.PLURAL, where, made["metadata"]["name"])
     leads = Claiming()
     old, new = _writer(kube, made, leads), _writer(kube, made)
-    tasks = [asyncio.create_task(writer.run()) for writer in (old, new)]
+    tasks = [asyncio.create_task(writer.write_for_ever()) for writer in (old, new)]
     async with asyncio.timeout(90):
-        await old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=1)))
+        await old.acknowledged(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=1)))
         version = (await read())["metadata"]["resourceVersion"]
-        await old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=1)))
+        await old.acknowledged(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=1)))
         assert (await read())["metadata"]["resourceVersion"] == version
-        await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=2)))
-        late = asyncio.create_task(old.acknowledged(old.write(HATrainingJobStatus(fence=4, incarnation=9))))
+        await new.acknowledged(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=2)))
+        late = asyncio.create_task(old.acknowledged(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=9))))
         await until(lambda: bool(leads.claimed))
         assert (leads.claimed[0], late.done(), (await read())["status"]["incarnation"]) == (5, False, 2)
         late.cancel()
         tasks[0].cancel()
         with pytest.raises(StatusRefusedError, match="journal"):
-            await new.acknowledged(new.write(HATrainingJobStatus.model_construct(fence=5, journal="x" * 300_000)))
-        await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=3)))
+            await new.acknowledged(
+                new.hand_over_status(HATrainingJobStatus.model_construct(fence=5, journal="x" * 300_000))
+            )
+        await new.acknowledged(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=3)))
         await kube.delete_object(names.PLURAL, where, made["metadata"]["name"])
         with pytest.raises(JobGoneError):
-            await new.acknowledged(new.write(HATrainingJobStatus(fence=5, incarnation=4)))
+            await new.acknowledged(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=4)))
         await tasks[1]
 
 
 async def test_a_job_that_was_applied_again_is_not_touched(kube: HttpKube, crd: Job, job: Job, where: str) -> None:
     made = await kube.create_object(names.PLURAL, where, job)
     writer = _writer(kube, made)
-    task = asyncio.create_task(writer.run())
+    task = asyncio.create_task(writer.write_for_ever())
     await kube.delete_object(names.PLURAL, where, made["metadata"]["name"])
     again = await kube.create_object(names.PLURAL, where, job)
     async with asyncio.timeout(90):
         with pytest.raises(JobGoneError):
-            await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
+            await writer.acknowledged(writer.hand_over_status(HATrainingJobStatus(fence=1)))
         await task
     assert "status" not in await kube.get_object(names.PLURAL, where, again["metadata"]["name"])
 
@@ -133,18 +135,18 @@ async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: J
     """The CRD refuses what no Lease can count to; below that only this job's status suffers, and is told so."""
     made = await kube.create_object(names.PLURAL, where, job)
     name, writer = made["metadata"]["name"], _writer(kube, made)
-    task = asyncio.create_task(writer.run())
+    task = asyncio.create_task(writer.write_for_ever())
 
     async def forge(fence: int) -> None:
         await kube.patch_object(names.PLURAL, where, name, {"status": {"fence": fence}}, subresource="status")
 
     async with asyncio.timeout(90):
-        await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1)))
+        await writer.acknowledged(writer.hand_over_status(HATrainingJobStatus(fence=1)))
         with pytest.raises(ApiError, match="less than or equal to 2000000000"):
             await forge(2**31)
         await forge(FENCE_LIMIT)
         with pytest.raises(StatusRefusedError, match="which no operator has written"):
-            await writer.acknowledged(writer.write(HATrainingJobStatus(fence=1, incarnation=2)))
+            await writer.acknowledged(writer.hand_over_status(HATrainingJobStatus(fence=1, incarnation=2)))
     assert not task.done()
     task.cancel()
 

@@ -22,9 +22,9 @@ from hajob.app.core import OperatorCore
 from hajob.app.frontend import Frontend
 from hajob.capacity.drains import Budgets
 from hajob.clock import SystemClock
-from hajob.job.apply import carry_out
+from hajob.job.apply import carry_out_change
 from hajob.job.policies.drains import budget_objects
-from hajob.job.status_writer import operations
+from hajob.job.status_writer import patch_of_status
 from hajob.kube.client import ApiError, PatchKind
 from hajob.kube.credentials import ApiCredentials, from_kubeconfig
 from hajob.kube.events import EventType, build_event
@@ -64,7 +64,7 @@ async def test_the_rights_are_enough(
     for resource in ("pods", "nodes", "resourcequotas", names.PLURAL, names.QUARANTINES):
         assert [page async for page in limited.list_pages(resource)]
     name, uid = made.metadata.name, made.metadata.uid
-    patch = operations({}, HATrainingJobStatus(fence=1).to_json(), uid)
+    patch = patch_of_status({}, HATrainingJobStatus(fence=1).to_json(), uid)
     await limited.patch_object(names.PLURAL, where, name, patch, kind=PatchKind.JSON, subresource="status")
     pod = build_rank_pod(made, 0, 1, PodSettings("hajob/sidecar:dev"))
     pod["spec"]["schedulerName"] = "nobody"  # other tests have nodes
@@ -79,7 +79,7 @@ async def test_the_rights_are_enough(
     await limited.replace_object("secrets", where, secret)
     for least in (1, 0):
         for budget in budget_objects(made, Budgets(least, least)):
-            await carry_out(limited, budget)
+            await carry_out_change(limited, budget)
         stored_budget = await kube.get_object("poddisruptionbudgets", where, budget_name(made, names.ROLE_RANK))
         assert stored_budget["spec"]["minAvailable"] == least
     told = build_event(made.metadata, 1_795_255_200_000, "Test", "a note", type_=EventType.NORMAL, instance="test")

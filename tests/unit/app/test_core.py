@@ -20,7 +20,7 @@ from hajob.capacity.caches import Caches
 from hajob.coordinator_link.channel import Channel, CoordinatorCredentials, Dialer
 from hajob.job.controller import JobController
 from hajob.job.ports import Ports
-from hajob.job.status.journal import read
+from hajob.job.status.journal import read_journal
 from hajob.kube.client import ApiError
 from hajob.leader.leader_kube import NOT_LEADING
 from hajob.leader.leadership import Leadership
@@ -69,7 +69,7 @@ class Hall:
 @pytest.fixture
 async def hall() -> AsyncIterator[Hall]:
     town = ControllerTown()
-    await town.controller.close()
+    await town.controller.stop_managing()
     made = Hall(town)
     await settle_town(town)
     yield made
@@ -84,7 +84,7 @@ async def broken_by(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> JobControlle
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(controller, "pod_seen", fail)
+    monkeypatch.setattr(controller, "apply_pod", fail)
     await hall.show_pods()
     return controller
 
@@ -225,7 +225,7 @@ async def test_a_list_of_another_namespace_says_nothing_about_a_pod(hall: Hall) 
 async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list was shown between the server's decision and its answer."""
     town = ControllerTown()
-    await town.controller.close()
+    await town.controller.stop_managing()
     halls: list[Hall] = []
     lost: list[str] = []
     create = town.kube.create_object
@@ -298,13 +298,13 @@ async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monke
     hall.core.job_seen(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
     await settle_town(hall.town)
     controllers = dict(hall.core.controllers)
-    close = controllers[UID].close
+    close = controllers[UID].stop_managing
 
     async def break_the_other() -> None:
         breaks["uid-2"](RuntimeError("a bug"))
         await close()
 
-    monkeypatch.setattr(controllers[UID], "close", break_the_other)
+    monkeypatch.setattr(controllers[UID], "stop_managing", break_the_other)
     assert len([*at_work("quickstart"), *at_work("other")]) == 4
     await hall.core.close()
     assert [*at_work("quickstart"), *at_work("other")] == []
@@ -319,7 +319,7 @@ async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monke
 async def taken_over(town: ControllerTown, **status: object) -> Hall:
     """A job that trains, and an operator that finds this in its status when it begins to lead."""
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.stored()["status"] |= status
     town.kube.writes.clear()
     town.events.reasons.clear()
@@ -413,10 +413,10 @@ async def test_only_a_shrunk_job_is_told_of_each_node(hall: Hall) -> None:
     await hall.show_pods()
     assert hall.ports.cluster.watchers == set()
     await core.close()
-    journal = read(town.status()["journal"]).journal
+    journal = read_journal(town.status()["journal"]).journal
     gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
     shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
-    town.status()["journal"] = shrunk.dump(0)
+    town.status()["journal"] = shrunk.to_text(0)
     caches = Caches()
     ports = town.ports(caches)
     core = OperatorCore(ports, caches)
@@ -447,7 +447,7 @@ async def test_with_gates_one_job_starts_whole_and_then_the_other() -> None:
     assert "4 pods ask for no node yet" in str(jobs.town.kube.objects[names.PLURAL, NAMESPACE, "job-1"]["status"])
     release = asyncio.create_task(jobs.core.job_released("uid-of-job-0"))
     await jobs.town.clock.advance(0.1)
-    for pod in jobs.core.controllers["uid-of-job-0"].snapshots.pods.all():
+    for pod in jobs.core.controllers["uid-of-job-0"].snapshots.pods.all_pods():
         jobs.town.kube.objects.pop(("pods", NAMESPACE, pod.name), None)
         jobs.core.pod_changed(pod, deleted=True)
     await jobs.show(2.0)
@@ -495,7 +495,7 @@ def newer(town: ControllerTown) -> Json:
 @pytest.mark.usefixtures("newer_crd")
 async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
     town = ControllerTown()
-    await town.controller.close()
+    await town.controller.stop_managing()
     writes = len(town.kube.writes)
     raw = newer(town)
     raw["status"] = {}
@@ -526,7 +526,7 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
 async def test_of_a_newer_operators_job_only_the_condition_changes() -> None:
     town = ControllerTown()
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     status = town.status()
     status["conditions"].append(
         {
@@ -572,7 +572,7 @@ async def test_a_running_job_is_served_by_its_last_spec_and_says_so(hall: Hall) 
 
 async def test_another_operators_unreadable_job_is_left() -> None:
     town = ControllerTown()
-    await town.controller.close()
+    await town.controller.stop_managing()
     writes = len(town.kube.writes)
     raw = newer(town)
     raw["spec"]["managedBy"] = "somebody.example/else"

@@ -122,20 +122,20 @@ async def test_every_job_says_that_the_crd_is_older() -> None:
     await town.train()
     assert condition_of(town, "Degraded")[1] == "NotDegraded"
     town.cluster.crd_is_older = "the CRD is older"
-    town.controller.say_again()
+    town.controller.republish_status()
     await settle_town(town)
     await town.clock.advance(60)
     assert condition_of(town, "Degraded")[:2] == ("True", "CRDOlder")
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_job_says_which_of_its_fields_nobody_reads() -> None:
     town = ControllerTown()
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.stored()["spec"]["wings"] = 2
     town.open()
     await town.train()
     found = condition_of(town, "Degraded")
     assert found[:2] == ("True", "FieldsNotRead")
     assert "spec.wings" in found[2]
-    await town.controller.close()
+    await town.controller.stop_managing()

@@ -22,13 +22,13 @@ FOREIGN = "quota.example.com/hold"
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 def show_pods(town: ControllerTown) -> list[PodView]:
     """The controller sees every pod as it is; return the rank pods."""
     for pod in town.pods():
-        town.controller.pod_seen(pod)
+        town.controller.apply_pod(pod)
     return [pod for pod in town.pods() if pod.is_rank_pod]
 
 
@@ -66,7 +66,7 @@ async def test_a_gate_behind_somebody_elses_is_opened(town: ControllerTown) -> N
     assert len(gated) == 4
     for body in gated:  # as a mutating webhook leaves them
         body["spec"]["schedulingGates"] = [{"name": FOREIGN}, {"name": names.GATE}]
-        town.controller.pod_seen(pod_view_of(body))
+        town.controller.apply_pod(pod_view_of(body))
     town.nodes = enough
     town.controller.look_for_capacity()
     await town.clock.advance(6.0)
@@ -95,7 +95,7 @@ async def test_no_waiting_pod_excludes_a_node_that_was_released(town: Controller
     town.controller.places_changed()
     await town.end_deleted_pods()
     for pod in first:
-        town.controller.pod_seen(pod, deleted=True)
+        town.controller.apply_pod(pod, deleted=True)
     await town.clock.advance(6.0)
     ranks = show_pods(town)
     assert [pod.name for pod in ranks if pod.is_gated or pod.excluded] == []
@@ -112,7 +112,7 @@ async def refuse_pods_of(town: ControllerTown, node_rank: int, seconds: int) -> 
             body = town.kube.objects["pods", NAMESPACE, pod.name]
             body["spec"]["nodeName"] = "node-1"
             body["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
-            town.controller.pod_seen(pod_view_of(body))
+            town.controller.apply_pod(pod_view_of(body))
         await town.clock.advance(0.5)
         await town.end_deleted_pods()
     return len(made - before)
@@ -151,4 +151,4 @@ async def test_a_refused_job_starts_once_its_pods_are_allowed() -> None:
     await town.clock.advance(60)
     assert len([pod for pod in town.pods() if pod.is_rank_pod]) == 4
     assert town.events.reasons.count("PodRefused") == 1, "the same words are said once"
-    await town.controller.close()
+    await town.controller.stop_managing()

@@ -80,9 +80,9 @@ def _rights(path: Path, call: ast.Call, constants: dict[str, str]) -> Iterator[R
         yield "tokenreviews", "create"
     elif _is_kube(call.func):
         yield _resource(path, call.args[0], constants) + _subresource(call), VERBS[call.func.attr]
-    elif name == "pod_patch":
+    elif name == "patch_of_pod":
         yield f"pods{_subresource(call)}", "patch"
-    elif name == "pod_deletion":
+    elif name == "deletion_of_pod":
         yield "pods", "delete"
     elif name in CHANGES:
         given = next(each.value for each in call.keywords if each.arg == "resource")

@@ -21,7 +21,7 @@ MODES = pytest.mark.parametrize("mode", ["Observe", "Hold"])
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def switch(town: ControllerTown, mode: str) -> None:
@@ -29,7 +29,7 @@ async def switch(town: ControllerTown, mode: str) -> None:
     stored = town.stored()
     stored["spec"]["recovery"] = {**stored["spec"].get("recovery", {}), "mode": mode}
     stored["metadata"]["generation"] += 1
-    town.controller.job_seen(HATrainingJob.from_object(deepcopy(stored)))
+    town.controller.apply_job(HATrainingJob.from_object(deepcopy(stored)))
     await town.clock.advance(2.0)
 
 
@@ -43,7 +43,7 @@ async def delete_pod(town: ControllerTown, node_rank: int) -> PodView:
     """Somebody deletes the pod of a node rank, and it is gone."""
     lost = next(pod for pod in town.pods() if pod.node_rank == node_rank)
     del town.kube.objects["pods", lost.namespace, lost.name]
-    town.controller.pod_seen(lost, deleted=True)
+    town.controller.apply_pod(lost, deleted=True)
     await settle_town(town)
     return lost
 
@@ -66,7 +66,7 @@ async def test_a_deleted_pod_stays_an_open_incident(town: ControllerTown, mode: 
     assert rank_pods(town) == [(0, 1), (1, 1), (2, 1)]
     assert len(town.links[0].orders) == orders
     await town.clock.advance(600)
-    town.controller.say_again()
+    town.controller.republish_status()
     await town.clock.advance(60)
     booked = {one["name"]: one["seconds"] for one in town.status()["goodput"]["buckets"]}
     assert booked["Decision"] >= 1200
@@ -81,7 +81,7 @@ async def test_another_operator_makes_no_pod_either(town: ControllerTown, mode: 
     await town.train()
     await switch(town, mode)
     await delete_pod(town, 3)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     await town.report(step=5)
@@ -96,7 +96,7 @@ async def test_another_operator_makes_no_pod_either(town: ControllerTown, mode: 
 async def test_a_pod_deleted_while_no_operator_ran_is_a_fault(town: ControllerTown, mode: str) -> None:
     await town.train()
     await switch(town, mode)
-    await town.controller.close()
+    await town.controller.stop_managing()
     lost = next(pod for pod in town.pods() if pod.node_rank == 3)
     del town.kube.objects["pods", lost.namespace, lost.name]
     town.open()

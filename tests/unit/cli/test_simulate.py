@@ -15,7 +15,7 @@ from hajob.cli.main import main
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
 from hajob.domain.facts import FactKind
-from hajob.job.status.journal import Journal, read
+from hajob.job.status.journal import Journal, read_journal
 from hajob.plan.placements import placements
 from hajob.plan.policy import layout_from_spec, policy_from_spec
 from hajob.plan.simulate import SimulationRequest, simulate_loss
@@ -268,7 +268,7 @@ def test_a_restart_after_a_further_loss_is_not_awaited() -> None:
 @pytest.mark.parametrize("during", Action)
 def test_the_simulated_job_survives_its_journal(during: Action) -> None:
     begin = simulate_loss(EXAMPLE_MANIFEST["spec"], SimulationRequest(ranks=(5,), during=during)).turns[0].before
-    assert read(Journal(begin).dump(0)).journal.state == begin
+    assert read_journal(Journal(begin).to_text(0)).journal.state == begin
     assert begin.incident is not None
     assert begin.incident.action is during
 

@@ -57,7 +57,7 @@ async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     assert isinstance(made.events, RecordedEvents)
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def begin(town: ControllerTown, free: int) -> Ledger:
@@ -76,7 +76,7 @@ async def loses(town: ControllerTown, *nodes: int, wait: bool) -> None:
         silent = wire.Fact(id=f"silent {node}", kind=wire.AGENT_SILENT, node_rank=node, ranks=ranks, incarnation=1)
         await town.report(silent, step=5)
     for pod in town.pods():  # what was made is shown, and stays without a node
-        town.controller.pod_seen(pod)
+        town.controller.apply_pod(pod)
     if wait:
         town.clock.seconds += 271
         tell(town, events.DeadlineReached(name="Recovery"))

@@ -359,7 +359,7 @@ class Rig(ControllerTown):
 
     def node_of(self, node_rank: int) -> str:
         """The node of a rank pod."""
-        serving = self.job.snapshots.pods.serving(self.now_state)
+        serving = self.job.snapshots.pods.serving_pods(self.now_state)
         return serving.node_names[node_rank]
 
     def set_node(self, name: str, **changes: Any) -> None:

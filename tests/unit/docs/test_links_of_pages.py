@@ -84,7 +84,7 @@ def test_code_is_named_wherever_it_is_linked() -> None:
 @pytest.mark.parametrize(
     ("words", "target", "problem"),
     [
-        ("`JobController.reported`", "../operator/hajob/job/controller.py", ""),
+        ("`JobController.apply_report`", "../operator/hajob/job/controller.py", ""),
         ("`TABLE`", "../operator/hajob/plan/table.py", ""),
         ("`JobController.gone`", "../operator/hajob/job/controller.py", "it has no JobController.gone"),
         ("`JobController`", "../operator/hajob/job/nowhere.py", "there is no such file"),

@@ -13,7 +13,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.job.admission import evaluate
+from hajob.job.admission import evaluate_pods
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.malformed_templates import (
     KNOWN_TO_THE_CRD_ONLY,
@@ -37,7 +37,7 @@ async def test_nonsense_that_is_stored_already_is_told_all_the_same(case: Any) -
     kube = MemoryKube(MemoryServer(FakeClock()))
     body = job_with(*case)
     body["metadata"] = {"name": "job", "namespace": "default", "uid": "u"}
-    reason, message = await evaluate(kube, HATrainingJob.from_object(body), SETTINGS)
+    reason, message = await evaluate_pods(kube, HATrainingJob.from_object(body), SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert message
 
@@ -45,7 +45,7 @@ async def test_nonsense_that_is_stored_already_is_told_all_the_same(case: Any) -
 async def test_the_quickstart_is_accepted() -> None:
     kube = MemoryKube(MemoryServer(FakeClock()))
     stored = await kube.create_object(names.PLURAL, "default", job_with(("nodeSelector",), {"a": "b"}))
-    assert await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS) == (Reason.VALID, "")
+    assert await evaluate_pods(kube, HATrainingJob.from_object(stored), SETTINGS) == (Reason.VALID, "")
 
 
 async def evaluated(**spec: Any) -> tuple[list[Json], Reason, str]:
@@ -54,7 +54,7 @@ async def evaluated(**spec: Any) -> tuple[list[Json], Reason, str]:
     kube = MemoryKube(server)
     body = edited(lambda job: job["spec"].update(spec))
     stored = await kube.create_object(names.PLURAL, "default", body)
-    reason, message = await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS)
+    reason, message = await evaluate_pods(kube, HATrainingJob.from_object(stored), SETTINGS)
     asked = [request for request in server.log if request.dry_run]
     assert all(request.strict for request in asked)
     return [request.body for request in asked if isinstance(request.body, dict)], reason, message
@@ -65,7 +65,7 @@ async def test_what_no_rule_can_say_is_told_in_words(case: str) -> None:
     edit, sentence = BY_THE_OPERATOR[case]
     kube = MemoryKube(MemoryServer(FakeClock()))
     stored = await kube.create_object(names.PLURAL, "default", edited(edit))
-    reason, message = await evaluate(kube, HATrainingJob.from_object(stored), SETTINGS)
+    reason, message = await evaluate_pods(kube, HATrainingJob.from_object(stored), SETTINGS)
     assert reason in {Reason.INVALID, Reason.POD_REFUSED}
     assert sentence in message
 

@@ -7,16 +7,16 @@ from hajob.job.ages import Ages
 
 def test_a_thing_ages_while_it_is_seen_at_every_look() -> None:
     ages = Ages()
-    assert ages.look(["a"], 100.0) == {"a": 0.0}
-    assert ages.look(["a", "b"], 102.0) == {"a": 2.0, "b": 0.0}
-    assert ages.next_at(102.0, 3.0, 15.0) == 103.0
-    assert ages.next_at(103.0, 3.0, 15.0) == 105.0
-    assert ages.next_at(115.0, 3.0, 15.0) == 117.0
-    assert ages.next_at(117.0, 3.0, 15.0) == inf
+    assert ages.update_ages(["a"], 100.0) == {"a": 0.0}
+    assert ages.update_ages(["a", "b"], 102.0) == {"a": 2.0, "b": 0.0}
+    assert ages.next_limit_time(102.0, 3.0, 15.0) == 103.0
+    assert ages.next_limit_time(103.0, 3.0, 15.0) == 105.0
+    assert ages.next_limit_time(115.0, 3.0, 15.0) == 117.0
+    assert ages.next_limit_time(117.0, 3.0, 15.0) == inf
 
 
 def test_what_was_not_seen_once_begins_anew() -> None:
     ages = Ages()
-    ages.look(["a"], 100.0)
-    assert ages.look([], 105.0) == {}
-    assert ages.look(["a"], 106.0) == {"a": 0.0}
+    ages.update_ages(["a"], 100.0)
+    assert ages.update_ages([], 105.0) == {}
+    assert ages.update_ages(["a"], 106.0) == {"a": 0.0}

@@ -9,7 +9,7 @@ import pytest
 
 from hajob.job.apply import Applier
 from hajob.job.pod_maker import PodMaker
-from hajob.job.wants import Change, Create, Delete, Patch, Put, Wants, merge, pod_deletion, pod_patch
+from hajob.job.wants import Change, Create, Delete, Patch, Put, Wants, deletion_of_pod, merge_wants, patch_of_pod
 from hajob.kube.client import ApiError
 from hajob.sources.node import NodeView
 from tests.rigs.fake_clock import FakeClock
@@ -29,8 +29,8 @@ class Town:
 
     async def want(self, *changes: Change) -> int:
         """Want these, and carry out what is due; return how many changes were."""
-        due = self.applier.follow(changes)
-        await self.applier.apply(due)
+        due = self.applier.changes_to_try(changes)
+        await self.applier.apply_changes(due)
         return len(due)
 
 
@@ -76,7 +76,7 @@ async def test_a_refused_change_is_tried_later_and_keeps_no_other(town: Town) ->
     assert len(town.kube.writes) == 1
     assert town.applier.refusals[pod("a").key] is REFUSED
     assert await town.want(pod("a"), pod("b")) == 0
-    await town.clock.advance(town.applier.again_at - town.clock.monotonic())
+    await town.clock.advance(town.applier.next_try_time - town.clock.monotonic())
     assert await town.want(pod("a"), pod("b")) == 1
     assert len(town.kube.writes) == 2
     assert not town.applier.refusals
@@ -87,7 +87,7 @@ async def test_retries_come_later_each_time_though_the_change_changes(town: Town
     for least in range(5):
         town.kube.fail(REFUSED)
         await town.want(budget(least))
-        waits.append(town.applier.again_at - town.clock.monotonic())
+        waits.append(town.applier.next_try_time - town.clock.monotonic())
         assert await town.want(budget(least + 1)) == 0, "another value is no reason to ask at once"
         await town.clock.advance(waits[-1])
     assert waits[-1] > 3 * waits[0]
@@ -97,7 +97,7 @@ async def test_that_nobody_answers_is_no_refusal(town: Town) -> None:
     town.kube.fail(ApiError(0, "Unreachable", "no answer"))
     await town.want(pod("a"))
     assert not town.applier.refusals
-    assert town.applier.again_at > town.clock.monotonic()
+    assert town.applier.next_try_time > town.clock.monotonic()
 
 
 async def test_a_change_of_what_is_gone_is_done(town: Town) -> None:
@@ -118,7 +118,7 @@ async def test_a_change_of_what_is_gone_is_done(town: Town) -> None:
 async def test_a_patch_leaves_another_pod_of_the_name_alone(town: Town, body: Any) -> None:
     await town.want(pod("a"))
     stored = town.kube.objects["pods", "default", "a"]
-    patch = pod_patch(rank(0, namespace="default", name="a", uid="another"), body)
+    patch = patch_of_pod(rank(0, namespace="default", name="a", uid="another"), body)
     await town.want(patch)
     assert "labels" not in town.kube.objects["pods", "default", "a"]["metadata"]
     await town.want(replace(patch, uid=stored["metadata"]["uid"]))
@@ -128,7 +128,7 @@ async def test_a_patch_leaves_another_pod_of_the_name_alone(town: Town, body: An
 def test_a_pod_that_goes_is_not_patched() -> None:
     going = rank(0)
     gate = Patch(resource="pods", namespace=going.namespace, name=going.name, uid=going.uid, body=[])
-    wants = merge([Wants(changes=(gate,)), Wants(changes=(pod_deletion(snapshot(), going),))])
+    wants = merge_wants([Wants(changes=(gate,)), Wants(changes=(deletion_of_pod(snapshot(), going),))])
     assert [type(change) for change in wants.changes] == [Delete]
 
 
@@ -138,9 +138,9 @@ async def test_a_pod_is_deleted_once_and_again_without_grace(town: Town) -> None
     stored = town.kube.objects["pods", "default", "a"]
     going = rank(0, namespace="default", name="a", uid=stored["metadata"]["uid"])
     there, away = snapshot(nodes=[NodeView("node-0")]), snapshot(nodes=[NodeView("node-0", ready=False)])
-    assert await town.want(pod_deletion(there, going)) == 1
-    assert await town.want(pod_deletion(there, going)) == 0
-    forced = pod_deletion(away, going)
+    assert await town.want(deletion_of_pod(there, going)) == 1
+    assert await town.want(deletion_of_pod(there, going)) == 0
+    forced = deletion_of_pod(away, going)
     assert (forced.grace_seconds, forced.ranks_may_live_on) == (0, "node-0")
     assert await town.want(forced) == 1
     assert await town.want(forced) == 0

@@ -31,17 +31,17 @@ class Owner:
         self.changes: list[Any] = []
         self.stood: list[tuple[int, int]] = []
 
-    def assign(self) -> None:
+    def send_assignment(self) -> None:
         """Assign nothing."""
 
-    def stood_at(self, step: int, age_ms: int) -> None:
+    def note_last_step(self, step: int, age_ms: int) -> None:
         self.stood.append((step, age_ms))
 
-    def reported(self, report: wire.Report) -> None:
+    def apply_report(self, report: wire.Report) -> None:
         assert report
-        self.seen.append((self.controller.reports.serving, self.controller.reports.step))
+        self.seen.append((self.controller.reports.is_serving, self.controller.reports.newest_step))
 
-    def coordinator_changed(self) -> None:
+    def note_channel_change(self) -> None:
         self.changes.append(self.controller.reports.connected)
 
 
@@ -157,16 +157,20 @@ def ready(step: int) -> wire.Report:
 async def test_nothing_is_heard_of_a_coordinator_whose_pod_is_gone() -> None:
     """Its channel may have read a message already in the turn of the loop in which the pod was lost."""
     owner = Dialled()
-    owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
+    owner.controller.dial_pod(POD, CoordinatorCredentials(b"", b"", b""))
     (line,) = owner.lines
     line.listener.note_connection_change(True, "")
     line.listener.apply_report(ready(5))
     assert owner.seen == [(True, 5)]
-    owner.controller.pod_lost()
+    owner.controller.leave_lost_pod()
     line.listener.apply_report(ready(41))
     line.listener.note_connection_change(True, "")
     assert (owner.seen, owner.changes) == ([(True, 5)], [True])
-    assert (owner.controller.reports.serving, owner.controller.reports.connected, owner.controller.reports.step) == (
+    assert (
+        owner.controller.reports.is_serving,
+        owner.controller.reports.connected,
+        owner.controller.reports.newest_step,
+    ) == (
         False,
         False,
         5,
@@ -177,14 +181,14 @@ async def test_each_pod_is_dialled_at_its_own_port() -> None:
     """Of a job whose `network.coordinatorPort` was changed, and of one that an older version made."""
     owner = Dialled()
     for pod in (POD, replace(POD, uid="uid-b", port=7170)):
-        owner.controller.pod_is_at(pod, CoordinatorCredentials(b"", b"", b""))
+        owner.controller.dial_pod(pod, CoordinatorCredentials(b"", b"", b""))
     assert [line.address for line in owner.lines] == ["127.0.1.1:7070", "127.0.1.1:7170"]
 
 
 async def test_only_the_newest_pod_is_heard() -> None:
     owner = Dialled()
-    owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
-    owner.controller.pod_is_at(replace(POD, uid="uid-b", address="127.0.1.2"), CoordinatorCredentials(b"", b"", b""))
+    owner.controller.dial_pod(POD, CoordinatorCredentials(b"", b"", b""))
+    owner.controller.dial_pod(replace(POD, uid="uid-b", address="127.0.1.2"), CoordinatorCredentials(b"", b"", b""))
     old, new = owner.lines
     new.listener.note_connection_change(True, "")
     old.listener.note_connection_change(False, "it hung up")
@@ -200,7 +204,7 @@ def replaced() -> tuple[Dialled, Line, Line]:
     """A coordinator that was spoken to, and the one that takes its place."""
     owner = Dialled()
     for pod in (POD, SUCCESSOR):
-        owner.controller.pod_is_at(pod, CoordinatorCredentials(b"", b"", b""))
+        owner.controller.dial_pod(pod, CoordinatorCredentials(b"", b"", b""))
     old, new = owner.lines
     return owner, old, new
 
@@ -228,11 +232,9 @@ async def test_a_former_line_ends_when_nobody_needs_it(ending: str) -> None:
     if ending == "it hung up":
         old.listener.note_connection_change(False, "")
     elif ending == "another pod":
-        owner.controller.pod_is_at(
-            replace(POD, uid="uid-c", address="127.0.1.3"), CoordinatorCredentials(b"", b"", b"")
-        )
+        owner.controller.dial_pod(replace(POD, uid="uid-c", address="127.0.1.3"), CoordinatorCredentials(b"", b"", b""))
     else:
-        await owner.controller.close()
+        await owner.controller.close_links()
     await asyncio.sleep(0)
     assert old.closed
     assert new.closed == (ending == "the job is gone")
@@ -240,10 +242,10 @@ async def test_a_former_line_ends_when_nobody_needs_it(ending: str) -> None:
 
 async def test_a_token_of_a_pod_gone_meanwhile_proves_nothing() -> None:
     owner = Dialled()
-    owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
+    owner.controller.dial_pod(POD, CoordinatorCredentials(b"", b"", b""))
     greeting = asyncio.create_task(owner.lines[0].listener.check_hello(wire.Hello(token=POD.uid)))
     await owner.asked.wait()
-    owner.controller.pod_lost()
+    owner.controller.leave_lost_pod()
     owner.answer.set()
     assert not await greeting
     assert owner.controller.reports.problem == ""
@@ -252,7 +254,7 @@ async def test_a_token_of_a_pod_gone_meanwhile_proves_nothing() -> None:
 async def test_a_pod_that_is_there_proves_itself_by_its_token() -> None:
     owner = Dialled()
     owner.answer.set()
-    owner.controller.pod_is_at(POD, CoordinatorCredentials(b"", b"", b""))
+    owner.controller.dial_pod(POD, CoordinatorCredentials(b"", b"", b""))
     assert await owner.lines[0].listener.check_hello(wire.Hello(token=POD.uid))
     assert not await owner.lines[0].listener.check_hello(wire.Hello(token="uid-of-another"))
     assert "is not pod coordinator-a" in owner.controller.reports.problem

@@ -23,7 +23,7 @@ async def town() -> AsyncIterator[ControllerTown]:
         del made.nodes[f"node-{number}"]
     await settle_town(made)
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def place(town: ControllerTown, pod: PodView, node: str) -> None:
@@ -32,7 +32,7 @@ async def place(town: ControllerTown, pod: PodView, node: str) -> None:
     body["status"] = {"phase": "Pending", "conditions": [] if node else [UNSCHEDULABLE]}
     if node:
         body["spec"]["nodeName"] = node
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
 
 

@@ -30,7 +30,7 @@ async def give(town: ControllerTown, pod: PodView, **status: str) -> None:
     body["status"] = {"phase": "Pending", **status}
     if status:
         body["spec"]["nodeName"] = "node-5"
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
 
 
@@ -46,7 +46,7 @@ async def test_a_fault_is_decided_by_the_one_that_serves(status: dict[str, str])
     assert [pod.name for pod in coordinators(town)] == [old.name]
     await town.report(step=6)
     assert phase_of_job(town) == "Gathering"
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_fault_waits_for_the_new_one_that_runs() -> None:
@@ -56,4 +56,4 @@ async def test_a_fault_waits_for_the_new_one_that_runs() -> None:
     await town.report(death_of_rank(5), step=6, controller_ready=False, taking_over=True)
     assert phase_of_job(town) == "Held"
     assert {pod.name for pod in coordinators(town)} == {old.name, new.name}
-    await town.controller.close()
+    await town.controller.stop_managing()

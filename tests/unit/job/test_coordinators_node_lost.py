@@ -49,7 +49,7 @@ async def give(town: ControllerTown, node: str, **status: Any) -> PodView:
     body = body_of_pod(town, coordinator_pod_of(town))
     body["spec"]["nodeName"] = node
     body["status"] = {"phase": "Pending", **status}
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
     return pod_view_of(body)
 
@@ -67,7 +67,7 @@ async def test_its_successor_keeps_off_the_node_that_fell_silent() -> None:
     lost = await lose(town)
     assert town.nodes[lost.node_name].ready
     assert required(town) == [lost.node_name]
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_successor_without_another_node_takes_any() -> None:
@@ -77,11 +77,11 @@ async def test_a_successor_without_another_node_takes_any() -> None:
     body = body_of_pod(town, coordinator_pod_of(town))
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
     body["status"] = {"phase": "Pending", "conditions": [full]}
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await waited(town, 11.0)
     assert coordinator_pod_of(town).name != pod_view_of(body).name
     assert required(town) == []
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_successor_given_to_a_dead_node_is_made_anew() -> None:
@@ -98,7 +98,7 @@ async def test_a_successor_given_to_a_dead_node_is_made_anew() -> None:
     assert town.controller.state.phase is JobPhase.UNPROTECTED
     assert coordinator_pod_of(town).name != given.name
     assert town.controller.state.restarts_infrastructure == 0
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_first_coordinator_given_to_a_dead_node() -> None:
@@ -110,7 +110,7 @@ async def test_a_first_coordinator_given_to_a_dead_node() -> None:
     await settle_town(town)
     await town.end_deleted_pods()
     assert coordinator_pod_of(town).name != given.name
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_successor_whose_node_is_lost_too_has_one() -> None:
@@ -128,7 +128,7 @@ async def test_a_successor_whose_node_is_lost_too_has_one() -> None:
         await waited(town, SUCCESSORS_SILENCE)
         assert coordinator_pod_of(town).name != second.name
         assert "node-5" in required(town)
-        await town.controller.close()
+        await town.controller.stop_managing()
 
 
 async def test_a_slow_start_is_no_silence() -> None:
@@ -144,7 +144,7 @@ async def test_a_slow_start_is_no_silence() -> None:
     await town.report(step=6, controller_ready=False)
     await waited(town, 2.0 * SUCCESSORS_SILENCE)
     assert coordinator_pod_of(town).name == running.name
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None:
@@ -152,7 +152,7 @@ async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None
     await town.train()
     town.controller.coordinator.note_connection_change(False, "the rack lost its power")
     (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
-    town.controller.pod_seen(gone, deleted=True)
+    town.controller.apply_pod(gone, deleted=True)
     assert phase_of_job(town) == "Held"
     await waited(town, SILENCE)
     assert phase_of_job(town) == "Held"
@@ -162,7 +162,7 @@ async def test_a_pod_lost_with_the_coordinator_waits_for_the_successor() -> None
     await town.report(step=6)
     assert phase_of_job(town) == "Saving"
     assert town.controller.state.restarts_infrastructure == 0
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_new_operator_waits_for_it_as_well() -> None:
@@ -171,17 +171,17 @@ async def test_a_new_operator_waits_for_it_as_well() -> None:
     await town.train()
     town.controller.coordinator.note_connection_change(False, "the rack lost its power")
     (gone,) = (pod for pod in town.pods() if pod.node_rank == 1)
-    town.controller.pod_seen(gone, deleted=True)
+    town.controller.apply_pod(gone, deleted=True)
     del town.kube.objects["pods", gone.namespace, gone.name]
     await settle_town(town)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     assert phase_of_job(town) == "Held"
     await town.report(step=6)
     assert phase_of_job(town) == "Gathering"
     assert town.controller.state.restarts_infrastructure == 0
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_successor_given_to_a_node_that_is_known_to_be_dead() -> None:
@@ -194,7 +194,7 @@ async def test_a_successor_given_to_a_node_that_is_known_to_be_dead() -> None:
     await waited(town, ANOTHER_COORDINATOR_SECONDS + 2.0)
     assert coordinator_pod_of(town).name != given.name
     assert phase_of_job(town) == "Unprotected"
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_successors_node_is_lost_while_it_pulls() -> None:
@@ -207,7 +207,7 @@ async def test_a_successors_node_is_lost_while_it_pulls() -> None:
     town.controller.look_for_stranded("node-5")
     await waited(town, ANOTHER_COORDINATOR_SECONDS + 2.0)
     assert coordinator_pod_of(town).name != given.name
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_coordinator_that_is_heard_has_started() -> None:
@@ -225,14 +225,14 @@ async def test_a_coordinator_that_is_heard_has_started() -> None:
     town.controller.coordinator.note_connection_change(False, "the node is dead indeed")
     await waited(town, SILENCE)
     assert coordinator_pod_of(town).name != given.name
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_new_operator_hears_the_coordinator_first() -> None:
     """The pod was lost while nobody led; it is seen before anybody is dialled."""
     town = ControllerTown()
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     (lost,) = (pod for pod in town.pods() if pod.node_rank == 1)
     body_of_pod(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
     town.open()
@@ -241,7 +241,7 @@ async def test_a_new_operator_hears_the_coordinator_first() -> None:
     await town.report(step=6)
     assert phase_of_job(town) == "Gathering"
     assert town.controller.state.restarts_infrastructure == 0
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def repair(town: ControllerTown) -> None:
@@ -301,7 +301,7 @@ async def test_its_node_is_powered_off_in_an_action(begin: Begin) -> None:
     await town.report(step=6)
     assert (phase_of_job(town), coordinator_pod_of(town).name) == (before, successor.name)
     assert town.controller.state.restarts_infrastructure == 0
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 @pytest.mark.parametrize("begin", [repair, move, pause])
@@ -310,7 +310,7 @@ async def test_a_new_operator_finds_an_action_and_an_evicted_pod(begin: Begin) -
     town = ControllerTown()
     await town.train()
     await begin(town)
-    await town.controller.close()
+    await town.controller.stop_managing()
     (lost,) = (pod for pod in town.pods() if pod.node_rank == 1)
     body_of_pod(town, lost)["status"] = {"phase": "Failed", "reason": "Evicted"}
     town.open()
@@ -319,4 +319,4 @@ async def test_a_new_operator_finds_an_action_and_an_evicted_pod(begin: Begin) -
     assert phase_of_job(town) == "Gathering"
     assert [pod.incarnation for pod in town.pods() if pod.node_rank == 1 and not pod.deleting] != [lost.incarnation]
     assert town.controller.state.restarts_infrastructure == 0
-    await town.controller.close()
+    await town.controller.stop_managing()

@@ -151,7 +151,7 @@ def test_a_leader_with_another_clock_ends_no_deadline_early(ahead: int, left: in
     clock.step_wall((written + 5_000) / 1000 + ahead - clock.now_milliseconds() / 1000)
     now = JobTime(clock, written).now()
     state = JobState(deadlines={"Recovery": written + left * 1000})
-    at = Journal(state=state, written_ms=written).taken_over(now).state.deadlines["Recovery"]
+    at = Journal(state=state, written_ms=written).for_new_leader(now).state.deadlines["Recovery"]
     assert (at - now) / 1000 == after
 
 

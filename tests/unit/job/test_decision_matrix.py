@@ -160,7 +160,7 @@ CONDITIONS: Final = {"Slow": SickCondition(Level.SUB_HEALTH), "Broken": SickCond
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def training(town: ControllerTown) -> str:
@@ -171,7 +171,7 @@ async def training(town: ControllerTown) -> str:
         if resource == "pods" and body["metadata"]["labels"][names.LABEL_ROLE] == names.ROLE_RANK:
             chips = {"huawei.com/AscendReal": "Ascend910-0,Ascend910-1"}
             body["metadata"].setdefault("annotations", {}).update(chips)
-            town.controller.pod_seen(pod_view_of(town.kube.objects["pods", NAMESPACE, name]))
+            town.controller.apply_pod(pod_view_of(town.kube.objects["pods", NAMESPACE, name]))
             if body["metadata"]["labels"][names.LABEL_NODE_RANK] == "1":
                 node = body["spec"]["nodeName"]
     return node

@@ -22,7 +22,7 @@ BUDGETS = "poddisruptionbudgets"
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 def budgets(town: ControllerTown) -> dict[str, int]:
@@ -74,7 +74,7 @@ async def test_pods_are_protected_once_their_ranks_are_started(town: ControllerT
 
 async def test_a_new_leader_reads_and_writes_nothing(town: ControllerTown) -> None:
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.kube.writes.clear()
     town.open()
     await settle_town(town)
@@ -86,7 +86,7 @@ async def test_a_new_leader_asks_for_moves_once_it_hears(town: ControllerTown, r
     """Its predecessor may have gone by the same drain. Refused, a move would be asked for only minutes later."""
     await town.train()
     node = node_of(town, role)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.nodes[node] = replace(town.nodes[node], unschedulable=True)
     town.open()
     await settle_town(town)
@@ -105,7 +105,7 @@ async def test_both_pods_of_a_move_are_safe(town: ControllerTown) -> None:
 
 async def test_an_eviction_goes_through_once_it_has_waited(town: ControllerTown) -> None:
     town.raw["spec"]["recovery"] = {"mode": "Observe", "drainTimeoutSeconds": 60}
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
     town.open()
     await town.train()
@@ -144,7 +144,7 @@ async def test_no_turn_comes_while_a_cordon_would_move_the_pod(town: ControllerT
 
 async def test_a_turn_comes_where_no_cordon_would_ever_move_a_pod(town: ControllerTown) -> None:
     town.raw["spec"]["recovery"] = {"mode": "Observe"}
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
     town.open()
     await town.train()
@@ -156,7 +156,7 @@ async def test_a_job_whose_evictions_never_wait_trains_like_any_other(
     town: ControllerTown, caplog: pytest.LogCaptureFixture
 ) -> None:
     town.raw["spec"]["recovery"] = {"drainTimeoutSeconds": 0}
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
     town.open()
     await town.train()

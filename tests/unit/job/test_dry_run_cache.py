@@ -49,7 +49,7 @@ class Sweep:
         body = job_with(("priorityClassName",), priority)
         body["metadata"] = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
         admission = Admission(self.kube, self.clock, SETTINGS, self.store, self.dry_runs)
-        await admission.ask(HATrainingJob.from_object(body))
+        await admission.evaluate_job(HATrainingJob.from_object(body))
         return admission
 
 
@@ -60,7 +60,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> Sweep:
 
 async def test_alike_jobs_are_asked_about_once(sweep: Sweep) -> None:
     found = await asyncio.gather(*(sweep.ask(f"job-{number:02}") for number in range(20)))
-    assert all(one.admitted for one in found)
+    assert all(one.is_admitted for one in found)
     assert len(sweep.asked) == 2  # a rank pod and a coordinator
 
 
@@ -94,4 +94,4 @@ async def test_who_asked_and_went_leaves_nobody_waiting(sweep: Sweep) -> None:
     first, second = (asyncio.create_task(sweep.ask(name)) for name in ("job-1", "job-2"))
     await asyncio.sleep(0)
     first.cancel()
-    assert (await second).admitted
+    assert (await second).is_admitted

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
-from hajob.job.status.journal import read
+from hajob.job.status.journal import read_journal
 from hajob.plan.state import JobPhase
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.hook_pod import build_hook_pod
@@ -99,7 +99,7 @@ EDITS: Final[dict[str, tuple[Any, set[str]]]] = {
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def edit(town: ControllerTown, field: str, value: Any) -> None:
@@ -111,7 +111,7 @@ async def edit(town: ControllerTown, field: str, value: Any) -> None:
         place = place.setdefault(parent, {})
     place[last] = value
     stored["metadata"]["generation"] += 1
-    town.controller.job_seen(HATrainingJob.from_object(deepcopy(stored)))
+    town.controller.apply_job(HATrainingJob.from_object(deepcopy(stored)))
     await town.clock.advance(SECONDS)
 
 
@@ -184,9 +184,9 @@ async def test_an_edit_reaches_whoever_needs_it(town: ControllerTown, field: str
 @pytest.mark.parametrize("phase", [phase for phase in JobPhase if phase not in {JobPhase.NEW, JobPhase.DELETED}])
 async def test_the_generation_is_observed_in_every_phase(town: ControllerTown, phase: JobPhase) -> None:
     await town.train()
-    await town.controller.close()
-    journal = read(town.status()["journal"]).journal
-    town.status()["journal"] = replace(journal, state=replace(journal.state, phase=phase)).dump(0)
+    await town.controller.stop_managing()
+    journal = read_journal(town.status()["journal"]).journal
+    town.status()["journal"] = replace(journal, state=replace(journal.state, phase=phase)).to_text(0)
     town.open()
     assert town.controller.state.phase is phase
     await edit(town, "recovery.maxProgramFailures", 7)
@@ -195,7 +195,7 @@ async def test_the_generation_is_observed_in_every_phase(town: ControllerTown, p
 
 async def test_what_was_edited_while_no_operator_ran_is_observed(town: ControllerTown) -> None:
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     stored = town.stored()
     stored["spec"]["recovery"] = {"logRules": [{"name": "nan", "pattern": "loss: nan"}], "mode": "Observe"}
     stored["metadata"]["generation"] += 1

@@ -17,7 +17,7 @@ from tests.rigs.job_controller import NAMESPACE, ControllerTown, death_of_rank, 
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 def nodes(*, finished: tuple[int, ...]) -> list[wire.NodeState]:
@@ -55,14 +55,14 @@ async def goes(town: ControllerTown, node_rank: int) -> None:
     """A rank pod is deleted."""
     name, body = rank_pods(town)[node_rank]
     del town.kube.objects["pods", NAMESPACE, name]
-    town.controller.pod_seen(pod_view_of(body), deleted=True)
+    town.controller.apply_pod(pod_view_of(body), deleted=True)
     await settle_town(town)
 
 
 async def next_operator(town: ControllerTown) -> None:
     """Another operator leads, and is shown the pods that there are."""
     await town.clock.advance(3.1)  # so that all is written
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
 
@@ -112,7 +112,7 @@ async def test_a_second_container_gives_its_chips_back(town: ControllerTown) -> 
     )
     name, body = pods[2]
     body["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
     ended = {rank for rank, (_, each) in rank_pods(town).items() if each["spec"].get("activeDeadlineSeconds") == 1}
     assert ended == {2}
@@ -128,7 +128,7 @@ async def test_pods_end_a_saved_job_without_a_coordinator(town: ControllerTown) 
         _, body = rank_pods(town)[rank]
         ended = {"name": "trainer", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
         body["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
-        town.controller.pod_seen(pod_view_of(body))
+        town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
     assert town.status()["summary"]["state"] == "Complete"
 
@@ -136,7 +136,7 @@ async def test_pods_end_a_saved_job_without_a_coordinator(town: ControllerTown) 
 async def test_another_failed_container_is_no_fault_at_the_end(town: ControllerTown) -> None:
     """Its exit code makes the pod's phase Failed, at the very moment in which trainer ends with 0."""
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     for _, body in rank_pods(town).values():
         body["status"] |= {
             "phase": "Failed",

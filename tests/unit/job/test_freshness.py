@@ -46,15 +46,15 @@ def test_who_is_young_or_in_trouble_is_refreshed_often(seconds: float, phase: Jo
 
 def test_a_hundred_jobs_at_rest_leave_little_for_others() -> None:
     pace, hour = Refreshes(), 3_600
-    rare = [second for second in range(hour) if second % 6 == 0 and pace.take(float(second), always=True)]
-    often = [second for second in range(hour, 2 * hour) if pace.take(float(second))]
+    rare = [second for second in range(hour) if second % 6 == 0 and pace.take_refresh(float(second), always=True)]
+    often = [second for second in range(hour, 2 * hour) if pace.take_refresh(float(second))]
     assert len(rare) == hour / 6, "a job at rest is refreshed whatever the others do"
     assert len(often) <= RATE * hour + 5
 
 
 def test_one_young_job_is_refreshed_each_time() -> None:
     pace = Refreshes()
-    assert all(pace.take(second) for second in range(0, 600, OFTEN_SECONDS))
+    assert all(pace.take_refresh(second) for second in range(0, 600, OFTEN_SECONDS))
 
 
 class Written:
@@ -63,7 +63,7 @@ class Written:
     def __init__(self) -> None:
         self.number = 0
 
-    def write(self, _: HATrainingJobStatus) -> int:
+    def hand_over_status(self, _: HATrainingJobStatus) -> int:
         self.number += 1
         return self.number
 
@@ -85,7 +85,7 @@ def publisher(clock: FakeClock, written: Written, pace: WritePace, began: HATrai
 async def test_a_young_job_is_written_by_itself_until_it_is_old() -> None:
     clock, written = FakeClock(), Written()
     one: Any = publisher(clock, written, WritePace(), status(0))
-    one.publish(lazy=True)
+    one.publish_status(lazy=True)
     for _ in range(60):
         await clock.advance(10.0)
     assert 45 <= written.number <= 61
@@ -93,7 +93,7 @@ async def test_a_young_job_is_written_by_itself_until_it_is_old() -> None:
     for _ in range(600):
         await clock.advance(10.0)
     assert written.number - before <= 3, "nothing looks at an old job that reports nothing"
-    one.close()
+    one.stop_publishing()
 
 
 def waiting(told: str) -> HATrainingJobStatus:
@@ -114,7 +114,7 @@ async def test_numbers_of_nodes_cost_no_more_than_other_refreshes() -> None:
         pace,
     )
     for _ in range(hour):
-        one.publish(lazy=True)
+        one.publish_status(lazy=True)
         await clock.advance(1.0)
     assert 0.5 * RATE * hour <= written.number <= RATE * hour + 6
-    one.close()
+    one.stop_publishing()

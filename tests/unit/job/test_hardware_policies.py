@@ -23,7 +23,7 @@ from tests.rigs.job_controller import NAMESPACE, ControllerTown, incarnations_of
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 def fault(node: str, level: Level = Level.SUB_HEALTH, code: str = "c") -> ClusterFact:
@@ -45,7 +45,7 @@ async def trained(town: ControllerTown, **recovery: Any) -> str:
     """A job that trains under a recovery policy; the node of its node rank 1."""
     town.raw = town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
     town.raw["spec"].setdefault("recovery", {}).update(recovery)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await town.train()
     return serving(town).node_name
@@ -98,7 +98,7 @@ async def test_a_sub_healthy_node_is_not_left_for_a_worse_one(town: ControllerTo
     assert phase_of(town) is JobPhase.RUNNING
     town.sub_healthy.clear()
     town.sub_healthy.add(node)
-    town.controller.follow_spec()
+    town.controller.apply_spec()
     assert phase_of(town) is JobPhase.MIGRATING
 
 
@@ -112,7 +112,7 @@ async def test_what_stands_while_a_job_recovers_is_asked_for_later(town: Control
         await town.report(step=9, milestones=[wire.Milestone(kind=kind, incarnation=2, step=9)])
     await town.report(step=10, milestones=[wire.Milestone(kind=wire.RESULT, incarnation=2, step=9)])
     await town.clock.advance(70)
-    town.controller.follow_spec()
+    town.controller.apply_spec()
     assert phase_of(town) is JobPhase.MIGRATING
 
 
@@ -147,7 +147,7 @@ async def test_a_fault_that_is_over_is_none_when_hold_ends(town: ControllerTown)
 async def test_a_pod_placed_on_a_broken_node_is_told_of_it(town: ControllerTown) -> None:
     node = await trained(town)
     town.faults[node] = [fault(node, Level.SEPARATE)]  # nobody tells that it has changed
-    town.controller.pod_seen(dataclasses.replace(serving(town), chips=("0", "1")))
+    town.controller.apply_pod(dataclasses.replace(serving(town), chips=("0", "1")))
     assert phase_of(town) is JobPhase.GATHERING
 
 
@@ -174,7 +174,7 @@ async def test_a_flood_strands_no_pod(town: ControllerTown) -> None:
     town.nodes["node-0"] = type(town.nodes["node-0"])("node-0", ready=False)
     town.held = "a flood"
     before = town.controller.state
-    town.controller.pod_seen(next(one for one in town.pods() if one.name == pod.name))
+    town.controller.apply_pod(next(one for one in town.pods() if one.name == pod.name))
     assert town.controller.state == before
     town.held = ""
     town.controller.breaker_changed("")
@@ -183,7 +183,7 @@ async def test_a_flood_strands_no_pod(town: ControllerTown) -> None:
 
 async def test_a_new_leader_asks_for_a_better_node_once_it_hears(town: ControllerTown) -> None:
     node = await trained(town)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.faults, town.sub_healthy = {node: [fault(node)]}, {node}
     town.open()
     await settle_town(town)
@@ -222,14 +222,14 @@ async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown
     body = town.kube.objects["pods", NAMESPACE, waiting.name]
     unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
     body["status"] = {"phase": "Pending", "conditions": [unplaced]}
-    town.controller.pod_seen(next(pod for pod in town.pods() if pod.name == waiting.name))
+    town.controller.apply_pod(next(pod for pod in town.pods() if pod.name == waiting.name))
     await settle_town(town)
     assert waiting.name in {pod.name for pod in town.pods()}
     town.quarantine("node-4")
     town.controller.places_changed()
     await settle_town(town)
     assert waiting.name not in {pod.name for pod in town.pods()}
-    town.controller.pod_seen(waiting, deleted=True)
+    town.controller.apply_pod(waiting, deleted=True)
     await settle_town(town)
     assert excluded(town, 3) == {"node-4"}
 
@@ -237,7 +237,7 @@ async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown
 async def taken_over(town: ControllerTown) -> None:
     """While no operator looks a fault comes to the node of node rank 1; then one begins."""
     node = await trained(town)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.faults[node] = [fault(node, Level.SEPARATE)]
     town.open()
     await settle_town(town)

@@ -15,7 +15,7 @@ from hajob.api.job import HATrainingJob
 from hajob.capacity.avoided_nodes import AvoidedNodes
 from hajob.job import observe
 from hajob.job.status.freshness import RARELY_SECONDS
-from hajob.job.status.journal import read
+from hajob.job.status.journal import read_journal
 from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase, Shrunk
@@ -39,7 +39,7 @@ from tests.rigs.told_events import tell
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def test_every_condition_is_there_from_the_first_visit(town: ControllerTown) -> None:
@@ -54,7 +54,7 @@ async def test_the_refusal_of_a_template_is_told_whatever_stands_in_it() -> None
     town = ControllerTown(raw)
     await settle_town(town)
     (accepted,) = [one for one in town.status()["conditions"] if one["type"] == "Accepted"]
-    await town.controller.close()
+    await town.controller.stop_managing()
     assert (accepted["status"], accepted["reason"]) == ("False", "Invalid")
 
 
@@ -136,7 +136,7 @@ async def test_when_a_move_is_done_the_first_pod_goes(town: ControllerTown) -> N
 async def test_when_a_move_is_given_up_the_second_pod_goes(town: ControllerTown) -> None:
     await moving(town)
     await town.run_pods()
-    town.controller.reported(
+    town.controller.apply_report(
         wire.Report(sequence=8, state=wire.CoordinatorState(controller_ready=True, attempt=1, step=6))
     )
     await town.clock.advance(300.0)
@@ -148,7 +148,7 @@ async def test_when_a_move_is_given_up_the_second_pod_goes(town: ControllerTown)
 async def test_a_new_operator_goes_on_with_a_move(town: ControllerTown) -> None:
     await moving(town)
     await town.run_pods()
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     assert incarnations_of_node_1(town) == [1, 2]
@@ -160,7 +160,7 @@ async def test_nothing_is_started_in_a_pod_being_deleted(town: ControllerTown) -
     await town.train()
     body = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-2-" in str(body))
     dying = {**body, "metadata": {**body["metadata"], "deletionTimestamp": "2026-11-22T12:00:00Z"}}
-    town.controller.pod_seen(pod_view_of(dying))
+    town.controller.apply_pod(pod_view_of(dying))
     await town.report(death_of_rank(4), step=5)  # ended by the kubelet
     order = town.links[0].orders[-1]
     assert (order.action, list(order.replaced_nodes), list(order.restart_ranks)) == (wire.REPLACE, [2], [])
@@ -170,7 +170,7 @@ async def test_the_status_says_when_an_action_is_used_up(town: ControllerTown) -
     body = deepcopy(town.stored())
     body["spec"]["recovery"] = {"actions": [{"name": "InPlace", "maxCount": 1}, {"name": "Restart"}]}
     body["metadata"]["generation"] = 2
-    town.controller.job_seen(HATrainingJob.from_object(body))
+    town.controller.apply_job(HATrainingJob.from_object(body))
     await town.train()
     await town.report(death_of_rank(4), step=5)
     for kind in (wire.STOPPED, wire.REPLACEMENTS_READY, wire.NAMED, wire.RESUMED, wire.RESULT):
@@ -201,7 +201,7 @@ async def test_a_new_operator_repeats_the_order_and_makes_no_copies(town: Contro
     await town.train()
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
     order, pods = town.links[-1].orders[-1], {pod.uid for pod in town.pods()}
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     await town.run_pods()
@@ -213,7 +213,7 @@ async def test_a_new_start_avoids_a_silent_node_without_its_pod(town: Controller
     await town.train()
     lost = next(pod for pod in town.pods() if pod.node_rank == 3)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1), step=5)
-    town.controller.pod_seen(lost, deleted=True)
+    town.controller.apply_pod(lost, deleted=True)
     await town.report(death_of_rank(2), step=5, incarnation=2)
     failed = wire.Milestone(kind=wire.RESULT, incarnation=2, result_code=499, strategy="recover")
     await town.report(milestones=[failed], step=5, incarnation=2)
@@ -228,7 +228,7 @@ async def test_a_pod_given_to_a_dead_node_is_made_anew_elsewhere(town: Controlle
     await settle_town(town)
     stranded = next(body for (kind, _, _), body in town.kube.objects.items() if kind == "pods" and "-0-" in str(body))
     stranded["spec"]["nodeName"] = "node-0"
-    town.controller.pod_seen(pod_view_of(stranded))
+    town.controller.apply_pod(pod_view_of(stranded))
     town.controller.look_for_stranded("node-0")
     assert town.controller.state.restarts_infrastructure == 0
     town.nodes["node-0"] = replace(town.nodes["node-0"], ready=False)
@@ -255,11 +255,11 @@ async def test_a_node_that_has_booted_anew_is_used_again(
     node = town.nodes[lost.node_name]
     town.nodes[lost.node_name] = replace(node, ready=False)
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1), step=5)
-    town.controller.pod_seen(lost, deleted=True)
+    town.controller.apply_pod(lost, deleted=True)
     await settle_town(town)
     waiting = next(pod for pod in town.pods() if pod.node_rank == 3)
     assert lost.node_name in waiting.excluded
-    town.controller.pod_seen(replace(waiting, unschedulable="0/6 nodes are available"))
+    town.controller.apply_pod(replace(waiting, unschedulable="0/6 nodes are available"))
     await settle_town(town)
     town.nodes[lost.node_name] = replace(node, **comes_back)
     town.controller.look_for_capacity()
@@ -267,7 +267,7 @@ async def test_a_node_that_has_booted_anew_is_used_again(
     gone = waiting.name not in {pod.name for pod in town.pods() if not pod.deleting}
     assert gone is used_again
     if used_again:
-        town.controller.pod_seen(waiting, deleted=True)
+        town.controller.apply_pod(waiting, deleted=True)
         await town.clock.advance(1.0)
         anew = next(pod for pod in town.pods() if pod.node_rank == 3 and not pod.deleting)
         assert lost.node_name not in anew.excluded
@@ -283,7 +283,7 @@ async def test_a_job_applied_anew_avoids_the_formerly_silent_node() -> None:
     made = [body for (kind, _, _), body in town.kube.objects.items() if kind == "pods"]
     assert made
     assert all("node-3" in str(body["spec"]["affinity"]) for body in made if pod_view_of(body).role == names.ROLE_RANK)
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_avoided_nodes_are_better_than_too_few() -> None:
@@ -297,7 +297,7 @@ async def test_avoided_nodes_are_better_than_too_few() -> None:
     ranks = [str(body["spec"]["affinity"]) for body in made if pod_view_of(body).role == names.ROLE_RANK]
     assert len(ranks) == 4
     assert all("node-5" in affinity and "node-0" not in affinity for affinity in ranks)
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_node_whose_port_is_taken_is_avoided_by_the_next_start(town: ControllerTown) -> None:
@@ -317,7 +317,7 @@ async def test_a_pod_that_its_node_refuses_comes_anew_alone_elsewhere(town: Cont
     await settle_town(town)
     refused = next(pod for pod in town.pods() if pod.node_rank == 1)
     trouble = {"phase": "Failed", "trouble_code": "UnexpectedAdmissionError", "trouble": "no healthy devices"}
-    town.controller.pod_seen(replace(refused, node_name="node-1", **trouble))  # type: ignore[arg-type]
+    town.controller.apply_pod(replace(refused, node_name="node-1", **trouble))  # type: ignore[arg-type]
     await town.clock.advance(1.0)
     assert (town.controller.state.phase, town.controller.state.restarts_infrastructure) == (JobPhase.PENDING, 0)
     anew = [pod for pod in town.pods() if pod.node_rank == 1 and pod.name != refused.name]
@@ -362,16 +362,16 @@ async def test_a_report_without_news_goes_no_further(town: ControllerTown, monke
     await town.clock.advance(10.0)
     monkeypatch.setattr(observe, "cluster_view", lambda _: pytest.fail("it looked at the cluster"))
     published: list[bool] = []
-    monkeypatch.setattr(town.controller.status, "publish", lambda *, lazy: published.append(lazy))
+    monkeypatch.setattr(town.controller.status, "publish_status", lambda *, lazy: published.append(lazy))
     await town.report(step=5, hello=False)
     assert published == []
     await town.report(step=6, hello=False)
     assert published == [True]
     monkeypatch.undo()
     await town.clock.advance(RARELY_SECONDS)
-    town.controller.status.publish()
+    town.controller.status.publish_status()
     await settle_town(town)
-    account = read(town.status()["journal"]).journal.account
+    account = read_journal(town.status()["journal"]).journal.account
     assert account is not None
     assert account.furthest_step == 6
 
@@ -402,7 +402,7 @@ async def test_why_a_coordinator_cannot_serve_is_told(town: ControllerTown) -> N
     await settle_town(town)
     (pod,) = (pod for pod in town.pods() if pod.role == names.ROLE_COORDINATOR)
     trouble = "container coordinator: Error: hajob coordinator: cannot serve on 10.0.0.1:7070"
-    town.controller.pod_seen(replace(pod, phase="Running", node_name="node-1", trouble=trouble))
+    town.controller.apply_pod(replace(pod, phase="Running", node_name="node-1", trouble=trouble))
     await town.clock.advance(3.1)  # so that it is written
     ready = next(each for each in town.status()["conditions"] if each["type"] == "CoordinatorReady")
     assert (ready["reason"], trouble in ready["message"]) == ("Unreachable", True)
@@ -413,7 +413,7 @@ async def test_a_wait_for_a_coordinator_survives_the_operator(town: ControllerTo
     town.controller.coordinator.note_connection_change(False, "it hung up")
     await town.clock.advance(3.1)  # so that it is written
     assert "Unreachable" in town.controller.state.deadlines
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     assert "Unreachable" in town.controller.state.deadlines
@@ -425,9 +425,9 @@ async def test_a_wait_for_a_node_survives_the_operator(town: ControllerTown) -> 
     (body,) = (body for body in bodies if pod_view_of(body).role == names.ROLE_COORDINATOR)
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
     body["status"] = {"phase": "Pending", "conditions": [full]}
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await town.clock.advance(6.0)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await town.clock.advance(11.0)  # less would do, were it known that no other clock reads the journal
     assert town.events.reasons[-1] == "CoordinatorSharesNode"
@@ -437,7 +437,7 @@ async def test_a_wait_for_a_node_survives_the_operator(town: ControllerTown) -> 
 
 async def test_a_coordinator_dead_before_the_leader_came_is_missed(town: ControllerTown) -> None:
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     assert "Unreachable" in town.controller.state.deadlines
@@ -449,7 +449,7 @@ async def test_a_coordinator_dead_before_the_leader_came_is_missed(town: Control
 
 async def test_suspended_while_no_operator_looked(town: ControllerTown) -> None:
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.stored()["spec"]["suspend"] = True
     town.stored()["metadata"]["generation"] = 2
     town.open()
@@ -466,7 +466,7 @@ async def test_a_fault_before_a_coordinator_has_looked_around(town: ControllerTo
     await settle_town(town)
     await town.report(controller_ready=False, conversation="Offline")
     lost = next(pod for pod in town.pods() if pod.is_rank_pod and pod.node_rank == 1)
-    town.controller.pod_seen(lost, deleted=True)
+    town.controller.apply_pod(lost, deleted=True)
     await settle_town(town)
     assert town.controller.state.phase == "Held"
     await town.report(controller_ready=False, taking_over=True, conversation="Offline")
@@ -486,7 +486,7 @@ async def test_an_end_without_a_coordinator_completes_the_job(town: ControllerTo
 
 async def test_an_end_that_nobody_saw_is_complete(town: ControllerTown) -> None:
     await town.train()
-    await town.controller.close()
+    await town.controller.stop_managing()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
     await end_pods(town, names.ROLE_RANK)
     town.open()
@@ -500,7 +500,7 @@ async def test_a_finished_pod_that_is_drained_is_not_made_again(town: Controller
     await town.train()
     await end_pods(town, names.ROLE_COORDINATOR, 137)
     await end_pods(town, names.ROLE_RANK)
-    await town.controller.close()
+    await town.controller.stop_managing()
     drained = next(pod for pod in town.pods() if pod.role == names.ROLE_RANK)
     del town.kube.objects["pods", NAMESPACE, drained.name]
     left = {pod.name for pod in town.pods() if pod.role == names.ROLE_RANK}
@@ -517,7 +517,7 @@ async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: Controller
     first["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
     pod = pod_view_of(first)
     assert pod.role == names.ROLE_RANK
-    town.controller.pod_seen(pod)
+    town.controller.apply_pod(pod)
     silent = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=pod.node_rank, ranks=[0, 1], incarnation=1)
     await town.report(silent, step=5)
     assert town.controller.state.phase == "Ending"
@@ -526,11 +526,11 @@ async def test_the_silence_of_a_finished_pods_agent_is_no_fault(town: Controller
 
 async def test_a_shrunk_job_hears_of_nodes_that_come_and_go(town: ControllerTown) -> None:
     await town.train()
-    await town.controller.close()
-    journal = read(town.status()["journal"]).journal
+    await town.controller.stop_managing()
+    journal = read_journal(town.status()["journal"]).journal
     gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
     shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
-    town.status()["journal"] = shrunk.dump(0)
+    town.status()["journal"] = shrunk.to_text(0)
     controller = town.open()
     await settle_town(town)
     waits, spare = {}, [name for name in town.nodes if name not in {pod.node_name for pod in town.pods()}]
@@ -555,7 +555,7 @@ async def test_a_trainer_silent_about_copies_is_called_unrecoverable(town: Contr
     await town.train()
     secret = wire.Problem(code="CopiesNotRegistered", message="rank 0 trains and has not told")
     await town.report(step=6, problems=[secret])
-    town.controller.status.publish()
+    town.controller.status.publish_status()
     await settle_town(town)
     assert town.controller.state.phase == "Running"
     assert condition_of(town, "Recoverable") == ("False", "CopiesNotRegistered", secret.message)
@@ -575,7 +575,7 @@ async def test_a_start_that_goes_on_is_not_given_up(town: ControllerTown) -> Non
 async def test_missing_handlers_are_seen_at_run_time(town: ControllerTown) -> None:
     await town.train()
     await town.report(step=6, problems=[wire.Problem(code="CopiesNotRegistered", message="rank 0")])
-    town.controller.status.publish()
+    town.controller.status.publish_status()
     await settle_town(town)
     unmet = {one["action"]: [each["name"] for each in one["unmet"]] for one in town.status()["recoverability"]}
     assert {action for action, names in unmet.items() if "HandlersRegistered" in names} == unmet.keys() - {"Restart"}
@@ -585,7 +585,7 @@ async def test_accepted_warns_of_what_a_launch_switches_off(town: ControllerTown
     await settle_town(town)
     await town.run_pods()
     await town.report(launched=["pretrain_gpt.py", "--bf16", "--lora-target-modules", "q_proj", "--swap-optimizer"])
-    town.controller.status.publish()
+    town.controller.status.publish_status()
     await settle_town(town)
     status, reason, message = condition_of(town, "Accepted")
     assert (status, reason) == ("True", "Valid")
@@ -610,7 +610,7 @@ async def complete_with_ttl(town: ControllerTown, seconds: int) -> None:
     """A job that ends now and is to be deleted later."""
     town.stored()["spec"]["ttlSecondsAfterFinished"] = seconds
     town.stored()["metadata"]["generation"] += 1
-    town.controller.job_seen(HATrainingJob.from_object(town.stored()))
+    town.controller.apply_job(HATrainingJob.from_object(town.stored()))
     await town.train()
     await town.clock.advance(1000.0)
     assert job_there(town)
@@ -629,7 +629,7 @@ async def test_an_ended_job_is_deleted_in_its_time(town: ControllerTown) -> None
 
 async def test_a_new_operator_counts_on_and_a_changed_limit_counts(town: ControllerTown) -> None:
     await complete_with_ttl(town, 600)
-    await town.controller.close()
+    await town.controller.stop_managing()
     await town.clock.advance(1000.0)
     assert job_there(town)
     town.stored()["spec"]["ttlSecondsAfterFinished"] = 2000
@@ -643,7 +643,7 @@ async def test_a_new_operator_counts_on_and_a_changed_limit_counts(town: Control
 
 async def away_during(town: ControllerTown, *facts: wire.Fact) -> None:
     """No operator for a minute; meanwhile the coordinator recovers rank 5 and tells all of it to the next one."""
-    await town.controller.close()
+    await town.controller.stop_managing()
     await town.clock.advance(60.0)
     town.open()
     await settle_town(town)
@@ -683,7 +683,7 @@ async def test_a_pod_on_a_node_excluded_while_running_moves(town: ControllerTown
     home = next(pod.node_name for pod in town.pods() if pod.node_rank == 1)
     town.stored()["spec"]["scheduling"] = {"excludedNodeNames": [home]}
     town.stored()["metadata"]["generation"] += 1
-    town.controller.job_seen(HATrainingJob.from_object(town.stored()))
+    town.controller.apply_job(HATrainingJob.from_object(town.stored()))
     await settle_town(town)
     assert str(town.controller.state.phase) == "Migrating"
     assert town.links[0].orders[-1].action == wire.MIGRATE
@@ -701,7 +701,7 @@ async def test_a_leader_with_a_clock_behind_is_not_refused(town: ControllerTown)
     await town.train()
     await town.clock.advance(4.0)
     newest = town.links[-1].assignments[-1].revision
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.clock.step_wall(-60.0)
     town.open()
     await settle_town(town)

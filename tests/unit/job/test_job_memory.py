@@ -32,7 +32,7 @@ def trained(clock: FakeClock) -> JobMemory:
     """The memory of a job that trains, and has done ten steps."""
     told = memory(clock)
     for event in (events.Accepted(), events.PodsReady(), events.AllRanksStarted(attempt=1), events.Resumed(1, 1)):
-        told.advance(event, VIEW)
+        told.advance_plan(event, VIEW)
     return told
 
 
@@ -42,7 +42,7 @@ def ignored(event: str, reason: str) -> float:
 
 def test_an_event_that_changes_nothing_is_counted_by_reason() -> None:
     told, before = memory(FakeClock()), ignored("AllFinished", "NothingToDo")
-    assert told.advance(events.AllFinished(), VIEW) is None
+    assert told.advance_plan(events.AllFinished(), VIEW) is None
     assert ignored("AllFinished", "NothingToDo") == before + 1
 
 
@@ -54,13 +54,13 @@ def test_an_outage_is_booked_from_when_it_happened() -> None:
     clock.seconds += 10
     now = told.time.now()
     fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(3,), incarnation=1, time_ms=now - 4000)
-    told.advance(events.FactSeen(fact=fact), VIEW, now - 4000)
+    told.advance_plan(events.FactSeen(fact=fact), VIEW, now - 4000)
     assert told.state.phase is JobPhase.GATHERING
     clock.seconds += 2
-    told.advance(events.Named(2), VIEW)
-    told.recorder.mark(Mark.STEP_BEFORE, now - 5000, 10)
+    told.advance_plan(events.Named(2), VIEW)
+    told.recorder.record_mark(Mark.STEP_BEFORE, now - 5000, 10)
     clock.seconds += 1
-    told.advance(events.Resumed(2, 11), replace(VIEW, step=11))
+    told.advance_plan(events.Resumed(2, 11), replace(VIEW, step=11))
     account = told.journal.account
     assert account is not None
     assert account.booked == {Bucket.TRAINING: 105_000, Bucket.DETECTION: 1000, Bucket.RECOVERY: 7000}
@@ -69,14 +69,14 @@ def test_an_outage_is_booked_from_when_it_happened() -> None:
 def test_a_word_of_the_former_coordinator_is_of_the_outage() -> None:
     clock = FakeClock()
     told = trained(clock)
-    told.stood_at(9, 1000)
+    told.store_last_step(9, 1000)
     assert told.recorder.record is None
     now = told.time.now()
     fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(3,), incarnation=1, time_ms=now)
-    told.advance(events.FactSeen(fact=fact), VIEW, now)
+    told.advance_plan(events.FactSeen(fact=fact), VIEW, now)
     clock.seconds += 1
-    told.stood_at(10, 1500)
-    assert told.recorder.marks[Mark.STEP_BEFORE] == now - 500
+    told.store_last_step(10, 1500)
+    assert told.recorder.marks_of_open[Mark.STEP_BEFORE] == now - 500
     assert told.recorder.record is not None
     assert told.recorder.record.restoration.before == 10
 
@@ -87,7 +87,7 @@ def test_steps_are_booked_alone_as_with_all_that_is_seen() -> None:
         alone, whole = trained(clock), trained(other)
         for step in steps:
             clock.seconds, other.seconds = clock.seconds + 3, other.seconds + 3
-            alone.stepped(step)
+            alone.store_step(step)
             whole.record_time(replace(VIEW, step=step))
         account, expected = alone.journal.account, whole.journal.account
         assert account is not None
@@ -98,10 +98,10 @@ def test_steps_are_booked_alone_as_with_all_that_is_seen() -> None:
 def test_only_a_step_that_is_new_is_booked() -> None:
     clock = FakeClock()
     told = memory(clock)
-    assert not told.stepped(1)
+    assert not told.store_step(1)
     told = trained(clock)
-    assert not told.stepped(10)
-    assert told.stepped(11)
+    assert not told.store_step(10)
+    assert told.store_step(11)
     fact = Fact("a", FactKind.PROCESS_EXITED, ranks=(3,), incarnation=1, time_ms=told.time.now())
-    told.advance(events.FactSeen(fact=fact), VIEW)
-    assert not told.stepped(12)
+    told.advance_plan(events.FactSeen(fact=fact), VIEW)
+    assert not told.store_step(12)

@@ -68,7 +68,7 @@ class BusyServer:
 
 async def a_job_of(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[ControllerTown, BusyServer]:
     town = ControllerTown()
-    await town.controller.close()
+    await town.controller.stop_managing()
     server = BusyServer(town, monkeypatch)
     town.stored()["spec"] |= {"numNodes": num_nodes}
     town.open()
@@ -79,7 +79,7 @@ async def a_job_of(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Con
 async def big(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[ControllerTown, BusyServer]]:
     town, server = await a_job_of(1000, monkeypatch)
     yield town, server
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 def ranks(town: ControllerTown) -> int:
@@ -114,9 +114,9 @@ async def test_what_a_quota_refuses_is_not_asked_a_thousand_times(
 async def see_them_gone(town: ControllerTown) -> None:
     """What the watch tells of pods that are deleted."""
     left = {pod.name for pod in town.pods()}
-    for pod in town.controller.snapshots.pods.all():
+    for pod in town.controller.snapshots.pods.all_pods():
         if pod.name not in left:
-            town.controller.pod_seen(pod, deleted=True)
+            town.controller.apply_pod(pod, deleted=True)
     await town.clock.advance(2.0)
 
 
@@ -124,10 +124,10 @@ async def test_a_deleted_job_asks_once_for_each_pod(monkeypatch: pytest.MonkeyPa
     town, server = await a_job_of(200, monkeypatch)
     await town.clock.advance(1.0)
     for pod in town.pods():
-        town.controller.pod_seen(pod)
+        town.controller.apply_pod(pod)
     await settle_town(town)
     server.most = 0
-    task = asyncio.create_task(town.controller.release())
+    task = asyncio.create_task(town.controller.release_job())
     await town.clock.advance(REQUEST_SECONDS * 6)
     await see_them_gone(town)
     await task
@@ -140,7 +140,7 @@ async def test_a_deleted_job_asks_once_for_each_pod(monkeypatch: pytest.MonkeyPa
 async def test_a_job_deleted_while_its_pods_are_made_gets_no_more(big: tuple[ControllerTown, BusyServer]) -> None:
     town, server = big
     await town.clock.advance(REQUEST_SECONDS * 4)
-    task = asyncio.create_task(town.controller.release())
+    task = asyncio.create_task(town.controller.release_job())
     await town.clock.advance(REQUEST_SECONDS * 2)
     made = server.created
     await town.clock.advance(10.0)
@@ -154,7 +154,7 @@ async def restarted(town: ControllerTown) -> None:
     for number, pod in enumerate(town.pods()):
         body = town.kube.objects["pods", NAMESPACE, pod.name]
         body["spec"]["nodeName"] = f"node-{number % 6}"
-        town.controller.pod_seen(pod_view_of(body))
+        town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
     tell(town, events.RestartRequested())
     await town.clock.advance(1.0)
@@ -168,13 +168,13 @@ async def test_old_pods_go_before_new_ones_ask_for_their_nodes(monkeypatch: pyte
     assert {pod.incarnation for pod in town.pods() if pod.role == names.ROLE_RANK} == {1}
     first = next(pod for pod in town.pods() if pod.node_rank == 7)
     del town.kube.objects["pods", NAMESPACE, first.name]
-    town.controller.pod_seen(first, deleted=True)
+    town.controller.apply_pod(first, deleted=True)
     await town.clock.advance(1.0)
     assert sum(pod.incarnation == base for pod in town.pods() if pod.role == names.ROLE_RANK) == 1
     await town.end_deleted_pods()
     await town.clock.advance(1.0)
     assert ranks(town) == 20
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_pod_that_never_goes_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ async def test_a_pod_that_never_goes_is_not_waited_for_for_ever(monkeypatch: pyt
     assert ranks(town) == 0
     await town.clock.advance(10.0)
     assert ranks(town) == 4
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def large_training(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[ControllerTown, BusyServer]:
@@ -198,7 +198,7 @@ async def large_training(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> tup
         body = town.kube.objects["pods", NAMESPACE, pod.name]
         body["spec"]["nodeName"] = f"node-{number}"
         body["status"] = {"phase": "Running", "podIP": f"127.0.{number // 250}.{number % 250 + 1}"}
-        town.controller.pod_seen(pod_view_of(body))
+        town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
     await town.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
     await town.report(step=5)
@@ -222,7 +222,7 @@ async def test_many_lost_nodes_cost_two_writes_each_and_a_second(monkeypatch: py
     assert sorted(pod.node_rank for pod in there if pod.incarnation > 1) == list(range(32))
     assert {pod.uid for pod in there if pod.incarnation == 1} == kept
     assert len(town.kube.writes) + len(server.deleted) <= 12 + 2 * 32
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 def status_writes(town: ControllerTown) -> list[Any]:
@@ -231,7 +231,7 @@ def status_writes(town: ControllerTown) -> list[Any]:
 
 async def taken_over(town: ControllerTown) -> None:
     """Another operator leads, and finds all as it was."""
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.kube.writes.clear()
     town.fence += 1
     town.open()
@@ -242,7 +242,7 @@ async def test_a_new_leader_of_a_training_writes_nothing_that_is_known() -> None
     town = ControllerTown()
     await town.train()
     await town.clock.advance(WATCHED_SECONDS)
-    town.controller.status.publish()
+    town.controller.status.publish_status()
     await town.clock.advance(10.0)
     await taken_over(town)
     await town.report(step=5)
@@ -251,7 +251,7 @@ async def test_a_new_leader_of_a_training_writes_nothing_that_is_known() -> None
     await town.report(death_of_rank(2), step=6)
     assert status_writes(town), "what is new is written, with the fence of the new leader"
     assert town.status()["fence"] == 2
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_new_leader_of_a_start_writes_nothing_that_is_known() -> None:
@@ -262,7 +262,7 @@ async def test_a_new_leader_of_a_start_writes_nothing_that_is_known() -> None:
     await taken_over(town)
     await town.clock.advance(20.0)
     assert town.kube.writes == []
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 class Cost:
@@ -277,7 +277,7 @@ class Cost:
 
     async def start(self) -> None:
         """Apply the jobs and show that their pods are made, each on a node of its own."""
-        await self.town.controller.close()
+        await self.town.controller.stop_managing()
         for number in range(self.num_jobs * (self.num_nodes + 1) + 4):
             self.core.node_changed(NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
         raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}

@@ -20,7 +20,7 @@ DISRUPTED = NodeView("node", taints=(Taint("karpenter.sh/disrupted", "NoSchedule
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 def degraded(town: ControllerTown) -> tuple[str, str]:
@@ -67,7 +67,7 @@ async def test_a_move_that_works_leaves_nothing_to_tell(town: ControllerTown) ->
 
 async def test_a_move_leads_to_no_cordoned_node(town: ControllerTown) -> None:
     """The scheduler would put pods that tolerate every taint there, and they would have to move again."""
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.stored()["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
     town.open()
     await settle_town(town)
@@ -85,7 +85,7 @@ LEAVING = Taint("example.com/leaving", "NoSchedule")
 
 
 async def test_a_move_leads_to_no_drained_node(town: ControllerTown) -> None:
-    await town.controller.close()
+    await town.controller.stop_managing()
     tolerated = [{"key": LEAVING.key, "operator": "Exists"}]
     town.stored()["spec"]["template"]["spec"]["tolerations"] = tolerated
     town.open()

@@ -26,16 +26,16 @@ async def town() -> AsyncIterator[ControllerTown]:
     await settle_town(made)
     await made.run_pods()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def show(town: ControllerTown) -> None:
     """What the watch tells of every pod."""
     stored = {pod.name: pod for pod in town.pods()}
-    for pod in [*town.controller.snapshots.pods.all()]:
-        town.controller.pod_seen(stored.get(pod.name, pod), deleted=pod.name not in stored)
+    for pod in [*town.controller.snapshots.pods.all_pods()]:
+        town.controller.apply_pod(stored.get(pod.name, pod), deleted=pod.name not in stored)
     for pod in stored.values():
-        town.controller.pod_seen(pod)
+        town.controller.apply_pod(pod)
     await settle_town(town)
 
 
@@ -50,7 +50,7 @@ async def new_coordinator_runs(town: ControllerTown) -> None:
     body = town.kube.objects["pods", NAMESPACE, pod.name]
     body["spec"]["nodeName"] = "node-5"
     body["status"] = {"phase": "Running", "podIP": "127.0.9.9"}
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
 
 
@@ -165,7 +165,7 @@ async def test_the_word_of_a_person_ends_the_wait(town: ControllerTown) -> None:
 
 async def test_the_next_leader_waits_as_long(town: ControllerTown) -> None:
     await restarted_beside_a_dead_node(town)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     await town.clock.advance(5.0)
@@ -184,7 +184,7 @@ async def test_who_takes_over_a_training_is_told_at_once(town: ControllerTown) -
     await town.report(step=5)
     tell(town, events.RanksUnreachable(nodes=("node-1",)))
     await town.clock.advance(4.0)  # the next leader reads of it
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     assert town.controller.state.unreachable
@@ -192,12 +192,12 @@ async def test_who_takes_over_a_training_is_told_at_once(town: ControllerTown) -
 
 
 async def test_a_deleted_job_is_kept_until_its_pods_are_gone(town: ControllerTown) -> None:
-    release = asyncio.create_task(town.controller.release())
+    release = asyncio.create_task(town.controller.release_job())
     await town.clock.advance(2.0)
     pods = town.pods()
     assert pods
     assert all(pod.deleting for pod in pods)
-    again = asyncio.create_task(town.controller.release())  # kopf shows it once more
+    again = asyncio.create_task(town.controller.release_job())  # kopf shows it once more
     ended(town, *pods[1:])
     await show(town)
     await town.clock.advance(GONE_SECONDS + 2)
@@ -216,7 +216,7 @@ async def test_a_deleted_job_leaves_a_dead_node_behind(town: ControllerTown, hel
     pods = town.pods()
     if held:
         hold_by_a_finalizer(town, pods[0])
-    release = asyncio.create_task(town.controller.release())
+    release = asyncio.create_task(town.controller.release_job())
     await town.clock.advance(2.0)
     ended(town, *pods[1:])
     await show(town)

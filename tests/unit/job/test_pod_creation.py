@@ -9,7 +9,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
-from hajob.job.status.journal import read
+from hajob.job.status.journal import read_journal
 from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase
@@ -24,7 +24,7 @@ from tests.rigs.told_events import tell
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 def condition(town: ControllerTown, type_: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ async def test_a_refused_pod_is_asked_for_less_and_less_often(town: ControllerTo
 async def test_a_running_job_that_fills_its_quota_gets_a_new_leader(town: ControllerTown) -> None:
     await town.train()
     await PodQuota(town).allow(5)
-    await town.controller.close()
+    await town.controller.stop_managing()
     create = town.kube.create_object
 
     async def refuse(*arguments: Any, dry_run: bool = False) -> Any:
@@ -175,7 +175,7 @@ async def fill_up(town: ControllerTown, node_rank: int = 3) -> dict[str, Any]:
     )
     last["status"] = {"phase": "Pending", "conditions": [FULL], "podIP": ""}
     await town.run_pods()
-    town.controller.pod_seen(pod_view_of(last))
+    town.controller.apply_pod(pod_view_of(last))
     await town.clock.advance(4.0)
     return last
 
@@ -191,7 +191,7 @@ async def test_a_pod_without_a_node_stops_the_start_up_clock(town: ControllerTow
     assert town.events.reasons.count("WaitingForCapacity") == 1
     last["spec"]["nodeName"] = "node-5"
     last["status"] = {"phase": "Running", "podIP": "127.0.9.9"}
-    town.controller.pod_seen(pod_view_of(last))
+    town.controller.apply_pod(pod_view_of(last))
     await town.clock.advance(4.0)
     assert condition(town, "Scheduled")["reason"] == "AllPlaced"
     await town.clock.advance(1801.0)
@@ -250,7 +250,7 @@ async def test_a_changed_quota_is_nothing_to_who_waits_for_none(town: Controller
 async def test_an_edited_wait_ends_the_job_by_name(town: ControllerTown) -> None:
     await fill_up(town)
     await town.clock.advance(5.0)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.stored()["spec"]["scheduling"] = {"capacityTimeoutSeconds": 60}  # while no operator looked
     town.stored()["metadata"]["generation"] = 2
     town.open()
@@ -267,7 +267,7 @@ async def test_a_pod_preempted_while_starting_comes_anew_alone(town: ControllerT
     )
     writes = len(town.kube.writes)
     del town.kube.objects["pods", NAMESPACE, taken["metadata"]["name"]]
-    town.controller.pod_seen(pod_view_of(taken), deleted=True)
+    town.controller.apply_pod(pod_view_of(taken), deleted=True)
     await town.clock.advance(1.0)
     anew = {pod.node_rank: pod.uid for pod in town.pods() if not pod.deleting}
     assert [rank for rank in anew if anew[rank] != before[rank]] == [1]
@@ -289,10 +289,10 @@ async def test_a_failed_job_is_revived_and_tells_it(town: ControllerTown) -> Non
     raw = town.stored()
     raw["spec"]["restartRequestTime"] = "2026-11-22T12:00:00Z"
     raw["metadata"]["generation"] = 7
-    town.controller.job_seen(HATrainingJob.from_object(raw))
+    town.controller.apply_job(HATrainingJob.from_object(raw))
     await town.clock.advance(40.0)
     await town.run_pods()
     assert condition(town, "Failed")["status"] == "False"
     assert "completionTime" not in town.status()
     assert ranks(town) == [0, 1, 2, 3]
-    assert read(town.status()["journal"]).journal.failed_message == ""
+    assert read_journal(town.status()["journal"]).journal.failed_message == ""

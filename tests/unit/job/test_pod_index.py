@@ -17,24 +17,24 @@ NODES = {"here": NodeView("here"), "dead": NodeView("dead", ready=False)}
 
 
 def test_a_pod_on_a_ready_node_is_within_reach() -> None:
-    assert not PodIndex().unreachable(POD, NODES)
+    assert not PodIndex().is_unreachable(POD, NODES)
 
 
 def test_a_pod_on_a_dead_node_or_on_none_that_is_left_is_not() -> None:
     table = PodIndex()
-    assert table.unreachable(replace(POD, node_name="dead"), NODES)
-    assert table.unreachable(replace(POD, node_name="deleted"), NODES)
+    assert table.is_unreachable(replace(POD, node_name="dead"), NODES)
+    assert table.is_unreachable(replace(POD, node_name="deleted"), NODES)
 
 
 def test_a_pod_whose_agent_is_silent_is_not() -> None:
     table = PodIndex()
     table.silent.add(POD.uid)
-    assert table.unreachable(POD, NODES)
+    assert table.is_unreachable(POD, NODES)
 
 
 def test_a_pod_seen_without_a_node_gets_its_grace() -> None:
     """Its containers may have been started since; without grace their chips would be given away while they run."""
-    assert not PodIndex().unreachable(replace(POD, node_name=""), NODES)
+    assert not PodIndex().is_unreachable(replace(POD, node_name=""), NODES)
 
 
 RAW = {"metadata": {"namespace": "default", "name": "job-0-a", "uid": "uid-0", "resourceVersion": "99"}}
@@ -45,17 +45,17 @@ def test_a_pod_is_missing_once_a_newer_list_lacks_it(listed: str, is_missed: boo
     """Also where the list was shown before the server's answer to the create came."""
     before, after = PodIndex(), PodIndex()
     before.listed = listed
-    before.was_made(RAW)
-    after.was_made(RAW)
+    before.note_created(RAW)
+    after.note_created(RAW)
     after.listed = listed
-    assert [bool(table.missed()) for table in (before, after)] == [is_missed, is_missed]
+    assert [bool(table.missed_pods()) for table in (before, after)] == [is_missed, is_missed]
 
 
 def test_versions_that_are_no_numbers_are_never_compared() -> None:
     table = PodIndex()
-    table.was_made({"metadata": {**RAW["metadata"], "resourceVersion": "9a"}})
+    table.note_created({"metadata": {**RAW["metadata"], "resourceVersion": "9a"}})
     table.listed = "9b"
-    assert table.missed() == []
+    assert table.missed_pods() == []
 
 
 @pytest.mark.parametrize("deleted", [False, True])
@@ -63,14 +63,14 @@ def test_versions_that_are_no_numbers_are_never_compared() -> None:
 def test_a_pod_that_was_seen_is_not_missed_whichever_came_first(deleted: bool, watch_is_faster: bool) -> None:
     table = PodIndex()
     if not watch_is_faster:
-        table.was_made(RAW)
-    table.seen(pod_view_of(RAW), deleted=False)
+        table.note_created(RAW)
+    table.store_pod(pod_view_of(RAW), deleted=False)
     if deleted:
-        table.seen(pod_view_of(RAW), deleted=True)
+        table.store_pod(pod_view_of(RAW), deleted=True)
     if watch_is_faster:
-        table.was_made(RAW)
+        table.note_created(RAW)
     table.listed = "100"
-    assert (table.missed(), table.made) == ([], {})
+    assert (table.missed_pods(), table.made) == ([], {})
 
 
 pods_seen = st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from(["", "Succeeded"]), st.booleans())
@@ -95,7 +95,7 @@ def test_who_serves_is_kept_as_it_would_be_counted_anew(told: list[tuple[int, in
             node_rank, number, phase, deleted = one
             name = f"job-{node_rank}-{number}"
             pod = replace(POD, name=name, uid=name, node_rank=node_rank, incarnation=number, phase=phase)
-            kept.seen(pod, deleted=deleted)
+            kept.store_pod(pod, deleted=deleted)
         anew = PodIndex()
         anew.pods = kept.pods
-        assert kept.serving(state) == anew.serving(state)
+        assert kept.serving_pods(state) == anew.serving_pods(state)

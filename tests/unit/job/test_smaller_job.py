@@ -32,7 +32,7 @@ class SmallTown(ControllerTown):
 
     async def begin(self) -> None:
         """The job trains with all nodes."""
-        await self.controller.close()
+        await self.controller.stop_managing()
         spec = self.stored()["spec"]
         spec["elastic"] = {"restartSize": "Available", "expandDelaySeconds": DELAY}
         spec["template"]["spec"]["containers"][0]["command"] = ["torchrun", "train.py", *GOOD.split()]
@@ -50,7 +50,7 @@ class SmallTown(ControllerTown):
             if where and "podIP" not in body.get("status", {}) and not body["spec"].get("schedulingGates"):
                 body["spec"]["nodeName"] = where
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{len(taken)}"}
-                self.controller.pod_seen(pod_view_of(body))
+                self.controller.apply_pod(pod_view_of(body))
         await settle_town(self)
         base, step = self.controller.state.base, self.controller.state.step
         await self.report(milestones=[wire.Milestone(kind=wire.STARTED, incarnation=base)])
@@ -94,7 +94,7 @@ async def small() -> AsyncIterator[SmallTown]:
     made = SmallTown()
     await made.begin()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def test_everything_about_a_smaller_start_is_of_its_size(small: SmallTown) -> None:
@@ -118,12 +118,12 @@ async def test_a_new_leader_goes_on_with_the_smaller_size(small: SmallTown) -> N
     await small.lose("node-2", "node-3")
     await small.come_up()
     before = {pod.name for pod in small.pods()}
-    await small.controller.close()
+    await small.controller.stop_managing()
     small.open()
     await settle_town(small)
     assert small.controller.state.nodes == 2
     assert {pod.name for pod in small.pods() if not pod.deleting} == before
-    assert cluster_view(small.controller.snapshots.take()).layout.world_size == 4
+    assert cluster_view(small.controller.snapshots.take_snapshot()).layout.world_size == 4
 
 
 async def test_it_grows_by_a_save_and_a_start_with_all_nodes(small: SmallTown) -> None:
@@ -178,6 +178,6 @@ async def test_a_quota_that_was_cut_makes_the_next_start_smaller(small: SmallTow
     await small.end_deleted_pods()
     await small.clock.advance(10.0)
     for body in small.bodies():
-        small.controller.pod_seen(pod_view_of(body))
+        small.controller.apply_pod(pod_view_of(body))
     await small.clock.advance(60.0)
     assert small.controller.state.nodes == 2, "three pods are allowed, one of them the coordinator's"

@@ -25,12 +25,12 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     made.raw["spec"]["scheduling"] = {"numSpareNodes": 1}
-    await made.controller.close()
+    await made.controller.stop_managing()
     made.kube.put("hatrainingjobs", NAMESPACE, made.raw)
     made.nodes["node-6"] = replace(made.nodes["node-0"], name="node-6")
     made.open()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def holding(town: ControllerTown) -> PodView:
@@ -47,7 +47,7 @@ async def change(town: ControllerTown, name: str, spec: Json, status: Json) -> N
     body = town.kube.objects["pods", NAMESPACE, name]
     body["spec"] |= spec
     body["status"] = status
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
 
 
@@ -60,7 +60,7 @@ async def lose_node_rank_0(town: ControllerTown) -> PodView:
     """Its agent falls silent; returns the pod that replaces it."""
     await town.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
     replacement = next(pod for pod in town.pods() if pod.node_rank == 0 and pod.incarnation == 2)
-    town.controller.pod_seen(replacement)
+    town.controller.apply_pod(replacement)
     await settle_town(town)
     return replacement
 
@@ -89,7 +89,7 @@ async def test_a_lost_node_is_replaced_on_the_spare_and_refilled(town: Controlle
     await change(town, replacement.name, {}, {"phase": "Pending", "conditions": [UNSCHEDULABLE]})
     raw = town.kube.objects["pods", NAMESPACE, replacement.name]
     assert raw["status"]["nominatedNodeName"] == "node-6"
-    town.controller.pod_seen(pod_view_of(raw))
+    town.controller.apply_pod(pod_view_of(raw))
     await settle_town(town)
     assert spares(town) == []
     await town.end_deleted_pods()
@@ -150,7 +150,7 @@ async def test_a_spare_that_quota_refuses_harms_nothing(town: ControllerTown) ->
 @pytest.fixture
 async def warm(town: ControllerTown) -> ControllerTown:
     town.raw["spec"]["scheduling"]["spareMode"] = "Warm"
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.kube.put("hatrainingjobs", NAMESPACE, town.raw)
     town.open()
     return town
@@ -163,7 +163,7 @@ async def test_a_warm_spare_becomes_the_lost_pod_as_it_is(warm: ControllerTown) 
     taken = next(pod for pod in warm.pods() if pod.node_rank == 0 and pod.incarnation == 2)
     assert (taken.uid, taken.name, taken.role) == (spare.uid, spare.name, "rank")
     assert len(warm.pods()) == made - 1, "the lost pod has gone, none was made"
-    warm.controller.pod_seen(taken)
+    warm.controller.apply_pod(taken)
     await settle_town(warm)
     told = [(pod.node_rank, pod.incarnation) for pod in warm.links[0].assignments[-1].pods]
     assert (0, 2) in told
@@ -177,7 +177,7 @@ async def test_a_warm_spare_becomes_the_lost_pod_as_it_is(warm: ControllerTown) 
 async def test_an_operator_that_starts_anew_knows_the_adopted(warm: ControllerTown) -> None:
     spare = await holding(warm)
     await warm.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
-    await warm.controller.close()
+    await warm.controller.stop_managing()
     warm.open()
     await settle_town(warm)
     mine = [pod.uid for pod in warm.pods() if pod.node_rank == 0 and not pod.deleting]

@@ -19,7 +19,7 @@ class Notes:
     def __init__(self, clock: FakeClock) -> None:
         self.clock, self.times = clock, list[float]()
 
-    def write(self, _: HATrainingJobStatus) -> int:
+    def hand_over_status(self, _: HATrainingJobStatus) -> int:
         self.times.append(self.clock.seconds)
         return len(self.times)
 
@@ -48,7 +48,7 @@ class Rig:
 
 async def test_a_lazy_status_waits_while_pods_are_made() -> None:
     rig = Rig()
-    rig.publisher.publish(lazy=True)
+    rig.publisher.publish_status(lazy=True)
     await rig.clock.advance(2.5 * LAZY_SECONDS)
     assert not rig.notes.times
     rig.pace.creations.release()
@@ -58,14 +58,14 @@ async def test_a_lazy_status_waits_while_pods_are_made() -> None:
 
 async def test_a_lazy_status_does_not_wait_for_ever() -> None:
     rig = Rig()
-    rig.publisher.publish(lazy=True)
+    rig.publisher.publish_status(lazy=True)
     await rig.clock.advance(4 * LONGEST_SECONDS)
     assert rig.since() == [LONGEST_SECONDS]
 
 
 async def test_an_urgent_status_waits_for_no_pods() -> None:
     rig = Rig()
-    rig.publisher.publish(lazy=True)
-    rig.publisher.publish()
+    rig.publisher.publish_status(lazy=True)
+    rig.publisher.publish_status()
     await rig.clock.advance(1.0)
     assert rig.since() == [0]

@@ -15,7 +15,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import Metadata
 from hajob.api.status import HATrainingJobStatus, Restarts
-from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter, operations
+from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter, patch_of_status
 from hajob.kube.client import ApiError, PatchKind
 from hajob.leader.leadership import Leadership
 from hajob.leader.lease import FENCE_LIMIT
@@ -50,7 +50,7 @@ class World(Leadership):
             {},
             world,
         )
-        world.task = asyncio.create_task(world.writer.run())
+        world.task = asyncio.create_task(world.writer.write_for_ever())
         return world
 
     async def apply(self) -> Json:
@@ -96,20 +96,20 @@ def status(incarnation: int, fence: int = 1) -> HATrainingJobStatus:
 
 async def test_a_write_is_acknowledged_and_a_repetition_is_none() -> None:
     world = await World.made()
-    await world.writer.acknowledged(world.writer.write(status(1)))
-    await world.writer.acknowledged(world.writer.write(status(1)))
+    await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
+    await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
     assert len(world.patches) == 1
-    await world.writer.acknowledged(world.writer.write(status(2)))
+    await world.writer.acknowledged(world.writer.hand_over_status(status(2)))
     assert world.patches[1] == {"incarnation": 2, "fence": 1}
 
 
 async def test_after_an_outage_only_the_newest_status_is_written() -> None:
     world = await World.made()
     world.server.faults.refuse(unreachable(), times=8)
-    first = world.writer.write(status(1))
+    first = world.writer.hand_over_status(status(1))
     waiting = asyncio.create_task(world.writer.acknowledged(first))
     for incarnation in range(2, 50):
-        world.writer.write(status(incarnation))
+        world.writer.hand_over_status(status(incarnation))
         await world.clock.advance(0.1)
     await world.clock.advance(60)
     assert waiting.done()
@@ -119,10 +119,10 @@ async def test_after_an_outage_only_the_newest_status_is_written() -> None:
 async def test_nothing_is_written_while_this_process_may_not() -> None:
     world = await World.made()
     world.open.clear()
-    world.writer.write(status(1))
+    world.writer.hand_over_status(status(1))
     await world.clock.advance(60)
     assert world.patches == []
-    world.writer.write(status(2))
+    world.writer.hand_over_status(status(2))
     world.open.set()
     await settle()
     assert [patch["incarnation"] for patch in world.patches] == [2]
@@ -130,20 +130,20 @@ async def test_nothing_is_written_while_this_process_may_not() -> None:
 
 async def test_a_write_that_has_time_rides_with_an_urgent_one() -> None:
     world = await World.made()
-    world.writer.write(status(1), within=600)
+    world.writer.hand_over_status(status(1), within=600)
     await world.clock.advance(599)
     assert world.patches == []
-    world.writer.write(status(2))
+    world.writer.hand_over_status(status(2))
     await settle()
     assert [patch["incarnation"] for patch in world.patches] == [2]
-    world.writer.write(status(3), within=600)
+    world.writer.hand_over_status(status(3), within=600)
     await world.clock.advance(601)
     assert [patch["incarnation"] for patch in world.patches] == [2, 3]
 
 
 async def test_waiting_for_an_acknowledgement_makes_a_write_urgent() -> None:
     world = await World.made()
-    revision = world.writer.write(status(1), within=600)
+    revision = world.writer.hand_over_status(status(1), within=600)
     await world.writer.acknowledged(revision)
     assert len(world.patches) == 1
 
@@ -152,9 +152,9 @@ async def test_a_claimed_fence_is_reported_and_then_outdone() -> None:
     """The Lease decides who leads: a status may have been written by anybody who has the right."""
     world = await World.made()
     world.fence = 3
-    await world.writer.acknowledged(world.writer.write(status(1, fence=3)))
+    await world.writer.acknowledged(world.writer.hand_over_status(status(1, fence=3)))
     await world.forge({"op": "add", "path": "/status/fence", "value": 900})
-    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(2, fence=3))))
+    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.hand_over_status(status(2, fence=3))))
     await world.clock.advance(20)
     assert (waiting.done(), set(world.claimed), world.task.done()) == (False, {900}, False)
     world.fence = 901
@@ -165,10 +165,10 @@ async def test_a_claimed_fence_is_reported_and_then_outdone() -> None:
 
 async def test_a_fence_that_no_operator_reaches_costs_this_job_alone() -> None:
     world = await World.made()
-    await world.writer.acknowledged(world.writer.write(status(1)))
+    await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
     await world.forge({"op": "add", "path": "/status/fence", "value": FENCE_LIMIT})
     with pytest.raises(StatusRefusedError, match="which no operator has written"):
-        await world.writer.acknowledged(world.writer.write(status(2)))
+        await world.writer.acknowledged(world.writer.hand_over_status(status(2)))
     assert (world.claimed, world.task.done()) == ([], False)
 
 
@@ -177,14 +177,14 @@ async def test_a_job_of_the_same_name_is_another_job() -> None:
     await world.kube.delete_object(names.PLURAL, "default", "job")
     await world.apply()
     with pytest.raises(JobGoneError):
-        await world.writer.acknowledged(world.writer.write(status(1)))
+        await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
     assert await world.stored() == {}
 
 
 async def test_a_deleted_job_ends_the_writer() -> None:
     world = await World.made()
     await world.kube.delete_object(names.PLURAL, "default", "job")
-    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(1))))
+    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.hand_over_status(status(1))))
     await world.clock.advance(1)
     with pytest.raises(JobGoneError):
         await waiting
@@ -203,7 +203,7 @@ async def test_a_deleted_job_ends_the_writer() -> None:
 async def test_a_single_404_does_not_end_the_writer(answer: ApiError) -> None:
     world = await World.made()
     world.server.faults.refuse(answer)
-    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(1))))
+    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.hand_over_status(status(1))))
     await world.clock.advance(5)
     assert waiting.done()
     assert (await world.stored())["incarnation"] == 1
@@ -213,7 +213,7 @@ async def test_a_crd_that_is_away_for_minutes_does_not_end_the_writer() -> None:
     world = await World.made()
     away = ApiError(404, "NotFound", "the server could not find the requested resource")
     fault = world.server.faults.refuse(away, times=None)
-    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.write(status(1))))
+    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.hand_over_status(status(1))))
     await world.clock.advance(300)
     assert not waiting.done()
     fault.end()
@@ -225,16 +225,16 @@ async def test_a_refused_status_is_told_and_the_next_one_is_tried() -> None:
     world = await World.made()
     too_long = HATrainingJobStatus.model_construct(fence=1, journal="x" * 300_000)
     with pytest.raises(StatusRefusedError, match="Too long"):
-        await world.writer.acknowledged(world.writer.write(too_long))
-    await world.writer.acknowledged(world.writer.write(status(2)))
+        await world.writer.acknowledged(world.writer.hand_over_status(too_long))
+    await world.writer.acknowledged(world.writer.hand_over_status(status(2)))
     assert (await world.stored())["incarnation"] == 2
 
 
 async def test_a_status_that_is_not_what_was_thought_is_read_again() -> None:
     world = await World.made()
-    await world.writer.acknowledged(world.writer.write(status(1)))
+    await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
     await world.forge({"op": "remove", "path": "/status"})
-    world.writer.write(status(2))
+    world.writer.hand_over_status(status(2))
     await world.clock.advance(5)
     assert (await world.stored())["incarnation"] == 2
 
@@ -245,9 +245,9 @@ def test_the_operations_remove_what_is_no_longer_there() -> None:
     known = HATrainingJobStatus(fence=1, restarts=Restarts(program=1)).to_json()
     wanted = HATrainingJobStatus(fence=1, restarts=Restarts(program=2)).to_json()
     changed = {"op": "add", "path": "/status/restarts", "value": {"infrastructure": 0, "program": 2}}
-    assert operations(known, wanted, "u") == [test, fence, changed]
+    assert patch_of_status(known, wanted, "u") == [test, fence, changed]
     removed = {"op": "remove", "path": "/status/progress"}
-    assert operations({"progress": {"step": 1}, "fence": 1}, {"fence": 1}, "u") == [test, fence, removed]
-    assert operations({}, wanted, "u") == [test, {"op": "add", "path": "/status", "value": wanted}]
-    assert operations(HATrainingJobStatus().to_json(), wanted, "u") == operations({}, wanted, "u")
-    assert operations(known, known, "u") == []
+    assert patch_of_status({"progress": {"step": 1}, "fence": 1}, {"fence": 1}, "u") == [test, fence, removed]
+    assert patch_of_status({}, wanted, "u") == [test, {"op": "add", "path": "/status", "value": wanted}]
+    assert patch_of_status(HATrainingJobStatus().to_json(), wanted, "u") == patch_of_status({}, wanted, "u")
+    assert patch_of_status(known, known, "u") == []

@@ -10,7 +10,7 @@ import pytest
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
-from hajob.job.status.journal import read
+from hajob.job.status.journal import read_journal
 from hajob.plan.state import JobPhase, Shrunk
 from hajob.sources.node import NodeView
 from hajob.sources.quota import Quota
@@ -36,9 +36,9 @@ class ShrunkJobs(TwoJobs):
             del self.town.nodes[pod.node_name]
         for number in range(2):
             status = self.raw(number)["status"]
-            journal = read(status["journal"]).journal
+            journal = read_journal(status["journal"]).journal
             state = replace(journal.state, phase=JobPhase.SHRUNK, shrunk=GONE, released=(3,), deadlines={})
-            status["journal"] = replace(journal, state=state).dump(0)
+            status["journal"] = replace(journal, state=state).to_text(0)
         self.caches = Caches()
         self.ports = self.town.ports(self.caches)
         self.core = OperatorCore(self.ports, self.caches)
@@ -113,7 +113,7 @@ async def test_a_silent_node_that_looks_ready_grows_nobody(boot: str, *, grows: 
     await jobs.shrink()
     jobs.town.nodes["lost"] = NodeView("lost", chips=CHIPS, boot="first")
     jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
-    jobs.ports.cluster.avoid("lost")
+    jobs.ports.cluster.avoid_node("lost")
     jobs.town.nodes["lost"] = replace(jobs.town.nodes["lost"], boot=boot)
     jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
     await jobs.show(1.0)

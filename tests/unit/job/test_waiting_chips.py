@@ -16,12 +16,12 @@ from tests.rigs.job_controller import NAMESPACE, ControllerTown, settle_town
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     made.raw["spec"]["scheduling"] = {"waitingPodPolicy": "Release"}
-    await made.controller.close()
+    await made.controller.stop_managing()
     made.kube.put("hatrainingjobs", NAMESPACE, made.raw)
     made.open()
     await settle_town(made)
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def half_of_the_nodes(town: ControllerTown) -> None:
@@ -33,7 +33,7 @@ async def half_of_the_nodes(town: ControllerTown) -> None:
             body["status"] = {"phase": "Pending", "conditions": [unscheduled]}
         else:
             body["spec"]["nodeName"] = f"node-{pod.node_rank + 1}"
-        town.controller.pod_seen(pod_view_of(body))
+        town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
 
 
@@ -59,9 +59,9 @@ async def test_chips_are_given_back_and_taken_up_again(town: ControllerTown) -> 
         if pod.deleting:
             del town.kube.objects["pods", NAMESPACE, pod.name]
     left = {pod.name for pod in town.pods()}
-    for pod in town.controller.snapshots.pods.all():
+    for pod in town.controller.snapshots.pods.all_pods():
         if pod.name not in left:
-            town.controller.pod_seen(pod, deleted=True)
+            town.controller.apply_pod(pod, deleted=True)
     await town.clock.advance(5)
     assert ranks(town) == []
     assert "ChipsReleased" in town.events.reasons

@@ -23,7 +23,7 @@ TEMPLATE = {"spec": {"containers": [{"name": "test", "image": "tests:1", "comman
 async def town() -> AsyncIterator[ControllerTown]:
     made = ControllerTown()
     yield made
-    await made.controller.close()
+    await made.controller.stop_managing()
 
 
 async def asks(town: ControllerTown, **pause: Any) -> None:
@@ -31,7 +31,7 @@ async def asks(town: ControllerTown, **pause: Any) -> None:
     raw = town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
     raw["spec"]["pause"] = {"requestTime": "2026-11-22T10:00:00Z", **pause} if pause else None
     raw["metadata"]["generation"] += 1
-    town.controller.job_seen(HATrainingJob.from_object(raw))
+    town.controller.apply_job(HATrainingJob.from_object(raw))
     await settle_town(town)
 
 
@@ -51,7 +51,7 @@ async def end(town: ControllerTown, hook: PodView, code: int) -> None:
     ended = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
     statuses = [{"name": names.HOOK_CONTAINER, "state": ended}]
     body["status"] = {"phase": "Failed" if code else "Succeeded", "containerStatuses": statuses}
-    town.controller.pod_seen(pod_view_of(body))
+    town.controller.apply_pod(pod_view_of(body))
     await settle_town(town)
 
 
@@ -160,7 +160,7 @@ async def test_without_work_the_pause_lasts_until_it_is_taken_back(town: Control
 async def test_a_new_operator_goes_on_with_the_work(town: ControllerTown) -> None:
     found = await working(town)
     await end(town, found[0], 0)
-    await town.controller.close()
+    await town.controller.stop_managing()
     town.open()
     await settle_town(town)
     assert len(hooks(town)) == 4
@@ -175,7 +175,7 @@ async def test_a_suspend_ends_the_pause_first(town: ControllerTown) -> None:
     raw = town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
     raw["spec"]["suspend"] = True
     raw["metadata"]["generation"] += 1
-    town.controller.job_seen(HATrainingJob.from_object(raw))
+    town.controller.apply_job(HATrainingJob.from_object(raw))
     await settle_town(town)
     assert (orders(town)[-1], town.controller.state.phase) == (wire.CONTINUE, JobPhase.PAUSED)
     assert all(pod.deleting for pod in hooks(town)), found

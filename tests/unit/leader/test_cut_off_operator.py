@@ -107,7 +107,7 @@ class City:
 @pytest.fixture
 async def city() -> AsyncIterator[City]:
     town = ControllerTown()
-    await town.controller.close()
+    await town.controller.stop_managing()
     made = City(town)
     await made.train()
     yield made

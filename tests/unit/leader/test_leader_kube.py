@@ -121,15 +121,15 @@ async def test_a_status_that_a_proxy_held_is_refused_after_a_change() -> None:
     world = await World().started()
     job = await world.one.kube.create_object(names.PLURAL, NAMESPACE, {**JOB, "metadata": {"name": "job"}})
     first, second = world.one.status_writer(job), world.two.status_writer(job)
-    tasks = [asyncio.create_task(writer.run()) for writer in (first, second)]
-    await first.acknowledged(first.write(HATrainingJobStatus(fence=1, incarnation=1)))
+    tasks = [asyncio.create_task(writer.write_for_ever()) for writer in (first, second)]
+    await first.acknowledged(first.hand_over_status(HATrainingJobStatus(fence=1, incarnation=1)))
     held = world.server.faults.hold(matching=writes)
-    first.write(HATrainingJobStatus(fence=1, incarnation=7))
+    first.hand_over_status(HATrainingJobStatus(fence=1, incarnation=7))
     await settle()
     assert held.held == 1
     world.cut_off()
     await world.time_of_change()
-    second.write(HATrainingJobStatus(fence=2, incarnation=2))
+    second.hand_over_status(HATrainingJobStatus(fence=2, incarnation=2))
     await world.clock.advance(1)
     held.release()
     await world.clock.advance(5)

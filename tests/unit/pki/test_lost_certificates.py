@@ -224,14 +224,14 @@ async def test_a_pod_made_after_its_secret_was_deleted_finds_it(new_leader: bool
     before = base64.b64decode(town.kube.objects[key]["data"]["ca.crt"])
     del town.kube.objects[key]
     if new_leader:
-        await town.controller.close()
+        await town.controller.stop_managing()
         town.store = AuthorityStore(town.kube, town.clock, HOME, YEAR)
         town.open()
         await settle_town(town)
         await town.report(step=6)
     lost = next(pod for pod in town.pods() if pod.role == names.ROLE_RANK and pod.node_rank == 1)
     del town.kube.objects["pods", NAMESPACE, lost.name]
-    town.controller.pod_seen(lost, deleted=True)
+    town.controller.apply_pod(lost, deleted=True)
     for _ in range(5):
         await settle_town(town)
     made = [pod for pod in town.pods() if pod.role == names.ROLE_RANK and pod.node_rank == 1]
@@ -239,7 +239,7 @@ async def test_a_pod_made_after_its_secret_was_deleted_finds_it(new_leader: bool
     assert base64.b64decode(town.kube.objects[key]["data"]["ca.crt"]) == before
     written = [body["metadata"]["name"] for kind, _, body in town.kube.writes if kind == "create"]
     assert written.index(key[2], written.index(key[2]) + 1) < written.index(made[0].name), "the Secret first"
-    await town.controller.close()
+    await town.controller.stop_managing()
 
 
 async def test_a_new_jobs_secret_is_made_without_asking(world: World) -> None:

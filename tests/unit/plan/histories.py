@@ -17,7 +17,7 @@ from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.incidents import Purpose
 from hajob.domain.layout import Layout
-from hajob.job.status.journal import Journal, read
+from hajob.job.status.journal import Journal, read_journal
 from hajob.plan import effects, events
 from hajob.plan.elastic import LONGEST_DELAY_SECONDS
 from hajob.plan.invariants import Step, broken_rules
@@ -179,7 +179,7 @@ class History:
         elif kind < 0.95 and self.state.phase in TRAINS:
             self.die(self.chance.randrange(self.layout.world_size))
         else:
-            taken_over = read(Journal(self.state).dump(self.now)).journal.taken_over(self.now)
+            taken_over = read_journal(Journal(self.state).to_text(self.now)).journal.for_new_leader(self.now)
             assert taken_over.state == self.state
 
     def expendable(self) -> list[str]:

@@ -14,7 +14,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
-from hajob.job.admission import evaluate
+from hajob.job.admission import evaluate_pods
 from hajob.pods.rank_pod import OWN_INIT_CONTAINERS, build_rank_pod
 from hajob.pods.review import notes_on_spec, refusals_of_spec
 from hajob.sources.pod import pod_view_of
@@ -28,7 +28,7 @@ async def accepted(job: Json) -> HATrainingJob:
     """The job, stored; each of its pods is accepted, with every field that is written."""
     kube = MemoryKube(MemoryServer(FakeClock()))
     stored = HATrainingJob.from_object(await kube.create_object(names.PLURAL, "default", job))
-    assert await evaluate(kube, stored, SETTINGS) == (Reason.VALID, "")
+    assert await evaluate_pods(kube, stored, SETTINGS) == (Reason.VALID, "")
     for pod in pods_of_every_kind(stored):
         await kube.create_object("pods", "default", pod, dry_run=True)
     return stored

@@ -123,7 +123,7 @@ async def test_a_kept_coordinators_job_is_still_protected(version: str, monkeypa
         assert [one.hello.highest_version for one in server.heard if one.WhichOneof("body") == "hello"] == [1]
         assert refused() == before
     finally:
-        await town.controller.close()
+        await town.controller.stop_managing()
         if town.server is not None:
             await town.server.stop()
 

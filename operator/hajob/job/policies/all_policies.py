@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from hajob.job.policies.drains import DrainMemo, drains
-from hajob.job.policies.expiry import expiry
-from hajob.job.policies.finished_pods import finished_pods
-from hajob.job.policies.gang_start import GangMemo, gang_start
-from hajob.job.policies.outdated_pods import BootMemo, outdated_pods
-from hajob.job.policies.pauses import PauseMemo, pauses
-from hajob.job.policies.pods import PodMemo, pods
-from hajob.job.policies.spares import SpareMemo, spares
-from hajob.job.policies.start_gate import StartMemo, start_gate
+from hajob.job.policies.drains import DrainMemo, want_drains
+from hajob.job.policies.expiry import want_expiry
+from hajob.job.policies.finished_pods import want_finished_pods
+from hajob.job.policies.gang_start import GangMemo, want_gang_start
+from hajob.job.policies.outdated_pods import BootMemo, want_outdated_pods
+from hajob.job.policies.pauses import PauseMemo, want_pauses
+from hajob.job.policies.pods import PodMemo, want_pods
+from hajob.job.policies.spares import SpareMemo, want_spares
+from hajob.job.policies.start_gate import StartMemo, want_start_gate
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Wants
 
@@ -35,13 +35,13 @@ class PolicyMemos:
 def policies_with(memos: PolicyMemos) -> tuple[Callable[[JobSnapshot], Wants], ...]:
     """Return all policies, each with its memo; of two changes of one object that of the later one counts."""
     return (
-        partial(start_gate, memo=memos.start),
-        partial(outdated_pods, memo=memos.boots),
-        partial(gang_start, memo=memos.gang),
-        partial(drains, memo=memos.drains),
-        partial(pauses, memo=memos.pauses),
-        partial(spares, memo=memos.spares),
-        partial(pods, memo=memos.pods, gang=memos.gang, boots=memos.boots),
-        finished_pods,
-        expiry,
+        partial(want_start_gate, memo=memos.start),
+        partial(want_outdated_pods, memo=memos.boots),
+        partial(want_gang_start, memo=memos.gang),
+        partial(want_drains, memo=memos.drains),
+        partial(want_pauses, memo=memos.pauses),
+        partial(want_spares, memo=memos.spares),
+        partial(want_pods, memo=memos.pods, gang=memos.gang, boots=memos.boots),
+        want_finished_pods,
+        want_expiry,
     )

@@ -56,37 +56,39 @@ class DrainMemo:
     limits_evictions: bool = False
 
     @classmethod
-    def of(cls, openings: Openings) -> DrainMemo:
+    def with_openings(cls, openings: Openings) -> DrainMemo:
         """Return the memory of a job of which nothing is known; `openings`: of all jobs."""
         return cls(EvictionTurn(openings))
 
 
-def drains(snapshot: JobSnapshot, memo: DrainMemo) -> Wants:
+def want_drains(snapshot: JobSnapshot, memo: DrainMemo) -> Wants:
     """Want moves off nodes that are to be emptied, their announcement, and budgets that hold evictions back."""
     if not snapshot.pods_are_known:
         return Wants()
     now, policy = snapshot.now, snapshot.policy
     memo.drains.timeout = policy.drain_timeout_seconds
-    fresh = memo.drains.update_nodes({pod.node_name for pod in snapshot.drained}, now)
-    told = [_in_words(pod, policy.cordon) for pod in snapshot.drained if pod.node_name in fresh]
+    fresh = memo.drains.update_nodes({pod.node_name for pod in snapshot.drained_pods}, now)
+    told = [_describe_drain(pod, policy.cordon) for pod in snapshot.drained_pods if pod.node_name in fresh]
     rest = memo.drains.next_change(now)
-    limits, turn_at = _limits(snapshot, memo)
+    limits, turn_at = _eviction_limits(snapshot, memo)
     return Wants(
         changes=tuple(budget_objects(snapshot.job, limits)) if limits is not None else (),
-        events=(*moves(snapshot, memo), *_coordinator_moves(snapshot, memo)),
+        events=(*wanted_moves(snapshot, memo), *_coordinator_moves(snapshot, memo)),
         announcements=tuple(Announcement(EventReason.NODE_DRAINING, each) for each in told),
         again_at=min(turn_at, now + rest if rest is not None else inf),
     )
 
 
-def moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[events.MigrateRequested]:
+def wanted_moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[events.MigrateRequested]:
     """Yield the request to move rank pods off their nodes; a refused move is requested again periodically.
 
     A leader that has not heard the coordinator yet would be refused.
     """
     if snapshot.awaits_coordinator:
         return
-    for move in observe.events_of_moves(snapshot.state, snapshot.job.spec, snapshot.serving, snapshot.drained):
+    for move in observe.events_of_moves(
+        snapshot.state, snapshot.job.spec, snapshot.serving_pods, snapshot.drained_pods
+    ):
         asked = move, snapshot.job.metadata.generation, snapshot.state.coordinator
         if asked != memo.move_asked[0] or snapshot.now - memo.move_asked[1] > MOVE_AGAIN_SECONDS:
             memo.move_asked = asked, snapshot.now
@@ -107,7 +109,7 @@ def budget_objects(job: HATrainingJob, wanted: Budgets) -> Iterable[Put]:
         )
 
 
-def _limits(snapshot: JobSnapshot, memo: DrainMemo) -> tuple[Budgets | None, float]:
+def _eviction_limits(snapshot: JobSnapshot, memo: DrainMemo) -> tuple[Budgets | None, float]:
     """Return how many pods evictions have to leave now (None: nothing is set), and when that changes by time alone."""
     phase = snapshot.state.phase
     if phase in WITHOUT_PODS or (phase in REMADE and not memo.limits_evictions):
@@ -116,12 +118,12 @@ def _limits(snapshot: JobSnapshot, memo: DrainMemo) -> tuple[Budgets | None, flo
     overdue, changes_at = memo.drains.is_any_overdue(snapshot.now), inf
     opened = phase in STEADY
     if opened:
-        opened, changes_at = _is_opened(snapshot, memo, overdue=overdue)
-        opened = opened and not _can_move(snapshot)
-    return budgets_of_job(snapshot.desired, snapshot.policy, overdue=overdue, opened=opened), changes_at
+        opened, changes_at = _are_budgets_open(snapshot, memo, overdue=overdue)
+        opened = opened and not _can_move_off(snapshot)
+    return budgets_of_job(snapshot.desired_pods, snapshot.policy, overdue=overdue, opened=opened), changes_at
 
 
-def _is_opened(snapshot: JobSnapshot, memo: DrainMemo, *, overdue: bool) -> tuple[bool, float]:
+def _are_budgets_open(snapshot: JobSnapshot, memo: DrainMemo, *, overdue: bool) -> tuple[bool, float]:
     """Return whether unannounced evictions, which cannot be observed, may go through now, and when that may change."""
     if overdue:
         memo.turn.restart_timeout()
@@ -129,7 +131,7 @@ def _is_opened(snapshot: JobSnapshot, memo: DrainMemo, *, overdue: bool) -> tupl
     return opened, changes_at if changes_at is not None else inf
 
 
-def _can_move(snapshot: JobSnapshot) -> bool:
+def _can_move_off(snapshot: JobSnapshot) -> bool:
     """Whether a cordon would empty the node without an outage: then whoever wants that has to cordon it."""
     return snapshot.policy.moves_on_cordon and (snapshot.free_nodes > 0 or bool(snapshot.ready_spares))
 
@@ -148,7 +150,7 @@ def _coordinator_moves(snapshot: JobSnapshot, memo: DrainMemo) -> Iterator[event
         yield events.CoordinatorMoveRequested(message=f"{pod.node_name} of the coordinator is to be emptied")
 
 
-def _in_words(pod: PodView, policy: NodePolicy) -> str:
+def _describe_drain(pod: PodView, policy: NodePolicy) -> str:
     """Describe what will happen to a pod whose node is to be emptied."""
     what = f"node {pod.node_name} of pod {pod.name} is being drained"
     if policy is NodePolicy.IGNORE:

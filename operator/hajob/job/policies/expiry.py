@@ -20,7 +20,7 @@ LOOK_SECONDS: Final = 1.0
 """So often it is looked whether the status has the time of an end, which is written in a moment."""
 
 
-def expiry(snapshot: JobSnapshot) -> Wants:
+def want_expiry(snapshot: JobSnapshot) -> Wants:
     """Want the job deleted once its time is up."""
     seconds, completed = snapshot.job.spec.ttl_seconds_after_finished, snapshot.answers.completed
     if snapshot.state.phase not in ENDED or seconds is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Patch, Wants, pod_patch
+from hajob.job.wants import Patch, Wants, patch_of_pod
 from hajob.plan.state import JobPhase, JobState
 from hajob.sources.pod import PodView
 
@@ -18,14 +18,16 @@ _AT_ONCE: Final = 1
 """Least deadline that the API server accepts; every pod here is older."""
 
 
-def finished_pods(snapshot: JobSnapshot) -> Wants:
+def want_finished_pods(snapshot: JobSnapshot) -> Wants:
     """Want the idle pods of a complete job ended, each by its kubelet and with its own grace."""
     if snapshot.state.phase is not JobPhase.COMPLETE or not snapshot.pods.complete:
         return Wants()
-    return Wants(changes=tuple(_end(pod) for pod in snapshot.pods.all() if is_idle(pod, snapshot.state)))
+    return Wants(
+        changes=tuple(_patch_to_end(pod) for pod in snapshot.pods.all_pods() if holds_node_in_vain(pod, snapshot.state))
+    )
 
 
-def is_idle(pod: PodView, state: JobState) -> bool:
+def holds_node_in_vain(pod: PodView, state: JobState) -> bool:
     """Return whether a rank pod of a complete job holds its node for nothing."""
     if state.phase is not JobPhase.COMPLETE or not pod.is_rank_pod or pod.has_ended or pod.deleting:
         return False
@@ -33,8 +35,8 @@ def is_idle(pod: PodView, state: JobState) -> bool:
     return pod.exit_code is not None or pod.node_rank not in over
 
 
-def _end(pod: PodView) -> Patch:
-    return pod_patch(
+def _patch_to_end(pod: PodView) -> Patch:
+    return patch_of_pod(
         pod,
         [{"op": "add", "path": "/spec/activeDeadlineSeconds", "value": _AT_ONCE}],
         settled_by=frozenset({404}),

@@ -14,7 +14,7 @@ from hajob.api.base import format_time
 from hajob.api.enums import GangPolicy
 from hajob.capacity.gang import Claim
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Patch, Wants, pod_patch
+from hajob.job.wants import Patch, Wants, patch_of_pod
 from hajob.plan.placements import WITHOUT_RANK_PODS
 from hajob.plan.state import ENDED, UNTRAINED
 from hajob.plan.waits import nodes_to_return
@@ -33,19 +33,19 @@ class GangMemo:
     let_in: int = 0
 
 
-def gang_start(snapshot: JobSnapshot, memo: GangMemo) -> Wants:
+def want_gang_start(snapshot: JobSnapshot, memo: GangMemo) -> Wants:
     """Want the gates of the rank pods removed once there are nodes for all of them; until then, to look again."""
     if not snapshot.pods_are_known:
         return Wants()
     if is_held_back(snapshot, memo):
         return Wants(again_at=snapshot.now + AGAIN_SECONDS)
-    gated = [pod for pod in snapshot.serving.values() if pod.is_gated and not pod.deleting]
-    return Wants(changes=tuple(_open_gate(pod) for pod in gated))
+    gated = [pod for pod in snapshot.serving_pods.values() if pod.is_gated and not pod.deleting]
+    return Wants(changes=tuple(_patch_to_ungate(pod) for pod in gated))
 
 
 def is_held_back(snapshot: JobSnapshot, memo: GangMemo) -> bool:
     """Return whether rank pods that are made now get the gate."""
-    if not _waits(snapshot, memo):
+    if not _is_whole_gang_gated(snapshot, memo):
         return False
     if not snapshot.may_start:
         return True
@@ -53,12 +53,16 @@ def is_held_back(snapshot: JobSnapshot, memo: GangMemo) -> bool:
     return False
 
 
-def claim(snapshot: JobSnapshot, memo: GangMemo) -> Claim | None:
+def claim_of_job(snapshot: JobSnapshot, memo: GangMemo) -> Claim | None:
     """Return the nodes that the job still needs; None for none."""
     state, job = snapshot.state, snapshot.job
     if state.phase in WITHOUT_RANK_PODS or state.phase in ENDED:
         return None
-    serving, waits, made = snapshot.pods.serving(state), _waits(snapshot, memo), job.metadata.creation_timestamp
+    serving, waits, made = (
+        snapshot.pods.serving_pods(state),
+        _is_whole_gang_gated(snapshot, memo),
+        job.metadata.creation_timestamp,
+    )
     returning = nodes_to_return(state, snapshot.policy, snapshot.now_ms)
     like = next(iter(serving.pods.values()), None)  # the server has resolved its priority class
     wanted = snapshot.layout.num_nodes - len(state.released)
@@ -78,23 +82,23 @@ def claim(snapshot: JobSnapshot, memo: GangMemo) -> Claim | None:
     )
 
 
-def _waits(snapshot: JobSnapshot, memo: GangMemo) -> bool:
+def _is_whole_gang_gated(snapshot: JobSnapshot, memo: GangMemo) -> bool:
     """Whether all of this start's pods are gated; an ungated one means that the start was let in before."""
     state = snapshot.state
     gates = snapshot.job.spec.scheduling.gang_policy is GangPolicy.SCHEDULING_GATES
     if not gates or state.phase not in UNTRAINED or memo.let_in == state.base:
         return False
-    serving = snapshot.pods.serving(state)
+    serving = snapshot.pods.serving_pods(state)
     if len(serving.gated) < len(serving.pods):
         memo.let_in = state.base
         return False
     return True
 
 
-def _open_gate(pod: PodView) -> Patch:
+def _patch_to_ungate(pod: PodView) -> Patch:
     """Return the patch that removes Hajob's gate; refused where others have gone since, until a newer pod is seen."""
     path = f"/spec/schedulingGates/{pod.gate}"
-    return pod_patch(
+    return patch_of_pod(
         pod,
         [{"op": "test", "path": f"{path}/name", "value": names.GATE}, {"op": "remove", "path": path}],
         settled_by=frozenset({404}),

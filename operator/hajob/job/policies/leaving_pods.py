@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hajob.job.ages import Ages
-from hajob.job.pod_index import old_ranks
+from hajob.job.pod_index import old_rank_pods
 from hajob.job.snapshot import JobSnapshot
 
 GONE_SECONDS: Final = 30.0
@@ -24,5 +24,5 @@ def overdue_pods(snapshot: JobSnapshot, ages: Ages) -> tuple[set[str], float]:
     """
     given = snapshot.job.spec.template["spec"].get("terminationGracePeriodSeconds")
     limit = (given if isinstance(given, int) else snapshot.settings.rank_grace_seconds) + GONE_SECONDS
-    seen = ages.look((pod.uid for pod in old_ranks(snapshot.state.base, snapshot.pods.pods)), snapshot.now)
-    return {uid for uid, age in seen.items() if age >= limit}, ages.next_at(snapshot.now, limit)
+    seen = ages.update_ages((pod.uid for pod in old_rank_pods(snapshot.state.base, snapshot.pods.pods)), snapshot.now)
+    return {uid for uid, age in seen.items() if age >= limit}, ages.next_limit_time(snapshot.now, limit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Wants, pod_deletion
+from hajob.job.wants import Wants, deletion_of_pod
 from hajob.plan.state import REMADE, JobPhase, JobState
 from hajob.sources.node import NodeView
 
@@ -21,19 +21,19 @@ class BootMemo:
     boots: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def outdated_pods(snapshot: JobSnapshot, memo: BootMemo) -> Wants:
+def want_outdated_pods(snapshot: JobSnapshot, memo: BootMemo) -> Wants:
     """Want the pods deleted that would exclude fewer free nodes if they were made now."""
     if not snapshot.pods_are_known:
         return Wants()
-    state, serving = snapshot.state, snapshot.serving.values()
+    state, serving = snapshot.state, snapshot.serving_pods.values()
     waiting = [pod for pod in serving if (pod.unschedulable or pod.is_gated) and pod.excluded and not pod.deleting]
     returned = returned_nodes(snapshot, memo)
     if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
         return Wants()
-    free = set(snapshot.free_names).difference(snapshot.refused_nodes(len(waiting)))
-    open_now = free - _avoided(state) if state.phase in REMADE else set()
+    free = set(snapshot.free_node_names).difference(snapshot.refused_nodes(len(waiting)))
+    open_now = free - _avoided_node_names(state) if state.phase in REMADE else set()
     outdated = (pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned)))
-    return Wants(changes=tuple(pod_deletion(snapshot, pod) for pod in outdated))
+    return Wants(changes=tuple(deletion_of_pod(snapshot, pod) for pod in outdated))
 
 
 def returned_nodes(snapshot: JobSnapshot, memo: BootMemo) -> set[str]:
@@ -41,17 +41,17 @@ def returned_nodes(snapshot: JobSnapshot, memo: BootMemo) -> set[str]:
 
     Only this operator remembers their state before the restart; a new leader waits for the incident's end.
     """
-    nodes, avoided = snapshot.nodes, _avoided(snapshot.state)
-    memo.boots = {name: memo.boots.get(name, _boot(nodes.get(name))) for name in avoided}
+    nodes, avoided = snapshot.nodes, _avoided_node_names(snapshot.state)
+    memo.boots = {name: memo.boots.get(name, _identity_of_boot(nodes.get(name))) for name in avoided}
     well = {name for name in avoided if name in nodes and nodes[name].is_usable} - set(snapshot.cluster.marks.kept_out)
-    return {name for name in well if _boot(nodes[name]) != memo.boots[name]}
+    return {name for name in well if _identity_of_boot(nodes[name]) != memo.boots[name]}
 
 
-def _avoided(state: JobState) -> set[str]:
+def _avoided_node_names(state: JobState) -> set[str]:
     """Return the nodes that the open incident keeps pods away from."""
     return {name for names in state.avoided.values() for name in names}
 
 
-def _boot(node: NodeView | None) -> tuple[str, str]:
+def _identity_of_boot(node: NodeView | None) -> tuple[str, str]:
     """Return an identity of a machine's start, which differs also when the machine is registered anew."""
     return ("", "") if node is None else (node.uid, node.boot)

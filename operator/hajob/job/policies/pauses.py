@@ -11,7 +11,7 @@ from hajob.api.base import Json, format_time
 from hajob.api.quarantine import BY_HAND
 from hajob.faults.node_quarantine import node_quarantine
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Create, Wants, pod_deletion
+from hajob.job.wants import Create, Wants, deletion_of_pod
 from hajob.pods.hook_pod import build_hook_pod
 from hajob.sources import pause
 from hajob.sources.pod import PodView
@@ -28,92 +28,92 @@ class PauseMemo:
     refused: str = ""
 
 
-def pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
+def want_pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
     """Want the pods of an open pause, none of a closed one but those that have ended, for their logs."""
     if not snapshot.pods_are_known:
         return Wants()
-    hooks, is_open = _hooks(snapshot), snapshot.state.holds_still
-    creations = tuple(_creations(snapshot, hooks)) if is_open else ()
-    memo.refused = (memo.refused or _why_refused(snapshot, creations)) if is_open else ""
+    hooks, is_open = _hook_pods_by_rank(snapshot), snapshot.state.holds_still
+    creations = tuple(_hook_creations(snapshot, hooks)) if is_open else ()
+    memo.refused = (memo.refused or _why_work_refused(snapshot, creations)) if is_open else ""
     return Wants(
         changes=(
-            *_quarantines(snapshot, hooks),
-            *(pod_deletion(snapshot, pod) for pod in _surplus(snapshot)),
+            *_wanted_quarantines(snapshot, hooks),
+            *(deletion_of_pod(snapshot, pod) for pod in _surplus_hook_pods(snapshot)),
             *(creations if not memo.refused else ()),
         ),
         events=tuple(
             pause.events_of_pause(
                 snapshot.state,
                 snapshot.job.spec,
-                snapshot.serving,
+                snapshot.serving_pods,
                 hooks,
                 memo.refused if is_open else snapshot.answers.pause[1],
                 restart_asked=snapshot.restart_asked,
                 now_ms=snapshot.now_ms,
             )
         )
-        if is_open or _is_answered(snapshot)
+        if is_open or _is_pause_answered(snapshot)
         else (),
     )
 
 
-def _is_answered(snapshot: JobSnapshot) -> bool:
+def _is_pause_answered(snapshot: JobSnapshot) -> bool:
     """Whether the server was asked about the requested pause: no training is held for work that cannot be made."""
     request = pause.identity_of_request(snapshot.job.spec.pause)
     return bool(request) and snapshot.answers.pause[0] == request
 
 
-def _incarnation(snapshot: JobSnapshot) -> int:
+def _incarnation_of_pause(snapshot: JobSnapshot) -> int:
     incident = snapshot.state.incident
     return incident.incarnation if incident is not None else 0
 
 
-def _hooks(snapshot: JobSnapshot) -> dict[int, PodView]:
+def _hook_pods_by_rank(snapshot: JobSnapshot) -> dict[int, PodView]:
     """Return the pods of the newest pause by node rank."""
-    hooks = [pod for pod in snapshot.pods.all() if pod.is_hook_pod]
+    hooks = [pod for pod in snapshot.pods.all_pods() if pod.is_hook_pod]
     newest = max((pod.incarnation for pod in hooks), default=0)
-    if snapshot.state.holds_still and newest < _incarnation(snapshot):
+    if snapshot.state.holds_still and newest < _incarnation_of_pause(snapshot):
         return {}
     return {pod.node_rank: pod for pod in hooks if pod.incarnation == newest}
 
 
-def _surplus(snapshot: JobSnapshot) -> Iterator[PodView]:
-    for pod in snapshot.pods.all():
-        is_old = pod.incarnation < _incarnation(snapshot) if snapshot.state.holds_still else not pod.has_ended
+def _surplus_hook_pods(snapshot: JobSnapshot) -> Iterator[PodView]:
+    for pod in snapshot.pods.all_pods():
+        is_old = pod.incarnation < _incarnation_of_pause(snapshot) if snapshot.state.holds_still else not pod.has_ended
         if pod.is_hook_pod and is_old and not pod.deleting:
             yield pod
 
 
-def _creations(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[Create]:
+def _hook_creations(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[Create]:
     job, asked = snapshot.job, snapshot.job.spec.pause
     if asked is None or asked.template is None:
         return
-    for rank, node in pause.nodes_of_work(asked, snapshot.serving).items():
+    for rank, node in pause.nodes_of_work(asked, snapshot.serving_pods).items():
         if rank not in hooks:
-            body = build_hook_pod(job, rank, node, _incarnation(snapshot))
+            body = build_hook_pod(job, rank, node, _incarnation_of_pause(snapshot))
             name = body["metadata"]["name"]
             yield Create(resource="pods", namespace=job.metadata.namespace, name=name, body=body)
 
 
-def _why_refused(snapshot: JobSnapshot, creations: tuple[Create, ...]) -> str:
+def _why_work_refused(snapshot: JobSnapshot, creations: tuple[Create, ...]) -> str:
     for each in creations:
         if (error := snapshot.answers.refusals.get(each.key)) is not None:
             return f"no pod of the work is made on {each.body['spec']['nodeName']}: {error.message}"
     return ""
 
 
-def _quarantines(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[Create]:
+def _wanted_quarantines(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[Create]:
     """Yield quarantines of nodes that were found bad, while the pause handles them: later an admin decides."""
     incident = snapshot.state.incident
     for hook in hooks.values():
         if incident is None or not pause.is_node_unfit(hook) or pause.id_of_bad_node(hook) not in incident.fact_ids:
             continue
         if hook.node_name not in snapshot.cluster.marks.quarantined:
-            body = _quarantine(snapshot, hook)
+            body = _build_quarantine(snapshot, hook)
             yield Create(resource=names.QUARANTINES, namespace="", name=body["metadata"]["name"], body=body)
 
 
-def _quarantine(snapshot: JobSnapshot, hook: PodView) -> Json:
+def _build_quarantine(snapshot: JobSnapshot, hook: PodView) -> Json:
     node = snapshot.nodes.get(hook.node_name)
     spec = {
         "nodeName": hook.node_name,

@@ -17,13 +17,13 @@ from math import inf
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.job.ages import Ages
-from hajob.job.pod_index import is_node_away, old_ranks
+from hajob.job.pod_index import is_node_away, old_rank_pods
 from hajob.job.policies.gang_start import GangMemo, is_held_back
 from hajob.job.policies.leaving_pods import overdue_pods
 from hajob.job.policies.outdated_pods import BootMemo, returned_nodes
-from hajob.job.policies.spares import adoption
+from hajob.job.policies.spares import patch_to_adopt
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import MakePods, Patch, Wants, pod_deletion
+from hajob.job.wants import MakePods, Patch, Wants, deletion_of_pod
 from hajob.plan.placements import CoordinatorPlacement, Placement, Placements
 from hajob.plan.policy import Mode
 from hajob.plan.state import ALL_MADE, ENDED, JobPhase
@@ -54,24 +54,24 @@ class Difference:
     surplus: tuple[PodView, ...]
 
 
-def pods(snapshot: JobSnapshot, memo: PodMemo, gang: GangMemo, boots: BootMemo) -> Wants:
+def want_pods(snapshot: JobSnapshot, memo: PodMemo, gang: GangMemo, boots: BootMemo) -> Wants:
     """Want the desired pods, and no others; warm spares become some of those that are missing."""
     if not snapshot.pods_are_known:
         return Wants()
-    memo.adopted.update(filter(None, (_rank_name(snapshot.job, pod) for pod in snapshot.pods.pods.values())))
+    memo.adopted.update(filter(None, (_name_as_rank_pod(snapshot.job, pod) for pod in snapshot.pods.pods.values())))
     known = snapshot.pods.gone | snapshot.pods.made.keys() | memo.adopted
-    todo = _without_what_is_lost(snapshot, difference(snapshot.job, snapshot.desired, snapshot.pods.pods, known))
+    todo = _without_what_is_lost(snapshot, compare_pods(snapshot.job, snapshot.desired_pods, snapshot.pods.pods, known))
     overdue, overdue_at = overdue_pods(snapshot, memo.leaving)
-    todo = in_turn(todo, snapshot.state.base, snapshot.pods.pods, overdue)
-    adoptions = dict(_adoptions(snapshot, todo.rank_pods))
+    todo = limit_to_turn(todo, snapshot.state.base, snapshot.pods.pods, overdue)
+    adoptions = dict(_rank_pod_adoptions(snapshot, todo.rank_pods))
     ranks = tuple(one for one in todo.rank_pods if one.node_rank not in adoptions)
     held_back = snapshot.creation.why_nodes_refuse(snapshot.now) if ranks else None
-    missing = _creation(snapshot, (*(ranks if held_back is None else ()), *todo.coordinators), gang, boots)
+    missing = _creation_of_missing(snapshot, (*(ranks if held_back is None else ()), *todo.coordinators), gang, boots)
     _note_missing(snapshot, missing, held_back)
-    hanging = (pod for pod in snapshot.pods.all() if pod.deleting and is_node_away(pod, snapshot.nodes))
+    hanging = (pod for pod in snapshot.pods.all_pods() if pod.deleting and is_node_away(pod, snapshot.nodes))
     return Wants(
         changes=(
-            *(pod_deletion(snapshot, pod, follows_status=True) for pod in (*todo.surplus, *hanging)),
+            *(deletion_of_pod(snapshot, pod, follows_status=True) for pod in (*todo.surplus, *hanging)),
             *adoptions.values(),
             *((missing,) if missing is not None else ()),
         ),
@@ -79,7 +79,9 @@ def pods(snapshot: JobSnapshot, memo: PodMemo, gang: GangMemo, boots: BootMemo) 
     )
 
 
-def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodView], gone: Iterable[str]) -> Difference:
+def compare_pods(
+    job: HATrainingJob, desired: Placements, pods: Mapping[str, PodView], gone: Iterable[str]
+) -> Difference:
     """Compare desired pods and cache.
 
     Args:
@@ -103,17 +105,17 @@ def difference(job: HATrainingJob, desired: Placements, pods: Mapping[str, PodVi
             and not pod.is_hook_pod
             and name not in placed
             and not (relieved and pod.role == names.ROLE_COORDINATOR and pod.incarnation == relieved)
-            and _rank_name(job, pod) not in placed
+            and _name_as_rank_pod(job, pod) not in placed
         ),
     )
 
 
-def _rank_name(job: HATrainingJob, pod: PodView) -> str:
+def _name_as_rank_pod(job: HATrainingJob, pod: PodView) -> str:
     """Return the name that a former spare would have had as a rank pod; empty for any other pod."""
     return rank_pod_name(job, pod.node_rank, pod.incarnation) if pod.is_rank_pod and pod.warm else ""
 
 
-def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_over: Container[str]) -> Difference:
+def limit_to_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_over: Container[str]) -> Difference:
     """Limit a new start of a whole job to one new rank pod for each old one that is gone.
 
     Created earlier, a pod would need a node that an old one still has: it waits in the scheduler's queue, or preempts a
@@ -125,7 +127,7 @@ def in_turn(todo: Difference, base: int, pods: Mapping[str, PodView], passed_ove
         pods: cached pods of the job by name.
         passed_over: UIDs of old pods that new ones no longer wait for.
     """
-    old = sum(pod.uid not in passed_over for pod in old_ranks(base, pods))
+    old = sum(pod.uid not in passed_over for pod in old_rank_pods(base, pods))
     new = [one for one in todo.rank_pods if one.incarnation == base]
     held_back = set(new[max(len(new) - old, 0) :])
     return replace(todo, rank_pods=tuple(one for one in todo.rank_pods if one not in held_back)) if held_back else todo
@@ -152,15 +154,15 @@ def _without_what_is_lost(snapshot: JobSnapshot, todo: Difference) -> Difference
     return replace(todo, rank_pods=()) if watches or phase is JobPhase.ENDING else todo
 
 
-def _adoptions(snapshot: JobSnapshot, missing: Collection[Placement]) -> Iterator[tuple[int, Patch]]:
+def _rank_pod_adoptions(snapshot: JobSnapshot, missing: Collection[Placement]) -> Iterator[tuple[int, Patch]]:
     """Yield node ranks whose pods warm spares can become, and the patches; one that is refused is made instead."""
     for placement in missing:
-        patch = adoption(snapshot, placement)
+        patch = patch_to_adopt(snapshot, placement)
         if patch is not None and patch.key not in snapshot.answers.refusals:
             yield placement.node_rank, patch
 
 
-def _creation(
+def _creation_of_missing(
     snapshot: JobSnapshot,
     placements: tuple[Placement | CoordinatorPlacement, ...],
     gang: GangMemo,

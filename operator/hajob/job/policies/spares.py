@@ -14,7 +14,7 @@ from hajob.backoff import Backoff
 from hajob.capacity.spares import SpareTurn, spare_changes, successors_by_node
 from hajob.job.ages import Ages
 from hajob.job.snapshot import JobSnapshot
-from hajob.job.wants import Create, Patch, Wants, pod_deletion, pod_patch
+from hajob.job.wants import Create, Patch, Wants, deletion_of_pod, patch_of_pod
 from hajob.plan.placements import Placement
 from hajob.pods.naming import spare_pod_name
 from hajob.pods.spare_pod import build_spare_pod
@@ -50,7 +50,7 @@ class SpareMemo:
     ended_uid: str = ""
 
 
-def spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
+def want_spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
     """Want as many spares as the spec sets; those whose nodes rank pods take over make room for them."""
     if not snapshot.pods_are_known:
         return Wants()
@@ -60,23 +60,23 @@ def spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
         memo.why_missing = None
         return Wants()
     warm = snapshot.job.spec.scheduling.spare_mode is SpareMode.WARM
-    turn = spare_changes(snapshot.state, wanted, pods, snapshot.may_hold, warm=warm)
+    turn = spare_changes(snapshot.state, wanted, pods, snapshot.may_hold_spare, warm=warm)
     _note_ended(snapshot, turn, wanted, memo)
-    creations = tuple(_creations(snapshot, turn, numbers)) if snapshot.now >= memo.next_at else ()
+    creations = tuple(_spare_creations(snapshot, turn, numbers)) if snapshot.now >= memo.next_at else ()
     _note_missing(snapshot, wanted, creations, memo)
-    impatient = _impatient(snapshot, memo)
+    impatient = _pods_waiting_too_long(snapshot, memo)
     waits_until = memo.next_at if turn.missing and memo.next_at > snapshot.now else inf
     return Wants(
         changes=(
-            *(_nomination(pod) for pod in turn.nominate),
-            *(pod_deletion(snapshot, pod) for pod in (*turn.surplus, *impatient)),
+            *(_patch_to_nominate(pod) for pod in turn.nominate),
+            *(deletion_of_pod(snapshot, pod) for pod in (*turn.surplus, *impatient)),
             *creations,
         ),
-        again_at=min(waits_until, memo.waiting.next_at(snapshot.now, PATIENCE_SECONDS, STUCK_SECONDS)),
+        again_at=min(waits_until, memo.waiting.next_limit_time(snapshot.now, PATIENCE_SECONDS, STUCK_SECONDS)),
     )
 
 
-def adoption(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
+def patch_to_adopt(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
     """Return the patch that turns a warm spare into the missing rank pod of its node; None: no spare is there."""
     pod = next((pod for pod in snapshot.ready_spares if pod.warm and pod.node_name == placement.place), None)
     if pod is None or not placement.place:
@@ -88,7 +88,7 @@ def adoption(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
     }
     index = {names.ANNOTATION_RANK_INDEX: str(placement.node_rank)}
     body = {"metadata": {"labels": labels, "annotations": index}}
-    return pod_patch(pod, body, follows_status=True, done=f"spare {pod.name} is node rank {placement.node_rank}")
+    return patch_of_pod(pod, body, follows_status=True, done=f"spare {pod.name} is node rank {placement.node_rank}")
 
 
 def _kept_names(snapshot: JobSnapshot) -> list[str]:
@@ -116,13 +116,13 @@ def _note_ended(snapshot: JobSnapshot, turn: SpareTurn, wanted: Collection[str],
         memo.ended = NotCreated(f"pod {failed.name} has ended: {failed.trouble or failed.phase}", code="Ended")
 
 
-def _creations(snapshot: JobSnapshot, turn: SpareTurn, numbers: Mapping[str, int]) -> Iterator[Create]:
+def _spare_creations(snapshot: JobSnapshot, turn: SpareTurn, numbers: Mapping[str, int]) -> Iterator[Create]:
     for name in turn.missing:
         yield Create(
             resource="pods",
             namespace=snapshot.job.metadata.namespace,
             name=name,
-            body=build_spare_pod(snapshot.job, numbers[name], snapshot.settings, snapshot.not_to_hold),
+            body=build_spare_pod(snapshot.job, numbers[name], snapshot.settings, snapshot.nodes_not_to_hold),
             retry_seconds=RETRY_SECONDS,
         )
 
@@ -142,16 +142,16 @@ def _note_missing(
     memo.why_missing = refused or memo.ended
 
 
-def _nomination(pod: PodView) -> Patch:
+def _patch_to_nominate(pod: PodView) -> Patch:
     """Return the patch that has the scheduler keep the spare's node for this pod."""
-    return pod_patch(pod, {"status": {"nominatedNodeName": pod.place}}, subresource="status")
+    return patch_of_pod(pod, {"status": {"nominatedNodeName": pod.place}}, subresource="status")
 
 
-def _impatient(snapshot: JobSnapshot, memo: SpareMemo) -> list[PodView]:
+def _pods_waiting_too_long(snapshot: JobSnapshot, memo: SpareMemo) -> list[PodView]:
     """Return spares that the scheduler has ignored for too long, and pods that did not get a spare's node."""
     pods = snapshot.pods.pods
     waiting = {name: pod for name, pod in successors_by_node(pods).items() if not pod.is_gated}
-    ages = memo.waiting.look((pod.uid for pod in waiting.values()), snapshot.now)
+    ages = memo.waiting.update_ages((pod.uid for pod in waiting.values()), snapshot.now)
     late = {name for name, pod in waiting.items() if ages[pod.uid] >= PATIENCE_SECONDS}
     stuck = [pod for pod in waiting.values() if pod.unschedulable and ages[pod.uid] >= STUCK_SECONDS]
     return [*stuck, *(pod for pod in pods.values() if pod.is_spare_pod and pod.node_name in late and not pod.deleting)]

@@ -33,7 +33,7 @@ class StartMemo:
     held_since: float | None = None
 
 
-def start_gate(snapshot: JobSnapshot, memo: StartMemo) -> Wants:
+def want_start_gate(snapshot: JobSnapshot, memo: StartMemo) -> Wants:
     """Want to be asked again when time alone lets a held start begin, or makes what it waits for overdue."""
     if memo.held_since is None:
         return Wants()
@@ -41,34 +41,34 @@ def start_gate(snapshot: JobSnapshot, memo: StartMemo) -> Wants:
     if snapshot.earlier_ranks:
         overdue_at = memo.held_since + STUCK_SECONDS
         return Wants(again_at=overdue_at if overdue_at > snapshot.now else inf)
-    return Wants(again_at=snapshot.now + min(_left_ms(snapshot) / 1000, LOOK_SECONDS))
+    return Wants(again_at=snapshot.now + min(_fence_wait_left_ms(snapshot) / 1000, LOOK_SECONDS))
 
 
 def holds_start(snapshot: JobSnapshot, memo: StartMemo) -> bool:
     """Return whether the order that starts ranks must wait, and note since when."""
-    closed = bool(why_closed(snapshot))
+    closed = bool(why_start_waits(snapshot))
     since = snapshot.now if memo.held_since is None else memo.held_since
     memo.held_since = since if closed else None
     return closed
 
 
-def why_closed(snapshot: JobSnapshot) -> str:
+def why_start_waits(snapshot: JobSnapshot) -> str:
     """Return what a start waits for, in words; empty for nothing."""
     if old := snapshot.earlier_ranks:
         named = ", ".join(sorted(old)[:_NAMED])
         return f"waiting for {len(old)} pods of the previous attempt to end: {named}"
-    if not _left_ms(snapshot):
+    if not _fence_wait_left_ms(snapshot):
         return ""
     where = ", ".join(sorted(snapshot.state.unreachable)[:_NAMED])
     return f"waiting up to {fencing.FENCE_SECONDS} s: ranks of the previous attempt may still run on {where}"
 
 
-def why_stuck(snapshot: JobSnapshot, memo: StartMemo) -> str:
+def why_start_stuck(snapshot: JobSnapshot, memo: StartMemo) -> str:
     """Return which pods of the previous attempt are overdue, in words; empty for none."""
     is_overdue = memo.held_since is not None and snapshot.now - memo.held_since >= STUCK_SECONDS
-    return why_closed(snapshot) if is_overdue and snapshot.earlier_ranks else ""
+    return why_start_waits(snapshot) if is_overdue and snapshot.earlier_ranks else ""
 
 
-def _left_ms(snapshot: JobSnapshot) -> int:
+def _fence_wait_left_ms(snapshot: JobSnapshot) -> int:
     known_dead = [name for name, node in snapshot.nodes.items() if node.is_out_of_service]
     return fencing.fence_wait_ms(snapshot.state, snapshot.now_ms, known_dead)

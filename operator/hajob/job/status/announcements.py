@@ -24,7 +24,7 @@ class Announcement:
     message: str
 
     @property
-    def warning(self) -> bool:
+    def is_warning(self) -> bool:
         """Whether the Event is a warning: a person may have to act."""
         return self.reason.warning
 
@@ -33,7 +33,7 @@ Announce = Callable[[Announcement | None], None]
 """Function that posts an announcement; None posts nothing."""
 
 
-def of_effect(effect: effects.Effect) -> Announcement | None:
+def event_of_effect(effect: effects.Effect) -> Announcement | None:
     """Return the Event of an effect; None for most effects."""
     match effect:
         case effects.FailJob(_, message):
@@ -45,13 +45,13 @@ def of_effect(effect: effects.Effect) -> Announcement | None:
     return None
 
 
-def of_opening(incident: Incident) -> Announcement:
+def event_of_opening(incident: Incident) -> Announcement:
     """Return the Event of an incident that opens; what is planned is no warning."""
     reason = EventReason.PLANNED_WORK if incident_words.is_planned(incident) else EventReason.RECOVERING
     return Announcement(reason, incident_words.first_sentence(incident))
 
 
-def of_closing(
+def event_of_closing(
     closed: effects.CloseIncident, incident: Incident, outage_milliseconds: int | None, lost_steps: int = 0
 ) -> Announcement | None:
     """Return the Event of an incident that closes; none where it recovered from an outage of unknown length.
@@ -68,7 +68,7 @@ def of_closing(
     return None
 
 
-def of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announcement | None:
+def event_of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announcement | None:
     """Return the Event of pods that cannot be created; none while the kind of reason stays the same."""
     if refused is None or (before is not None and before.over_quota is refused.over_quota):
         return None
@@ -76,14 +76,14 @@ def of_creation(before: NotCreated | None, refused: NotCreated | None) -> Announ
     return Announcement(reason, refused.message)
 
 
-def of_breaker(held: str) -> Announcement:
+def event_of_breaker(held: str) -> Announcement:
     """Return the Event of the breaker; `held`: why faults of nodes and chips are held back, empty: no longer."""
     if held:
         return Announcement(EventReason.BREAKER_OPEN, f"{Reason.BREAKER_OPEN.sentence} {held}")
     return Announcement(EventReason.BREAKER_CLOSED, Reason.NOT_HELD.sentence)
 
 
-def of_unknown_chip(pod: str, fact: ClusterFact) -> Announcement:
+def event_of_unknown_chip(pod: str, fact: ClusterFact) -> Announcement:
     """Return the Event of a fault of a chip that a pod may or may not have."""
     told = f"{fact.message} (chip {fact.chip_number} of {fact.node}): whether {pod} has this chip is not known"
     return Announcement(EventReason.CHIP_UNKNOWN, f"{told}, for no annotation lists its chips; nothing is done")

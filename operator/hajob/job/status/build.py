@@ -27,7 +27,7 @@ from hajob.domain.incidents import IncidentOutcome
 from hajob.job.status import summary
 from hajob.job.status.data_parallel import data_parallel, measured_again
 from hajob.job.status.freshness import RARELY_SECONDS, is_older_than, without_moving_words
-from hajob.job.status.incidents import Record, entry, nodes_of_incident
+from hajob.job.status.incidents import Record, build_entry, nodes_of_incident
 from hajob.job.status.journal import MOVING_MARK, VERSION
 from hajob.plan.placements import same_placements
 from hajob.plan.policy import layout_from_spec
@@ -156,7 +156,7 @@ class Snapshot:
     checkpoint_step: int | None = None
 
 
-def time_of(milliseconds: int) -> datetime:
+def to_status_time(milliseconds: int) -> datetime:
     """Convert milliseconds to a time of the status."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
@@ -165,18 +165,18 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
     """Build the whole status."""
     job, state = snapshot.job, snapshot.state
     previous = job.status
-    now = time_of(snapshot.now_ms)
-    incidents = _incidents(snapshot)
+    now = to_status_time(snapshot.now_ms)
+    incidents = _build_incidents(snapshot)
     protection = protection_of_job(snapshot.recoverability)
-    conditions = _conditions(snapshot, protection, now)
+    conditions = _build_conditions(snapshot, protection, now)
     ended = state.phase in WITH_RESULT
     return api.HATrainingJobStatus(
         observed_generation=job.metadata.generation,
         conditions=conditions,
-        summary=_summary(snapshot, incidents, conditions),
+        summary=_summary_of_status(snapshot, incidents, conditions),
         effective=effective_status(job.spec),
         data_parallel=_data_parallel(snapshot),
-        spares=_spares(snapshot),
+        spares=_build_spares(snapshot),
         incarnation=state.incarnation,
         fence=snapshot.fence,
         journal_version=VERSION,
@@ -185,7 +185,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
         completion_time=(previous.completion_time or now.replace(microsecond=0)) if ended else None,
         restarts=api.Restarts(infrastructure=state.restarts_infrastructure, program=state.restarts_program),
         takeovers=api.Takeovers(count=state.takeovers, last_milliseconds=state.takeover_ms),
-        progress=_progress(snapshot, now),
+        progress=_build_progress(snapshot, now),
         goodput=snapshot.goodput,
         recoverability=without_what_is_met(snapshot.recoverability),
         protection=protection,
@@ -195,7 +195,7 @@ def build_status(snapshot: Snapshot) -> api.HATrainingJobStatus:
 
 def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, now_ms: int) -> api.HATrainingJobStatus:
     """Build the status of a job that the operator leaves alone: its last known values, and why."""
-    now, generation = time_of(now_ms), job.metadata.generation
+    now, generation = to_status_time(now_ms), job.metadata.generation
     conditions = job.status.conditions
     for one in (reason, Reason.NOT_EVALUATED):
         conditions = with_condition(conditions, build_condition(one, now, message=message, generation=generation))
@@ -204,7 +204,7 @@ def build_on_hold(job: HATrainingJob, reason: Reason, message: str, fence: int, 
     return job.status.model_copy(update=known)
 
 
-def _progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
+def _build_progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
     step = snapshot.step if snapshot.step >= 0 else snapshot.state.step
     if step < 0:
         return None
@@ -220,7 +220,7 @@ def _progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
     )
 
 
-def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
+def _build_incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
     known = snapshot.job.status.incidents
     if snapshot.record is None:
         return known
@@ -228,7 +228,7 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
     spec = snapshot.job.spec
     before = {incident.incarnation: incident for incident in known}
     fresh = [
-        entry(
+        build_entry(
             record,
             layout_from_spec(with_number_of_nodes(spec, record.incident.nodes)),
             nodes_of_incident(record.incident, snapshot.pods, before.get(record.incident.number)),
@@ -242,33 +242,35 @@ def _incidents(snapshot: Snapshot) -> tuple[api.IncidentEntry, ...]:
     return (*fresh, *rest)[: api.MAX_INCIDENTS]
 
 
-def _conditions(snapshot: Snapshot, protection: api.Protection | None, now: datetime) -> tuple[api.Condition, ...]:
+def _build_conditions(
+    snapshot: Snapshot, protection: api.Protection | None, now: datetime
+) -> tuple[api.Condition, ...]:
     conditions = snapshot.job.status.conditions
-    for reason, message in _reasons(snapshot, protection):
+    for reason, message in _reasons_of_conditions(snapshot, protection):
         new = build_condition(reason, now, message=message, generation=snapshot.job.metadata.generation)
         conditions = with_condition(conditions, new)
     return conditions
 
 
-def _reasons(snapshot: Snapshot, protection: api.Protection | None) -> list[tuple[Reason, str]]:
+def _reasons_of_conditions(snapshot: Snapshot, protection: api.Protection | None) -> list[tuple[Reason, str]]:
     state, mode = snapshot.state, snapshot.job.spec.recovery.mode
     return [
-        _accepted(snapshot),
-        _scheduled(snapshot),
-        (RUNNING_REASON[state.going_on], "; ".join(_told(snapshot))),
-        _recoverable_condition(snapshot, protection),
-        _coordinator(snapshot),
+        _accepted_reason(snapshot),
+        _scheduled_reason(snapshot),
+        (RUNNING_REASON[state.going_on], "; ".join(_start_in_words(snapshot))),
+        _recoverable_reason(snapshot, protection),
+        _coordinator_reason(snapshot),
         (Reason.FEWER_RANKS if state.shrunk or state.smaller else Reason.FULL_SIZE, ""),
-        _spares_ready(snapshot),
-        _degraded(snapshot),
-        _held(mode, snapshot),
-        _suspended(snapshot),
-        _complete(snapshot),
-        _failed(snapshot),
+        _spares_reason(snapshot),
+        _degraded_reason(snapshot),
+        _held_reason(mode, snapshot),
+        _suspended_reason(snapshot),
+        _complete_reason(snapshot),
+        _failed_reason(snapshot),
     ]
 
 
-def _recoverable_condition(snapshot: Snapshot, protection: api.Protection | None) -> tuple[Reason, str]:
+def _recoverable_reason(snapshot: Snapshot, protection: api.Protection | None) -> tuple[Reason, str]:
     """Return how well the job is protected; unmet preconditions count, and those that cannot be seen do not."""
     if protection is None:
         return Reason.NOT_EVALUATED, ""
@@ -278,14 +280,14 @@ def _recoverable_condition(snapshot: Snapshot, protection: api.Protection | None
     return reason, protection_in_words(protection)[:MESSAGE_LIMIT]
 
 
-def _accepted(snapshot: Snapshot) -> tuple[Reason, str]:
+def _accepted_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     """Return whether the spec is served, and what is noticed about it."""
     if snapshot.spec_not_read:
         return Reason.SPEC_NOT_READ, f"{Reason.SPEC_NOT_READ.sentence} {snapshot.spec_not_read}"
     return snapshot.accepted, snapshot.warnings if snapshot.accepted is Reason.VALID else snapshot.accepted_message
 
 
-def _held(mode: RecoveryMode, snapshot: Snapshot) -> tuple[Reason, str]:
+def _held_reason(mode: RecoveryMode, snapshot: Snapshot) -> tuple[Reason, str]:
     """Return why Hajob holds faults: the spec's mode first, then a missing controller, then the breaker."""
     by_user = {RecoveryMode.HOLD: Reason.MODE_HOLD, RecoveryMode.OBSERVE: Reason.MODE_OBSERVE}
     if mode in by_user:
@@ -296,7 +298,7 @@ def _held(mode: RecoveryMode, snapshot: Snapshot) -> tuple[Reason, str]:
     return (Reason.BREAKER_OPEN, held_back) if held_back else (Reason.NOT_HELD, "")
 
 
-def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
+def _complete_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     """Return whether the ranks completed the job; a start script that disagrees is reported with it."""
     if snapshot.state.phase is not JobPhase.COMPLETE:
         return Reason.NOT_COMPLETE, ""
@@ -304,7 +306,7 @@ def _complete(snapshot: Snapshot) -> tuple[Reason, str]:
     return (Reason.SCRIPT_DISAGREES, f"pod {said.name}: {said.last_word}") if said else (Reason.ALL_RANKS_FINISHED, "")
 
 
-def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
+def _degraded_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     """Return why the job is degraded: causes that concern all of it first."""
     if snapshot.crd_is_older:
         return Reason.CRD_OLDER, snapshot.crd_is_older[:MESSAGE_LIMIT]
@@ -318,7 +320,7 @@ def _degraded(snapshot: Snapshot) -> tuple[Reason, str]:
     return Reason.NOT_DEGRADED, ""
 
 
-def _checkpoints(snapshot: Snapshot) -> str:
+def _checkpoints_in_words(snapshot: Snapshot) -> str:
     """Return what is loaded instead of a refused checkpoint, or why none can be verified, while the ranks start."""
     if RUNNING_REASON[snapshot.state.going_on] not in {Reason.STARTING, Reason.RESTARTING}:
         return ""
@@ -330,9 +332,9 @@ def _checkpoints(snapshot: Snapshot) -> str:
     return describe_checkpoints(found.refused, found.loaded_step) if found.refused else ""
 
 
-def _told(snapshot: Snapshot) -> list[str]:
+def _start_in_words(snapshot: Snapshot) -> list[str]:
     """Return what the start waits for, what is loaded, and why the job does not train."""
-    return [*filter(None, (snapshot.start_waits, _checkpoints(snapshot), _why_not_training(snapshot.state)))]
+    return [*filter(None, (snapshot.start_waits, _checkpoints_in_words(snapshot), _why_not_training(snapshot.state)))]
 
 
 _NOT_TRAINING: Final = frozenset({Reason.STARTING, Reason.RESTARTING, Reason.RECOVERING, Reason.FAULT_HELD})
@@ -347,7 +349,7 @@ def _why_not_training(state: JobState) -> str:
     return cause_words.report_of_cause(state.incident.cause)
 
 
-def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
+def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     pods, refused = [pod for pod in snapshot.pods if not pod.is_spare_pod], snapshot.not_created
     if refused is not None:
         return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
@@ -357,7 +359,7 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.UNSATISFIABLE, f"can never start: {snapshot.unsatisfiable}"[:MESSAGE_LIMIT]
     wait, since = snapshot.state.waiting, ""
     if wait is not None:
-        since = f"waiting since {format_time(time_of(wait.since_ms).replace(microsecond=0))}"
+        since = f"waiting since {format_time(to_status_time(wait.since_ms).replace(microsecond=0))}"
     if missing := shortage_of_pods(pods, None):
         told = "; ".join(filter(None, (snapshot.shortfall, missing, since)))
         return Reason.WAITING_FOR_CAPACITY, told[:MESSAGE_LIMIT]
@@ -376,7 +378,7 @@ def _scheduled(snapshot: Snapshot) -> tuple[Reason, str]:
     return Reason.PODS_PENDING, told
 
 
-def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
+def _coordinator_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     view = snapshot.coordinator
     if snapshot.state.phase in WITH_COORDINATOR_AT_REST:
         return Reason.COORDINATOR_NOT_NEEDED, ""  # the operator ended it, so its silence is no problem
@@ -399,7 +401,7 @@ def _coordinator(snapshot: Snapshot) -> tuple[Reason, str]:
     return Reason.COORDINATOR_UNREACHABLE, pod.trouble or view.problem
 
 
-def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
+def _suspended_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     state = snapshot.state
     if state.phase is JobPhase.SUSPENDED:
         reason = Reason.SUSPENDING if snapshot.pods else Reason.SUSPENDED
@@ -409,7 +411,7 @@ def _suspended(snapshot: Snapshot) -> tuple[Reason, str]:
     return Reason.SUSPENDING, "Hajob saves the training first." if state.phase is JobPhase.SAVING else ""
 
 
-def _failed(snapshot: Snapshot) -> tuple[Reason, str]:
+def _failed_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.state.phase is not JobPhase.FAILED:
         return Reason.NOT_FAILED, ""
     said = find_condition(snapshot.job.status.conditions, ConditionType.FAILED)
@@ -426,13 +428,13 @@ def _data_parallel(snapshot: Snapshot) -> api.DataParallel:
     return data_parallel(desired, snapshot.state, snapshot.wait, snapshot.batch, snapshot.step_ms)
 
 
-def _spares(snapshot: Snapshot) -> api.Spares | None:
+def _build_spares(snapshot: Snapshot) -> api.Spares | None:
     desired = snapshot.job.spec.scheduling.num_spare_nodes
     return api.Spares(desired=desired, ready=snapshot.spares_ready) if desired else None
 
 
-def _spares_ready(snapshot: Snapshot) -> tuple[Reason, str]:
-    spares = _spares(snapshot)
+def _spares_reason(snapshot: Snapshot) -> tuple[Reason, str]:
+    spares = _build_spares(snapshot)
     if spares is None:
         return Reason.SPARES_NOT_ASKED, ""
     told = f"{spares.ready} of {spares.desired} spare nodes are reserved"
@@ -446,7 +448,7 @@ def _spares_ready(snapshot: Snapshot) -> tuple[Reason, str]:
     return Reason.SPARES_PENDING, "; ".join(filter(None, (told, missing)))[:MESSAGE_LIMIT]
 
 
-def _summary(
+def _summary_of_status(
     snapshot: Snapshot, incidents: Sequence[api.IncidentEntry], conditions: Sequence[api.Condition]
 ) -> api.Summary:
     pods = [pod for pod in snapshot.pods if not pod.is_spare_pod and not pod.deleting]
@@ -457,7 +459,7 @@ def _summary(
             pods=pods,
             refused=snapshot.accepted in {Reason.POD_REFUSED, Reason.INVALID},
             size=_data_parallel(snapshot),
-            spares=_spares(snapshot),
+            spares=_build_spares(snapshot),
             num_nodes=snapshot.job.spec.num_nodes,
             goodput=snapshot.goodput,
             step_ms=snapshot.step_ms,
@@ -467,7 +469,7 @@ def _summary(
     )
 
 
-def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
+def is_worth_a_write(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
     """Return whether a status is worth a write: more has changed than the leader and values that move by themselves."""
     moving: dict[str, object] = {"progress": new.progress, "goodput": new.goodput, "fence": new.fence}
     moving["data_parallel"] = measured_again(old.data_parallel, new.data_parallel)
@@ -475,7 +477,7 @@ def is_news(old: api.HATrainingJobStatus, new: api.HATrainingJobStatus) -> bool:
         return True
     if _words_of_summary(old) != _words_of_summary(new):
         return True
-    same_journal = _at_rest(old.journal) == _at_rest(new.journal)
+    same_journal = _without_moving_part(old.journal) == _without_moving_part(new.journal)
     still = old.model_copy(
         update={**moving, "summary": None, "journal": "", "conditions": without_moving_words(old.conditions)}
     )
@@ -487,7 +489,7 @@ def _words_of_summary(status: api.HATrainingJobStatus) -> tuple[str, str]:
     return (status.summary.state, status.summary.reason) if status.summary is not None else ("", "")
 
 
-def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
+def is_status_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
     """Return whether the status is written at once.
 
     That is so when the reason of Running changes, or when pods to make or delete wait for the write.
@@ -497,11 +499,11 @@ def is_urgent(before: JobState, after: JobState, num_nodes: int) -> bool:
     return turned or not same_placements(before, after, num_nodes)
 
 
-def _at_rest(journal: str) -> str:
+def _without_moving_part(journal: str) -> str:
     return journal.partition(MOVING_MARK)[0]
 
 
-def goodput(account: Account | None, now_ms: int) -> api.Goodput | None:
+def build_goodput(account: Account | None, now_ms: int) -> api.Goodput | None:
     """Return where the job's time went, in whole seconds; None before there is an account."""
     if account is None:
         return None

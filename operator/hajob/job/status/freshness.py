@@ -68,7 +68,7 @@ class Refreshes:
     def __init__(self) -> None:
         self._left, self._at = BURST, -math.inf
 
-    def take(self, now: float, *, always: bool = False) -> bool:
+    def take_refresh(self, now: float, *, always: bool = False) -> bool:
         """Return whether a job may be refreshed, and count it; `now`: monotonic seconds."""
         # A bucket that fills by RATE, so that a quiet hour pays for one burst and for no more.
         if self._at > -math.inf:

@@ -63,11 +63,11 @@ class Restoration:
         went_back = self.loaded_step >= 0 or self.from_nothing
         return max(0, self.before - max(self.loaded_step, 0)) if went_back and self.before >= 0 else 0
 
-    def stood_at(self, step: int) -> Restoration:
+    def with_last_step(self, step: int) -> Restoration:
         """Note the last common step from the coordinator; the first report of an incident counts. -1: not reported."""
         return self if self.told or step < 0 else replace(self, before=step, told=True)
 
-    def began(self, incident: Incident, newest_step: int) -> Restoration:
+    def with_restart_step(self, incident: Incident, newest_step: int) -> Restoration:
         """Note the step at which the whole job is restarted, as far as it is known.
 
         No rank ends a step that another has not begun to end, so all have finished the one before the newest. The
@@ -78,11 +78,11 @@ class Restoration:
         told = incident.cause.step
         return replace(self, before=min(newest_step, max(told, newest_step - 1)) if newest_step >= 0 else told)
 
-    def finds(self, step: int | None) -> Restoration:
+    def with_found_checkpoint(self, step: int | None) -> Restoration:
         """Note the newest complete checkpoint while no rank trains; None: unknown."""
         return self if step is None else replace(self, tracked=step)
 
-    def loaded(self, found: Loaded) -> Restoration:
+    def with_loaded(self, found: Loaded) -> Restoration:
         """Note what the attempt that ends the incident loads."""
         refused = found.refused[:MOST_REFUSALS]
         return replace(
@@ -93,7 +93,7 @@ class Restoration:
             num_refused=found.num_refused,
         )
 
-    def resumed(self, incident: Incident, step: int) -> Restoration:
+    def with_first_step(self, incident: Incident, step: int) -> Restoration:
         """Infer from the first step after the outage whether processes that lived on loaded a checkpoint.
 
         A heartbeat may report a later step than the first: a planned repair is therefore from the
@@ -107,7 +107,7 @@ class Restoration:
             return replace(self, loaded_step=self.tracked)
         return replace(self, loaded_step=step - 1) if went_back or planned else self
 
-    def source(self, incident: Incident) -> RestoredFrom | None:
+    def source_of_state(self, incident: Incident) -> RestoredFrom | None:
         """Return where the lost state really came from."""
         planned = incident.restored_from
         if self.from_nothing:
@@ -118,7 +118,7 @@ class Restoration:
         return RestoredFrom.SAVED_CHECKPOINT if saved else RestoredFrom.PERIODIC_CHECKPOINT
 
 
-def sources(layout: Layout, incident: Incident, source: RestoredFrom | None) -> tuple[api.StateSource, ...]:
+def sources_of_ranks(layout: Layout, incident: Incident, source: RestoredFrom | None) -> tuple[api.StateSource, ...]:
     """Return where each rank's state came from, as the status shows it: bounded, whatever the size of the job.
 
     Only the lost ranks load from an optimizer copy, each from the first holder that was not lost. A checkpoint is
@@ -133,7 +133,7 @@ def sources(layout: Layout, incident: Incident, source: RestoredFrom | None) -> 
     left = layout.world_size - len(lost)
     if incident.action is Action.SHRINK:
         return (_state_source(RestoredFrom.LIVE_RANK, left, []),)
-    found = [_state_source(source, len(lost), [_given(layout, rank, lost) for rank in lost[:SHOWN_RANKS]])]
+    found = [_state_source(source, len(lost), [_rank_source_of(layout, rank, lost) for rank in lost[:SHOWN_RANKS]])]
     if left:
         found.append(_state_source(RestoredFrom.LIVE_RANK, left, []))
     return tuple(found) if lost else ()
@@ -143,7 +143,7 @@ def _state_source(source: RestoredFrom, number: int, ranks: Sequence[api.RankSou
     return api.StateSource(name=source, num_ranks=number, first_ranks=tuple(ranks))
 
 
-def _given(layout: Layout, rank: int, lost: Sequence[int]) -> api.RankSource:
+def _rank_source_of(layout: Layout, rank: int, lost: Sequence[int]) -> api.RankSource:
     gone = set(lost)
     giver = next((other for other in layout.holders_of_shard(rank) if other not in gone), None)
     return api.RankSource(rank=rank, giver=giver)
@@ -164,7 +164,7 @@ class Record:
     outcome: IncidentOutcome = IncidentOutcome.OPEN
     restoration: Restoration = field(default_factory=Restoration)
 
-    def at(self, mark: Mark, time_ms: int) -> Record:
+    def with_mark(self, mark: Mark, time_ms: int) -> Record:
         """Return the record with a mark added."""
         if mark in self.marks and mark not in LATEST_COUNTS:
             return self
@@ -202,7 +202,7 @@ def nodes_of_incident(incident: Incident, pods: Iterable[PodView], before: api.I
     return Places(tuple(dict.fromkeys(left))[:MOST_NODES], tuple(dict.fromkeys(taken))[:MOST_NODES])
 
 
-def entry(
+def build_entry(
     record: Record, layout: Layout, found: Places = NOWHERE, before: api.IncidentEntry | None = None, now_ms: int = 0
 ) -> api.IncidentEntry:
     """Build the entry of status.incidents, of a job of this layout.
@@ -217,7 +217,7 @@ def entry(
     incident = record.incident
     start = min(record.marks.values(), default=incident.opened_ms)
     restoration = record.restoration
-    restored = restoration.source(incident)
+    restored = restoration.source_of_state(incident)
     step = restoration.before if restoration.before >= 0 else incident.cause.step
     outage = outage_milliseconds(record.marks)
     return api.IncidentEntry(
@@ -247,7 +247,7 @@ def entry(
         lost_steps=restoration.lost_steps,
         restored_from=restored if restored in api.SOURCES_OF_LOST_STATE else None,
         loaded_step=restoration.loaded_step if restoration.loaded_step >= 0 else None,
-        state_sources=sources(layout, incident, restored),
+        state_sources=sources_of_ranks(layout, incident, restored),
         refused_checkpoints=tuple(
             api.RefusedCheckpoint(name=one.name[:128], reason=one.reason[:64], message=one.refusal_message[:512])
             for one in restoration.refused

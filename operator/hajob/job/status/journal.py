@@ -88,7 +88,7 @@ class Journal:
     written_ms: int = 0
     account: Account | None = None
 
-    def dump(self, now_ms: int, record: Record | None = None) -> str:
+    def to_text(self, now_ms: int, record: Record | None = None) -> str:
         """Return compact JSON, as of now.
 
         Args:
@@ -102,7 +102,7 @@ class Journal:
             written = replace(written, marks=record.marks, restoration=record.restoration)
         return _FORM.dump_json(written, exclude_defaults=True).decode()
 
-    def taken_over(self, now_ms: int) -> Journal:
+    def for_new_leader(self, now_ms: int) -> Journal:
         """Return the journal for a new leader: a deadline is kept, or its remaining time where that ends later.
 
         Args:
@@ -114,7 +114,7 @@ class Journal:
         }
         return replace(self, state=replace(self.state, deadlines=deadlines))
 
-    def record(self) -> Record | None:
+    def record_of_open(self) -> Record | None:
         """Return the record of the incident that was open; None where none was."""
         if self.state.incident is None:
             return None
@@ -132,8 +132,8 @@ class JournalReading:
     left_out: tuple[str, ...] = ()
 
 
-def read(text: str, version: int = VERSION) -> JournalReading:
-    """Read a journal, the inverse of `Journal.dump`; an empty text is a job that is seen for the first time.
+def read_journal(text: str, version: int = VERSION) -> JournalReading:
+    """Read a journal, the inverse of `Journal.to_text`; an empty text is a job that is seen for the first time.
 
     Args:
         text: `status.journal`.
@@ -154,10 +154,10 @@ def read(text: str, version: int = VERSION) -> JournalReading:
         raise JournalError(Reason.JOURNAL_UNREADABLE, f"status.journal is not JSON: {error}") from None
     if not isinstance(raw, dict):
         raise JournalError(Reason.JOURNAL_UNREADABLE, "status.journal is not an object")
-    return _read(_from_version_1(raw) if version < 2 else raw)
+    return _read_tolerantly(_from_version_1(raw) if version < 2 else raw)
 
 
-def _read(raw: dict[str, Any]) -> JournalReading:
+def _read_tolerantly(raw: dict[str, Any]) -> JournalReading:
     """Leave out dispensable parts until the rest can be read."""
     left_out = _deadlines_left_out(raw)
     while True:
@@ -165,16 +165,18 @@ def _read(raw: dict[str, Any]) -> JournalReading:
             return JournalReading(_FORM.validate_json(json.dumps(raw)), tuple(left_out))
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_context=False)
-        places = [_dispensable(one) for one in wrong]
+        places = [_dispensable_part(one) for one in wrong]
         essential = [one for one, place in zip(wrong, places, strict=True) if place is None]
         if essential:
-            raise _refusal(essential)
-        for place in reversed(_outermost(places)):  # last items of a list first, so that the others keep their places
-            left_out.append(_in_words(place))
-            _remove(raw, place)
+            raise _error_of_damage(essential)
+        for place in reversed(
+            _outermost_places(places)
+        ):  # last items of a list first, so that the others keep their places
+            left_out.append(_place_in_words(place))
+            _remove_part(raw, place)
 
 
-def _outermost(places: Iterable[Place | None]) -> list[Place]:
+def _outermost_places(places: Iterable[Place | None]) -> list[Place]:
     """Return each place once, and none inside another one."""
     known = dict.fromkeys(place for place in places if place is not None)
     return [place for place in known if not any(place[:length] in known for length in range(len(place)))]
@@ -192,7 +194,7 @@ def _deadlines_left_out(raw: dict[str, Any]) -> list[str]:
     return [f"state.deadlines.{name}" for name in unknown]
 
 
-def _dispensable(wrong: ErrorDetails) -> Place | None:
+def _dispensable_part(wrong: ErrorDetails) -> Place | None:
     """Return the part that can be left out to cure this error, if any."""
     place: Place = tuple(part for part in wrong["loc"] if part != "[key]")
     if wrong["type"] in _UNKNOWN_KEY:
@@ -202,18 +204,20 @@ def _dispensable(wrong: ErrorDetails) -> Place | None:
     return place if any(place[: len(root)] == root for root in _DISPENSABLE) else None
 
 
-def _refusal(wrong: list[ErrorDetails]) -> JournalError:
+def _error_of_damage(wrong: list[ErrorDetails]) -> JournalError:
     """Build the error: an unknown word is from a newer operator; anything else is damage."""
     newer = any(one["type"] == "enum" for one in wrong)
-    told = "; ".join(f"{_in_words(one['loc'])}: {one['msg']}, found {str(one['input'])[:80]!r}" for one in wrong[:3])
+    told = "; ".join(
+        f"{_place_in_words(one['loc'])}: {one['msg']}, found {str(one['input'])[:80]!r}" for one in wrong[:3]
+    )
     return JournalError(Reason.JOURNAL_NEWER if newer else Reason.JOURNAL_UNREADABLE, f"status.journal: {told}")
 
 
-def _in_words(place: Place) -> str:
+def _place_in_words(place: Place) -> str:
     return ".".join(str(part) for part in place if part != "[key]")
 
 
-def _remove(raw: Any, place: Place) -> None:  # noqa: ANN401  # JSON
+def _remove_part(raw: Any, place: Place) -> None:  # noqa: ANN401  # JSON
     *parents, last = place
     for part in parents:
         raw = raw[part]

@@ -22,7 +22,7 @@ def why_unread(error: ValidationError) -> str:
     return "; ".join(named[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
-def operations(raw: Json, why: str, fence: int, now_ms: int) -> list[Json]:
+def patch_for_unread(raw: Json, why: str, fence: int, now_ms: int) -> list[Json]:
     """Build the JSON patch of the job's status that says why it cannot be read; empty when it says so already.
 
     Args:

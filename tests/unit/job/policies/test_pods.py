@@ -7,7 +7,7 @@ from typing import Any
 
 from hajob.job.policies.gang_start import GangMemo
 from hajob.job.policies.outdated_pods import BootMemo
-from hajob.job.policies.pods import PodMemo, pods
+from hajob.job.policies.pods import PodMemo, want_pods
 from hajob.job.snapshot import CreationMemo, JobSnapshot
 from hajob.job.wants import Delete, MakePods, Wants
 from hajob.kube.client import ApiError
@@ -20,7 +20,7 @@ SECOND = replace(RUNNING, incarnation=2, attempt=2, base=2, coordinator=2)
 
 
 def wanted(made: JobSnapshot) -> Wants:
-    return pods(made, PodMemo(), GangMemo(), BootMemo())
+    return want_pods(made, PodMemo(), GangMemo(), BootMemo())
 
 
 def rows(wants: Wants) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from hajob.api import constants as names
 from hajob.job.policies.pods import placed_pod_name
-from hajob.job.policies.spares import PATIENCE_SECONDS, STUCK_SECONDS, SpareMemo, adoption, spares
+from hajob.job.policies.spares import PATIENCE_SECONDS, STUCK_SECONDS, SpareMemo, patch_to_adopt, want_spares
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Create, Delete, Patch
 from hajob.kube.client import ApiError
@@ -21,7 +21,11 @@ QUOTA = ApiError(403, "Forbidden", "exceeded quota: chips")
 def seen(*spare_pods: PodView, ready: bool = False, mode: str = "Placeholder", **fields: Any) -> JobSnapshot:
     """The quickstart job, which wants one spare, with these pods of spares."""
     spec = {"scheduling": {"numSpareNodes": 1, "spareMode": mode}}
-    dear = {"ready_spares": [pod for pod in spare_pods if ready], "not_to_hold": set(), "may_hold": lambda _: True}
+    dear = {
+        "ready_spares": [pod for pod in spare_pods if ready],
+        "nodes_not_to_hold": set(),
+        "may_hold_spare": lambda _: True,
+    }
     return snapshot(spec, pods=[*RANKS, *spare_pods], dear=dear, **fields)
 
 
@@ -32,7 +36,7 @@ def spare(**fields: Any) -> PodView:
 
 
 def test_a_missing_spare_is_made() -> None:
-    (creation,) = spares(seen(), SpareMemo()).changes
+    (creation,) = want_spares(seen(), SpareMemo()).changes
     assert isinstance(creation, Create)
     assert creation.body["metadata"]["name"] == spare().name
 
@@ -40,29 +44,29 @@ def test_a_missing_spare_is_made() -> None:
 def test_a_spare_stays_when_a_lower_number_is_free() -> None:
     """The lost pod had been spare 0, and its end is seen before the spare's new role: it is about to become a rank."""
     second = replace(spare(warm=True), name=spare_pod_name(seen().job, 1))
-    assert not spares(seen(second, ready=True, mode="Warm"), SpareMemo()).changes
+    assert not want_spares(seen(second, ready=True, mode="Warm"), SpareMemo()).changes
 
 
 def test_a_refusal_is_told_until_the_spare_is_ready() -> None:
     memo = SpareMemo()
-    (creation,) = spares(seen(), memo).changes
-    spares(seen(answers={"refusals": {creation.key: QUOTA}}), memo)
+    (creation,) = want_spares(seen(), memo).changes
+    want_spares(seen(answers={"refusals": {creation.key: QUOTA}}), memo)
     assert memo.why_missing is not None
     assert memo.why_missing.over_quota
-    spares(seen(spare(), ready=True), memo)
+    want_spares(seen(spare(), ready=True), memo)
     assert memo.why_missing is None
 
 
 def test_a_spare_that_ends_goes_and_the_next_one_waits() -> None:
     memo = SpareMemo()
-    wants = spares(seen(spare(phase="Failed", trouble="no such file")), memo)
+    wants = want_spares(seen(spare(phase="Failed", trouble="no such file")), memo)
     assert [type(change) for change in wants.changes] == [Delete]
-    waits = spares(seen(), memo)
+    waits = want_spares(seen(), memo)
     assert not waits.changes
     assert memo.why_missing is not None
     assert "no such file" in memo.why_missing.message
     assert NOW < waits.again_at <= NOW + 5
-    assert spares(seen(now=waits.again_at), memo).changes
+    assert want_spares(seen(now=waits.again_at), memo).changes
 
 
 def test_the_scheduler_is_waited_for_but_not_for_long() -> None:
@@ -74,9 +78,9 @@ def test_the_scheduler_is_waited_for_but_not_for_long() -> None:
             {"scheduling": {"numSpareNodes": 1}},
             pods=[RANKS[0], lost, *RANKS[2:], held],
             now=NOW + seconds,
-            dear={"ready_spares": [held], "not_to_hold": set(), "may_hold": lambda _: True},
+            dear={"ready_spares": [held], "nodes_not_to_hold": set(), "may_hold_spare": lambda _: True},
         )
-        return [change.name for change in spares(made, memo).changes if isinstance(change, Delete)]
+        return [change.name for change in want_spares(made, memo).changes if isinstance(change, Delete)]
 
     assert wants(0) == []
     assert wants(PATIENCE_SECONDS) == [held.name]
@@ -86,11 +90,11 @@ def test_the_scheduler_is_waited_for_but_not_for_long() -> None:
 def test_a_warm_spare_becomes_the_rank_pod_of_its_node() -> None:
     warm, placement = spare(warm=True), Placement(node_rank=1, incarnation=7, avoid=(), place="node-9")
     made = seen(warm, ready=True, mode="Warm")
-    patch = adoption(made, placement)
+    patch = patch_to_adopt(made, placement)
     assert isinstance(patch, Patch)
     assert patch.uid == warm.uid
     assert isinstance(patch.body, dict)
     assert patch.body["metadata"]["labels"][names.LABEL_INCARNATION] == "7"
     assert placed_pod_name(made.job, placement) == rank_pod_name(made.job, 1, 7)
-    assert adoption(made, replace(placement, place="node-8")) is None
-    assert adoption(seen(spare(), ready=True), placement) is None, "a placeholder makes room for a new pod"
+    assert patch_to_adopt(made, replace(placement, place="node-8")) is None
+    assert patch_to_adopt(seen(spare(), ready=True), placement) is None, "a placeholder makes room for a new pod"

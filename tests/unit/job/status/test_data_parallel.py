@@ -8,7 +8,7 @@ import pytest
 
 from hajob.api.status import DataParallel, HATrainingJobStatus
 from hajob.domain.batch import Batch
-from hajob.job.status.build import is_news
+from hajob.job.status.build import is_worth_a_write
 from hajob.job.status.data_parallel import data_parallel
 from hajob.plan.state import JobState, Shrunk, Smaller
 from hajob.plan.waits import Wait, WaitReason
@@ -58,7 +58,7 @@ def test_the_first_measure_is_news_and_later_ones_ride_along(before: int | None,
         HATrainingJobStatus(data_parallel=DataParallel(desired=4, current=3, measured_throughput_percent=percent))
         for percent in (before, after)
     )
-    assert is_news(old, new) is news
+    assert is_worth_a_write(old, new) is news
 
 
 def test_another_reason_to_wait_is_news() -> None:
@@ -68,4 +68,4 @@ def test_another_reason_to_wait_is_news() -> None:
         )
         for reason in (WaitReason.DELAY, WaitReason.NO_FREE_NODE)
     )
-    assert is_news(old, new)
+    assert is_worth_a_write(old, new)

@@ -11,7 +11,7 @@ from hajob.domain.actions import Action
 from hajob.domain.facts import Origin
 from hajob.domain.incidents import Cause, Incident, Purpose, RefusedAction
 from hajob.job.status.build import CoordinatorView, Snapshot, build_status
-from hajob.job.status.incidents import Record, entry
+from hajob.job.status.incidents import Record, build_entry
 from hajob.plan.policy import layout_from_spec
 from hajob.plan.state import JobPhase, JobState
 
@@ -24,7 +24,7 @@ def test_an_entry_says_which_smaller_actions_were_refused() -> None:
     incident = Incident(
         2, 2, 1, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.REPLACE, Cause(), opened_ms=0, refused=refused
     )
-    told = entry(Record(incident), layout_from_spec(JOB.spec)).model_dump(
+    told = build_entry(Record(incident), layout_from_spec(JOB.spec)).model_dump(
         by_alias=True, exclude_unset=True, mode="json"
     )
     assert told["refused"] == [

@@ -13,8 +13,8 @@ from hajob.api.conditions import Reason
 from hajob.domain.actions import Action
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.goodput import Account
-from hajob.job.status.build import is_news
-from hajob.job.status.journal import VERSION, Journal, JournalError, read
+from hajob.job.status.build import is_worth_a_write
+from hajob.job.status.journal import VERSION, Journal, JournalError, read_journal
 from hajob.plan import events as e
 from hajob.plan.placements import CoordinatorPlacement, Placement, PodPurpose, placements
 from hajob.plan.state import JobPhase, Shrunk
@@ -55,7 +55,7 @@ def test_numbers_are_keys_again() -> None:
 
 
 def test_what_a_healthy_job_does_not_have_is_left_out() -> None:
-    text = Journal(Rig.running().state).dump(0)
+    text = Journal(Rig.running().state).to_text(0)
     state = (
         '{"phase":"Running","incarnation":1,"attempt":1,"base":1,"coordinator":1,"step":5,"active_since_ms":1000000}'
     )
@@ -69,7 +69,7 @@ def test_what_a_healthy_job_does_not_have_is_left_out() -> None:
 
 @pytest.mark.parametrize("kept", RELEASED, ids=IDS)
 def test_the_journal_of_a_released_version_is_read(kept: KeptJournal) -> None:
-    reading, told = read(kept.text, kept.journal_version), kept.told
+    reading, told = read_journal(kept.text, kept.journal_version), kept.told
     journal = reading.journal
     assert reading.left_out == ()
     assert (journal.state.phase, journal.state.incarnation) == (told["phase"], told["incarnation"])
@@ -92,12 +92,12 @@ def as_recorded(one: Placement | CoordinatorPlacement) -> dict[str, object]:
 
 @pytest.mark.parametrize("kept", RELEASED, ids=IDS)
 def test_a_released_journal_survives_being_written_anew(kept: KeptJournal) -> None:
-    journal = read(kept.text, kept.journal_version).journal
-    assert read(journal.dump(7)).journal == replace(journal, written_ms=7)
+    journal = read_journal(kept.text, kept.journal_version).journal
+    assert read_journal(journal.to_text(7)).journal == replace(journal, written_ms=7)
 
 
 def test_everything_that_0_1_kept_is_there() -> None:
-    journals = {kept.situation: read(kept.text, 1).journal for kept in RELEASED if kept.version == "0.1"}
+    journals = {kept.situation: read_journal(kept.text, 1).journal for kept in RELEASED if kept.version == "0.1"}
     assert journals["failed"].failed_reason == "ImageUnusable"
     assert journals["restarting"].restart_seen == "2026-11-22T10:00:00Z"
     assert journals["restarting"].restoration.before == 5
@@ -110,7 +110,7 @@ def test_everything_that_0_1_kept_is_there() -> None:
 
 
 def test_everything_that_version_2_keeps_is_there() -> None:
-    states = {kept.situation: read(kept.text).journal.state for kept in RELEASED if kept.version == "version-2"}
+    states = {kept.situation: read_journal(kept.text).journal.state for kept in RELEASED if kept.version == "version-2"}
     assert (states["paused"].pause_seen, states["paused"].holds_still) == ("2026-11-22T10:00:00Z", True)
     assert states["smaller"].smaller is not None
     assert states["waiting"].waiting is not None
@@ -120,7 +120,7 @@ def test_everything_that_version_2_keeps_is_there() -> None:
 
 
 def changed_text(change: Any) -> str:
-    raw = json.loads(Journal(widened().state, account=Account(5)).dump(9))
+    raw = json.loads(Journal(widened().state, account=Account(5)).to_text(9))
     change(raw)
     return json.dumps(raw)
 
@@ -146,7 +146,7 @@ def changed_text(change: Any) -> str:
     ],
 )
 def test_of_a_newer_version_what_can_be_read_is_used(change: Any, left_out: str) -> None:
-    reading = read(changed_text(change))
+    reading = read_journal(changed_text(change))
     assert left_out in reading.left_out
     assert reading.journal.state.phase is widened().state.phase
     assert reading.journal.state.incident is not None
@@ -173,13 +173,13 @@ def test_of_a_newer_version_what_can_be_read_is_used(change: Any, left_out: str)
 )
 def test_what_cannot_be_read_is_named_with_its_place(text: str, version: int, reason: Reason, place: str) -> None:
     with pytest.raises(JournalError) as error:
-        read(text, version)
+        read_journal(text, version)
     assert error.value.reason is reason
     assert place in str(error.value)
 
 
 def test_a_job_without_a_journal_is_a_new_one() -> None:
-    assert read("", VERSION + 1).journal == Journal()
+    assert read_journal("", VERSION + 1).journal == Journal()
 
 
 # ------------------------------------------------------------------------------------------------ the moving part
@@ -189,15 +189,17 @@ def test_a_journal_whose_clock_alone_moved_is_no_news() -> None:
     from hajob.api.status import HATrainingJobStatus
 
     journal = Journal(Rig.running().state, account=Account(5))
-    later = replace(journal, account=Account(6)).dump(60)
-    assert not is_news(HATrainingJobStatus(journal=journal.dump(50)), HATrainingJobStatus(journal=later))
+    later = replace(journal, account=Account(6)).to_text(60)
+    assert not is_worth_a_write(HATrainingJobStatus(journal=journal.to_text(50)), HATrainingJobStatus(journal=later))
     other = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK))
-    assert is_news(HATrainingJobStatus(journal=journal.dump(50)), HATrainingJobStatus(journal=other.dump(50)))
+    assert is_worth_a_write(
+        HATrainingJobStatus(journal=journal.to_text(50)), HATrainingJobStatus(journal=other.to_text(50))
+    )
 
 
 def test_a_deadline_says_how_long_it_still_was() -> None:
     rig = Rig.running()
     rig.exits(5)
-    journal = read(Journal(rig.state).dump(rig.now + 4_000)).journal
+    journal = read_journal(Journal(rig.state).to_text(rig.now + 4_000)).journal
     whole = rig.policy.limits[Action.IN_PLACE].deadline_seconds * 1000
     assert journal.state.deadlines["Recovery"] - journal.written_ms == whole - 4_000

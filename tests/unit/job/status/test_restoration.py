@@ -15,8 +15,8 @@ from hajob.domain.layout import Layout
 from hajob.domain.timeline import Mark
 from hajob.job.incident_recorder import IncidentRecorder
 from hajob.job.status.announcements import Announcement
-from hajob.job.status.incidents import Loaded, Record, Restoration, entry
-from hajob.job.status.journal import Journal, read
+from hajob.job.status.incidents import Loaded, Record, Restoration, build_entry
+from hajob.job.status.journal import Journal, read_journal
 from hajob.plan.effects import CloseIncident, ExplainIncident
 from hajob.plan.events import JobEvent, ResultReported, Resumed
 from hajob.plan.state import JobPhase, JobState
@@ -38,26 +38,26 @@ class Recording:
     def __init__(self, begun: Incident) -> None:
         self.said: list[tuple[str, str]] = []
         self.recorder = IncidentRecorder(None, self.tell)
-        self.recorder.follow(begun, JobEvent(), 48)
+        self.recorder.record_incident(begun, JobEvent(), 48)
 
     def tell(self, told: Announcement | None) -> None:
         if told is not None:
             self.said.append((told.reason, told.message))
 
     def stood_at(self, step: int) -> Recording:
-        self.recorder.mark(Mark.STEP_BEFORE, 1, step)
+        self.recorder.record_mark(Mark.STEP_BEFORE, 1, step)
         return self
 
     def loads(self, step: int, *refused: CheckpointRefusal) -> Recording:
-        self.recorder.checkpoint_loaded(Loaded(step, refused, len(refused)))
+        self.recorder.record_loaded_checkpoint(Loaded(step, refused, len(refused)))
         return self
 
     def resumes(self, step: int, incarnation: int = 2) -> dict[str, Any]:
         """The first step ends the incident; the entry of the status."""
-        self.recorder.follow(None, Resumed(incarnation, step))
-        self.recorder.take(CloseIncident(2, IncidentOutcome.RECOVERED), 0)
+        self.recorder.record_incident(None, Resumed(incarnation, step))
+        self.recorder.record_effect(CloseIncident(2, IncidentOutcome.RECOVERED), 0)
         assert self.recorder.record is not None
-        found = entry(self.recorder.record, LAYOUT).to_json()
+        found = build_entry(self.recorder.record, LAYOUT).to_json()
         keys = ("restoredFrom", "loadedStep", "lostSteps", "stateSources", "refusedCheckpoints")
         return {key: found[key] for key in keys if found.get(key)}
 
@@ -98,10 +98,12 @@ def test_a_repair_from_the_checkpoint_counts_back_to_it() -> None:
 def test_a_repair_is_from_the_checkpoint_that_was_there(told: int, loaded: int) -> None:
     planned = incident(Action.IN_PLACE, RestoredFrom.PERIODIC_CHECKPOINT)
     recording = Recording(planned).stood_at(62)
-    recording.recorder.follow(planned, JobEvent(), 62, 20)  # the newest one is not told yet
-    recording.recorder.follow(replace(planned, named=True), JobEvent(), 62, 30)
-    recording.recorder.follow(replace(planned, named=True), ResultReported(2), 62, 40)  # its save was under way
-    recording.recorder.follow(replace(planned, named=True), JobEvent(), 62, 60)  # it trains again, and saves
+    recording.recorder.record_incident(planned, JobEvent(), 62, 20)  # the newest one is not told yet
+    recording.recorder.record_incident(replace(planned, named=True), JobEvent(), 62, 30)
+    recording.recorder.record_incident(
+        replace(planned, named=True), ResultReported(2), 62, 40
+    )  # its save was under way
+    recording.recorder.record_incident(replace(planned, named=True), JobEvent(), 62, 60)  # it trains again, and saves
     assert recording.resumes(told)["loadedStep"] == loaded
 
 
@@ -143,7 +145,7 @@ def test_a_restart_from_an_older_checkpoint_names_the_refused() -> None:
 )
 def test_without_a_coordinators_word_the_newest_step_tells(told: int, newest: int, stood: int) -> None:
     begun = incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT, cause=Cause(step=told))
-    assert Restoration().began(begun, newest).before == stood
+    assert Restoration().with_restart_step(begun, newest).before == stood
 
 
 def test_the_coordinators_word_counts_before_the_decisions() -> None:
@@ -169,7 +171,7 @@ def test_from_nothing_every_step_is_lost() -> None:
 
 def test_what_nobody_could_tell_counts_nothing() -> None:
     recording = Recording(incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT))
-    recording.recorder.checkpoint_loaded(Loaded(-1, problem="the agent may not read them"))
+    recording.recorder.record_loaded_checkpoint(Loaded(-1, problem="the agent may not read them"))
     assert recording.resumes(21, 3)["restoredFrom"] == "PeriodicCheckpoint"
     assert ("CheckpointsNotVerified", "the agent may not read them") in recording.said
 
@@ -183,24 +185,24 @@ def test_the_account_stays_small_whatever_the_size_of_the_job() -> None:
     big = Layout(num_nodes=512, chips_per_node=8, tensor=8)
     many = incident(Action.REPLACE, RestoredFrom.OPTIMIZER_COPY, lost_ranks=tuple(range(64)))
     record = Record(many, restoration=Restoration(before=5, told=True))
-    (copies, live) = entry(record, big).state_sources
+    (copies, live) = build_entry(record, big).state_sources
     assert (copies.num_ranks, len(copies.first_ranks), live.num_ranks) == (64, 16, 4032)
     refusals = tuple(replace(REFUSED, name=f"iter_{step:07d}") for step in range(100))
-    assert len(Restoration().loaded(Loaded(-1, refusals, 100)).refused) == 8
+    assert len(Restoration().with_loaded(Loaded(-1, refusals, 100)).refused) == 8
 
 
 def test_a_new_operator_knows_what_the_one_before_knew() -> None:
     restart = incident(Action.RESTART, RestoredFrom.PERIODIC_CHECKPOINT)
-    restoration = Restoration().stood_at(47).loaded(Loaded(20, (REFUSED,), 1))
+    restoration = Restoration().with_last_step(47).with_loaded(Loaded(20, (REFUSED,), 1))
     record = Record(restart, {Mark.NOTICED: 5}, restoration=restoration)
     state = JobState(phase=JobPhase.STARTING, incident=restart)
-    assert read(Journal(state=state).dump(0, record)).journal.record() == record
+    assert read_journal(Journal(state=state).to_text(0, record)).journal.record_of_open() == record
 
 
 def test_an_incident_closed_by_the_next_one_has_its_outcome() -> None:
     begun = Recording(incident(Action.IN_PLACE)).stood_at(47).recorder
-    begun.follow(incident(Action.CHECKPOINT, number=3, incarnation=3), JobEvent(), 50)
-    begun.take(CloseIncident(2, IncidentOutcome.RECOVERED), 0)
+    begun.record_incident(incident(Action.CHECKPOINT, number=3, incarnation=3), JobEvent(), 50)
+    begun.record_effect(CloseIncident(2, IncidentOutcome.RECOVERED), 0)
     assert begun.settled is not None
     assert (begun.settled.incident.number, begun.settled.outcome) == (2, IncidentOutcome.RECOVERED)
     assert begun.record is not None
@@ -209,7 +211,7 @@ def test_an_incident_closed_by_the_next_one_has_its_outcome() -> None:
 
 def test_a_reason_told_while_an_incident_closes_is_its_cause() -> None:
     begun = Recording(incident(Action.RESTART)).recorder
-    begun.take(ExplainIncident(2, Cause(message="could not load the checkpoint")), 0)
-    begun.take(CloseIncident(2, IncidentOutcome.FAILED), 0)
+    begun.record_effect(ExplainIncident(2, Cause(message="could not load the checkpoint")), 0)
+    begun.record_effect(CloseIncident(2, IncidentOutcome.FAILED), 0)
     assert begun.record is not None
-    assert entry(begun.record, LAYOUT).cause.message == "could not load the checkpoint"
+    assert build_entry(begun.record, LAYOUT).cause.message == "could not load the checkpoint"

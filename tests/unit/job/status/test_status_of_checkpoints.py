@@ -29,7 +29,7 @@ def running(phase: JobPhase, coordinator: CoordinatorView | None = None) -> str:
         1,
         1_000,
         coordinator=coordinator or CoordinatorView(connected=True, serving=True),
-        record=Record(RESTART, restoration=Restoration().loaded(REFUSED)),
+        record=Record(RESTART, restoration=Restoration().with_loaded(REFUSED)),
     )
     return next(each for each in build_status(snapshot).conditions if each.type == "Running").message
 

@@ -117,7 +117,7 @@ def test_a_healthy_job_is_green_and_its_status_small(name: str) -> None:
         step_ms=1_420,
         coordinator=CoordinatorView(connected=True, serving=True),
         recoverability=recoverability(RUNNING, view, policy_from_spec(job.spec.to_json())),
-        journal=Journal(RUNNING).dump(1_000),
+        journal=Journal(RUNNING).to_text(1_000),
     )
     told = build_status(snapshot)
     bad = {one.action: [unmet.name for unmet in one.unmet] for one in told.recoverability if one.unmet}

@@ -133,7 +133,7 @@ def test_an_incident_names_the_nodes_its_step_and_its_end() -> None:
     taken = replace(POD, name="job-0-2", node_name="node-7", incarnation=2)
     opened = status(running, pods=[lost], record=RECORD)
     job = JOB.model_copy(update={"status": opened})
-    over = replace(RECORD.at(Mark.RESUMED, 506_200), outcome=IncidentOutcome.RECOVERED)
+    over = replace(RECORD.with_mark(Mark.RESUMED, 506_200), outcome=IncidentOutcome.RECOVERED)
     closed = build_status(Snapshot(job, running, 1, 600_000, pods=[taken], record=over))
     later = JOB.model_copy(update={"status": closed})
     moved = replace(taken, node_name="node-9")
