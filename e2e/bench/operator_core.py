@@ -26,7 +26,7 @@ from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
 from hajob.coordinator_link.channel import Dialer
-from hajob.faults.watch import FaultWatch
+from hajob.faults.watch import FaultListener, FaultWatch
 from hajob.job.cluster import Cluster
 from hajob.job.ports import Ports
 from hajob.kube.client import ALREADY_EXISTS, ApiError, Kube, Page, PatchKind, WatchEvent
@@ -192,14 +192,15 @@ def write_certificates(directory: Path, uid: str) -> None:
         (place / name).write_bytes(content)
 
 
-class RealFaults:
+class RealFaults(FaultListener):
     """What a real API server tells of nodes and chips, for a core whose pods are in memory."""
 
     def __init__(self, credentials: ApiCredentials, caches: Caches) -> None:
         self.core: OperatorCore | None = None
         self._kube = HttpKube(credentials)
         clock = SystemClock()
-        self.watch = FaultWatch(self._kube, clock, self, caches, ("kube-system",))
+        self.watch = FaultWatch(self._kube, clock, caches, ("kube-system",))
+        self.watch.listeners.append(self)
         self._nodes = Informer(self._kube, clock, Selection("nodes"), node_source.node_view_of, self._node_changed)
 
     def _node_changed(self, change: Change[NodeView]) -> None:
@@ -210,9 +211,6 @@ class RealFaults:
         """Hand them to the jobs."""
         assert self.core is not None
         self.core.handle_changed_faults(nodes)
-
-    def places_changed(self) -> None:
-        """Isolate nothing here."""
 
     def handle_breaker_change(self, held: str) -> None:
         """A breaker that opens would spoil the measurement."""

@@ -24,7 +24,7 @@ from hajob.api.base import Json
 from hajob.app.core import OperatorCore
 from hajob.capacity.caches import Caches
 from hajob.clock import SystemClock
-from hajob.faults.watch import FaultWatch, ReadObject
+from hajob.faults.watch import FaultListener, FaultWatch, ReadObject
 from hajob.job.ports import Ports
 from hajob.kube.credentials import ApiCredentials
 from hajob.kube.http import HttpKube
@@ -41,7 +41,7 @@ def resident_mib() -> float:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
-class WatchPath:
+class WatchPath(FaultListener):
     """What the operator wires (hajob.app.operator), as far as facts go."""
 
     def __init__(self, kube: HttpKube) -> None:
@@ -50,7 +50,8 @@ class WatchPath:
         self.newest: dict[str, int] = {}
         self.core = OperatorCore(cast("Ports", _NoPorts()), self.caches)
         namespaces = ("kube-system",)
-        self.faults = FaultWatch(kube, clock, self, self.caches, namespaces)
+        self.faults = FaultWatch(kube, clock, self.caches, namespaces)
+        self.faults.listeners.append(self)
         self.nodes = Informer(kube, clock, Selection("nodes", large=True), self._read, self._node_changed)
         self.pods = Informer(kube, clock, Selection("pods", large=True), pod_source.pod_view_of, self._pod_changed)
 
@@ -71,9 +72,6 @@ class WatchPath:
         """First what saves a training."""
         self.told.append(time.time())
         self.core.handle_changed_faults(nodes)
-
-    def places_changed(self) -> None:
-        """Isolate nothing here."""
 
     def handle_breaker_change(self, held: str) -> None:
         """The breaker opened, or closed."""

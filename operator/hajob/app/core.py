@@ -28,6 +28,7 @@ from hajob.api.job import HATrainingJob
 from hajob.backoff import Backoff
 from hajob.capacity.caches import Caches
 from hajob.domain.errors import HajobInputError
+from hajob.faults.watch import FaultListener
 from hajob.job.controller import JobController
 from hajob.job.observe import expected_coordinator
 from hajob.job.on_hold import JobOnHold
@@ -65,7 +66,7 @@ class Broken:
     server_away: bool = False
 
 
-class OperatorCore:
+class OperatorCore(FaultListener):
     """All job controllers. Every method is called in the core's loop."""
 
     def __init__(self, ports: Ports, caches: Caches) -> None:

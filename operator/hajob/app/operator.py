@@ -89,7 +89,6 @@ class Operator(Candidate):
         self._faults = FaultWatch(
             kube,
             clock,
-            self,
             self._caches,
             [name for part in settings.fault_namespaces.split(",") if (name := part.strip())],
         )
@@ -97,6 +96,7 @@ class Operator(Candidate):
         self._quarantines = Quarantines(self._leader_kube, clock, self._faults, self._caches, self._lease)
         ports = self._ports()
         self._core, self._suspicion = OperatorCore(ports, self._caches), ports.cluster.suspicion
+        self._faults.listeners += [self._core, self._quarantines]  # first what saves a training
         self._crd = CrdCheck(kube, clock, self._core)
         namespaces = settings.served_namespaces()
         self._frontend = Frontend(kube, credentials, clock, namespaces)
@@ -149,7 +149,7 @@ class Operator(Candidate):
         pod, deleted = change.value, change.type is ChangeType.DELETED
         self._core.pod_changed(pod, deleted=deleted)
         if pod.node_name and not deleted and self._faults.cluster.has_faults(pod.node_name):
-            self._quarantines.update_nodes({pod.node_name})  # a chip of it may be idle no more
+            self._quarantines.handle_changed_faults({pod.node_name})  # a chip of it may be idle no more
 
     def _node_read(self, raw: Json) -> tuple[NodeView, ReadObject]:
         return node_source.node_view_of(raw, self._faults.settings.drain_taints), self._faults.read_node_faults(raw)
@@ -159,21 +159,6 @@ class Operator(Candidate):
         if change.previous is None or deleted or change.previous[0] != node:
             self._core.node_changed(node, deleted=deleted)
         self._faults.apply_node(node.name, None if deleted else found)
-
-    def handle_changed_faults(self, nodes: frozenset[str]) -> None:
-        """Pass on changed faults of these nodes: first to the jobs, then to the quarantines."""
-        self._core.handle_changed_faults(nodes)
-        self._quarantines.update_nodes(nodes)
-
-    def handle_breaker_change(self, held: str) -> None:
-        """Pass on that the breaker holds faults back from now on (why), or believes them again (empty)."""
-        self._core.handle_breaker_change(held)
-        if not held:
-            self._quarantines.update_all()
-
-    def places_changed(self) -> None:
-        """Pass on that nodes were isolated, or let in again."""
-        self._core.places_changed()
 
     def _server_restored(self) -> None:
         """Have kopf list anew, too, whose watches wait for versions that the server may not reach for long."""

@@ -27,7 +27,7 @@ from hajob.faults.rules.quarantine import (
     next_quarantine,
     pardoned_faults,
 )
-from hajob.faults.watch import FaultWatch
+from hajob.faults.watch import FaultListener, FaultWatch
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.informer import Change, ChangeType, Informer, Selection
 from hajob.leader.leadership import Leadership
@@ -43,7 +43,7 @@ _MEANWHILE: Final = frozenset({404, 409})
 """It was made, changed or deleted by somebody else a moment ago."""
 
 
-class Quarantines:
+class Quarantines(FaultListener):
     """The quarantines of the cluster.
 
     Args:
@@ -96,7 +96,7 @@ class Quarantines:
 
     # --------------------------------------------------------------------------------------------- changes
 
-    def update_nodes(self, nodes: Iterable[str]) -> None:
+    def handle_changed_faults(self, nodes: Iterable[str]) -> None:
         """Update the quarantines of these nodes, because their faults have changed."""
         decides, turned = self._may_decide(), set()
         for node in nodes:
@@ -106,9 +106,14 @@ class Quarantines:
                 turned.add(node)
         self._report_turned(frozenset(turned))
 
+    def handle_breaker_change(self, held: str) -> None:
+        """Update all quarantines once faults are believed again (empty): none was processed meanwhile."""
+        if not held:
+            self.update_all()
+
     def update_all(self) -> None:
         """Update all quarantines: this process now leads, faults are believed again, or the settings have changed."""
-        self.update_nodes({*self._faults.cluster.nodes_with_faults(), *self._known, *self._wanted})
+        self.handle_changed_faults({*self._faults.cluster.nodes_with_faults(), *self._known, *self._wanted})
 
     def _apply_change(self, change: Change[NodeQuarantine]) -> None:
         """Store the server's newest version; it replaces a pending write."""
@@ -124,7 +129,7 @@ class Quarantines:
             if not self.informer.synced.is_set():
                 self._inherited.add(node)
         self._wanted.pop(node, None)
-        self.update_nodes({node})
+        self.handle_changed_faults({node})
 
     def _may_decide(self) -> bool:
         """Whether this process leads, knows all faults, and believes them."""
@@ -200,7 +205,7 @@ class Quarantines:
                 for node, one in self._known.items()
                 if node not in self._wanted and (at := next_change_ms(one, settings)) is not None and at <= now
             }
-            self.update_nodes(due | self._refused)
+            self.handle_changed_faults(due | self._refused)
             self._report_turned(frozenset(filter(self._has_turned, {*self._known, *self._wanted, *self._active})))
 
     # ---------------------------------------------------------------------------------------------- writes

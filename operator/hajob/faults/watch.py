@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from hajob import metrics
 from hajob.api.base import Json
@@ -67,8 +67,8 @@ class ReadObject:
     boot: str = ""
 
 
-class FaultListener(Protocol):
-    """The receiver of changes."""
+class FaultListener:
+    """A receiver of changes; this one does nothing with them."""
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes, or a change in which of them are believed."""
@@ -119,7 +119,6 @@ class FaultWatch(NodeFaults):
     Args:
         kube: the API.
         clock: for times and the timer.
-        listener: is told of every change.
         caches: nodes, and the pods of jobs on them.
         namespaces: where the objects are; one that may not be read is asked for again, now and then.
 
@@ -127,17 +126,18 @@ class FaultWatch(NodeFaults):
         informers: to be run for as long as the process.
         readers: informers of what tells of faults; that of nodes joins them, and is run by its maker.
         settings: the admin's.
+        listeners: are told of every change, one after the other.
     """
 
     def __init__(
         self,
         kube: Kube,
         clock: Clock,
-        listener: FaultListener,
         caches: Caches,
         namespaces: Sequence[str],
     ) -> None:
-        self._kube, self._clock, self._listener, self._caches = kube, clock, listener, caches
+        self._kube, self._clock, self._caches = kube, clock, caches
+        self.listeners: list[FaultListener] = []
         self.cluster = ClusterFaults(caches.own_nodes.keys(), self.counts)
         self._alarm = Alarm(clock)
         self._held = ""
@@ -253,7 +253,8 @@ class FaultWatch(NodeFaults):
         """Update nodes that were isolated or let in again, and tell the listener."""
         for node in nodes:
             self.look_at(node)
-        self._listener.places_changed()
+        for listener in self.listeners:
+            listener.places_changed()
 
     def _read_object(self, raw: Json) -> ReadObject:
         metadata = raw["metadata"]
@@ -331,7 +332,7 @@ class FaultWatch(NodeFaults):
         wait = self.cluster.wakes_in_ms(now)
         wait = LOOK_MS if wait is None else min(wait, LOOK_MS)
         self._alarm.set_alarm(wait / MILLISECONDS, self._report_changes)
-        if turned:
-            self._listener.handle_breaker_change(held)
-        if news:
-            self._listener.handle_changed_faults(news)
+        for listener in self.listeners if turned else ():
+            listener.handle_breaker_change(held)
+        for listener in self.listeners if news else ():
+            listener.handle_changed_faults(news)

@@ -20,7 +20,7 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.clock import Alarm
 from hajob.job import observe, orders
 from hajob.job.admission import Admission
-from hajob.job.coordinator import CoordinatorClient
+from hajob.job.coordinator import CoordinatorClient, CoordinatorOwner
 from hajob.job.deadlines import DeadlineWatch
 from hajob.job.draft import draft_status
 from hajob.job.memory import JobMemory
@@ -28,7 +28,7 @@ from hajob.job.observe import Seen
 from hajob.job.pod_index import is_coordinator_pod, is_serving_pod
 from hajob.job.policies.start_gate import why_start_stuck
 from hajob.job.ports import Ports
-from hajob.job.reconcile_loop import ReconcileLoop
+from hajob.job.reconcile_loop import LoopOwner, ReconcileLoop
 from hajob.job.snapshot import JobSnapshot, JobSnapshots
 from hajob.job.status.announcements import Announcement, event_of_breaker
 from hajob.job.status.build import is_status_urgent
@@ -44,7 +44,7 @@ from hajob.sources.pod import PodView
 log = logging.getLogger(__name__)
 
 
-class JobController:
+class JobController(CoordinatorOwner, LoopOwner):
     """All that happens to one job. Every method is called in the core's loop.
 
     Args:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
 from hajob import metrics
 from hajob.api.conditions import Reason
@@ -167,8 +167,8 @@ ASSIGN_SECONDS_PER_POD: Final = 0.0002
 """Between two assignments, for each node of the job: building and reading one takes a tenth of it."""
 
 
-class Owner(Protocol):
-    """The job controller."""
+class CoordinatorOwner:
+    """Who is told what a job's coordinator says: the job controller. This one does nothing with it."""
 
     def apply_report(self, report: wire.Report) -> None:
         """Handle a report."""
@@ -215,7 +215,7 @@ class CoordinatorClient:
         reports: what it has reported.
     """
 
-    def __init__(self, job: HATrainingJob, ports: Ports, owner: Owner) -> None:
+    def __init__(self, job: HATrainingJob, ports: Ports, owner: CoordinatorOwner) -> None:
         self._job = job
         self._ports = ports
         self._owner = owner

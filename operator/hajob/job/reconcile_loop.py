@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
 from hajob.api.conditions import Reason
 from hajob.backoff import Backoff
@@ -71,12 +71,14 @@ SAY_AGAIN_SECONDS: Final = 300.0
 """That pods of a deleted job do not go is said again after so long."""
 
 
-class Reconciled(Protocol):
-    """The owner of the loop: the job controller."""
+class LoopOwner:
+    """Whom the loop tells what it finds: the job controller. This one does nothing with it.
 
-    @property
-    def status(self) -> StatusPublisher:
-        """Return the publisher of the job's status."""
+    Attributes:
+        status: decides when the job's status is written.
+    """
+
+    status: StatusPublisher
 
     def handle_admission(self) -> None:
         """Handle that the server accepts the job's pods, and the credentials for its coordinator exist."""
@@ -116,7 +118,7 @@ class ReconcileLoop:
     """
 
     def __init__(
-        self, memory: JobMemory, snapshots: JobSnapshots, admission: Admission, ports: Ports, owner: Reconciled
+        self, memory: JobMemory, snapshots: JobSnapshots, admission: Admission, ports: Ports, owner: LoopOwner
     ) -> None:
         self._memory, self._snapshots, self._admission, self._ports = memory, snapshots, admission, ports
         self._index = snapshots.pods

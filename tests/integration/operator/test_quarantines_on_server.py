@@ -127,10 +127,10 @@ async def test_an_operator_quarantines_and_lets_in(control_plane: ControlPlane, 
         await until(lambda: state_of(control_plane, name) == "Released")
         assert name not in quarantines.kept_out
         faults.stands = False
-        quarantines.update_nodes({name})
+        quarantines.handle_changed_faults({name})
         await until(lambda: control_plane.api.find(f"{PATH}/{name}") is None)
         faults.stands = True
-        quarantines.update_nodes({name})
+        quarantines.handle_changed_faults({name})
         await until(lambda: state_of(control_plane, name) == "Active")
         assert control_plane.api.get(f"{PATH}/{name}")["status"]["offences"] == 1
     finally:

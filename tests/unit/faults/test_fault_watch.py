@@ -13,7 +13,7 @@ from e2e.memory_api.client import MemoryKube
 from e2e.memory_api.server import MemoryServer
 from hajob.api.base import Json
 from hajob.capacity.caches import Caches
-from hajob.faults.watch import FaultWatch
+from hajob.faults.watch import FaultListener, FaultWatch
 from hajob.kube.client import ApiError
 from hajob.sources.node import NodeView
 from tests.rigs import hardware_objects as objects
@@ -31,7 +31,7 @@ def busy_caches(*, idle: tuple[str, str] = ("", "")) -> Caches:
     return made
 
 
-class Cluster:
+class Cluster(FaultListener):
     """A watch of faults, and what it tells."""
 
     def __init__(self, caches: Caches | None = None) -> None:
@@ -39,7 +39,8 @@ class Cluster:
         self.kube = MemoryKube(MemoryServer(self.clock))
         self.told: list[frozenset[str]] = []
         self.held: list[str] = []
-        self.watch = FaultWatch(self.kube, self.clock, self, self.caches, [NAMESPACE])
+        self.watch = FaultWatch(self.kube, self.clock, self.caches, [NAMESPACE])
+        self.watch.listeners.append(self)
         self.watch.follow_settings(NAMESPACE)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
@@ -47,9 +48,6 @@ class Cluster:
 
     def handle_breaker_change(self, held: str) -> None:
         self.held.append(held)
-
-    def places_changed(self) -> None:
-        """Nobody makes pods here."""
 
     async def started(self) -> list[asyncio.Task[None]]:
         tasks = [asyncio.create_task(informer.list_and_watch()) for informer in self.watch.informers]

@@ -117,7 +117,7 @@ class Cluster:
         """A fault stands on these nodes, and on no others."""
         before = set(self.faults.stand)
         self.faults.stand = {node: [fact(node)] for node in nodes}
-        self.quarantines.update_nodes(before | set(nodes))
+        self.quarantines.handle_changed_faults(before | set(nodes))
         await calm()
 
     async def written(self) -> dict[str, Json]:
@@ -162,7 +162,7 @@ async def test_it_goes_with_its_node(cluster: Cluster) -> None:
 async def test_it_keeps_out_before_it_is_written(cluster: Cluster) -> None:
     cluster.server.faults.refuse(ApiError(0, "Unreachable", "away"), times=1)
     cluster.faults.stand = {"n1": [fact("n1")]}
-    cluster.quarantines.update_nodes({"n1"})
+    cluster.quarantines.handle_changed_faults({"n1"})
     assert cluster.quarantines.kept_out == {"n1"}
     await calm()
     assert await cluster.written() == {}

@@ -13,14 +13,14 @@ from hajob import metrics
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
-from hajob.job.coordinator import CoordinatorClient
+from hajob.job.coordinator import CoordinatorClient, CoordinatorOwner
 from hajob.job.ports import Ports
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView
 from tests.rigs.fake_clock import FakeClock
 
 
-class Owner:
+class Owner(CoordinatorOwner):
     """A controller that looks at its coordinator when it hears a report, as the planner does."""
 
     def __init__(self) -> None:
@@ -30,9 +30,6 @@ class Owner:
         self.seen: list[tuple[bool, int]] = []
         self.changes: list[Any] = []
         self.stood: list[tuple[int, int]] = []
-
-    def send_assignment(self) -> None:
-        """Assign nothing."""
 
     def note_last_step(self, step: int, age_ms: int) -> None:
         self.stood.append((step, age_ms))
