@@ -51,6 +51,7 @@ class Applier:
 
     def __init__(self, kube: Kube, clock: Clock, pods: PodMaker, title: str) -> None:
         self._kube, self._clock, self._pods, self._title = kube, clock, pods, title
+        self._patched: list[Json] = []
         self._tries: dict[Key, _Try] = {}
 
     def changes_to_try(self, changes: Iterable[Change]) -> list[Change]:
@@ -64,6 +65,11 @@ class Applier:
         """Carry these out, many at a time; return whether all succeeded. Never raises: what failed is tried again."""
         failed = await act_on_all(self._try_change, list(changes))
         return not failed
+
+    def take_patched(self) -> list[Json]:
+        """Return the objects as the server has patched them since the last call."""
+        patched, self._patched = self._patched, []
+        return patched
 
     def try_pods_again(self, within: float = 0.0) -> None:
         """Make refused pods within so many seconds, at a random moment: what refuses them may have gone.
@@ -91,8 +97,8 @@ class Applier:
         try:
             if isinstance(change, MakePods):
                 await self._pods.make_pods(change)
-            else:
-                await carry_out_change(self._kube, change)
+            elif (patched := await carry_out_change(self._kube, change)) is not None:
+                self._patched.append(patched)
         except ApiError as error:
             if error.status not in change.settled_by:
                 if change.counted_as:
@@ -125,8 +131,8 @@ def _renewed_try(known: _Try | None, change: Change) -> _Try:
     return _Try(change, known.backoff, at=0.0 if known.at == inf else known.at, refusal=known.refusal)
 
 
-async def carry_out_change(kube: Kube, change: Change) -> None:
-    """Carry out one change, once, of any kind but `MakePods`.
+async def carry_out_change(kube: Kube, change: Change) -> Json | None:
+    """Carry out one change, once, of any kind but `MakePods`; return what a `Patch` has made of its object.
 
     Raises:
         ApiError: the server refuses, or cannot be reached.
@@ -137,7 +143,7 @@ async def carry_out_change(kube: Kube, change: Change) -> None:
             await _create_object(kube, change)
         case Patch():
             body, kind = _for_its_object_only(change)
-            await kube.patch_object(resource, namespace, name, body, kind=kind, subresource=change.subresource)
+            return await kube.patch_object(resource, namespace, name, body, kind=kind, subresource=change.subresource)
         case Put():
             found = await kube.find_object(resource, namespace, name)
             spec = {field: change.body["spec"].get(field) for field in change.fields}
@@ -147,6 +153,7 @@ async def carry_out_change(kube: Kube, change: Change) -> None:
                 await kube.patch_object(resource, namespace, name, {"spec": spec})
         case Delete():
             await kube.delete_object(resource, namespace, name, uid=change.uid, grace_seconds=change.grace_seconds)
+    return None
 
 
 def _for_its_object_only(change: Patch) -> tuple[Json | Sequence[Json], PatchKind]:

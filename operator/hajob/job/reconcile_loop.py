@@ -45,7 +45,7 @@ from hajob.kube.client import ApiError
 from hajob.plan import events
 from hajob.plan.state import JobPhase
 from hajob.sources.creation import NotCreated, parse_refused_creation
-from hajob.sources.pod import PodView
+from hajob.sources.pod import PodView, pod_view_of
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +94,9 @@ class LoopOwner:
 
     def look_for_missed(self) -> None:
         """Check for a created pod that is gone again."""
+
+    def apply_pod(self, pod: PodView) -> None:
+        """Handle a pod of this job as it is now."""
 
     def announce_remaining_pods(self, pods: list[PodView]) -> None:
         """Announce these pods, which do not go while the job is being deleted."""
@@ -309,6 +312,15 @@ class ReconcileLoop:
                 self._owner.ranks_unreachable(change.ranks_may_live_on)
         if not await self._applier.apply_changes(due):
             self.wake_soon()  # a refusal may be news for the policy that wanted the change
+        self._show_adopted(map(pod_view_of, self._applier.take_patched()))
+
+    def _show_adopted(self, pods: Iterable[PodView]) -> None:
+        """Show former spares in their new role before the watch does: what else happens meanwhile must not undo it."""
+        for pod in pods:
+            known = self._index.pods.get(pod.name)
+            # Watches keep their order: one that still shows the spare has told nothing newer than this answer.
+            if pod.is_rank_pod and known is not None and known.is_spare_pod and known.uid == pod.uid:
+                self._owner.apply_pod(pod)
 
     def _tell_missing(self, before: NotCreated | None) -> None:
         now = self._snapshots.creation.why_missing

@@ -184,6 +184,34 @@ async def test_an_operator_that_starts_anew_knows_the_adopted(warm: ControllerTo
     assert mine == [spare.uid]
 
 
+async def test_an_adoption_of_unknown_outcome_is_tried_again(warm: ControllerTown, monkeypatch: Any) -> None:
+    """The server has patched the pod, and then says that it failed: another pod would be a second of its node rank."""
+    spare, patch_object, failed = await holding(warm), warm.kube.patch_object, list[str]()
+
+    async def patch_and_fail(resource: str, namespace: str, name: str, body: Any, **how: Any) -> Json:
+        answer = await patch_object(resource, namespace, name, body, **how)
+        if name == spare.name and not failed:
+            failed.append(name)
+            raise ApiError(500, "InternalError", "etcdserver: request timed out")
+        return answer
+
+    monkeypatch.setattr(warm.kube, "patch_object", patch_and_fail)
+    await warm.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    await warm.clock.advance(2)
+    assert failed
+    assert [pod.uid for pod in warm.pods() if pod.node_rank == 0 and not pod.deleting] == [spare.uid]
+
+
+async def test_a_cordon_right_after_an_adoption_undoes_nothing(warm: ControllerTown) -> None:
+    """The watch has not shown the former spare in its new role yet, and spares are not held on cordoned nodes."""
+    spare = await holding(warm)
+    await warm.report(wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=0, ranks=[0, 1], incarnation=1), step=5)
+    warm.nodes["node-6"] = replace(warm.nodes["node-6"], unschedulable=True)
+    warm.controller.look_for_moves()
+    await settle_town(warm)
+    assert [pod.uid for pod in warm.pods() if pod.node_rank == 0 and not pod.deleting] == [spare.uid]
+
+
 async def test_a_warm_spare_that_ends_is_made_later_each_time(warm: ControllerTown) -> None:
     spare = await holding(warm)
     await change(warm, spare.name, {}, {"phase": "Failed", "message": "no such file"})

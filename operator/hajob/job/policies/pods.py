@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from math import inf
 
 from hajob.api import constants as names
@@ -158,7 +159,10 @@ def _rank_pod_adoptions(snapshot: JobSnapshot, missing: Collection[Placement]) -
     """Yield node ranks whose pods warm spares can become, and the patches; one that is refused is made instead."""
     for placement in missing:
         patch = patch_to_adopt(snapshot, placement)
-        if patch is not None and patch.key not in snapshot.answers.refusals:
+        # After an error of the server nobody knows whether it has patched the pod: another would be a second of its
+        # node rank.
+        refusal = snapshot.answers.refusals.get(patch.key) if patch is not None else None
+        if patch is not None and (refusal is None or refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR):
             yield placement.node_rank, patch
 
 
