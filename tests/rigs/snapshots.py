@@ -9,7 +9,7 @@ from typing import Any
 from hajob.api import constants as names
 from hajob.capacity.nodes import Capacity
 from hajob.job.cluster import Cluster
-from hajob.job.coordinator import CoordinatorReports
+from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.pod_index import PodIndex
 from hajob.job.snapshot import JobSnapshot, ServerAnswers
 from hajob.plan.policy import layout_from_spec, policy_from_spec

@@ -20,7 +20,7 @@ from hajob.api.status import HATrainingJobStatus
 from hajob.clock import Alarm
 from hajob.job import observe, orders
 from hajob.job.admission import Admission
-from hajob.job.coordinator import CoordinatorClient, CoordinatorOwner
+from hajob.job.coordinator_client import CoordinatorClient, CoordinatorOwner
 from hajob.job.deadlines import DeadlineWatch
 from hajob.job.draft import draft_status
 from hajob.job.memory import JobMemory

@@ -25,7 +25,7 @@ from hajob.capacity.spares import ready_spares
 from hajob.domain.layout import Layout
 from hajob.domain.pace import StepPace
 from hajob.job.cluster import Cluster
-from hajob.job.coordinator import CoordinatorReports
+from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.memory import JobMemory
 from hajob.job.pod_index import PodIndex, coordinator_name, is_serving_pod
 from hajob.job.ports import Ports

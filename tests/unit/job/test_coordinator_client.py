@@ -13,7 +13,7 @@ from hajob import metrics
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
 from hajob.coordinator_link.channel import ChannelListener, CoordinatorCredentials
-from hajob.job.coordinator import CoordinatorClient, CoordinatorOwner
+from hajob.job.coordinator_client import CoordinatorClient, CoordinatorOwner
 from hajob.job.ports import Ports
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import PodView

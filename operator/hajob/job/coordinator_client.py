@@ -1,4 +1,4 @@
-"""The coordinator of one job: what it has reported, and the link to its current pod, whose claimed identity it checks.
+"""The link of a job controller to its coordinator: to the current pod, whose claimed identity it checks.
 
 A link belongs to one pod. When the pod is replaced, or comes up at another address, a new link is made and reports on
 the old one are ignored, except for one: the training's step when it was ended. The coordinator reports that a moment
@@ -11,153 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from math import inf
 from typing import Final
 
 from hajob import metrics
-from hajob.api.conditions import Reason
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE
 from hajob.api.job import HATrainingJob
 from hajob.clock import Alarm
 from hajob.coordinator_link.channel import Channel, CoordinatorCredentials
-from hajob.domain.checkpoints import CheckpointRefusal
+from hajob.job.coordinator_reports import CoordinatorReports
 from hajob.job.ports import Ports
-from hajob.job.status.incidents import Loaded
 from hajob.kube.client import ApiError
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.protocol.addresses import host_port
-from hajob.protocol.steps import known_step
-from hajob.sources.observe import Heard
 from hajob.sources.pod import PodView
 from hajob.sources.report import NANOSECONDS_PER_MILLISECOND
-
-_NOTHING_FOUND: Final = frozenset({"", "Offline"})
-"""Words for its conversation with MindIO of a coordinator that has found nothing yet (docs/protocols/sidecar.md)."""
-
-
-class CoordinatorReports:
-    """The reports of one job's coordinator.
-
-    Attributes:
-        incarnation: of the pod to which the channel is; 0 without one.
-        address: of that pod; empty without one.
-        connected: the channel to its pod is up.
-        conversation: number of the conversation with its pod: on each the reports are counted from one.
-        sequence: number of the newest report of this conversation; 0 before the first.
-        before: what was known before the newest report.
-        now: what is known with it.
-        problem: why the channel is down, or what the coordinator says of its MindIO controller; empty: nothing.
-    """
-
-    def __init__(self) -> None:
-        self.incarnation, self.address = 0, ""
-        self.connected = False
-        self.conversation = self.sequence = 0
-        self.problem = ""
-        self.before = self.now = Heard()
-        self._attempt_told = 0
-
-    def store_report(self, report: wire.Report) -> None:
-        """Store a report."""
-        self.sequence = report.sequence
-        self.before, self.now = self.now, self.now.after_report(report.state)
-        self.problem = report.state.controller_problem
-        _count_refusals(self.before.state, report.state)
-
-    def note_connection_change(self, up: bool, reason: str) -> None:
-        """Store that the channel came up or went down, and why."""
-        if up and not self.connected:  # another process may answer now
-            self._begin_conversation()
-        self.connected = up
-        self.now = self.now if up else self.now.after_loss()
-        self.problem = reason
-
-    def is_heard_from(self, incarnation: int) -> bool:
-        """Return whether the channel is up, and to the pod of this incarnation."""
-        return self.connected and self.incarnation == incarnation
-
-    def note_dialled_pod(self, incarnation: int, address: str) -> None:
-        """Store to which pod the channel is."""
-        self.incarnation, self.address = incarnation, address
-
-    def forget_pod(self) -> None:
-        """Forget what only the pod knew to which the link was: its successor says it again. The step remains."""
-        self.incarnation, self.address, self.connected = 0, "", False
-        self._begin_conversation()
-        self.now = replace(self.now, state=wire.CoordinatorState(step=known_step(self.now.state)), serving=False)
-
-    def _begin_conversation(self) -> None:
-        self.conversation, self.sequence = self.conversation + 1, 0
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether the channel is up and the MindIO controller serves."""
-        return self.connected and self.now.state.controller_ready
-
-    @property
-    def is_taking_over(self) -> bool:
-        """Whether the channel is up and the coordinator will soon have a MindIO controller in place of a lost one."""
-        return self.connected and self.now.state.taking_over
-
-    @property
-    def has_spoken(self) -> bool:
-        """Whether the channel is up, and the coordinator has said what it found of the job.
-
-        One that has come back to a training says so when agents have told it of their ranks.
-        """
-        state = self.now.state
-        return self.connected and (state.taking_over or state.conversation not in _NOTHING_FOUND)
-
-    @property
-    def newest_step(self) -> int:
-        """Return the newest step that is known to be finished, -1 before the first."""
-        found = known_step(self.now.state)
-        return -1 if found is None else found
-
-    @property
-    def checkpoint_step(self) -> int | None:
-        """Return the step of the complete checkpoint that would be loaded now; -1: there is none, None: unknown."""
-        found = self.now.state.checkpoint
-        if not self.now.state.HasField("checkpoint") or found.problem:
-            return None
-        return found.step if found.tracked else -1
-
-    def step_loaded_by(self, attempt: int) -> int:
-        """Return the step of the checkpoint that this attempt was given to load, -1 for none or when unknown."""
-        found = self.now.state.checkpoint
-        return found.loaded_step if found.attempt and found.attempt == attempt else -1
-
-    def newly_loaded(self, report: wire.Report, attempt: int) -> Loaded | None:
-        """Return what the ranks of this attempt were given to load, the first time a report says so."""
-        found = report.state.checkpoint
-        if not found.attempt or found.attempt != attempt or found.attempt == self._attempt_told:
-            return None
-        self._attempt_told = found.attempt
-        refused = tuple(CheckpointRefusal(one.name, one.reason, one.detail) for one in found.refused)
-        return Loaded(found.loaded_step, refused, found.num_refused, found.problem)
-
-    @property
-    def copies_told(self) -> bool | None:
-        """Whether MindIO knows the optimizer copies; None if unknown."""
-        return False if Reason.COPIES_NOT_REGISTERED.word in self.problems_by_code else None
-
-    @property
-    def problems_by_code(self) -> dict[str, str]:
-        """Return the problems that MindIO has with the job, by MindIO's word for each."""
-        return {problem.code: problem.message for problem in self.now.state.problems}
-
-
-def _count_refusals(before: wire.CoordinatorState, now: wire.CoordinatorState) -> None:
-    """Count what coordinators refuse, and do without this operator. A lower number comes from a new process."""
-    for what, known, number in (
-        ("coordinator input", before.refused_inputs, now.refused_inputs),
-        ("connection from outside a rank's pod", before.strangers, now.strangers),
-    ):
-        metrics.REFUSED.labels(what).inc(number - (known if known <= number else 0))
-    if now.standing_action not in (wire.ACTION_UNSPECIFIED, before.standing_action):
-        metrics.STANDING_ACTIONS.labels(wire.Action.Name(now.standing_action)).inc()
-
 
 log = logging.getLogger(__name__)
 
