@@ -1,15 +1,16 @@
 """`kubectl hajob breaker`: show whether the breaker holds faults of nodes and chips back, or accept these faults."""
 
 import argparse
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from hajob.api import constants as names
 from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason
 from hajob.cli.exits import run_reported
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, path_of_config_maps
-from hajob.cli.options import Commands, add_context_option, add_operator_namespace, add_verb
+from hajob.cli.options import Commands, add_context_option, add_operator_namespace, add_output_option, add_verb
+from hajob.cli.output import FORMATS, Answer, print_answer
 from hajob.clock import SystemClock
 from hajob.faults.rules.settings import BELIEVE, LABEL, NAME
 
@@ -19,6 +20,7 @@ def add_parser(commands: Commands) -> None:
     parser = add_verb(commands, "breaker")
     add_context_option(parser)
     add_operator_namespace(parser)
+    add_output_option(parser, FORMATS)
     parser.add_argument("--believe", action="store_true", help="accept the reported faults and act on them")
     parser.set_defaults(run=run_breaker)
 
@@ -32,25 +34,32 @@ def run_breaker(arguments: argparse.Namespace) -> int:
         if arguments.believe:
             print(believe_faults(objects, arguments.operator_namespace, now))
         else:
-            report_held_jobs(objects, print)
+            print_answer(answer_of_breaker(objects), arguments.output)
 
     return run_reported(print_or_believe)
 
 
-def report_held_jobs(objects: Objects, say: Callable[[str], object]) -> None:
-    """Say of every job that is held why it is."""
-    found = told = False
+def answer_of_breaker(objects: Objects) -> Answer:
+    """Return which jobs are held because the breaker is open, and why."""
+    found: list[tuple[str, str, str]] = []
+    # An operator that has seen a job says whether it is held; jobs of none say nothing of the breaker.
+    told = False
     for raw in (objects.find_object(JOBS) or {}).get("items") or []:
         metadata, status = raw["metadata"], raw.get("status") or {}
         for condition in status.get("conditions") or []:
             told = told or condition.get("type") == ConditionType.HELD
             if condition.get("reason") == Reason.BREAKER_OPEN.word and condition.get("status") == "True":
-                found = True
-                say(f"{metadata['namespace']}/{metadata['name']}: {condition.get('message')}")
-    if not found and told:
-        say("closed: Hajob acts on faults of nodes and chips")
-    elif not found:
-        say("no job says whether it is open: kubectl hajob doctor asks the operator")
+                found.append((metadata["namespace"], metadata["name"], str(condition.get("message"))))
+    lines = [f"{namespace}/{name}: {message}" for namespace, name, message in found]
+    if not found:
+        closed, unknown = (
+            "closed: Hajob acts on faults of nodes and chips",
+            "no job says whether it is open: kubectl hajob doctor asks the operator",
+        )
+        lines = [closed if told else unknown]
+    keys = ("namespace", "name", "message")
+    data = {"open": bool(found) if told else None, "held": [dict(zip(keys, one, strict=True)) for one in found]}
+    return Answer(lines, data, [f"{names.PLURAL}.{names.GROUP}/{name}" for _, name, _ in found])
 
 
 def believe_faults(objects: Objects, namespace: str, now: datetime) -> str:

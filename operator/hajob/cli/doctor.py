@@ -6,7 +6,6 @@ says that there is none. What only the leader knows it asks of it through the AP
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -37,6 +36,7 @@ from hajob.cli.options import (
     add_output_option,
     add_verb,
 )
+from hajob.cli.output import WITHOUT_NAMES, Answer, lines_of_answer
 from hajob.clock import SystemClock
 from hajob.faults.rules import settings
 from hajob.sources import lease, registry
@@ -53,7 +53,7 @@ def add_parser(commands: Commands) -> None:
     add_context_option(parser)
     add_operator_namespace(parser)
     add_fault_namespaces(parser)
-    add_output_option(parser)
+    add_output_option(parser, WITHOUT_NAMES)
     parser.set_defaults(run=run_doctor)
 
 
@@ -88,11 +88,9 @@ def diagnose_and_print(
         found = list(findings_of_job(job, pods, gathered))
     else:
         found = list(findings_of_cluster(gathered))
-    if arguments.output == "json":
-        say(json.dumps({"findings": [dataclasses.asdict(one) for one in found]}, indent=2))
-    else:
-        for line in findings_as_text(found):
-            say(line)
+    answer = Answer(list(findings_as_text(found)), {"findings": [dataclasses.asdict(one) for one in found]})
+    for line in lines_of_answer(answer, arguments.output):
+        say(line)
     return NOT_DONE if any(one.grade is Grade.PROBLEM for one in found) else 0
 
 

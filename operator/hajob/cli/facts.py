@@ -5,7 +5,6 @@ them. Pods of a job in the same file tell which rank sits on a chip; `--job` tel
 """
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,6 +16,7 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import run_reported
 from hajob.cli.manifests import read_job_manifest, read_objects
 from hajob.cli.options import Commands, add_output_option, add_verb
+from hajob.cli.output import WITHOUT_NAMES, Answer, print_answer
 from hajob.clock import SystemClock
 from hajob.domain.actions import Action
 from hajob.domain.facts import FIRST_ACTION, Fact, FactKind
@@ -44,7 +44,7 @@ def add_parser(commands: Commands) -> None:
         help="YAML from `kubectl get -o yaml`; - reads stdin",
     )
     parser.add_argument("--job", metavar="FILE", help="manifest of a HATrainingJob: name the action it would take")
-    add_output_option(parser)
+    add_output_option(parser, WITHOUT_NAMES)
     parser.set_defaults(run=run_facts)
 
 
@@ -57,7 +57,7 @@ def _print_facts(arguments: argparse.Namespace) -> None:
     objects = list(read_objects(arguments.filename))
     spec = read_job_manifest(arguments.job) if arguments.job else None
     found = facts_of_objects(objects, spec, SystemClock().now_milliseconds())
-    print(json.dumps(found, indent=2) if arguments.output == "json" else facts_as_text(found))
+    print_answer(Answer([facts_as_text(found)], found), arguments.output)
 
 
 def facts_of_objects(objects: list[Mapping[str, Any]], spec: HATrainingJobSpec | None, now_ms: int) -> dict[str, Any]:

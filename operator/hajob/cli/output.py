@@ -12,12 +12,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 import yaml
 
 FORMATS: Final = ("text", "json", "yaml", "name")
 """What `print_answer` can print."""
+
+WITHOUT_NAMES: Final = FORMATS[:-1]
+"""Formats of an answer that is about no objects."""
 
 UNKNOWN: Final = "unknown"
 """What could not be read; the right that is missing stands beside it."""
@@ -70,17 +74,36 @@ class Answer:
 
 def print_answer(answer: Answer, output: str) -> None:
     """Print an answer in the format that was asked for."""
-    if output == "json":
-        print(json.dumps(answer.data, indent=2))
-    elif output == "yaml":
-        print(yaml.safe_dump(answer.data, sort_keys=False, allow_unicode=True), end="")
-    elif output == "name":
-        _print_lines(answer.names)
-    elif (console := _console_with_colours()) is None:
-        _print_lines(plain_lines(answer.told))
-    else:
+    if output == "text" and (console := _console_with_colours()) is not None:
         for block in answer.told:
             console.print(_as_rich_block(block))
+        return
+    for line in lines_of_answer(answer, output):
+        print(line)
+
+
+def lines_of_answer(answer: Answer, output: str) -> Iterator[str]:
+    """Yield an answer in the format that was asked for, as a pipe gets it."""
+    if output == "json":
+        yield json.dumps(answer.data, indent=2)
+    elif output == "yaml":
+        yield yaml.dump(answer.data, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True).rstrip("\n")
+    elif output == "name":
+        yield from answer.names
+    else:
+        yield from plain_lines(answer.told)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes words of an enumeration as words, and the same list twice as two lists: programs know no anchors."""
+
+    def represent_data(self, data: Any) -> yaml.Node:  # noqa: ANN401  any JSON
+        """Represent an enumeration's member by its value."""
+        return super().represent_data(data.value if isinstance(data, Enum) else data)
+
+    def ignore_aliases(self, _: Any) -> bool:  # noqa: ANN401  any JSON
+        """Return True: nothing is written by reference."""
+        return True
 
 
 def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
@@ -100,11 +123,6 @@ def live_screen() -> Iterator[Callable[[Sequence[Block]], None]]:
 
     with Live(console=console, screen=True, auto_refresh=False) as live:
         yield lambda blocks: live.update(Group(*map(_as_rich_block, blocks)), refresh=True)
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)
 
 
 def _console_with_colours() -> Any:  # noqa: ANN401  rich is optional

@@ -9,15 +9,19 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from hajob.api import constants as names
 from hajob.api.base import Json, format_time
 from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
 from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
-from hajob.cli.options import Commands, add_command, add_context_option, add_verb
+from hajob.cli.options import Commands, add_command, add_context_option, add_output_option, add_verb
+from hajob.cli.output import FORMATS, Answer, Table, lines_of_answer
 from hajob.clock import SystemClock
 from hajob.faults.node_quarantine import node_quarantine
 
+_COLUMNS: Final = ("NODE", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "WHY")
+QUARANTINES_RESOURCE: Final = names.QUARANTINE_CRD_NAME
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
 
@@ -26,10 +30,12 @@ def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_verb(commands, "quarantine")
     add_context_option(parser)
-    parser.set_defaults(run=run_quarantine, action="list")
+    parser.set_defaults(run=run_quarantine, action="list", output="text")
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
     sentence = "list the nodes in quarantine, with reason and end (default)"
-    add_command(actions, "list", sentence, "kubectl hajob quarantine list").set_defaults(action="list")
+    listing = add_command(actions, "list", sentence, "kubectl hajob quarantine list")
+    add_output_option(listing, FORMATS)
+    listing.set_defaults(action="list")
     example = "kubectl hajob quarantine add node-3 --for 2h --reason Maintenance"
     add = add_command(actions, "add", "put a node into quarantine: Hajob places no new pods there", example)
     add.set_defaults(action="add")
@@ -59,9 +65,8 @@ def carry_out_action(
         ValueError: a duration is none.
     """
     if arguments.action == "list":
-        for line in table_of_quarantines(
-            _parse_quarantines((objects.find_object(QUARANTINES) or {}).get("items") or []), now
-        ):
+        found = _parse_quarantines((objects.find_object(QUARANTINES) or {}).get("items") or [])
+        for line in lines_of_answer(answer_with_quarantines(found, now), arguments.output):
             say(line)
     elif arguments.action == "add":
         say(_add_quarantine(arguments, objects, now))
@@ -123,24 +128,23 @@ def _parse_quarantines(items: Iterable[Json]) -> list[NodeQuarantine]:
     return sorted(found, key=lambda one: one.spec.node_name)
 
 
-def table_of_quarantines(quarantines: list[NodeQuarantine], now: datetime) -> list[str]:
-    """Format a table for people."""
-    if not quarantines:
-        return ["no node is in quarantine"]
-    rows = [("NODE", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "WHY")]
-    for one in quarantines:
-        until = format_time(one.spec.expire_time) if one.spec.expire_time else "its faults are gone"
-        if one.spec.source == "Admin" and one.spec.expire_time is None:
-            until = "it is released"
-        kept_out = one.keeps_out(now)
-        released = one.spec.release_time is not None and one.status.state is not QuarantineState.OVER
-        state = "Active" if kept_out else "Released" if released else "Over"
-        why = one.spec.message or ", ".join(one.spec.faults)
-        spec, offences = one.spec, str(one.status.offences)
-        if not kept_out:
-            until = "its pardoned faults are gone" if state == "Released" else "-"
-        rows.append((spec.node_name, state, spec.source, spec.reason, until, offences, why))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    ]
+def answer_with_quarantines(quarantines: list[NodeQuarantine], now: datetime) -> Answer:
+    """Return the nodes in quarantine, as a table and for programs."""
+    rows = [_row_of_quarantine(one, now) for one in quarantines]
+    told = Table(_COLUMNS, rows) if rows else "no node is in quarantine"
+    keys = [name.lower() for name in _COLUMNS]
+    data = [dict(zip(keys, row, strict=True)) for row in rows]
+    return Answer([told], data, [f"{QUARANTINES_RESOURCE}/{one.spec.node_name}" for one in quarantines])
+
+
+def _row_of_quarantine(one: NodeQuarantine, now: datetime) -> tuple[str, ...]:
+    until = format_time(one.spec.expire_time) if one.spec.expire_time else "its faults are gone"
+    if one.spec.source == "Admin" and one.spec.expire_time is None:
+        until = "it is released"
+    kept_out = one.keeps_out(now)
+    released = one.spec.release_time is not None and one.status.state is not QuarantineState.OVER
+    state = "Active" if kept_out else "Released" if released else "Over"
+    if not kept_out:
+        until = "its pardoned faults are gone" if state == "Released" else "-"
+    why = one.spec.message or ", ".join(one.spec.faults)
+    return one.spec.node_name, state, one.spec.source, one.spec.reason, until, str(one.status.offences), why

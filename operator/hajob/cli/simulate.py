@@ -5,7 +5,6 @@ error, with exit code 2; the answer is always exit code 0, also when it is Resta
 """
 
 import argparse
-import json
 import sys
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import run_reported
 from hajob.cli.manifests import read_job_manifest
 from hajob.cli.options import Commands, add_output_option, add_verb
+from hajob.cli.output import WITHOUT_NAMES, Answer, print_answer
 from hajob.cli.simulated_writes import Write, writes_of_simulation
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
@@ -54,7 +54,7 @@ def add_parser(commands: Commands) -> None:
         metavar="ACTION",
         help="the loss comes while this action is running: " + ", ".join(Action),
     )
-    add_output_option(parser)
+    add_output_option(parser, WITHOUT_NAMES)
     parser.set_defaults(run=run_simulate)
 
 
@@ -70,7 +70,7 @@ def _print_answer(arguments: argparse.Namespace) -> None:
         print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
     for note in filter(None, (answer.protection, log_rule_notes(spec))):
         print(f"note: {note}", file=sys.stderr)
-    print(json.dumps(answer_as_json(answer), indent=2) if arguments.output == "json" else answer_as_text(answer))
+    print_answer(Answer([answer_as_text(answer)], answer_as_json(answer)), arguments.output)
 
 
 def _why_not_started(spec: HATrainingJobSpec) -> str:

@@ -15,7 +15,7 @@ from tests.rigs import hardware_objects as objects
 
 COMMANDS = list(cli.commands(build_parser()))
 EXAMPLES = {command.prog: cli.example(command).rpartition("| ")[2] for command in COMMANDS}
-NEEDS_NO_CLUSTER = ("kubectl hajob facts", "kubectl hajob simulate")
+NEEDS_NO_CLUSTER = ("kubectl hajob facts", "kubectl hajob lint", "kubectl hajob simulate", "kubectl hajob survive")
 
 
 def test_the_page_is_current() -> None:
@@ -43,3 +43,16 @@ def test_an_example_that_needs_no_cluster_works(
     assert main(shlex.split(EXAMPLES[prog])[2:]) == 0
     told = capsys.readouterr()
     assert (bool(told.out), told.err) == (True, "")
+
+
+@pytest.mark.parametrize("prog", NEEDS_NO_CLUSTER)
+def test_both_formats_for_programs_say_the_same(
+    prog: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(CHECKOUT)
+    told = []
+    for form in ("json", "yaml"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump(objects.node())))
+        assert main([*shlex.split(EXAMPLES[prog])[2:], "-o", form]) == 0
+        told.append(yaml.safe_load(capsys.readouterr().out))
+    assert told[0] == told[1]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 from datetime import UTC, datetime
 
 import pytest
+import yaml
 
 from hajob.cli import breaker, main, quarantine
 from hajob.cli.cluster import ClusterError
 from hajob.cli.objects import JOBS, QUARANTINES
+from hajob.cli.output import plain_lines
 from tests.rigs.command_objects import FakeCommandObjects
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -32,6 +35,10 @@ def test_a_node_is_kept_out_listed_and_let_in() -> None:
     head, row = command(objects, "list")
     assert head.split() == ["NODE", "STATE", "SOURCE", "REASON", "UNTIL", "OFFENCES", "WHY"]
     assert row.split(maxsplit=6) == ["n1", "Active", "Admin", "Maintenance", "2026-11-22T14:00:00Z", "0", "new fans"]
+    assert command(objects, "list", "-o", "name") == ["nodequarantines.training.hajob.io/n1"]
+    told = yaml.safe_load(command(objects, "list", "-o", "yaml")[0])
+    assert told[0] == json.loads(command(objects, "list", "-o", "json")[0])[0]
+    assert (told[0]["node"], told[0]["reason"], told[0]["offences"]) == ("n1", "Maintenance", "0")
     assert command(objects, "release", "n1") == ["node n1 is released"]
     assert command(objects, "list")[1].split()[1:2] == ["Released"]
 
@@ -87,11 +94,12 @@ def test_an_admin_believes_what_was_held_back() -> None:
 def test_jobs_that_are_held_are_named() -> None:
     told = {"type": "Held", "status": "True", "reason": "BreakerOpen", "message": "4 of 10 nodes were reported faulty"}
     held = {"metadata": {"namespace": "a", "name": "b"}, "status": {"conditions": [told]}}
-    said: list[str] = []
-    breaker.report_held_jobs(FakeCommandObjects(**{f"{JOBS}/b": held}), said.append)
     free = {**held, "status": {"conditions": [{**told, "status": "False", "reason": "NotHeld"}]}}
-    breaker.report_held_jobs(FakeCommandObjects(**{f"{JOBS}/b": free}), said.append)
-    breaker.report_held_jobs(FakeCommandObjects(), said.append)
+    known = (FakeCommandObjects(**{f"{JOBS}/b": held}), FakeCommandObjects(**{f"{JOBS}/b": free}), FakeCommandObjects())
+    answers = [breaker.answer_of_breaker(objects) for objects in known]
+    said = [line for answer in answers for line in plain_lines(answer.told)]
+    assert [answer.data["open"] for answer in answers] == [True, False, None]
+    assert answers[0].names == ["hatrainingjobs.training.hajob.io/b"]
     assert said == [
         "a/b: 4 of 10 nodes were reported faulty",
         "closed: Hajob acts on faults of nodes and chips",
