@@ -6,6 +6,9 @@ says that there is none. What only the leader knows it asks of it through the AP
 
 import argparse
 import dataclasses
+import http.client
+import ipaddress
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -41,6 +44,9 @@ from hajob.clock import SystemClock
 from hajob.faults.rules import settings
 from hajob.sources import lease, registry
 
+_NOT_PROXIED: Final = "address not allowed"
+"""What an API server says of a pod with a loopback address: it would be its own machine."""
+_SECONDS: Final = 5.0
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces"
 
@@ -162,12 +168,18 @@ class Gatherer:
         holder = str(((found.lease or {}).get("spec") or {}).get("holderIdentity") or "")
         if not holder:
             return
-        pod = f"{holder.rpartition('_')[0]}:{Settings().metrics_port}"
+        pod, port = holder.rpartition("_")[0], Settings().metrics_port
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
 
         def read_leader_report() -> None:
-            found.report = self._objects.find_object(f"/api/v1/namespaces/{namespace}/pods/{pod}/proxy/faults")
+            try:
+                found.report = self._objects.find_object(f"{path}:{port}/proxy/faults")
+            except ClusterError as refusal:
+                if _NOT_PROXIED not in str(refusal):
+                    raise
+                found.report = _report_on_this_machine(self._objects.find_object(path), port)
             if found.report is None:
-                raise ClusterError(f"there is no pod {pod.partition(':')[0]}")
+                raise ClusterError(f"there is no pod {pod}")
 
         self._try_to_look(Look.REPORT, f"get pods/proxy in {namespace}", read_leader_report)
 
@@ -181,6 +193,28 @@ class Gatherer:
             found.unread.setdefault(look, []).append(Unread(right=right))
         except (ClusterError, ValueError) as problem:  # the leader's report may be no JSON
             found.unread.setdefault(look, []).append(Unread(problem=f"could not be read: {problem}"))
+
+
+def _report_on_this_machine(pod: Json | None, port: int) -> Json | None:
+    """Return the report of a leader whose address is this machine's own, where a cluster runs as processes.
+
+    Raises:
+        ClusterError: its address is another, or nobody answers there.
+    """
+    address = str(((pod or {}).get("status") or {}).get("podIP") or "")
+    if pod is None or not address:
+        return None
+    if not ipaddress.ip_address(address).is_loopback:
+        raise ClusterError(f"the API server does not proxy to {address}")
+    connection = http.client.HTTPConnection(address, port, timeout=_SECONDS)
+    try:
+        connection.request("GET", "/faults")
+        found: Json = json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException) as problem:
+        raise ClusterError(f"{address}:{port} cannot be reached: {problem}") from None
+    finally:
+        connection.close()
+    return found
 
 
 def _list_of_items(objects: Objects, path: str, selector: str = "") -> Iterator[Json]:

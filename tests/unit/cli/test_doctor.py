@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
 from hajob.api.conditions import Reason
+from hajob.app.settings import Settings
 from hajob.cli import doctor, main
 from hajob.cli.cluster import ClusterError, ForbiddenError
+from hajob.cli.diagnosis import Look
 from release.generate.crd_schema import custom_resource_definition, quarantine_definition
 from tests.rigs import hardware_objects as objects
 from tests.rigs.hostile_objects import CASES
@@ -418,3 +422,36 @@ def test_without_a_namespace_the_one_of_the_context_counts(
     monkeypatch.setattr(doctor, "KubernetesObjects", lambda context: InTeam(**{JOB: job()}))
     main.main(["doctor", "qwen"])
     assert capsys.readouterr().err == ""
+
+
+# ------------------------------------------------------------------------------------- a cluster of processes
+
+
+class Leader(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"held": f"asked for {self.path}", "complete": True}).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "absent"])
+def test_a_leader_on_this_machine_is_asked_directly(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Leader)
+    threading.Thread(target=server.handle_request, daemon=True).start()
+    monkeypatch.setattr(doctor, "Settings", lambda: Settings(metrics_port=server.server_port))
+    pod = FAULTS.partition(":")[0]
+    refusal = ClusterError(f"GET {pod}: address not allowed")
+    changed: dict[str, Any] = {f"{pod}:{server.server_port}/proxy/faults": refusal, pod: {"status": {"podIP": address}}}
+    if address == "absent":
+        del changed[pod]
+    gathered = doctor.Gatherer(Cluster(**changed), objects.NOW_MS).gather_everything("hajob-system", ["kube-system"])
+    server.server_close()
+    if address == "127.0.0.1":
+        assert gathered.report == {"held": "asked for /faults", "complete": True}
+        return
+    (unread,) = gathered.unread[Look.REPORT]
+    said = "does not proxy to 10.0.0.1" if address == "10.0.0.1" else "there is no pod hajob-operator-abc"
+    assert said in unread.problem
