@@ -31,7 +31,7 @@ def loaded(job: Job) -> set[int]:
 def unmet(job: Job, action: str) -> set[str]:
     """Names of what an action lacks; before the first step it is everything."""
     evaluated = [each for each in job.status().get("recoverability", []) if each["action"] == action]
-    return {one["name"] for each in evaluated for one in each["unmet"]} if evaluated else {"CheckpointPresent"}
+    return {one["name"] for each in evaluated for one in each.get("unmet", [])} if evaluated else {"CheckpointPresent"}
 
 
 def stood_at(job: Job, loaded_step: int, killed: list[int]) -> int:

@@ -221,7 +221,8 @@ def test_misuse_of_mindio_is_named_and_the_training_ends_well(rig: Rig) -> None:
     assert time.time() - time_of_first(nonsense, "stop") <= TOLD_SECONDS
     named = rig.plane.wait("the copies in a condition", lambda: _reason(secret, "Recoverable", "CopiesNotRegistered"))
     assert told_at(named) - time_of_first(secret, "step_end") <= TOLD_SECONDS
-    evaluated = {each["action"]: {one["name"] for one in each["unmet"]} for each in secret.status()["recoverability"]}
+    actions = secret.status()["recoverability"]
+    evaluated = {each["action"]: {one["name"] for one in each.get("unmet", [])} for each in actions}
     assert "HandlersRegistered" in evaluated["InPlace"], "as of an entry that registers none"
     (pod,) = [each["metadata"] for each in secret.pods("rank") if each["metadata"]["labels"][LABEL_NODE_RANK] == "1"]
     rig.nodes.control.kill(namespace=rig.namespace, pod=pod["name"], rank=1)

@@ -39,7 +39,7 @@ def assert_weights_of_an_undisturbed_run(rig: Rig, job: Job) -> None:
 def refused(job: Job, action: str) -> set[str]:
     """Names of what an action lacks."""
     (found,) = [each for each in job.status()["recoverability"] if each["action"] == action]
-    return {one["name"] for one in found["unmet"]}
+    return {one["name"] for one in found.get("unmet", [])}
 
 
 def test_workers_of_msrun_are_repaired_in_place(rig: Rig) -> None:
@@ -78,7 +78,7 @@ def test_a_saved_step_is_filled_and_loaded_by_all(rig: Rig) -> None:
     job.wait_step(INTERVAL + 5)
     rig.nodes.control.kill(namespace=rig.namespace, rank=3)
     incident = job.wait_incident(2, seconds=150)
-    assert (incident["action"], incident["escalatedFrom"]) == ("Restart", ["Checkpoint"])
+    assert (incident["action"], incident.get("escalatedFrom", [])) == ("Restart", ["Checkpoint"])
     assert (incident["lostSteps"], incident["restoredFrom"]) == (0, "SavedCheckpoint")
     assert_weights_of_an_undisturbed_run(rig, job)
     opened = proof.of(job.events(), "load_checkpoint")

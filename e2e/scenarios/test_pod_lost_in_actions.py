@@ -46,7 +46,7 @@ def assert_saved(job: Job, *escalated: str) -> None:
     """The newest incident has saved the step, and started from it."""
     job.plane.wait("the restart", lambda: is_restarted(job), PATIENCE)
     incident = job.incidents()[0]
-    assert (incident["escalatedFrom"], incident["lostSteps"]) == ([*escalated, "Checkpoint"], 0), incident
+    assert (incident.get("escalatedFrom", []), incident["lostSteps"]) == ([*escalated, "Checkpoint"], 0), incident
     assert incident["restoredFrom"] == "SavedCheckpoint", incident
     assert_weights_equal(job, long_actions.STEPS)
 

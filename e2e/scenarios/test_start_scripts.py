@@ -192,4 +192,4 @@ def test_what_high_availability_refuses_is_told_by_name(rig: Rig) -> None:
 def unmet(job: Job, action: str) -> set[str]:
     """Names of what an action of the job lacks."""
     evaluated = [each for each in job.status().get("recoverability", []) if each["action"] == action]
-    return {one["name"] for each in evaluated for one in each["unmet"]}
+    return {one["name"] for each in evaluated for one in each.get("unmet", [])}

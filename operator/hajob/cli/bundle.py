@@ -76,7 +76,7 @@ def run_bundle(arguments: argparse.Namespace) -> int:
         at = datetime.fromtimestamp(now_ms / 1000, UTC)
         path = Path(arguments.filename or f"hajob-{namespace}-{name}-{at:%Y%m%d-%H%M%S}.tar.gz")
         write_archive(path, contents, now_ms)
-        print(f"{path}: {counted_noun(len(contents), 'file')}, {path.stat().st_size / 1e6:.1f} MB")
+        print(f"{path}: {counted_noun(len(contents), 'file')}, {path.stat().st_size / 1e3:,.0f} kB")
         for line in bundle.missing:
             print(line)
         print("secrets that are known by their name or form are removed; look into it before you give it away")

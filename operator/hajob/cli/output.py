@@ -98,7 +98,7 @@ class _PlainDumper(yaml.SafeDumper):
     """Writes words of an enumeration as words, and the same list twice as two lists: programs know no anchors."""
 
     def represent_data(self, data: Any) -> yaml.Node:  # noqa: ANN401  any JSON
-        """Represent an enumeration's member by its value."""
+        """Return the node of a value, of an enumeration's member that of its word."""
         return super().represent_data(data.value if isinstance(data, Enum) else data)
 
     def ignore_aliases(self, _: Any) -> bool:  # noqa: ANN401  any JSON

@@ -145,10 +145,9 @@ def picture_of_job(job: JobView, pods: Sequence[PodView], unread: str) -> Iterat
     if unread:
         yield f"pods: {UNKNOWN}, {unread}"
     else:
-        yield Table(("RANKS", "NODE", "", "STATE"), [_row_of_seat(job, seat) for seat in seats_of_job(job, pods)])
-        for pod in pods:
-            if not pod.is_rank_pod:
-                yield f"{pod.role}  {pod.node_name or '-'}  {pod_state(pod)}"
+        rows = [_row_of_seat(job, seat) for seat in seats_of_job(job, pods)]
+        rows += [(pod.role, pod.node_name or "-", "", pod_state(pod)) for pod in pods if not pod.is_rank_pod]
+        yield Table(("RANKS", "NODE", "", "STATE"), rows)
     yield from map(line_of_incident, job.incidents[:_MOST_INCIDENTS])
 
 

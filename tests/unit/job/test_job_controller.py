@@ -577,7 +577,7 @@ async def test_missing_handlers_are_seen_at_run_time(town: ControllerTown) -> No
     await town.report(step=6, problems=[wire.Problem(code="CopiesNotRegistered", message="rank 0")])
     town.controller.status.publish_status()
     await settle_town(town)
-    unmet = {one["action"]: [each["name"] for each in one["unmet"]] for one in town.status()["recoverability"]}
+    unmet = {one["action"]: [each["name"] for each in one.get("unmet", [])] for one in town.status()["recoverability"]}
     assert {action for action, names in unmet.items() if "HandlersRegistered" in names} == unmet.keys() - {"Restart"}
 
 
