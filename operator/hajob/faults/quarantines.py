@@ -146,7 +146,7 @@ class Quarantines(FaultListener):
             return
         facts = self._faults.of_quarantine(node) if node in self._caches.own_nodes else []
         current, now = self._current_quarantine(node), self._clock.now_milliseconds()
-        wanted = next_quarantine(node, current, facts, now, self._settings, counts=self._faults.counts)
+        wanted = next_quarantine(node, current, facts, now, self._settings, counts=self._faults.cluster.counts)
         if wanted is not None and keeps_node_out(wanted, now) and not self._has_room(node):
             return
         self._refused.discard(node)

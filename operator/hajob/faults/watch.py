@@ -136,9 +136,9 @@ class FaultWatch(NodeFaults):
         caches: Caches,
         namespaces: Sequence[str],
     ) -> None:
-        self._kube, self._clock, self._caches = kube, clock, caches
+        self._kube, self._clock = kube, clock
         self.listeners: list[FaultListener] = []
-        self.cluster = ClusterFaults(caches.own_nodes.keys(), self.counts)
+        self.cluster = ClusterFaults(caches.own_nodes.keys(), caches)
         self._alarm = Alarm(clock)
         self._held = ""
         self._rejections = Rejections()
@@ -171,14 +171,6 @@ class FaultWatch(NodeFaults):
     def of_quarantine(self, node: str) -> list[ClusterFact]:
         """Return the faults that keep new pods off a node or harm a job there, believed and pardoned or not."""
         return self.cluster.faults_for_quarantine(node, self._now_ms())
-
-    def counts(self, fact: ClusterFact) -> bool:
-        """Return whether a fault begins a quarantine and counts as a recurrence; of an idle chip the admin decides."""
-        return (
-            self.settings.quarantine.idle_chips
-            or not fact.chip_number
-            or not self._caches.is_idle_chip(fact.node, fact.chip_number)
-        )
 
     def why_held(self) -> str:
         """Return why no fault is believed now; empty: faults are believed."""
@@ -308,6 +300,7 @@ class FaultWatch(NodeFaults):
         self._rejections.store_rejections(f"settings {SETTINGS_NAME}", reading.rejected)
         faults, now = self.cluster, self._now_ms()
         faults.breaker.settings, faults.frequency.settings = self.settings.breaker, self.settings.frequency
+        faults.idle_chips_count = self.settings.quarantine.idle_chips
         if self.settings.believe != before.believe and change.type is ChangeType.MODIFIED:
             log.warning("an admin says that what is told of nodes is true: %s", self.settings.believe)
             faults.believe_all(now)

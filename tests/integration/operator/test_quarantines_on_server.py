@@ -79,9 +79,6 @@ class Faults:
         fact = ClusterFact("id", Source.DEVICE, kind, node, "Ascend910-3", "40F84E00", Level.SEPARATE, message="chip 3")
         return [fact] if self.stands and node == self.node else []
 
-    def counts(self, _fact: ClusterFact) -> bool:
-        return True
-
     def pardon(self, _node: str) -> None:
         """Nothing is counted here."""
 

@@ -342,7 +342,9 @@ async def test_an_idle_chips_fault_counts_by_the_admins_word(data: dict[str, str
             await cluster.put(fresh(cluster, objects.fault(level="RestartBusiness", code="x"), node))
             facts = cluster.watch.of_quarantine(node)
             await cluster.delete(f"mindx-dl-deviceinfo-{node}")
-        assert [(fact.frequent, cluster.watch.counts(fact)) for fact in facts] == [(counted or node == "node-2",) * 2]
+        assert [(fact.frequent, cluster.watch.cluster.counts(fact)) for fact in facts] == [
+            (counted or node == "node-2",) * 2
+        ]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

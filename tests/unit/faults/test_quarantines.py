@@ -62,9 +62,6 @@ class Faults:
     def of_quarantine(self, node: str) -> list[ClusterFact]:
         return self.stand.get(node, [])
 
-    def counts(self, _fact: ClusterFact) -> bool:
-        return True
-
     def pardon(self, _node: str) -> None:
         """Nothing is counted here."""
 

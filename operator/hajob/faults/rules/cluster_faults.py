@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection
 from typing import Final
 
+from hajob.capacity.caches import Caches
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import ClusterFact, Level
 from hajob.faults.rules.breaker import Breaker
@@ -41,17 +42,18 @@ class ClusterFaults:
 
     Args:
         nodes: names of the nodes that exist; a fault of any other stands, and counts once its node appears.
-        counts: whether the recurrence of a fault counts against its chip.
+        caches: nodes, and the pods on them; None: no chip is idle.
 
     Attributes:
+        idle_chips_count: whether faults of chips that no pod has count, too.
         pardoned: names of the faults of a node that an admin has pardoned: they harm nobody.
     """
 
-    def __init__(self, nodes: Names, counts: Callable[[ClusterFact], bool] = lambda _: True) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: Names, caches: Caches | None = None) -> None:
+        self._nodes, self._caches = nodes, caches
+        self.idle_chips_count = False
         self.known_bad: set[str] = set()
         self.pardoned: Callable[[str], Names] = lambda _: ()
-        self._counts = counts
         self.breaker, self.frequency = Breaker(), Frequency()
         self.feeds, self.clock = Feeds(), ClockGuard()
         self._store, self._messages = FaultStore(), Messages()
@@ -82,6 +84,12 @@ class ClusterFaults:
         for node in {fact.node for fact in reading.facts} & self._before_boot.keys():
             self._update_node(node, now_ms)  # told anew: it is doubted no more
         return refused
+
+    def counts(self, fact: ClusterFact) -> bool:
+        """Return whether a fault begins a quarantine and counts as a recurrence; of an idle chip the admin decides."""
+        if self.idle_chips_count or not fact.chip_number or self._caches is None:
+            return True
+        return not self._caches.is_idle_chip(fact.node, fact.chip_number)
 
     def must_wait(self, origin: str, message: Reading, now_ms: int) -> bool:
         """Return whether a message must wait, as its sender sends too many; `turns` returns it in its turn."""
@@ -250,7 +258,7 @@ class ClusterFaults:
         for fact in change.appeared:
             if fact.id not in self._appeared_ms:
                 self._appeared_ms[fact.id] = now_ms
-                if self._counts(fact):
+                if self.counts(fact):
                     self.frequency.count_fault(self._with_doubts(fact, now_ms), now_ms)
         for node in change.affected_nodes:
             self._update_node(node, now_ms)
