@@ -83,7 +83,7 @@ STEADY: Final = frozenset(
 
 
 ALL_MADE: Final = frozenset({JobPhase.RUNNING, JobPhase.UNPROTECTED, JobPhase.SHRUNK, JobPhase.HELD})
-"""Phases in which every rank pod has been made before: one that is missing was lost."""
+"""Phases in which every rank pod has been made before, unless a start is held: one that is missing was lost."""
 
 
 class Deadline(StrEnum):

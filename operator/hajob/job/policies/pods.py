@@ -146,12 +146,15 @@ def _without_what_is_lost(snapshot: JobSnapshot, todo: Difference) -> Difference
 
     The pods of a job that ends are left as they are: they may stay for their logs, and another coordinator still
     tells who ends. While the mode is not Enforce an operator that has just started cannot tell a lost pod by its
-    absence from one that was never made.
+    absence from one that was never made; of a start that goes on beside its held incident, the incident tells.
     """
-    phase = snapshot.state.phase
+    phase, held = snapshot.state.phase, snapshot.state.incident
     if phase in ENDED:
         return Difference((), (), tuple(pod for pod in todo.surplus if not pod.has_ended))
     watches = snapshot.policy.mode is not Mode.ENFORCE and phase in ALL_MADE
+    if watches and snapshot.state.is_untrained and held is not None:
+        lost = snapshot.layout.nodes_of_ranks(held.lost_ranks)
+        return replace(todo, rank_pods=tuple(one for one in todo.rank_pods if one.node_rank not in lost))
     return replace(todo, rank_pods=()) if watches or phase is JobPhase.ENDING else todo
 
 

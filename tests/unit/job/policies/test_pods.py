@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from hajob.domain.actions import Action
+from hajob.domain.facts import Origin
+from hajob.domain.incidents import Cause, Incident, Purpose
 from hajob.job.policies.gang_start import GangMemo
 from hajob.job.policies.outdated_pods import BootMemo
 from hajob.job.policies.pods import PodMemo, want_pods
@@ -12,6 +17,7 @@ from hajob.job.snapshot import CreationMemo, JobSnapshot
 from hajob.job.wants import Delete, MakePods, Wants
 from hajob.kube.client import ApiError
 from hajob.plan.placements import CoordinatorPlacement, Placement
+from hajob.plan.state import JobPhase
 from hajob.pods.naming import rank_pod_name
 from hajob.sources.pod import PodView
 from tests.rigs.snapshots import NOW, RUNNING, rank, snapshot
@@ -47,6 +53,21 @@ def test_a_new_start_makes_a_pod_for_each_old_one_that_is_gone() -> None:
     wants = wanted(snapshot(state=SECOND, pods=[as_made(0), as_made(1), as_made(2)]))
     assert len([change for change in wants.changes if isinstance(change, Delete)]) == 3
     assert rows(wants) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("held_from", "lost_ranks", "made"),
+    [(JobPhase.PENDING, (0, 1), 1), (JobPhase.PENDING, (6, 7), 0), (JobPhase.RUNNING, (0, 1), 0)],
+    ids=["never made", "lost at the start", "lost in the training"],
+)
+def test_a_held_start_gets_the_pods_it_never_had(held_from: JobPhase, lost_ranks: tuple[int, ...], made: int) -> None:
+    """A quota had refused the last pod when a fault came, and Observe holds only what would follow from the fault."""
+    incident = Incident(
+        2, 2, 0, Purpose.FAULT, Origin.INFRASTRUCTURE, Action.REPLACE, Cause(), 0, lost_ranks=lost_ranks
+    )
+    state = replace(RUNNING, phase=JobPhase.HELD, held_from=held_from, incident=incident)
+    pods = [as_made(number) for number in range(3)]
+    assert rows(wanted(snapshot({"recovery": {"mode": "Observe"}}, state=state, pods=pods))) == (made, 1)
 
 
 def test_nodes_that_refuse_rank_pods_keep_no_coordinator() -> None:
