@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from hajob.api import constants as names
 from hajob.capacity.nodes import Capacity
 from hajob.capacity.quotas import Quotas
-from hajob.sources.chips import Seat, seat_on_chip
+from hajob.sources.hardware import Seat, seat_on_chip
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 

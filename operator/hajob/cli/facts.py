@@ -24,9 +24,9 @@ from hajob.domain.hardware import ClusterFact
 from hajob.faults.rules import settings
 from hajob.faults.rules.filters import what_is_repeated
 from hajob.faults.rules.store import FaultStore
-from hajob.sources import observe, registry
 from hajob.sources import pod as pod_source
-from hajob.sources.chips import Seat, rank_on_chip
+from hajob.sources import registry
+from hajob.sources.hardware import Seat, rank_on_chip, seat_of_pod
 from hajob.sources.node import NodeView, nodes_by_serial
 from hajob.sources.node import node_view_of as node_view
 from hajob.sources.pod import PodView
@@ -152,7 +152,7 @@ def _rows_of_fact(
     told, hit = _row_without_pod(fact, told_by, spec), False
     resource = spec.accelerator.resource_name if spec is not None else DEFAULT_RESOURCE_NAME
     for pod in (pod for pod in pods if pod.node_name == fact.node):
-        seat = observe.seat_of_pod(pod, fact.chip_number, nodes.get(fact.node), resource)
+        seat = seat_of_pod(pod, fact.chip_number, nodes.get(fact.node), resource)
         if seat is Seat.OFF:
             continue
         hit = True

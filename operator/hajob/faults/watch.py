@@ -21,7 +21,7 @@ from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact
 from hajob.faults.node_faults import NodeFaults
 from hajob.faults.rules.cluster_faults import ClusterFaults
-from hajob.faults.rules.feeds import WriteTime
+from hajob.faults.rules.holds import WriteTime
 from hajob.faults.rules.settings import NAME as SETTINGS_NAME
 from hajob.faults.rules.settings import SELECTOR, FaultSettings
 from hajob.faults.rules.settings import parse_settings as read_settings

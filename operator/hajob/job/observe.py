@@ -24,8 +24,8 @@ from hajob.plan.placements import serving_incarnation
 from hajob.plan.state import REMADE, UNTRAINED, WITHOUT_PODS, Deadline, JobPhase
 from hajob.plan.view import ClusterView
 from hajob.protocol import sidecar_pb2 as wire
-from hajob.sources import observe
-from hajob.sources.chips import Seat
+from hajob.sources import hardware, observe
+from hajob.sources.hardware import Seat
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed
@@ -265,7 +265,7 @@ def events_of_hardware(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> Se
     for pod in [pod for pod in pods if is_serving_pod(pod, state)]:
         if pod.node_name and not pod.has_ended:
             node, faults = cluster.nodes.get(pod.node_name), cluster.faults.faults_on(pod.node_name)
-            yield from observe.events_of_hardware(
+            yield from hardware.events_of_pod_hardware(
                 pod, faults, node, resource=resource, chips_per_node=chips, now_ms=snapshot.now_ms
             )
             yield from _doubted_faults(snapshot, pod, [fact for fact, _ in faults], node)
@@ -292,13 +292,13 @@ def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> 
         if not pod.has_ended
         for fact, age_ms in faults_on(pod.node_name)
         if fact.kind is FactKind.SUB_HEALTH
-        and observe.seat_of_pod(pod, fact.chip_number, snapshot.nodes.get(pod.node_name), resource) is Seat.ON
+        and hardware.seat_of_pod(pod, fact.chip_number, snapshot.nodes.get(pod.node_name), resource) is Seat.ON
     ]
     held = {pod.node_name for pod in snapshot.ready_spares} if found else set()
     better = (held | snapshot.free_node_names).difference(sick) if found else ()
     asked, generation = snapshot.observed.sub_health_asked, snapshot.job.metadata.generation
     for pod, fact, age_ms in found if better else ():
-        key = observe.fact_id_for_pod(fact, pod)
+        key = hardware.fact_id_for_pod(fact, pod)
         times, last, seen = asked.get(key, (0, -AGAIN_SECONDS, generation))
         if snapshot.now - last >= AGAIN_SECONDS or generation != seen:
             asked.pop(key, None)
@@ -307,7 +307,7 @@ def events_of_sub_health(snapshot: JobSnapshot, nodes: Collection[str] = ()) -> 
                 del asked[next(iter(asked))]  # the longest ago
             again, chips = f"{AGAIN}{times}", snapshot.layout.chips_per_node
             yield events.FactSeen(
-                fact=observe.fact_of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=snapshot.now_ms, again=again)
+                fact=hardware.fact_of_chip(pod, fact, age_ms, chips_per_node=chips, now_ms=snapshot.now_ms, again=again)
             )
 
 
@@ -317,9 +317,9 @@ def _doubted_faults(
     """Yield, once each, the faults of chips of which nobody has told whether the pod has them."""
     resource, known = snapshot.job.spec.accelerator.resource_name, snapshot.observed.doubted
     doubted = {
-        observe.fact_id_for_pod(fact, pod): fact
+        hardware.fact_id_for_pod(fact, pod): fact
         for fact in faults
-        if observe.concerns_pods(fact) and observe.seat_of_pod(pod, fact.chip_number, node, resource) is Seat.UNKNOWN
+        if hardware.concerns_pods(fact) and hardware.seat_of_pod(pod, fact.chip_number, node, resource) is Seat.UNKNOWN
     }
     for key in doubted.keys() - known.get(pod.node_rank, frozenset()):
         yield event_of_unknown_chip(pod.name, doubted[key])
@@ -343,7 +343,7 @@ def _withdrawn_faults(snapshot: JobSnapshot) -> Seen:
         ids = snapshot.cluster.faults.standing_faults(pod.node_name) if pod.node_name else ()
         if ids is None:
             return  # the standing faults are unknown now
-        standing.update(observe.fact_id_for_pod(fact, pod) for fact in ids)
+        standing.update(hardware.fact_id_for_pod(fact, pod) for fact in ids)
     gone = tuple(
         one for one in incident.fact_ids if one.startswith(FROM_CLUSTER) and one.partition(AGAIN)[0] not in standing
     )

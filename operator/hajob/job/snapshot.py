@@ -32,7 +32,7 @@ from hajob.job.ports import Ports
 from hajob.kube.client import ApiError
 from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import Policy
-from hajob.plan.state import JobPhase, JobState
+from hajob.plan.state import UNTRAINED, WITHOUT_PODS, Deadline, JobPhase, JobState
 from hajob.plan.waits import nodes_to_return
 from hajob.pods.settings import PodSettings
 from hajob.sources import observe
@@ -214,9 +214,18 @@ class JobSnapshot:
 
     @property
     def awaits_coordinator(self) -> bool:
-        """Whether what needs the coordinator waits until it is heard, or given up: a new leader has to at first."""
-        reports = self.coordinator
-        return observe.awaits_coordinator(self.state, serving=reports.is_serving, silent=not reports.has_spoken)
+        """Whether a suspend, a restart, a move or a fault waits a moment: the coordinator that would act is not heard.
+
+        It ends with the planner's own wait for a coordinator: with the first successor, a request goes on without a
+        save. A coordinator that has come back to a training says in a moment what it has found.
+        """
+        state, reports = self.state, self.coordinator
+        if reports.is_serving or state.phase in UNTRAINED or state.phase in WITHOUT_PODS:
+            return False
+        waited_for = not {Deadline.UNREACHABLE, Deadline.COORDINATOR}.isdisjoint(state.deadlines)
+        if state.phase is JobPhase.UNPROTECTED:
+            return waited_for and not state.successors and not state.blind
+        return waited_for or (not reports.has_spoken and state.phase not in {JobPhase.HELD, JobPhase.SAVING})
 
     @property
     def hears_relieved(self) -> bool:

@@ -17,13 +17,11 @@ from hajob.api.conditions import Reason
 from hajob.api.enums import CordonPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.facts import Fact, FactKind
-from hajob.domain.hardware import ClusterFact
 from hajob.plan import events
 from hajob.plan.policy import Policy
-from hajob.plan.state import ENDED, UNTRAINED, WITHOUT_PODS, Deadline, JobPhase, JobState
+from hajob.plan.state import ENDED, UNTRAINED, JobPhase, JobState
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources import pod as pod_source
-from hajob.sources.chips import Seat, rank_on_chip, seat_on_chip
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed, ReportReading, finished_nodes, launchers_ready, read_report
@@ -31,8 +29,6 @@ from hajob.sources.report import Observed, ReportReading, finished_nodes, launch
 Pods = Mapping[int, PodView]
 """Node rank to the pod that serves it: the one that should exist, as it is."""
 
-TOLD_OTHERWISE: Final = frozenset({FactKind.NODE_NOT_READY, FactKind.CORDONED, FactKind.SUB_HEALTH})
-"""Kinds that a job lives on with: `events_of_nodes`, `events_of_moves` and `events_of_sub_health` tell them."""
 UNWORKABLE: Final = frozenset({Reason.IMAGE_UNUSABLE.word, Reason.MINDIO_TLS_MISMATCH.word})
 """Problems with which a job never trains, however often it is started."""
 _AT_REST: Final = frozenset({JobPhase.SUSPENDED, JobPhase.SAVING, JobPhase.ENDING, *ENDED})
@@ -58,20 +54,6 @@ def events_of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) 
         yield events.SuspendRequested()
     elif not spec.suspend and phase is JobPhase.SUSPENDED:
         yield events.ResumeRequested()
-
-
-def awaits_coordinator(state: JobState, *, serving: bool, silent: bool) -> bool:
-    """Return whether a suspend, a restart or a move waits a moment: the coordinator that would act is not heard.
-
-    It ends with the planner's own wait for a coordinator: with the first successor, the request goes on without a save.
-    A coordinator that has come back to a training says in a moment what it has found.
-    """
-    if serving or state.phase in UNTRAINED or state.phase in WITHOUT_PODS:
-        return False
-    waited_for = not {Deadline.UNREACHABLE, Deadline.COORDINATOR}.isdisjoint(state.deadlines)
-    if state.phase is JobPhase.UNPROTECTED:
-        return waited_for and not state.successors and not state.blind
-    return waited_for or (silent and state.phase not in {JobPhase.HELD, JobPhase.SAVING})
 
 
 def events_of_moves(
@@ -190,74 +172,6 @@ def events_of_nodes(
         if lost and not started and not pod.has_ended:
             fact = pod_source.fact_of_stranded_pod(pod, now_ms, gone=node is None)
             yield events.FactSeen(fact=fact) if pod.is_rank_pod else events.CoordinatorLost(message=fact.message)
-
-
-def seat_of_pod(pod: PodView, chip: str, node: NodeView | None, resource: str) -> Seat:
-    """Say whether a pod has a chip, by its number; no number is the node (docs/faults.md, "From chip to rank").
-
-    A pod that asks for as many chips as its node has sits on each of them; `resource`: what the job calls chips, for a
-    pod may ask for all of something else that its node has, such as network adapters.
-    """
-    of_node = ((node.all_chips if node is not None else None) or {}).get(resource, 0)
-    has_all = 0 < of_node <= dict(pod.requests).get(resource, 0)
-    return seat_on_chip(chip, pod.chips, has_all=has_all)
-
-
-def events_of_hardware(
-    pod: PodView,
-    facts: Iterable[tuple[ClusterFact, int]],
-    node: NodeView | None,
-    *,
-    resource: str,
-    chips_per_node: int,
-    now_ms: int,
-) -> Iterator[events.JobEvent]:
-    """Yield the faults of the node or the chips on which a pod sits, as long as they stand.
-
-    Args:
-        pod: that serves a node rank.
-        facts: that stand on its node, each with its age in milliseconds.
-        node: of the pod; None: it is not known.
-        resource: what the job calls chips.
-        chips_per_node: ranks of one pod.
-        now_ms: time of the job.
-    """
-    for fact, age_ms in facts:
-        if concerns_pods(fact) and seat_of_pod(pod, fact.chip_number, node, resource) is Seat.ON:
-            yield events.FactSeen(fact=fact_of_chip(pod, fact, age_ms, chips_per_node=chips_per_node, now_ms=now_ms))
-
-
-def concerns_pods(fact: ClusterFact) -> bool:
-    """Return whether a pod on the chip, or node, cannot go on as it is."""
-    return fact.harms and fact.kind not in TOLD_OTHERWISE
-
-
-def fact_of_chip(
-    pod: PodView, fact: ClusterFact, age_ms: int, *, chips_per_node: int, now_ms: int, again: str = ""
-) -> Fact:
-    """Build the fact of a job from a fault of the node or chip on which its pod sits.
-
-    Without a rank it is one of the whole pod. It begins when the pod came there, however long the fault stood before. A
-    suffix `again` gives it another id, so that it is another fact.
-    """
-    rank = rank_on_chip(fact.chip_number, pod.chips, pod.node_rank, chips_per_node) if fact.chip_number else None
-    came_ms = now_ms if pod.started_ms is None else pod.started_ms
-    return Fact(
-        id=f"{fact_id_for_pod(fact, pod)}{again}",
-        kind=fact.kind,
-        source=fact.source,
-        node_rank=pod.node_rank,
-        ranks=() if rank is None else (rank,),
-        code=fact.code,
-        message=fact.message,
-        time_ms=min(max(now_ms - age_ms, came_ms), now_ms),
-        node_name=fact.node,
-    )
-
-
-def fact_id_for_pod(fact: ClusterFact, pod: PodView) -> str:
-    """Return the id of a fault as a fact of this pod: one fault is one fact for each pod that it hits."""
-    return f"{fact.id}@{fact.since_ms or ''}/{pod.uid}"
 
 
 def events_of_steps(state: JobState, step: int) -> Iterator[events.FactsWithdrawn]:

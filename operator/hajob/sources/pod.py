@@ -7,7 +7,8 @@ facts made from pods have ids of their own and count as nothing new when their r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Final
@@ -25,10 +26,9 @@ from hajob.domain.facts import (
     is_refusal_code,
     origin_of_exit,
 )
-from hajob.sources.chips import chip_numbers
 from hajob.sources.host_ports import HostPorts, host_ports_of_spec
 from hajob.sources.quota import Use, use_of_pod
-from hajob.sources.reading import is_integer, items, mapping, milliseconds_of, parse_whole_number, text
+from hajob.sources.reading import Reading, Terms, is_integer, items, mapping, milliseconds_of, parse_whole_number, text
 
 UNSTARTABLE: Final = frozenset(
     {
@@ -59,6 +59,13 @@ MAIN_CONTAINERS: Final = frozenset({"trainer", "controller", names.HOOK_CONTAINE
 
 SCRIPT_EXITS: Final = frozenset({64, 65})
 """Exit codes by which the launcher says that the script is over without a training (docs/protocols/launcher.md)."""
+
+_CONFIGURATION: Final = re.compile(r"ascend\.kubectl\.kubernetes\.io/ascend-[a-z0-9]{1,32}-configuration")
+"""The annotation with a pod's devices; the middle is the kind of chip: `910`, `npu`."""
+_REAL: Final = "huawei.com/AscendReal"
+"""What was mounted, as the device plugin notes it under one name for every kind of chip."""
+_MOST_CHIPS: Final = 64
+"""No node has more; an annotation may say anything."""
 
 _ENDS: Final = frozenset({FactKind.POD_FAILED, FactKind.SCRIPT_ENDED})
 """Kinds that say that a pod has ended; why, a rank's last lines may tell."""
@@ -443,3 +450,22 @@ def _pod_priority(spec: Mapping[str, Any]) -> int:
 def _number_or_default(told: object, default: int) -> int:
     number = parse_whole_number(told)
     return default if number is None else number
+
+
+def chip_numbers(annotations: Mapping[str, Any], resources: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the numbers of a pod's chips on its node, in the order of its ranks; empty while nobody told.
+
+    Args:
+        annotations: of the pod.
+        resources: names of what the pod asks for: Volcano lists the chips under the resource's name.
+    """
+    for key in sorted(filter(_CONFIGURATION.fullmatch, annotations)):
+        told = mapping(Reading(Terms(0)).parse_json(text(annotations.get(key)) or "null", key))
+        found = [text(mapping(device).get("device_id")) for device in items(told.get("devices"))]
+        if found and all(found):
+            return tuple(found[:_MOST_CHIPS])
+    for key in (_REAL, *resources):
+        listed = [name.strip().rpartition("-")[2] for name in text(annotations.get(key)).split(",")]
+        if all(listed):
+            return tuple(listed[:_MOST_CHIPS])
+    return ()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hajob.domain.facts import Fact, FactKind, Source
 from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 from hajob.plan.events import FactSeen
-from hajob.sources import observe, pod
-from hajob.sources.chips import Seat
+from hajob.sources import hardware, pod
+from hajob.sources.hardware import Seat
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from tests.rigs import hardware_objects as objects
@@ -29,7 +29,7 @@ def fault(level: Level = Level.RESTART_BUSINESS, device: str = "Ascend910-0") ->
 
 
 def seen(fact: ClusterFact, of: PodView = POD, age_ms: int = 100) -> list[Fact]:
-    events = observe.events_of_hardware(of, [(fact, age_ms)], NODE, resource=CHIPS, chips_per_node=2, now_ms=1000)
+    events = hardware.events_of_pod_hardware(of, [(fact, age_ms)], NODE, resource=CHIPS, chips_per_node=2, now_ms=1000)
     return [event.fact for event in events if isinstance(event, FactSeen)]
 
 
@@ -49,7 +49,7 @@ def test_a_pod_whose_chips_nobody_told_is_not_hit(number: int) -> None:
     some = dataclasses.replace(POD, chips=(), requests=((CHIPS, 2), ("rdma/hca", 1)))
     chip = fault(device=f"Ascend910-{number}")
     assert seen(chip, some) == []
-    assert all(observe.seat_of_pod(some, chip.chip_number, node, CHIPS) is Seat.UNKNOWN for node in (NODE, None))
+    assert all(hardware.seat_of_pod(some, chip.chip_number, node, CHIPS) is Seat.UNKNOWN for node in (NODE, None))
 
 
 def test_a_pod_with_every_chip_of_its_node_has_this_one_too() -> None:
@@ -73,7 +73,7 @@ def test_a_fault_names_no_rank_of_another_node(
     """A second container may have chips as well: then the pod has more of them than ranks."""
     pod = dataclasses.replace(POD, chips=chips, node_rank=node_rank)
     fact = (fault(device=f"Ascend910-{number}"), 100)
-    for event in observe.events_of_hardware(
+    for event in hardware.events_of_pod_hardware(
         pod, [fact], NODE, resource=CHIPS, chips_per_node=chips_per_node, now_ms=1000
     ):
         assert isinstance(event, FactSeen)

@@ -9,7 +9,7 @@ import pytest
 from hajob.domain.facts import Source
 from hajob.domain.hardware import ClusterFact, Level
 from hajob.faults.rules.cluster_faults import ClusterFaults
-from hajob.faults.rules.frequency import FrequencySettings
+from hajob.faults.rules.filters import FrequencySettings
 from hajob.sources import registry
 from hajob.sources.fault_codes import FaultCodes
 from hajob.sources.reading import Reading, Terms

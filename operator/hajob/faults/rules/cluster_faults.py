@@ -13,17 +13,16 @@ from typing import Final
 from hajob.capacity.caches import Caches
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import ClusterFact, Level
-from hajob.faults.rules.breaker import Breaker
-from hajob.faults.rules.feeds import ClockGuard, Feeds
 from hajob.faults.rules.filters import (
     LINK_DOWN,
     LINK_MEMORY_MS,
+    Frequency,
     LinkFault,
     effective_faults,
     link_of_fault,
     next_due_ms,
 )
-from hajob.faults.rules.frequency import Frequency
+from hajob.faults.rules.holds import Breaker, ClockGuard, Feeds
 from hajob.faults.rules.messages import Messages
 from hajob.faults.rules.quarantine import is_pardoned
 from hajob.faults.rules.store import FaultChange, FaultStore

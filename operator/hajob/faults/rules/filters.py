@@ -2,13 +2,18 @@
 
 The rules and windows are those that MindCluster applies before it acts (docs/faults.md, "Filters"). Each looks at what
 stands on one node, so a change costs what that node holds.
+
+Faults of a chip that recur isolate it for longer than each single one: the same code three times in a day. The same
+code on several chips at once is the program's doing, and is not counted.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
 
@@ -47,9 +52,13 @@ _WAITS: Final = {
     **dict.fromkeys(MEMORY_SHADOWS, SHADOW_MS),
 }
 """Codes that are told only after a while, in milliseconds."""
+TOGETHER_MS: Final = 30_000
+"""The same code on another chip so shortly before or after is one cause, and none of the chip's."""
+_CHIPS: Final = 100_000
+"""So many chips, and codes, are remembered; those that were quiet the longest are forgotten first."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class LinkFault:
     """A link that is down, or was a moment ago: whose, and since when it is known."""
 
@@ -133,3 +142,71 @@ def _as_frequent(fact: ClusterFact) -> ClusterFact:
 
 def _with_level(fact: ClusterFact, level: Level, message: str) -> ClusterFact:
     return dataclasses.replace(fact, level=level, kind=kind_of_level(level), harms=harms_job(level), message=message)
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencySettings:
+    """The limit of recurrences.
+
+    Attributes:
+        count: so many times; 0: never.
+        window_ms: within so many milliseconds.
+    """
+
+    count: int = 3
+    window_ms: int = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last occurrence of a code: where, when, and whether it was counted."""
+
+    key: tuple[str, str, str]
+    time_ms: int
+
+
+class Frequency:
+    """Counts faults by node, chip and code. Times are milliseconds of one clock that never runs back."""
+
+    def __init__(self, settings: FrequencySettings | None = None) -> None:
+        self.settings = settings or FrequencySettings()
+        self._times: dict[tuple[str, str, str], deque[int]] = {}
+        self._last: dict[str, _Last] = {}
+
+    def count_fault(self, fact: ClusterFact, now_ms: int) -> None:
+        """Count a fault that did not stand before."""
+        if not fact.chip_number or not fact.code or not fact.harms or fact.repeated or not self.settings.count:
+            return
+        key = (fact.node, fact.device, fact.code)
+        last = self._last.pop(fact.code, None)
+        self._last[fact.code] = _Last(key, now_ms)
+        _forget_oldest(self._last)
+        if last is not None and last.key != key and now_ms - last.time_ms <= TOGETHER_MS:
+            self._take_back_count(last)
+            return
+        times = self._times.pop(key, None) or deque(maxlen=self.settings.count)
+        times.append(now_ms)
+        self._times[key] = times  # the newest last
+        _forget_oldest(self._times)
+
+    def is_fault_frequent(self, fact: ClusterFact, now_ms: int) -> bool:
+        """Return whether this fault recurs too often."""
+        times = self._times.get((fact.node, fact.device, fact.code))
+        needed, since = self.settings.count, now_ms - self.settings.window_ms
+        return bool(needed) and times is not None and sum(time > since for time in times) >= needed
+
+    def forget_node(self, node: str) -> None:
+        """Forget what was counted on a node's chips."""
+        for key in [key for key in self._times if key[0] == node]:
+            del self._times[key]
+
+    def _take_back_count(self, last: _Last) -> None:
+        """Take back the count of the other chip: it was no fault of that chip either."""
+        times = self._times.get(last.key)
+        if times and times[-1] == last.time_ms:
+            times.pop()
+
+
+def _forget_oldest(known: dict[Any, Any]) -> None:
+    while len(known) > _CHIPS:
+        del known[next(iter(known))]

@@ -30,7 +30,7 @@ MOST_OFFENCES: Final = 1000
 ALL_FAULTS: Final = "*"
 """Stands in `spec.faults` of a released node for more faults than the list holds."""
 FREQUENT: Final = "FrequentFault"
-"""Reason of a quarantine for a fault that comes again and again (hajob.faults.rules.frequency)."""
+"""Reason of a quarantine for a fault that comes again and again (hajob.faults.rules.filters)."""
 
 
 @dataclass(frozen=True, slots=True)

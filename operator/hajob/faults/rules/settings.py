@@ -14,8 +14,8 @@ from typing import Any, Final
 import yaml
 
 from hajob.domain.hardware import Level
-from hajob.faults.rules.breaker import BreakerSettings
-from hajob.faults.rules.frequency import FrequencySettings
+from hajob.faults.rules.filters import FrequencySettings
+from hajob.faults.rules.holds import BreakerSettings
 from hajob.faults.rules.quarantine import QuarantineSettings
 from hajob.sources.fault_codes import LEVEL_WORDS, FaultCodes
 from hajob.sources.reading import (
