@@ -28,7 +28,7 @@ _FREE: Final = frozenset({"fieldsV1", "data_object", "raw"})
 
 def unknown_fields(resource: Resource, body: Json) -> Iterator[str]:
     """Paths of the fields that `decoded` drops because their kind has none of that name."""
-    name = "EventsV1Event" if resource.kind == "Event" else f"V1{resource.kind}"
+    name = "CoreV1Event" if resource.kind == "Event" else f"V1{resource.kind}"
     return _unknown(name, body, "")
 
 
@@ -58,7 +58,7 @@ def decoded(resource: Resource, body: Json) -> Json:
     Raises:
         ApiError: 400, a field has a value of another type.
     """
-    name = "EventsV1Event" if resource.kind == "Event" else f"V1{resource.kind}"
+    name = "CoreV1Event" if resource.kind == "Event" else f"V1{resource.kind}"
     try:
         found: Json = _struct(name, body, "")
     except _UnreadableError as error:

@@ -78,7 +78,7 @@ RESOURCES: Final = (
     Resource("secrets", "Secret", fields=("type",)),
     Resource("serviceaccounts", "ServiceAccount"),
     Resource("nodes", "Node", namespaced=False, status=True, fields=("spec.unschedulable",)),
-    Resource("events", "Event", "events.k8s.io", fields=("reason", "type")),
+    Resource("events", "Event", fields=("involvedObject.uid", "reason", "type")),
     Resource("persistentvolumeclaims", "PersistentVolumeClaim", status=True),
     Resource("leases", "Lease", "coordination.k8s.io"),
     Resource("customresourcedefinitions", "CustomResourceDefinition", "apiextensions.k8s.io", namespaced=False),

@@ -41,7 +41,7 @@ subjects:
 - {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [get]}
 - {apiGroups: [""], resources: [secrets], verbs: [get, create, update]}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, create, patch]}
-- {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}
+- {apiGroups: [""], resources: [events], verbs: [create]}
 {{- end }}
 
 {{/* Settings of the operator that are not the default, as environment variables. */}}

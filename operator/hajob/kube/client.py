@@ -20,7 +20,7 @@ from hajob.metrics import WRITES
 API_PATHS: Final[Mapping[str, str]] = {
     "configmaps": "/api/v1",
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
-    "events": "/apis/events.k8s.io/v1",
+    "events": "/api/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "namespaces": "/api/v1",
     "nodes": "/api/v1",

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.api.base import Json
+from hajob.api.base import Json, format_time
 from hajob.api.job import Metadata
 from hajob.backoff import Backoff
 from hajob.clock import Clock, format_microtime
@@ -43,18 +44,24 @@ def build_event(
     # The time is part of the name, so that the same words later make another Event, and a repeated request does not.
     key = f"{job.uid}/{now_milliseconds}/{reason}/{note}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    # kubectl sorts by the times in whole seconds, which only the core group's Events may have.
+    second = format_time(datetime.fromtimestamp(now_milliseconds // 1000, UTC))
     return {
-        "apiVersion": "events.k8s.io/v1",
+        "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": f"{job.name}.{digest}", "namespace": job.namespace},
         "eventTime": format_microtime(now_milliseconds),
+        "firstTimestamp": second,
+        "lastTimestamp": second,
+        "count": 1,
         "type": str(type_),
         "reason": reason,
         "action": reason,
-        "note": _shorten_note(note),
-        "reportingController": names.MANAGED_BY,
+        "message": _shorten_note(note),
+        "source": {"component": names.OPERATOR_NAME},
+        "reportingComponent": names.MANAGED_BY,
         "reportingInstance": instance,
-        "regarding": {
+        "involvedObject": {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "name": job.name,
@@ -121,4 +128,4 @@ class Announcer:
                 await self._clock.sleep(backoff.next_delay())
             else:
                 return
-        log.warning("Event %s about %s is not posted: %s", made["reason"], made["regarding"]["name"], problem)
+        log.warning("Event %s about %s is not posted: %s", made["reason"], made["involvedObject"]["name"], problem)

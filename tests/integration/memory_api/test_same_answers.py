@@ -10,7 +10,9 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.job import Metadata
 from hajob.kube.client import ApiError, PatchKind, is_end_of_list
+from hajob.kube.events import EventType, build_event
 from tests.integration.memory_api.conftest import NO_SCHEDULER, PATIENCE_SECONDS, Api
 from tests.rigs.jobs_on_server import QUICKSTART
 
@@ -187,26 +189,36 @@ async def test_leases_have_microseconds_and_32_bits(api: Api) -> None:
 
 
 async def test_an_event_must_say_when_and_about_whom(api: Api) -> None:
-    path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
-    body = {"metadata": {"name": "e"}, "type": "Odd", "regarding": {"namespace": "elsewhere"}}
+    path = f"{api.core}/events"
+    body = {"metadata": {"name": "e"}, "type": "Odd", "involvedObject": {"namespace": "elsewhere"}}
     causes = (await api.refusal("POST", path, body)).details["causes"]
-    assert [cause["field"] for cause in causes] == ["involvedObject.namespace", "eventTime", "type"]
+    assert [cause["field"] for cause in causes] == ["involvedObject.namespace"]
+    timed = {**body, "involvedObject": {"namespace": api.namespace}, "eventTime": "2026-11-21T09:00:00.000000Z"}
+    causes = (await api.refusal("POST", path, timed)).details["causes"]
+    assert {cause["field"] for cause in causes} == {"reportingComponent", "reportingInstance", "action", "reason"}
+
+
+async def test_an_event_has_the_time_kubectl_sorts_by(api: Api) -> None:
+    about = Metadata(name="job", namespace=api.namespace, uid="u")
+    event = build_event(about, 1_767_225_900_123, "Recovering", "text", type_=EventType.WARNING, instance="operator-a")
+    made = await api.kube.create_object("events", api.namespace, event)
+    assert (made["lastTimestamp"], made["eventTime"]) == ("2026-01-01T00:05:00Z", "2026-01-01T00:05:00.123000Z")
 
 
 async def test_a_note_is_measured_in_bytes(api: Api) -> None:
-    path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
+    path = f"{api.core}/events"
 
     def event(name: str, note: str) -> Json:
         about = {"kind": "Pod", "namespace": api.namespace, "name": "p"}
         words = {
             "reason": "R",
             "action": "A",
-            "reportingController": "x.io/c",
+            "reportingComponent": "x.io/c",
             "reportingInstance": "i",
             "type": "Normal",
         }
         time = "2026-11-21T09:00:00.000000Z"
-        return {"metadata": {"name": name}, "eventTime": time, "note": note, "regarding": about, **words}
+        return {"metadata": {"name": name}, "eventTime": time, "message": note, "involvedObject": about, **words}
 
     await api.ask("POST", path, event("a", "x" * 1024))
     refused = await api.refusal("POST", path, event("b", "x" * 1023 + "…"))

@@ -35,8 +35,10 @@ async def test_an_event_is_posted_once_the_server_is_back() -> None:
     announcer.queue_event(JOB.metadata, "Replaced", "x" * 3000, warning=True)
     await clock.advance(10)
     (posted,) = [body for verb, resource, body in kube.writes if resource == "events"]
-    assert (posted["type"], posted["reason"], posted["regarding"]["uid"]) == ("Warning", "Replaced", "u")
-    assert len(posted["note"].encode()) == 1024
+    assert (posted["type"], posted["reason"], posted["involvedObject"]["uid"]) == ("Warning", "Replaced", "u")
+    assert len(posted["message"].encode()) == 1024
+    times = {posted["firstTimestamp"], posted["lastTimestamp"], posted["eventTime"][:19] + "Z"}
+    assert len(times) == 1, "kubectl sorts by the last one"
     task.cancel()
 
 
