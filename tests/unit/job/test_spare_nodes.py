@@ -11,7 +11,7 @@ import pytest
 from hajob.api.base import Json
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import ClusterFact, Level
-from hajob.job.policies.spares import PATIENCE_SECONDS, RETRY_SECONDS, STUCK_SECONDS
+from hajob.job.policies.spares import LOOK_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS, STUCK_SECONDS
 from hajob.kube.client import ApiError
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
@@ -130,6 +130,20 @@ async def test_a_cordoned_spare_is_made_elsewhere(town: ControllerTown) -> None:
     await town.end_deleted_pods()
     (again,) = (pod for pod in town.pods() if pod.is_spare_pod)
     assert again.uid != spare.uid
+
+
+async def test_a_waiting_spare_may_go_to_a_node_that_came_back(town: ControllerTown) -> None:
+    """The node was slow when the spare was made; the job has no pod there, so that nobody tells it of the node."""
+    town.sub_healthy.add("node-6")
+    await town.train()
+    (spare,) = (pod for pod in town.pods() if pod.is_spare_pod)
+    assert spare.excluded == {"node-6"}
+    await change(town, spare.name, {}, {"phase": "Pending", "conditions": [UNSCHEDULABLE]})
+    town.sub_healthy.clear()
+    await town.clock.advance(LOOK_SECONDS + 1)
+    await town.end_deleted_pods()
+    (again,) = (pod for pod in town.pods() if pod.is_spare_pod)
+    assert (again.uid != spare.uid, again.excluded) == (True, frozenset())
 
 
 async def test_a_spare_that_quota_refuses_harms_nothing(town: ControllerTown) -> None:

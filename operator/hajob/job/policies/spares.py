@@ -27,6 +27,9 @@ PATIENCE_SECONDS: Final = 3.0
 """A scheduler that has said nothing of a pod for so long keeps no node for it: the spare goes without."""
 STUCK_SECONDS: Final = 15.0
 """A pod that has not got its spare's node for so long does not get it any more: somebody else has it."""
+LOOK_SECONDS: Final = 30.0
+"""So often it is looked whether a spare that waits keeps away from a node that could take it by now: no event tells a
+job of nodes on which it has no pod."""
 
 
 @dataclass(slots=True)
@@ -66,13 +69,15 @@ def want_spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
     _note_missing(snapshot, wanted, creations, memo)
     impatient = _pods_waiting_too_long(snapshot, memo)
     waits_until = memo.next_at if turn.missing and memo.next_at > snapshot.now else inf
+    keeps_away = any(pod.is_spare_pod and pod.unschedulable and pod.excluded for pod in pods.values())
+    look_at = snapshot.now + LOOK_SECONDS if keeps_away else inf
     return Wants(
         changes=(
             *(_patch_to_nominate(pod) for pod in turn.nominate),
             *(deletion_of_pod(snapshot, pod) for pod in (*turn.surplus, *impatient)),
             *creations,
         ),
-        again_at=min(waits_until, memo.waiting.next_limit_time(snapshot.now, PATIENCE_SECONDS, STUCK_SECONDS)),
+        again_at=min(waits_until, look_at, memo.waiting.next_limit_time(snapshot.now, PATIENCE_SECONDS, STUCK_SECONDS)),
     )
 
 
