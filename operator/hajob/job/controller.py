@@ -66,7 +66,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         self, job: HATrainingJob, ports: Ports, broke: Callable[[BaseException], None] = lambda _: None
     ) -> None:
         self._ports, self._broke = ports, broke
-        self._memory = memory = JobMemory(job, ports.clock, self._post_event)
+        self._memory = memory = JobMemory(job, ports.clock)
         self.coordinator = CoordinatorClient(job, ports, self)
         self.snapshots = JobSnapshots(memory, ports, self.coordinator.reports)
         self._admission = Admission(ports.kube, ports.clock, ports.pod_settings, ports.authorities, ports.dry_runs)
@@ -253,6 +253,7 @@ class JobController(CoordinatorOwner, LoopOwner):
             self.send_assignment()
         if (loaded := reports.newly_loaded(report, self.state.attempt)) is not None:
             recorder.record_loaded_checkpoint(loaded)
+            self._post_events_of_incident()
         for observed in told:
             if observed.mark is not None:
                 recorder.record_mark(observed.mark, observed.time_ms, observed.step_before)
@@ -444,6 +445,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         transition = self._memory.advance_plan(event, observe.cluster_view(self.snapshots.take_snapshot()), happened_ms)
         if transition is None:
             return
+        self._post_events_of_incident()
         if any(isinstance(effect, effects.SendOrder) for effect in transition.effects):
             self._send_order()
         self.status.publish_status(lazy=not is_status_urgent(before, self.state, self.job.spec.num_nodes))
@@ -508,6 +510,10 @@ class JobController(CoordinatorOwner, LoopOwner):
         if order != self._memory.recorded_order:
             self._memory.recorded_order = order
             self._send_order()
+
+    def _post_events_of_incident(self) -> None:
+        for told in self._memory.recorder.take_announcements():
+            self._post_event(told)
 
     def _post_event(self, told: Announcement | None) -> None:
         if told is not None:

@@ -29,10 +29,10 @@ class IncidentRecorder:
         settled: of the one before: its end may not be in the status yet when the newest opens.
     """
 
-    def __init__(self, record: Record | None, announce: announcements.Announce) -> None:
+    def __init__(self, record: Record | None) -> None:
         self.record = record
         self.settled: Record | None = None
-        self._announce = announce
+        self._told: list[Announcement] = []
         self._early: dict[Mark, int] = {}
         self._stood_at = -1  # the last common step, reported before its incident was open
         self._repaired = -1  # number of the incident for which MindIO has reported that all ranks are repaired
@@ -45,6 +45,15 @@ class IncidentRecorder:
     def marks_of_open(self) -> Mapping[Mark, int]:
         """Return the marks of the open incident; none while there is none."""
         return self.record.marks if self.record is not None and self._is_incident_open else {}
+
+    def take_announcements(self) -> list[Announcement]:
+        """Return what people are to be told since it was asked last."""
+        told, self._told = self._told, []
+        return told
+
+    def _tell(self, told: Announcement | None) -> None:
+        if told is not None:
+            self._told.append(told)
 
     def begin_report(self) -> None:
         """Drop the marks that wait for an incident: they belong to the previous report."""
@@ -62,16 +71,15 @@ class IncidentRecorder:
     def record_loaded_checkpoint(self, found: Loaded) -> None:
         """Record the checkpoint that an attempt's ranks load, or none; reported before their first step."""
         if found.problem:
-            self._announce(Announcement(EventReason.CHECKPOINTS_NOT_VERIFIED, found.problem))
+            self._told.append(Announcement(EventReason.CHECKPOINTS_NOT_VERIFIED, found.problem))
         elif self._is_incident_open and self.record is not None and self.record.incident.action is Action.RESTART:
             restoration = self.record.restoration.with_loaded(found)
             self.record = dataclasses.replace(self.record, restoration=restoration)
         for refusal in found.refused:
             metrics.CHECKPOINTS_REFUSED.labels(refusal.reason).inc()
         if found.refused:
-            self._announce(
-                Announcement(EventReason.CHECKPOINT_REFUSED, describe_checkpoints(found.refused, found.step))
-            )
+            words = describe_checkpoints(found.refused, found.step)
+            self._told.append(Announcement(EventReason.CHECKPOINT_REFUSED, words))
 
     def _record_found_checkpoint(self, checkpoint_step: int | None) -> None:
         """Record the checkpoints that an agent has found.
@@ -120,7 +128,7 @@ class IncidentRecorder:
             restoration = Restoration().with_last_step(self._stood_at)
             self.settled = self.record
             self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
-            self._announce(announcements.event_of_opening(incident))
+            self._told.append(announcements.event_of_opening(incident))
         self.record = dataclasses.replace(
             self.record, incident=incident, restoration=self.record.restoration.with_restart_step(incident, newest_step)
         )
@@ -128,7 +136,7 @@ class IncidentRecorder:
 
     def record_effect(self, effect: effects.Effect, now_ms: int) -> None:
         """Report an effect of the planner to people, and record its part in an incident."""
-        self._announce(announcements.event_of_effect(effect))
+        self._tell(announcements.event_of_effect(effect))
         if isinstance(effect, effects.SendOrder):
             self.record_mark(Mark.DECIDED, now_ms)
         elif isinstance(effect, effects.ExplainIncident):
@@ -155,5 +163,5 @@ class IncidentRecorder:
         outage = outage_milliseconds(record.marks)
         if closed.outcome is IncidentOutcome.RECOVERED and outage is not None:
             metrics.OUTAGE.labels(action).observe(outage / 1000)
-        self._announce(announcements.event_of_closing(closed, record.incident, outage, record.restoration.lost_steps))
+        self._tell(announcements.event_of_closing(closed, record.incident, outage, record.restoration.lost_steps))
         return dataclasses.replace(record, outcome=closed.outcome)

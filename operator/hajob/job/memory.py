@@ -18,7 +18,6 @@ from hajob.domain.layout import Layout
 from hajob.domain.pace import StepPace
 from hajob.domain.timeline import Mark
 from hajob.job.incident_recorder import IncidentRecorder
-from hajob.job.status.announcements import Announce
 from hajob.job.status.journal import read_journal
 from hajob.plan import effects, events, machine
 from hajob.plan.account import follow_account
@@ -36,7 +35,6 @@ class JobMemory:
     Args:
         job: as it was when this operator began to manage it.
         clock: of the machine.
-        announce: posts Events.
 
     Raises:
         JournalError: the journal cannot be used safely.
@@ -53,7 +51,7 @@ class JobMemory:
         recorded_order: newest order that the server has.
     """
 
-    def __init__(self, job: HATrainingJob, clock: Clock, announce: Announce) -> None:
+    def __init__(self, job: HATrainingJob, clock: Clock) -> None:
         self.job, self.spec_not_read = job, ""
         self.title = f"{job.metadata.namespace}/{job.metadata.name}"
         reading = read_journal(job.status.journal, job.status.journal_version)
@@ -66,7 +64,7 @@ class JobMemory:
         self._launched: tuple[str, ...] = ()
         self._derive_from_spec()
         self.pace = StepPace()
-        self.recorder = IncidentRecorder(self.journal.record_of_open(), announce)
+        self.recorder = IncidentRecorder(self.journal.record_of_open())
 
     @property
     def state(self) -> JobState:

@@ -25,7 +25,7 @@ VIEW = ClusterView(layout_from_spec(JOB.spec), step=10, free_nodes=1)
 
 
 def memory(clock: FakeClock) -> JobMemory:
-    return JobMemory(JOB, clock, lambda *_: None)
+    return JobMemory(JOB, clock)
 
 
 def trained(clock: FakeClock) -> JobMemory:

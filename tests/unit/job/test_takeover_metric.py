@@ -13,6 +13,6 @@ def sample(name: str) -> float:
 
 def test_a_takeover_is_counted_with_its_duration() -> None:
     count, seconds = sample("hajob_takeover_seconds_count"), sample("hajob_takeover_seconds_sum")
-    IncidentRecorder(None, lambda _: None).record_incident(None, ControllerTakenOver(duration_ms=1500))
+    IncidentRecorder(None).record_incident(None, ControllerTakenOver(duration_ms=1500))
     assert sample("hajob_takeover_seconds_count") == count + 1
     assert sample("hajob_takeover_seconds_sum") == seconds + 1.5

@@ -3,7 +3,6 @@
 One place, so that `kubectl hajob simulate` names the Events that the live operator posts.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from hajob.api.conditions import Reason
@@ -27,10 +26,6 @@ class Announcement:
     def is_warning(self) -> bool:
         """Whether the Event is a warning: a person may have to act."""
         return self.reason.warning
-
-
-Announce = Callable[[Announcement | None], None]
-"""Function that posts an announcement; None posts nothing."""
 
 
 def event_of_effect(effect: effects.Effect) -> Announcement | None:

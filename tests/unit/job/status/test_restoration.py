@@ -14,7 +14,6 @@ from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose, Re
 from hajob.domain.layout import Layout
 from hajob.domain.timeline import Mark
 from hajob.job.incident_recorder import IncidentRecorder
-from hajob.job.status.announcements import Announcement
 from hajob.job.status.incidents import Loaded, Record, Restoration, build_entry
 from hajob.job.status.journal import Journal, read_journal
 from hajob.plan.effects import CloseIncident, ExplainIncident
@@ -36,13 +35,13 @@ class Recording:
     """A recorder of incidents, told what happens."""
 
     def __init__(self, begun: Incident) -> None:
-        self.said: list[tuple[str, str]] = []
-        self.recorder = IncidentRecorder(None, self.tell)
+        self.recorder = IncidentRecorder(None)
         self.recorder.record_incident(begun, JobEvent(), 48)
 
-    def tell(self, told: Announcement | None) -> None:
-        if told is not None:
-            self.said.append((told.reason, told.message))
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        """What people were told since this was read last."""
+        return [(told.reason, told.message) for told in self.recorder.take_announcements()]
 
     def stood_at(self, step: int) -> Recording:
         self.recorder.record_mark(Mark.STEP_BEFORE, 1, step)
