@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import platform
 from collections.abc import Callable
 
 import orjson
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from hajob.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +109,24 @@ CRD_DIFFERENCES = Gauge(
     ("crd",),
     registry=REGISTRY,
 )
+RECONCILE = Histogram(
+    "hajob_reconcile_seconds",
+    "Time that a round of a job takes: its policies, and the changes of objects that they want.",
+    buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30),
+    registry=REGISTRY,
+)
+REQUESTS_WAITING = Gauge(
+    "hajob_api_requests_waiting", "Requests to the Kubernetes API that wait for their turn.", registry=REGISTRY
+)
+LEASE_AGE = Gauge(
+    "hajob_lease_age_seconds",
+    "Seconds since this leader renewed its Lease; 0 while it does not lead.",
+    registry=REGISTRY,
+)
+BUILD_INFO = Gauge(
+    "hajob_build_info", "Always 1; the version of this operator.", ("version", "python"), registry=REGISTRY
+)
+BUILD_INFO.labels(VERSION, platform.python_version()).set(1)
 LEADER = Gauge("hajob_leader", "1 while this process is the leader.", registry=REGISTRY)
 CUT_OFF = Gauge(
     "hajob_operator_cut_off",

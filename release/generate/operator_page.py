@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hajob.app.job_metrics import JOB_METRICS, MOST_JOBS
 from hajob.app.settings import Settings
 from hajob.metrics import REGISTRY
 from release.generate.files import write_or_check
@@ -33,6 +34,17 @@ _METRICS: Final = """
 ## Metrics
 
 Served at `/metrics` on the pod's own address, port `HAJOB_METRICS_PORT`, beside `/healthz` and `/readyz`.
+
+| metric | type | labels | meaning |
+| --- | --- | --- | --- |
+"""
+
+
+_JOB_METRICS: Final = f"""
+### Of each job
+
+Only the leader tells them. They go with the job; counters of incidents begin at 0 with the operator's process. Of more
+than {MOST_JOBS:,} jobs only so many are told, and `hajob_jobs_without_metrics` counts the others.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
@@ -71,9 +83,17 @@ def _labels(name: str) -> tuple[str, ...]:
     return tuple(getattr(collectors[name], "_labelnames", ()))
 
 
+def _job_metrics() -> Iterator[str]:
+    for metric in JOB_METRICS:
+        name = f"{metric.name}_total" if metric.kind == "counter" else metric.name
+        labels = ", ".join(f"`{label}`" for label in ("namespace", "job", *metric.labels))
+        yield f"| `{name}` | {metric.kind} | {labels} | {metric.told} |"
+
+
 def rendered() -> str:
     """The text of the page."""
-    return _HEAD + "\n".join(_settings()) + "\n" + _METRICS + "\n".join(_metrics()) + "\n"
+    parts = (_HEAD, "\n".join(_settings()), "\n", _METRICS, "\n".join(_metrics()), "\n")
+    return "".join((*parts, _JOB_METRICS, "\n".join(_job_metrics()), "\n"))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -25,6 +25,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
+from hajob.app.job_metrics import JobReading, JobSource
 from hajob.backoff import Backoff
 from hajob.capacity.caches import Caches
 from hajob.domain.errors import HajobInputError
@@ -66,7 +67,7 @@ class Broken:
     server_away: bool = False
 
 
-class OperatorCore(FaultListener):
+class OperatorCore(FaultListener, JobSource):
     """All job controllers. Every method is called in the core's loop."""
 
     def __init__(self, ports: Ports, caches: Caches) -> None:
@@ -85,6 +86,10 @@ class OperatorCore(FaultListener):
     def controllers(self) -> Mapping[str, JobController]:
         """Return the controllers of the jobs that this operator manages, by the job's UID."""
         return self._controllers
+
+    def read_jobs(self) -> list[JobReading]:
+        """Return the jobs that this operator manages, with their statuses as they are now."""
+        return [JobReading(one.job, one.live_status) for one in self._controllers.values()]
 
     def job_seen(self, raw: Json) -> None:
         """Handle a HATrainingJob as it is now."""

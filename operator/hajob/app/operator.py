@@ -26,6 +26,7 @@ from hajob.app import memory_tuning
 from hajob.app.core import OperatorCore
 from hajob.app.crd_check import CrdCheck
 from hajob.app.frontend import Frontend
+from hajob.app.job_metrics import JobMetrics
 from hajob.app.job_pods import JobPods
 from hajob.app.settings import Settings
 from hajob.app.tenants import Tenants
@@ -183,6 +184,9 @@ class Operator(Candidate):
         loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        jobs = JobMetrics(self._core, self._clock)
+        metrics.REGISTRY.register(jobs)
+        metrics.LEASE_AGE.set_function(lambda: self._lease.seconds_since_renewal)
         served = metrics.build_application(self._unhealthy, self._unready, self._note, self._faults.state_report)
         runner = web.AppRunner(served, access_log=None)
         await runner.setup()
@@ -206,6 +210,7 @@ class Operator(Candidate):
             await ended
         beginning.cancel()  # whoever ends this process need not wait for a server that does not answer
         await self._shut_down(runner)
+        metrics.REGISTRY.unregister(jobs)
 
     async def _begin(self) -> None:
         """Once everything is listed, stand for leader and do what a process does besides."""

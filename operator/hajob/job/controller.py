@@ -31,7 +31,7 @@ from hajob.job.ports import Ports
 from hajob.job.reconcile_loop import LoopOwner, ReconcileLoop
 from hajob.job.snapshot import JobSnapshot, JobSnapshots
 from hajob.job.status.announcements import Announcement, event_of_breaker
-from hajob.job.status.build import is_status_urgent
+from hajob.job.status.build import build_goodput, is_status_urgent
 from hajob.job.status_publisher import Draft, StatusPublisher
 from hajob.job.status_writer import StatusWriter
 from hajob.plan import effects, events
@@ -88,6 +88,18 @@ class JobController(CoordinatorOwner, LoopOwner):
     def name(self) -> str:
         """Return the job's name, for logs."""
         return self._memory.job.metadata.name
+
+    @property
+    def live_status(self) -> HATrainingJobStatus:
+        """Return the status that was computed last, with the step and the account of time as they are now."""
+        memory, known = self._memory, self.status.current
+        goodput = build_goodput(memory.journal.account, memory.time.now())
+        changed: dict[str, object] = {"goodput": goodput or known.goodput}
+        if known.progress is not None:
+            step = max(known.progress.step, self.coordinator.reports.newest_step)
+            pace = memory.pace.milliseconds_per_step
+            changed["progress"] = known.progress.model_copy(update={"step": step, "step_milliseconds": pace})
+        return known.model_copy(update=changed)
 
     @property
     def state(self) -> JobState:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final
 
+from hajob import metrics
 from hajob.api.conditions import Reason
 from hajob.backoff import Backoff
 from hajob.capacity.gang import Claim
@@ -202,7 +203,10 @@ class ReconcileLoop:
             self._wake.clear()
             self._again.cancel()
             self._again_at = inf
-            if await self._reconcile_once():
+            began = self._clock.monotonic()
+            succeeded = await self._reconcile_once()
+            metrics.RECONCILE.observe(self._clock.monotonic() - began)
+            if succeeded:
                 self._backoff.reset_delay()
                 continue
             await self._pause_until_woken(self._backoff.next_delay())

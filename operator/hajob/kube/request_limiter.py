@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from hajob.clock import Clock
+from hajob.metrics import REQUESTS_WAITING
 
 SLOW_SECONDS: Final = 0.8
 """An answer that took longer is a reason to ask for less at a time: well below what is left of a Lease at any time."""
@@ -56,7 +57,8 @@ class RequestLimiter:
         self._waiting.append(turn)
         self._start_waiting()
         try:
-            await turn
+            with REQUESTS_WAITING.track_inprogress():
+                await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # its turn came in the moment in which it left
                 self._end_turn()

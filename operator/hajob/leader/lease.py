@@ -131,6 +131,11 @@ class LeaseHolder(Leadership):
             return 0.0
         return self._settings.lease_seconds - (self._clock.monotonic() - self._renewed)
 
+    @property
+    def seconds_since_renewal(self) -> float:
+        """Return the age of the newest renewal; 0 while this process does not lead."""
+        return self._clock.monotonic() - self._renewed if self.is_leader else 0.0
+
     def note_claimed_fence(self, fence: int) -> None:
         """Note a fence found in a status: the next renewal writes a larger one, unless the Lease has another holder."""
         if fence < FENCE_LIMIT:
