@@ -8,4 +8,4 @@ from tests.rigs.job_controller import ControllerTown
 
 def tell(town: ControllerTown, *told: events.JobEvent) -> None:
     """Hand events to the table, by the door of the policies."""
-    town.controller.policies_tell(told, ())
+    town.controller.apply_seen(told)

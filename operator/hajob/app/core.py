@@ -321,7 +321,7 @@ class OperatorCore(FaultListener, JobSource):
         """Handle that the installed CRD became older (what it lacks) or newer than this operator, or matches again."""
         self._ports.cluster.crd_is_older = older
         for uid, controller in list(self._controllers.items()):
-            self._guard(uid, controller.republish_status)
+            self._guard(uid, partial(controller.status.publish_status, lazy=True))
 
     def handle_breaker_change(self, held: str) -> None:
         """Handle that the breaker holds faults of nodes and chips back (why), or believes them again (empty)."""

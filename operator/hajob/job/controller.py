@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from hajob import metrics
@@ -26,6 +26,7 @@ from hajob.job.draft import draft_status
 from hajob.job.memory import JobMemory
 from hajob.job.observe import Seen
 from hajob.job.pod_index import is_coordinator_pod, is_serving_pod
+from hajob.job.policies import drains
 from hajob.job.policies.start_gate import why_start_stuck
 from hajob.job.ports import Ports
 from hajob.job.reconcile_loop import LoopOwner, ReconcileLoop
@@ -177,7 +178,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         """Note that every pod of a list of this resourceVersion was shown: a pod that is unknown now does not exist."""
         self.snapshots.pods.note_list(version)
         self.look_for_missed()
-        self._apply_seen(observe.events_of_end(self.snapshots.take_snapshot()))
+        self.apply_seen(observe.events_of_end(self.snapshots.take_snapshot()))
         self._loop.wake_soon()
 
     def look_for_missed(self) -> None:
@@ -228,7 +229,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         elif pod.left_over and pod.uid not in self._left_over:
             self._left_over.add(pod.uid)
             if pod.is_rank_pod and pod.phase == "Running":
-                self.ranks_unreachable(pod.node_name)
+                self._advance_plan(events.RanksUnreachable(nodes=(pod.node_name,)))
 
     def _apply_coordinator_pod(self, pod: PodView, *, deleted: bool) -> None:
         """Dial the coordinator's pod, or close the link, because the pod changed or is gone.
@@ -243,9 +244,9 @@ class JobController(CoordinatorOwner, LoopOwner):
             self.coordinator.dial_pod(pod, credentials)
             if not self.coordinator.reports.connected:
                 told.extend(observe.events_of_channel(snapshot))
-        self._apply_seen(told)
+        self.apply_seen(told)
         if pod.node_name and not deleted:
-            self._apply_seen(observe.events_of_node(self.snapshots.take_snapshot(), pod.node_name))
+            self.apply_seen(observe.events_of_node(self.snapshots.take_snapshot(), pod.node_name))
         if self.coordinator.reports.address:
             self._tell_coordinator()
             self._loop.wake_soon()  # a start that is held back may have to be looked at again later
@@ -254,7 +255,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         """Handle a coordinator's report: milestones, then facts, each advancing the plan at once."""
         self._deadlines.note_report(self._ports.clock.monotonic())
         reports = self.coordinator.reports
-        self._apply_seen(source.events_of_steps(self.state, reports.newest_step))
+        self.apply_seen(source.events_of_steps(self.state, reports.newest_step))
         if not source.is_report_news(self.state, report, reports.before):
             self._apply_progress()
             return
@@ -271,7 +272,7 @@ class JobController(CoordinatorOwner, LoopOwner):
                 recorder.record_mark(observed.mark, observed.time_ms, observed.step_before)
             if observed.event is not None:
                 self._advance_plan(observed.event, observed.time_ms)
-        self._apply_seen(observe.events_of_coordinator(self.snapshots.take_snapshot()))
+        self.apply_seen(observe.events_of_coordinator(self.snapshots.take_snapshot()))
         self._decide_what_waited()
         self._memory.record_time(observe.training_view(self.snapshots.take_snapshot()))
         if told:
@@ -287,7 +288,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         """Handle that the channel came up or went down."""
         if self.coordinator.reports.connected:
             self._tell_coordinator()
-        self._apply_seen(observe.events_of_channel(self.snapshots.take_snapshot()))
+        self.apply_seen(observe.events_of_channel(self.snapshots.take_snapshot()))
         self.status.publish_status()
 
     def note_last_step(self, step: int, age_ms: int) -> None:
@@ -302,7 +303,7 @@ class JobController(CoordinatorOwner, LoopOwner):
             return
         if cut_off:
             self._post_event(Announcement(EventReason.OPERATOR_CUT_OFF, cut_off))
-        self._apply_seen(observe.events_of_channel(self.snapshots.take_snapshot()))
+        self.apply_seen(observe.events_of_channel(self.snapshots.take_snapshot()))
         self.status.publish_status()
 
     def _look_for_places(self) -> None:
@@ -311,22 +312,22 @@ class JobController(CoordinatorOwner, LoopOwner):
             snapshot = self.snapshots.take_snapshot()
             blocked = why_start_stuck(snapshot, self._loop.memos.start)
             snapshot = self._snapshot_after(snapshot, observe.events_of_places(snapshot, blocked))
-            self._apply_seen(observe.events_of_coordinator_place(snapshot))
+            self.apply_seen(observe.events_of_coordinator_place(snapshot))
 
     def look_for_stranded(self, node: str, *, gone: bool = False) -> None:
         """Check for pods that wait or hang on a node that changed or was deleted."""
-        self._apply_seen(observe.events_of_node(self.snapshots.take_snapshot(), node, gone=gone))
+        self.apply_seen(observe.events_of_node(self.snapshots.take_snapshot(), node, gone=gone))
         if any(pod.is_spare_pod or pod.deleting for pod in self.snapshots.pods.pods_on_node(node)):
             self._loop.wake_soon()
 
     def look_for_moves(self) -> None:
-        """Handle that a node of this job was cordoned, or is in service again."""
-        self._apply_seen(self._loop.wanted_moves())
+        """Handle that a node was cordoned, or is in service again: whoever drains it need not wait for a round."""
+        self.apply_seen(drains.wanted_moves(self._loop.take_snapshot(), self._loop.memos.drains))
         self._loop.wake_soon()
 
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""
-        self._apply_seen(observe.events_of_hardware(self.snapshots.take_snapshot(), nodes))
+        self.apply_seen(observe.events_of_hardware(self.snapshots.take_snapshot(), nodes))
 
     def breaker_changed(self, held: str) -> None:
         """Announce that the breaker holds faults of nodes and chips back (why), or believes them again."""
@@ -334,7 +335,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         snapshot = self.snapshots.take_snapshot()
         of_nodes = (one for name in snapshot.pods.node_names for one in observe.events_of_node(snapshot, name))
         snapshot = self._snapshot_after(snapshot, of_nodes)
-        self._apply_seen(observe.events_of_hardware(snapshot) if not held else ())
+        self.apply_seen(observe.events_of_hardware(snapshot) if not held else ())
         self.status.publish_status()
 
     def places_changed(self) -> None:
@@ -345,18 +346,14 @@ class JobController(CoordinatorOwner, LoopOwner):
     def look_for_capacity(self) -> None:
         """Handle that a node, or a pod of any job on one, came or went."""
         self._loop.note_capacity_change()
-        self._apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
+        self.apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
 
     def quota_changed(self) -> None:
         """Handle a changed quota: refused pods may be created, a job that is not whole may grow or not."""
-        self._apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
+        self.apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
         refused = self.snapshots.creation.why_missing
         if refused is not None and refused.over_quota:
             self._loop.retry_soon()
-
-    def republish_status(self) -> None:
-        """Publish the status, because something that is the same for all jobs has changed."""
-        self.status.publish_status(lazy=True)
 
     def _set_deadline_alarm(self) -> None:
         """Look at the earliest deadline in time; a new leader gets it from the journal."""
@@ -408,26 +405,9 @@ class JobController(CoordinatorOwner, LoopOwner):
         if snapshot.state.phase is not JobPhase.PAUSED and not snapshot.awaits_coordinator:
             seen = self._memory.store_restart(source.restart_asked(snapshot.job.spec))
             told = tuple(source.events_of_spec(snapshot.state, snapshot.job.spec, seen))
-        self._apply_seen((*told, *observe.events_of_sub_health(snapshot)))
+        self.apply_seen((*told, *observe.events_of_sub_health(snapshot)))
         self._start_if_held()
         self._look_for_places()
-
-    def policies_tell(self, told: Iterable[events.JobEvent], announcements: Iterable[Announcement]) -> None:
-        """Take in what policies tell the table, and post what they tell people."""
-        for announcement in announcements:
-            self._post_event(announcement)
-        self._apply_seen(told)
-
-    def ranks_unreachable(self, node: str) -> None:
-        """Note that a pod on this node is about to be deleted without grace; its ranks may live on."""
-        self._advance_plan(events.RanksUnreachable(nodes=(node,)))
-
-    def announce_remaining_pods(self, pods: list[PodView]) -> None:
-        """Announce pods that do not go while the job is being deleted."""
-        named = ", ".join(sorted(f"{pod.name} on {pod.node_name or 'no node'}" for pod in pods)[:3])
-        self._post_event(
-            Announcement(EventReason.PODS_NOT_GONE, f"{len(pods)} pods have not ended, so the job stays: {named}")
-        )
 
     def missing_pods_turned(self, told: Announcement | None, *, turned: bool) -> None:
         """Handle that pods are missing for another reason than before, or for none any more."""
@@ -437,8 +417,8 @@ class JobController(CoordinatorOwner, LoopOwner):
 
     # --------------------------------------------------------------------------------------------- the plan
 
-    def _apply_seen(self, seen: Seen) -> bool:
-        """Advance the plan by what was seen, and post what people are told; return whether there was anything."""
+    def apply_seen(self, seen: Seen) -> bool:
+        """Apply what was seen to the plan, and post what people are told; return whether there was anything."""
         found = tuple(seen)
         for one in found:
             if isinstance(one, Announcement):
@@ -449,7 +429,7 @@ class JobController(CoordinatorOwner, LoopOwner):
 
     def _snapshot_after(self, snapshot: JobSnapshot, seen: Seen) -> JobSnapshot:
         """Take in what this snapshot shows; return a new one where that may have changed something."""
-        return self.snapshots.take_snapshot() if self._apply_seen(seen) else snapshot
+        return self.snapshots.take_snapshot() if self.apply_seen(seen) else snapshot
 
     def _advance_plan(self, event: events.JobEvent, happened_ms: int | None = None) -> None:
         """Pass one event through the table, and carry out what follows from it."""
@@ -472,7 +452,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         if not self.snapshots.observed.waits or (snapshot := self.snapshots.take_snapshot()).awaits_coordinator:
             return
         self.snapshots.observed.waits = False
-        self._apply_seen(observe.events_of_hardware(snapshot))
+        self.apply_seen(observe.events_of_hardware(snapshot))
         self._loop.wake_soon()
 
     def _follow_capacity(self) -> None:

@@ -17,12 +17,14 @@ from typing import Final
 
 from hajob import metrics
 from hajob.api.conditions import Reason
+from hajob.api.event_reasons import EventReason
 from hajob.backoff import Backoff
 from hajob.capacity.gang import Claim
 from hajob.clock import Alarm
 from hajob.job.admission import REFUSALS, Admission
 from hajob.job.apply import Applier
 from hajob.job.memory import JobMemory
+from hajob.job.observe import Seen
 from hajob.job.pod_index import is_node_away
 from hajob.job.pod_maker import PodMaker
 from hajob.job.policies import drains, gang_start, leaving_pods
@@ -90,17 +92,14 @@ class LoopOwner:
     def apply_spec(self) -> None:
         """Apply the spec: the job is admitted and its pods are known."""
 
-    def policies_tell(self, told: Iterable[events.JobEvent], announcements: Iterable[Announcement]) -> None:
-        """Take in what policies tell the table, and post what they tell people."""
+    def apply_seen(self, seen: Seen) -> object:
+        """Apply these events to the plan, and post what people are told."""
 
     def look_for_missed(self) -> None:
         """Check for a created pod that is gone again."""
 
     def apply_pod(self, pod: PodView) -> None:
         """Handle a pod of this job as it is now."""
-
-    def announce_remaining_pods(self, pods: list[PodView]) -> None:
-        """Announce these pods, which do not go while the job is being deleted."""
 
     def missing_pods_turned(self, told: Announcement | None, *, turned: bool) -> None:
         """Handle that pods are missing for another reason than before, or for none any more.
@@ -109,9 +108,6 @@ class LoopOwner:
             told: the Event to post.
             turned: whether creation has begun to fail or to succeed.
         """
-
-    def ranks_unreachable(self, node: str) -> None:
-        """Note that a pod on this node is about to be deleted without grace; its ranks may live on."""
 
 
 class ReconcileLoop:
@@ -155,10 +151,6 @@ class ReconcileLoop:
         self._applier.try_pods_again(QUOTA_SECONDS)
         self._reconcile_at(self._applier.next_try_time)
         self._pause_alarm.bring_forward(QUOTA_SECONDS * random.random())
-
-    def wanted_moves(self) -> Iterable[events.MigrateRequested]:
-        """Return the moves that are to be asked for now: whoever drains a node need not wait for the next round."""
-        return drains.wanted_moves(self.take_snapshot(), self.memos.drains)
 
     def claim_of_job(self) -> Claim | None:
         """Return the nodes that the job still needs; None for none."""
@@ -289,7 +281,7 @@ class ReconcileLoop:
         missing, spares_missing = self._snapshots.creation.why_missing, self.memos.spares.why_missing
         for _ in range(TURNS):
             wants = self._ask_each_policy(self.take_snapshot())
-            self._owner.policies_tell(wants.events, wants.announcements)
+            self._owner.apply_seen((*wants.announcements, *wants.events))
             if not wants.events:
                 break
         self._tell_missing(missing)
@@ -313,7 +305,7 @@ class ReconcileLoop:
         # The table hears of it before the pod is gone: a start that begins in between would run beside these ranks.
         for change in due:
             if isinstance(change, Delete) and change.ranks_may_live_on:
-                self._owner.ranks_unreachable(change.ranks_may_live_on)
+                self._owner.apply_seen([events.RanksUnreachable(nodes=(change.ranks_may_live_on,))])
         if not await self._applier.apply_changes(due):
             self.wake_soon()  # a refusal may be news for the policy that wanted the change
         self._show_adopted(map(pod_view_of, self._applier.take_patched()))
@@ -381,6 +373,8 @@ class ReconcileLoop:
             changes = (deletion_of_pod(snapshot, pod, retry_seconds=RELEASE_RETRY_SECONDS) for pod in wanted)
             await self._apply_changes(self._applier.changes_to_try(changes))
             if self._clock.monotonic() >= said_at:
-                self._owner.announce_remaining_pods(pods)
+                named = ", ".join(sorted(f"{pod.name} on {pod.node_name or 'no node'}" for pod in pods)[:3])
+                told = f"{len(pods)} pods have not ended, so the job stays: {named}"
+                self._owner.apply_seen([Announcement(EventReason.PODS_NOT_GONE, told)])
                 said_at += SAY_AGAIN_SECONDS
             await self._clock.sleep(backoff.next_delay())

@@ -122,7 +122,7 @@ async def test_every_job_says_that_the_crd_is_older() -> None:
     await town.train()
     assert condition_of(town, "Degraded")[1] == "NotDegraded"
     town.cluster.crd_is_older = "the CRD is older"
-    town.controller.republish_status()
+    town.controller.status.publish_status(lazy=True)
     await settle_town(town)
     await town.clock.advance(60)
     assert condition_of(town, "Degraded")[:2] == ("True", "CRDOlder")

@@ -66,7 +66,7 @@ async def test_a_deleted_pod_stays_an_open_incident(town: ControllerTown, mode: 
     assert rank_pods(town) == [(0, 1), (1, 1), (2, 1)]
     assert len(town.links[0].orders) == orders
     await town.clock.advance(600)
-    town.controller.republish_status()
+    town.controller.status.publish_status(lazy=True)
     await town.clock.advance(60)
     booked = {one["name"]: one["seconds"] for one in town.status()["goodput"]["buckets"]}
     assert booked["Decision"] >= 1200
