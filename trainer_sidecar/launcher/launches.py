@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Callable, List, NamedTuple
 
-from . import output, program, protocol, ranks
+from . import mindformers, output, program, protocol, ranks
 from .clients import Clients
 
 OUTPUT_WAIT_SECONDS = 0.005
@@ -229,8 +229,11 @@ class Decision(NamedTuple):
     note: str = ""
 
 
-def decide_on_call(call: program.ShimCall, size: program.Size, current: Launch | None) -> Decision:
-    """Decide on a call while `current` is the newest launch. ProgramError: it is refused."""
+def decide_on_call(call: program.ShimCall, size: program.Size, current: Launch | None, mindio: str = "") -> Decision:
+    """Decide on a call while `current` is the newest launch. ProgramError: it is refused.
+
+    `mindio`: what the job sets MS_ENABLE_TFT to.
+    """
     if current is not None and (current.is_training or current.concluded):
         return Decision(None, "{} runs as what it is: the training was launched before it".format(call.tool))
     if current is not None:
@@ -239,4 +242,16 @@ def decide_on_call(call: program.ShimCall, size: program.Size, current: Launch |
     if program.launches_one_process(call, size):
         text = "{} runs as what it is: it asks for one process, the job has {} per pod"
         return Decision(None, text.format(call.tool, size.ranks_per_node))
-    return Decision(program.parse_call(call, size))
+    return Decision(_with_configuration(program.parse_call(call, size), call, mindio))
+
+
+def _with_configuration(what: program.Program, call: program.ShimCall, mindio: str) -> program.Program:
+    """Return the program with what MindFormers' configuration says. ProgramError: it fails with MindIO."""
+    if not call.configuration:
+        return what
+    # What the order says of MindIO comes only with the first rank; the pod's own environment has it already.
+    fields = mindformers.settle_fields(call.configuration, what.arguments)
+    refused = mindformers.why_refused(fields, mindio)
+    if refused:
+        raise program.ProgramError("{}: {}".format(what.script, refused))
+    return what._replace(fields=fields, notes=what.notes + mindformers.notes_on_fields(fields, mindio))

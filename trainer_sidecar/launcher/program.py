@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
-from typing import Dict, List, NamedTuple, NoReturn, Tuple
+from typing import Any, Dict, List, NamedTuple, NoReturn, Tuple
 
 from .limits import ProcessLimits
 
@@ -70,6 +70,7 @@ class ShimCall(NamedTuple):
     environment: Dict[str, str]
     python: str
     limits: ProcessLimits = ProcessLimits()
+    configuration: Dict[str, Any] = {}  # noqa: RUF012  never changed; of MindFormers, as far as the shim could read it
 
 
 class Program(NamedTuple):
@@ -86,6 +87,7 @@ class Program(NamedTuple):
     detached: bool = False  # the call returns when the ranks are started
     log_directory: str | None = None  # where a script looks for worker_<rank>.log
     limits: ProcessLimits = ProcessLimits()  # of the call
+    fields: Dict[str, Any] = {}  # noqa: RUF012  never changed; of MindFormers' configuration
 
 
 class _Parser(argparse.ArgumentParser):

@@ -16,6 +16,7 @@ import re
 import resource
 import shlex
 import socket
+import subprocess
 import sys
 from typing import Any, Dict, List, NoReturn, Tuple
 
@@ -28,6 +29,34 @@ MODULES = {
     "torch_npu.distributed.run": "torch_npu_run",
 }
 FILES = {module.replace(".", "/") + ".py": tool for module, tool in MODULES.items()}
+
+
+CONFIG_SECONDS = 30.0
+"""For reading a configuration from a slow volume; one that stands still costs only what it would have told."""
+READ_CONFIG = """
+import json, os, sys, yaml
+def merge(whole, more):
+    for name, value in more.items():
+        if isinstance(value, dict) and isinstance(whole.get(name), dict):
+            merge(whole[name], value)
+        else:
+            whole[name] = value
+def load(path):
+    own = yaml.safe_load(open(path, encoding="utf-8")) or {}
+    bases, whole = own.pop("base_config", []), {}
+    for base in [bases] if isinstance(bases, str) else bases:
+        merge(whole, load(os.path.join(os.path.dirname(path), base)))
+    merge(whole, own)
+    return whole
+whole = load(sys.argv[1])
+names = sys.argv[2:]
+print(json.dumps({name: whole[name] for name in names if name in whole}, default=str))
+"""
+"""Run by the image's Python, which has MindFormers' own reader of YAML; `base_config` is followed as there."""
+CONFIG_FIELDS = (
+    *("runner_config", "context", "callbacks", "resume_training", "load_checkpoint", "output_dir"),
+    *("src_strategy_path_or_dir", "use_legacy_format", "remove_redundancy"),
+)
 
 
 def main() -> int:
@@ -109,6 +138,7 @@ def send_call(tool: str, arguments: List[str], python: str, command: List[str]) 
         "environment": dict(os.environ),
         "python": python,
         "limits": inherited_limits(),
+        "configuration": read_configuration(tool, arguments, python),
     }
     try:
         launcher = connect_to_launcher(directory)
@@ -120,6 +150,26 @@ def send_call(tool: str, arguments: List[str], python: str, command: List[str]) 
     launcher.sendmsg([first], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, output)])
     launcher.sendall(json.dumps(message).encode("ascii") + b"\n")
     return wait_for_outcome(launcher, tool, command)
+
+
+def read_configuration(tool: str, arguments: List[str], python: str) -> Dict[str, Any]:
+    """Return what the launcher asks of the configuration that msrun's script is given by `--config`; {}: nothing."""
+    if tool != "msrun":
+        return {}
+    words = [word for given in arguments for word in given.split("=", 1 if given.startswith("--config=") else 0)]
+    path = words[words.index("--config") + 1] if "--config" in words[:-1] else ""
+    if not path:
+        return {}
+    # In a process of its own: this file stands alone, and the YAML package may be broken or of another Python.
+    command = [python, "-c", READ_CONFIG, path, *CONFIG_FIELDS]
+    try:
+        told = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=CONFIG_SECONDS, check=True
+        )
+        found = json.loads(told.stdout.decode())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def own_directory() -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, Iterable, List, Tuple
 
-from . import arguments, program, shells, stacks, variables
+from . import arguments, mindformers, program, shells, stacks, variables
 from .launches import Launch
 from .output import Terminal
 from .protocol import ProcessName
@@ -21,17 +21,20 @@ class Starts:
     def program_for_rank(
         self, launch: Launch, rank: int, name: ProcessName, ordered: Dict[str, str], is_restart: bool
     ) -> Tuple[program.Program, Dict[str, str]]:
-        """Return program and environment of a rank's process; `ordered`: the variables that the agent sets."""
+        """Return program and environment of a rank's process; `ordered`: the variables that the agent sets.
+
+        ProgramError: it would not load what it has saved.
+        """
         called = shells.environment_without_shims(launch.program.environment, self._directory)
         environment, notes = variables.merge_variables(called, ordered, is_restart=is_restart)
-        for note in notes:
-            if note not in self._noted:
-                self._noted.append(note)
-                self._terminal.print_message(note)
+        self._print_once(notes)
         if launch.tool == program.MSRUN:
             environment.update(program.mindspore_environment(environment))
         environment.update(stacks.stack_variables(self._directory, "rank-{}.{}.{}".format(rank, *name)))
-        own = program.program_of_rank(self._resuming_program(launch, environment), environment.get("LOCAL_RANK", "0"))
+        what = self._ordered_program(launch, environment) if launch.program.fields else launch.program
+        own = program.program_of_rank(
+            self._resuming_program(launch, what, environment), environment.get("LOCAL_RANK", "0")
+        )
         return own._replace(argv=program.armed_arguments(own, self._directory)), environment
 
     def program_before_rank(self, launch: Launch) -> Tuple[List[str], Dict[str, str]]:
@@ -40,13 +43,30 @@ class Starts:
             launch.program.environment, self._directory
         )
 
-    def _resuming_program(self, launch: Launch, environment: Dict[str, str]) -> program.Program:
+    def _print_once(self, notes: Iterable[str]) -> None:
+        for note in notes:
+            if note not in self._noted:
+                self._noted.append(note)
+                self._terminal.print_message(note)
+
+    def _ordered_program(self, launch: Launch, environment: Dict[str, str]) -> program.Program:
+        """Return MindFormers' program with the shards in the order of the ranks. ProgramError: that is not possible."""
+        what, mindio = launch.program, environment.get(variables.MINDSPORE_WORDS, "")
+        try:
+            found = mindformers.resumed_arguments(what.fields, what.arguments, self._directory, what.cwd, mindio)
+        except OSError as problem:
+            text = "the strategy files cannot be put into the order of the ranks, which would load others' shards: {}"
+            raise program.ProgramError(text.format(problem)) from None
+        self._print_once(found.notes)
+        return program.with_arguments(what, found.arguments)
+
+    def _resuming_program(self, launch: Launch, what: program.Program, environment: Dict[str, str]) -> program.Program:
         """Return the program with arguments that load its own save, if the job asks for that."""
-        if launch.tool == program.MSRUN or not arguments.is_resumed_start(environment, launch.program.arguments):
-            return launch.program
-        resumed = arguments.resumed_arguments(launch.program.arguments)
+        if launch.tool == program.MSRUN or not arguments.is_resumed_start(environment, what.arguments):
+            return what
+        resumed = arguments.resumed_arguments(what.arguments)
         attempt = environment.get("HAJOB_ATTEMPT", "")
         if resumed.changes and launch.mended_for != attempt:
             launch.mended_for = attempt
             self._terminal.print_message("start {}: {}".format(attempt, ", ".join(resumed.changes)))
-        return program.with_arguments(launch.program, resumed.arguments)
+        return program.with_arguments(what, resumed.arguments)

@@ -29,6 +29,7 @@ from . import (
     signs,
     starts,
     user_files,
+    variables,
     warm,
 )
 from .loop import Loop
@@ -321,15 +322,25 @@ class Supervisor:
         if reason is None and launch is not None:
             ordered = {str(key): str(value) for key, value in message["environment"].items()}
             launch.without_mindio = arguments.WITHOUT_MINDIO in ordered
-            what, environment = self._starts.program_for_rank(
-                launch, rank, name, ordered, self._ranks.has_run_before(rank)
-            )
-            reason = self._ranks.start_process(rank, name, what, environment, launch.target)
-            if reason is None and what.log_directory is not None:
-                self._ranks.show_output_in(what.log_directory, rank)
+            reason = self._start_rank_process(launch, rank, name, ordered)
         if reason is not None:
             refused = {"kind": "refused", "rank": rank, "incarnation": name.incarnation, "start": name.start}
             self._tell_agent(dict(refused, reason=reason))
+
+    def _start_rank_process(
+        self, launch: launches.Launch, rank: int, name: protocol.ProcessName, ordered: Dict[str, str]
+    ) -> str | None:
+        """Start the rank's process; return why there is none."""
+        try:
+            what, environment = self._starts.program_for_rank(
+                launch, rank, name, ordered, self._ranks.has_run_before(rank)
+            )
+        except program.ProgramError as problem:
+            return str(problem)
+        reason = self._ranks.start_process(rank, name, what, environment, launch.target)
+        if reason is None and what.log_directory is not None:
+            self._ranks.show_output_in(what.log_directory, rank)
+        return reason
 
     def _refusal_of_start(self) -> str | None:
         if self._over or self._stop_signal:
@@ -350,9 +361,11 @@ class Supervisor:
             {str(key): str(value) for key, value in message["environment"].items()},
             str(message["python"]),
             limits.read_limits(message["limits"]),
+            message.get("configuration", {}),
         )
+        mindio = self._environment.get(variables.MINDSPORE_WORDS, "")
         try:
-            decision = launches.decide_on_call(call, self._settings.size, self._launches.current)
+            decision = launches.decide_on_call(call, self._settings.size, self._launches.current, mindio)
         except program.ProgramError as problem:
             self._clients.send_message(connection, {"kind": "say", "text": str(problem)})
             self._clients.send_message(connection, {"kind": "outcome", "exit_code": REFUSED})
