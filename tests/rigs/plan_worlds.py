@@ -92,6 +92,7 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     yield fact(FactKind.LOG_RULE, state, code="nan")
     yield fact(FactKind.PROCESS_EXITED, state, rank=2)
     yield fact(FactKind.POD_FAILED, state, node=1, exit_code=127)
+    yield fact(FactKind.POD_LOST, state, node=1, source=Source.POD)
     yield e.FactSeen(fact=Fact(f"gone {state.incarnation}", FactKind.CONTROLLER_LOST))
     yield e.FactSeen(fact=Fact(f"blind {state.incarnation}", FactKind.CONTROLLER_LOST, code=NO_SUCCESSOR))
     yield e.FactSeen(fact=Fact(f"going {state.incarnation}", FactKind.CONTROLLER_LOST, code=CONTAINER_ENDED))

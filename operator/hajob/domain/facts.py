@@ -261,6 +261,11 @@ class Fact:
         )
 
     @property
+    def takes_no_node(self) -> bool:
+        """Whether the pod was deleted before it had a node."""
+        return self.kind is FactKind.POD_LOST and self.source is Source.POD and not self.node_name
+
+    @property
     def is_missing_command(self) -> bool:
         """Whether what was to be run does not exist or may not be executed: the next start finds the same."""
         if self.kind is FactKind.POD_FAILED and self.code in _NOT_EXECUTED:

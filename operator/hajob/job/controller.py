@@ -328,6 +328,8 @@ class JobController(CoordinatorOwner, LoopOwner):
     def look_for_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""
         self.apply_seen(observe.events_of_hardware(self.snapshots.take_snapshot(), nodes))
+        if any(pod.is_spare_pod for node in nodes for pod in self.snapshots.pods.pods_on_node(node)):
+            self._loop.wake_soon()  # a spare is no rank, so that no event tells of its node
 
     def breaker_changed(self, held: str) -> None:
         """Announce that the breaker holds faults of nodes and chips back (why), or believes them again."""

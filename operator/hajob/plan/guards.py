@@ -443,6 +443,11 @@ TAKEN_BY_CLUSTER: Final = Guard(
     "the pod was deleted, preempted, evicted or refused, or its node turned bad before the pod had started",
     lambda context: context.required_fact.takes_only_the_pod,
 )
+NEVER_PLACED: Final = Guard(
+    "never placed",
+    "the pod is gone before it had a node: nothing ran in it, and Hajob itself replaces pods that wait",
+    lambda context: context.required_fact.takes_no_node,
+)
 DUE_UNPLACED: Final = Guard(
     "unplaced due",
     "the coordinator has found no node of its own for a moment",

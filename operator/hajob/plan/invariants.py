@@ -119,6 +119,7 @@ NO_DECISION: Final = {
     "give up moving": "an action under way is given up, the training goes on",
     "go on": "a pause ends that a person has asked for",
     "delete all": "a person has asked for a suspend, which was saving",
+    "place anew": "a pod that waits for a node of its start",
     "give back": "waitingPodPolicy: Release",
     "make all anew": "waitingPodPolicy: Release",
 }

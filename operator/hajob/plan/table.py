@@ -300,6 +300,12 @@ _FACTS = (
     _table_row(
         (P.PENDING, P.RESTARTING),
         FactSeen,
+        g.NEVER_PLACED,
+        Handler("place anew", "make the pod anew, and nothing else", life.remake_taken_pod),
+    ),
+    _table_row(
+        (P.PENDING, P.RESTARTING),
+        FactSeen,
         g.TAKEN_BY_CLUSTER,
         Handler("make it anew", "make the pod anew, and nothing else", life.remake_taken_pod),
         trigger=UNTRAINED,

@@ -215,15 +215,25 @@ async def test_a_replacement_keeps_off_quarantined_nodes_too(town: ControllerTow
     assert excluded(town, 1) >= {"node-0", "node-5", node}
 
 
-async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown) -> None:
-    town.quarantine("node-3", "node-4", "node-5")
-    await settle_town(town)
-    waiting = next(pod for pod in town.pods() if pod.node_rank == 3)
+async def cannot_be_placed(town: ControllerTown, waiting: PodView) -> None:
+    """The scheduler finds no node for the pod."""
     body = town.kube.objects["pods", NAMESPACE, waiting.name]
     unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
     body["status"] = {"phase": "Pending", "conditions": [unplaced]}
     town.controller.apply_pod(next(pod for pod in town.pods() if pod.name == waiting.name))
     await settle_town(town)
+
+
+@pytest.mark.parametrize("mode", ["Enforce", "Observe", "Hold"])
+async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown, mode: str) -> None:
+    """Hajob deletes them itself, so that it is no fault to be held."""
+    town.stored()["spec"].setdefault("recovery", {})["mode"] = mode
+    await town.controller.stop_managing()
+    town.quarantine("node-3", "node-4", "node-5")
+    town.open()
+    await settle_town(town)
+    waiting = next(pod for pod in town.pods() if pod.node_rank == 3)
+    await cannot_be_placed(town, waiting)
     assert waiting.name in {pod.name for pod in town.pods()}
     town.quarantine("node-4")
     town.controller.places_changed()
@@ -232,6 +242,24 @@ async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown
     town.controller.apply_pod(waiting, deleted=True)
     await settle_town(town)
     assert excluded(town, 3) == {"node-4"}
+    assert phase_of(town) is JobPhase.PENDING
+
+
+async def test_a_replacement_that_waits_is_made_anew_after_a_release(town: ControllerTown) -> None:
+    node = await trained(town)
+    town.quarantine(*(name for name in town.nodes if name != node))
+    await breaks(town, node, fault(node, Level.SEPARATE))
+    waiting = max((pod for pod in town.pods() if pod.node_rank == 1), key=lambda pod: pod.incarnation)
+    await cannot_be_placed(town, waiting)
+    free = next(iter(set(town.nodes) - {pod.node_name for pod in town.pods()} - {node}))
+    town.quarantine(*(name for name in town.nodes if name not in {node, free}))
+    town.controller.places_changed()
+    await settle_town(town)
+    assert waiting.name not in {pod.name for pod in town.pods()}
+    town.controller.apply_pod(waiting, deleted=True)
+    await settle_town(town)
+    assert phase_of(town) is JobPhase.GATHERING
+    assert free not in excluded(town, 1)
 
 
 async def taken_over(town: ControllerTown) -> None:

@@ -132,6 +132,17 @@ async def test_a_cordoned_spare_is_made_elsewhere(town: ControllerTown) -> None:
     assert again.uid != spare.uid
 
 
+async def test_a_spare_whose_node_turned_sick_is_made_elsewhere(town: ControllerTown) -> None:
+    spare = await holding(town)
+    town.sub_healthy.add("node-6")
+    town.controller.look_for_faults(frozenset({"node-6"}))
+    await town.clock.advance(2)
+    await town.end_deleted_pods()
+    (again,) = (pod for pod in town.pods() if pod.is_spare_pod)
+    assert again.uid != spare.uid
+    assert again.excluded == {"node-6"}
+
+
 async def test_a_waiting_spare_may_go_to_a_node_that_came_back(town: ControllerTown) -> None:
     """The node was slow when the spare was made; the job has no pod there, so that nobody tells it of the node."""
     town.sub_healthy.add("node-6")

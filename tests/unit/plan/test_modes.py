@@ -97,7 +97,8 @@ def test_a_lost_pod_is_held_and_decided_later(phase: JobPhase, mode: Mode) -> No
     assert rig.at(phase)
     rig.policy = replace(rig.policy, mode=mode)
     before = rig.state
-    rig.see(FactKind.POD_LOST, node=1, code="PodDeleted", incarnation=rig.state.pod_incarnation(1), source=Source.POD)
+    pod = rig.state.pod_incarnation(1)
+    rig.see(FactKind.POD_LOST, node=1, code="PodDeleted", incarnation=pod, source=Source.POD, node_name="node-1")
     assert rig.at(JobPhase.HELD)
     assert rig.last_fact.id in rig.incident.fact_ids
     assert set(rig.incident.lost_ranks) >= {2, 3}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Wants, deletion_of_pod
+from hajob.plan.policy import Mode
 from hajob.plan.state import REMADE, JobPhase, JobState
 from hajob.sources.node import NodeView
 
@@ -28,11 +29,13 @@ def want_outdated_pods(snapshot: JobSnapshot, memo: BootMemo) -> Wants:
     state, serving = snapshot.state, snapshot.serving_pods.values()
     waiting = [pod for pod in serving if (pod.unschedulable or pod.is_gated) and pod.excluded and not pod.deleting]
     returned = returned_nodes(snapshot, memo)
-    if not waiting or (state.phase not in REMADE and not (state.phase is JobPhase.GATHERING and returned)):
+    # While the mode is not Enforce a replacement that goes is a fault that is held, and ends the action under way.
+    replaces = state.phase is JobPhase.GATHERING and snapshot.policy.mode is Mode.ENFORCE
+    if not waiting or (state.phase not in REMADE and not replaces):
         return Wants()
     free = set(snapshot.free_node_names).difference(snapshot.refused_nodes(len(waiting)))
-    open_now = free - _avoided_node_names(state) if state.phase in REMADE else set()
-    outdated = (pod for pod in waiting if not pod.excluded.isdisjoint(open_now | (free & returned)))
+    open_now = (free - _avoided_node_names(state)) | (free & returned)
+    outdated = (pod for pod in waiting if not pod.excluded.isdisjoint(open_now))
     return Wants(changes=tuple(deletion_of_pod(snapshot, pod) for pod in outdated))
 
 
