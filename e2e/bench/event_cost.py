@@ -76,7 +76,7 @@ class NoLink(Channel):
     def dial_at_once(self) -> None:
         """Nothing."""
 
-    async def close(self) -> None:
+    async def close_channel(self) -> None:
         """Nothing."""
 
     def send_assignment(self, assignment: object) -> None:
@@ -174,7 +174,7 @@ class Bench:
         self.size = (nodes, jobs, pods)
         self.api, self.clock, self.caches = ForgetfulApi(), SystemClock(), Caches()
         self.core = OperatorCore(self._ports(), self.caches)
-        self.core.pods_complete()
+        self.core.note_complete_pods()
         self.api.tell = self.pod
 
     def _ports(self) -> Ports:
@@ -197,11 +197,11 @@ class Bench:
         self._node(orjson.dumps(body))
 
     def _node(self, raw: bytes) -> None:
-        self.core.node_changed(node_source.node_view_of(orjson.loads(raw)), deleted=False)
+        self.core.handle_changed_node(node_source.node_view_of(orjson.loads(raw)), deleted=False)
 
     def pod(self, raw: bytes) -> None:
         """An event of a pod, as its bytes."""
-        self.core.pod_changed(pod_source.pod_view_of(orjson.loads(raw)), deleted=False)
+        self.core.handle_changed_pod(pod_source.pod_view_of(orjson.loads(raw)), deleted=False)
 
     async def run(self) -> Cost:
         """Fill the cluster, let it become quiet, then time events."""
@@ -210,11 +210,11 @@ class Bench:
         for number in range(nodes):
             self.node(number)
         for number in range(jobs):
-            self.core.job_seen(_job(number, pods))
+            self.core.handle_job(_job(number, pods))
         await self.api.complete(jobs * (pods + 1))
         await asyncio.sleep(SETTLE_SECONDS)
         gc.collect()
-        memory_tuning.trim()  # as an operator does each minute
+        memory_tuning.trim_memory()  # as an operator does each minute
         memory = _resident()
         pod_cost = await self._time(self.pod, self._sample())
         chips = CHIPS * max(1, jobs * pods // nodes)
@@ -222,7 +222,7 @@ class Bench:
         for body in bodies:
             body["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
         node_cost = await self._time(self._node, [orjson.dumps(body) for body in bodies])
-        await self.core.close()
+        await self.core.close_controllers()
         return Cost(pod_cost, node_cost, memory)
 
     def _sample(self) -> list[bytes]:

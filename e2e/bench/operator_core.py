@@ -112,7 +112,7 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         # The whole spec: by the chips that it asks for the core knows which faults of its node are its own.
         pod = {"metadata": metadata, "spec": {**body["spec"], "nodeName": node}, "status": status}
         if self.core is not None:
-            self.core.pod_changed(pod_source.pod_view_of(pod), deleted=False)
+            self.core.handle_changed_pod(pod_source.pod_view_of(pod), deleted=False)
 
     async def patch_object(
         self,
@@ -205,7 +205,7 @@ class RealFaults(FaultListener):
 
     def _node_changed(self, change: Change[NodeView]) -> None:
         assert self.core is not None
-        self.core.node_changed(change.value, deleted=change.type is ChangeType.DELETED)
+        self.core.handle_changed_node(change.value, deleted=change.type is ChangeType.DELETED)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Hand them to the jobs."""
@@ -243,9 +243,9 @@ async def serve(directory: Path, addresses: dict[str, str], kubeconfig: str = ""
         cluster=Cluster(clock, caches.capacity, faults.watch if faults is not None else None),
     )
     core = api.core = OperatorCore(ports, caches)
-    core.pods_complete()
+    core.note_complete_pods()
     for uid in addresses:
-        core.job_seen(job(uid))
+        core.handle_job(job(uid))
     gc.freeze()  # as the operator does it
     if faults is not None:
         faults.core = core

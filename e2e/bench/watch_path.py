@@ -62,11 +62,11 @@ class WatchPath(FaultListener):
         node, found = change.value
         self.events += 1
         self.newest[node.name] = int(node.labels["change"])
-        self.core.node_changed(node, deleted=change.type is ChangeType.DELETED)
+        self.core.handle_changed_node(node, deleted=change.type is ChangeType.DELETED)
         self.faults.apply_node(node.name, found)
 
     def _pod_changed(self, change: Change[PodView]) -> None:
-        self.core.pod_changed(change.value, deleted=change.type is ChangeType.DELETED)
+        self.core.handle_changed_pod(change.value, deleted=change.type is ChangeType.DELETED)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """First what saves a training."""

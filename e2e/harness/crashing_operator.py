@@ -120,7 +120,7 @@ def main() -> int:
     """Entry point: like `hajob.app.operator`."""
     fuse = Fuse(Path(os.environ[DIRECTORY]))
     setattr(channel, "Channel", counted_channel(fuse))  # noqa: B010 - there is no seam there, and needs be none
-    app.run(Settings.from_environment(), lambda kube: CountedKube(kube, fuse))
+    app.run_operator(Settings.from_environment(), lambda kube: CountedKube(kube, fuse))
     return 0
 
 

@@ -84,8 +84,8 @@ def switched_channel(switch: Switch) -> type[Channel]:
             self._relay = SwitchedRelay(address, switch)
             super().__init__(self._relay.address, *words, **named)
 
-        async def close(self) -> None:
-            await super().close()
+        async def close_channel(self) -> None:
+            await super().close_channel()
             self._relay.close()
 
     return SwitchedChannel
@@ -103,7 +103,7 @@ def main() -> int:
 
     setattr(channel, "Channel", switched_channel(switch))  # noqa: B010 - there is no seam there, and needs be none
     setattr(app, "probe_coordinators", switched_probe)  # noqa: B010
-    app.run(settings)
+    app.run_operator(settings)
     return 0
 
 

@@ -205,11 +205,11 @@ def build_application(
     """
 
     def probe(ask: Callable[[], str], also: Callable[[], str] = lambda: "") -> Callable[[web.Request], object]:
-        async def answer(_: web.Request) -> web.Response:
+        async def tell_reason(_: web.Request) -> web.Response:
             reason = ask()
             return web.Response(status=503 if reason else 200, text=reason or "; ".join(filter(None, ("ok", also()))))
 
-        return answer
+        return tell_reason
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(REGISTRY), content_type="text/plain")

@@ -50,7 +50,7 @@ class Link(Channel):
     def dial_at_once(self) -> None:
         """Dial nothing."""
 
-    async def close(self) -> None:
+    async def close_channel(self) -> None:
         """Note that it was closed."""
         self.closed = True
 

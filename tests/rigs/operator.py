@@ -57,12 +57,12 @@ class IdleFrontend:
         self.has_ended = False
         self.stopping: Callable[[], object] = lambda: None
 
-    def start(self, intake: OperatorCore) -> None:
+    def start_serving(self, intake: OperatorCore) -> None:
         """Note the start."""
         self.starts += 1
         self.intake = intake
 
-    async def stop(self) -> None:
+    async def stop_serving(self) -> None:
         """Tell whoever waits for it."""
         self.stopping()
 
@@ -87,7 +87,7 @@ class RecordedChannel(Channel):
     def dial_at_once(self) -> None:
         """Dial nobody."""
 
-    async def close(self) -> None:
+    async def close_channel(self) -> None:
         """Close nothing."""
 
     def send_assignment(self, _: wire.Assignment) -> None:
@@ -147,10 +147,10 @@ class OperatorWorld:
     async def run(self) -> None:
         """Run the operator until it ends; one beside another ends later, and dials as that one does."""
         if self._beside is not None:
-            await self.operator.run()
+            await self.operator.serve_until_stopped()
             return
         with mock.patch.object(channel, "Channel", self._dial):
-            await self.operator.run()
+            await self.operator.serve_until_stopped()
 
     async def node(self, name: str, **condition: str) -> None:
         """Make a node of the pool of its first letter, with conditions beside Ready."""
@@ -179,7 +179,7 @@ class OperatorWorld:
     async def show_job(self, name: str) -> None:
         """Show the leader a job, as the frontend does."""
         assert self.frontend.intake is not None, "it does not lead"
-        self.frontend.intake.job_seen(await self.kube.get_object(names.PLURAL, "default", name))
+        self.frontend.intake.handle_job(await self.kube.get_object(names.PLURAL, "default", name))
 
     async def train(self, name: str) -> RecordedChannel:
         """Let the leader take a new job to a training that has done five steps; return the coordinator's channel."""

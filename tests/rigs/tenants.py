@@ -27,10 +27,10 @@ class RecordedTenants:
         self.tenants = Tenants(self.kube, self.clock, namespaces or ("",), cast("OperatorCore", self))
         self.tasks = [asyncio.create_task(informer.list_and_watch()) for informer in self.tenants.informers]
 
-    def foreign_pod_changed(self, now: ForeignPod | None, before: ForeignPod | None) -> None:
+    def handle_changed_foreign_pod(self, now: ForeignPod | None, before: ForeignPod | None) -> None:
         self.pods.append((before.node_name if before else "", now.node_name if now else ""))
 
-    def quota_changed(self, namespace: str, name: str, quota: Quota | None) -> None:
+    def handle_changed_quota(self, namespace: str, name: str, quota: Quota | None) -> None:
         self.quotas.append((namespace, name, dict(quota.used).get("pods") if quota is not None else None))
 
     def put(self, phase: str = "Running", labels: dict[str, str] | None = None, **spec: Any) -> None:

@@ -15,19 +15,19 @@ class TwoJobs:
     def __init__(self, **scheduling: str) -> None:
         self.town, self.caches = ControllerTown(), Caches()
         self.core = OperatorCore(self.town.ports(self.caches), self.caches)
-        self.core.pods_complete(self.town.kube.version)
+        self.core.note_complete_pods(self.town.kube.version)
         self.scheduling = scheduling
 
     async def start(self) -> None:
         """Show the operator the nodes and both jobs, and let ten seconds pass."""
         await self.town.controller.stop_managing()
         for name in self.town.nodes:
-            self.core.node_changed(self.town.nodes[name], deleted=False)
+            self.core.handle_changed_node(self.town.nodes[name], deleted=False)
         raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}
         raw["spec"] = raw["spec"] | {"scheduling": self.scheduling}
         for number in range(2):
             metadata = {"name": f"job-{number}", "namespace": NAMESPACE, "generation": 1}
-            self.core.job_seen(self.town.kube.put(names.PLURAL, NAMESPACE, raw | {"metadata": metadata}))
+            self.core.handle_job(self.town.kube.put(names.PLURAL, NAMESPACE, raw | {"metadata": metadata}))
         await self.show(10.0)
 
     async def show(self, seconds: float) -> None:
@@ -42,7 +42,7 @@ class TwoJobs:
                     body["spec"]["nodeName"] = free[0]
                     taken.add(free[0])
             for body in [body for (kind, _, _), body in self.town.kube.objects.items() if kind == "pods"]:
-                self.core.pod_changed(pod_view_of(body), deleted=False)
+                self.core.handle_changed_pod(pod_view_of(body), deleted=False)
             await self.town.clock.advance(0.2)
 
     def placed(self, job: int) -> int:

@@ -103,8 +103,8 @@ class Agent:
             for part in (*parts, stopped):
                 part.cancel()
             # Last: a rank whose link is closed connects again at once, and must not meet a gate that goes away.
-            await self.gate.close()
-            await self.store_gate.close()
+            await self.gate.close_port()
+            await self.store_gate.close_port()
 
     def _route_launcher_message(self, message: Mapping[str, Any]) -> None:
         if message["kind"] == "files":

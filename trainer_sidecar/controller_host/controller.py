@@ -71,7 +71,7 @@ CALLS: Dict[str, Callable[[Any, Mapping[str, Any]], int]] = {
 
 
 class ControllerProcess(Part):
-    """One controller: `run` returns when the host has closed its end of the pipe."""
+    """One controller: `run_until_closed` returns when the host has closed its end of the pipe."""
 
     _module: Any = None
     _winding: Optional["queue.Queue[Tuple[str, Tuple[Any, ...]]]"] = None
@@ -86,7 +86,7 @@ class ControllerProcess(Part):
         """Return the package its Python must have: the controller's half of MindIO needs neither torch nor CANN."""
         return "mindio_ttp"
 
-    def run(self) -> None:
+    def run_until_closed(self) -> None:
         """Start the controller and carry out calls until the host closes the pipe."""
         os.environ.setdefault("TTP_LOG_STDOUT", "1")
         self.open_and_report("serving", self._start_controller)

@@ -31,10 +31,10 @@ def run_part(part: str, request: Message, read_end: int, write_end: int, *, may_
         if python not in (None, sys.executable):
             sys.stderr.write("hajob: the %s is run by %s, which has %s\n" % (part, python, package))
             interpreter.replace_process(str(python), part, request, read_end, write_end)
-    process(part, request, read_end, write_end).run()
+    process(part, request, read_end, write_end).run_until_closed()
 
 
-def main(words: List[str]) -> None:
+def run_part_from_words(words: List[str]) -> None:
     """Enter in another Python: the part, both pipes, the request."""
     request: Dict[str, object] = json.loads(words[3])
     run_part(words[0], request, int(words[1]), int(words[2]), may_change=False)

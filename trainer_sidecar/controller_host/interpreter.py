@@ -19,7 +19,8 @@ import trainer_sidecar
 PROBE = "import importlib.util as u, sys; print(*(name for name in sys.argv[1:] if u.find_spec(name)))"
 PROBE_SECONDS = 20.0
 PROGRAM = (
-    "import sys; sys.path[0] = sys.argv[1]; from trainer_sidecar.controller_host import entry; entry.main(sys.argv[2:])"
+    "import sys; sys.path[0] = sys.argv[1]; from trainer_sidecar.controller_host import entry; "
+    "entry.run_part_from_words(sys.argv[2:])"
 )
 HOMES = ("/opt/*", "/root/*", "/home/*/*", "/usr/local/*", "/*venv*")
 PLACES = ("bin/python3", "envs/*/bin/python3")

@@ -95,9 +95,9 @@ def _die_with_starter() -> Callable[[], None]:
     """Prepare the child's set-up before the fork: there are threads, so only a system call is made after it."""
     starter = os.getpid()
 
-    def ask() -> None:
+    def die_with_starter() -> None:
         prctl.die_with_parent()
         if os.getppid() != starter:
             os._exit(1)
 
-    return ask
+    return die_with_starter

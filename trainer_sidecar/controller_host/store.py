@@ -59,7 +59,7 @@ def _serve_in_thread(
     failures: List[BaseException] = []
     listening = threading.Event()
 
-    def run() -> None:
+    def serve_store_function() -> None:
         try:
             function(host, port)
         except BaseException as error:
@@ -67,7 +67,7 @@ def _serve_in_thread(
             if listening.is_set():
                 lost("the rendezvous store failed: %r" % error)
 
-    threading.Thread(target=run, name="rendezvous-store", daemon=True).start()
+    threading.Thread(target=serve_store_function, name="rendezvous-store", daemon=True).start()
     deadline = time.monotonic() + seconds
     while not _is_listening(host, port):
         if failures:

@@ -25,7 +25,7 @@ class StoreProcess(Part):
             return environment[store.HOOK].partition(":")[0].partition(".")[0]
         return "mindspore" if scheduler.is_scheduler_wanted(environment) else "torch"
 
-    def run(self) -> None:
+    def run_until_closed(self) -> None:
         """Open the store and stay."""
         request, environment = self.request, dict(os.environ)
         self.open_and_report(

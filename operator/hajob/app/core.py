@@ -91,7 +91,7 @@ class OperatorCore(FaultListener, JobSource):
         """Return the jobs that this operator manages, with their statuses as they are now."""
         return [JobReading(one.job, one.live_status) for one in self._controllers.values()]
 
-    def job_seen(self, raw: Json) -> None:
+    def handle_job(self, raw: Json) -> None:
         """Handle a HATrainingJob as it is now."""
         if self._is_closed:
             return
@@ -99,42 +99,42 @@ class OperatorCore(FaultListener, JobSource):
             job = HATrainingJob.from_object(raw)
         except pydantic.ValidationError as error:
             metrics.REFUSED.labels("job").inc()
-            self._unread_seen(raw, why_unread(error))
+            self._handle_unread_job(raw, why_unread(error))
             return
         if unread := self._unread.pop(job.metadata.uid, None):
-            self._let_go(unread)
+            self._begin_closing(unread)
         if not job.is_ours or job.metadata.deletion_timestamp is not None:
             return
         uid = job.metadata.uid
         controller = self._controllers.get(uid)
         if controller is not None:
-            self._guard(uid, partial(controller.apply_job, job))
-        elif uid not in self._broken and not self._holds(job):
-            self._open(job)
+            self._call_guarded(uid, partial(controller.apply_job, job))
+        elif uid not in self._broken and not self._stays_on_hold(job):
+            self._open_controller(job)
 
-    def _unread_seen(self, raw: Json, why: str) -> None:
+    def _handle_unread_job(self, raw: Json, why: str) -> None:
         """Say that a job cannot be read: by its controller, which goes on with the last spec, or in its raw status."""
         metadata, spec = raw["metadata"], raw.get("spec") or {}
         uid = metadata["uid"]
         if (spec.get("managedBy") or names.MANAGED_BY) != names.MANAGED_BY or metadata.get("deletionTimestamp"):
             return
         if uid in self._controllers:
-            self._guard(uid, partial(self._controllers[uid].spec_not_read, why))
+            self._call_guarded(uid, partial(self._controllers[uid].spec_not_read, why))
         elif uid not in self._broken and not (uid in self._unread and self._unread[uid].is_still_unreadable(raw, why)):
-            self._forget(uid)
+            self._forget_job(uid)
             self._unread[uid] = JobUnread(raw, self._ports, why)
 
-    def _holds(self, job: HATrainingJob) -> bool:
+    def _stays_on_hold(self, job: HATrainingJob) -> bool:
         """Whether the job stays on hold: its journal and spec are still the ones that cannot be read."""
         uid = job.metadata.uid
         if uid in self._on_hold and not self._on_hold[uid].is_still_unreadable(job):
-            self._let_go(self._on_hold.pop(uid))
+            self._begin_closing(self._on_hold.pop(uid))
         return uid in self._on_hold
 
-    def _open(self, job: HATrainingJob) -> None:
+    def _open_controller(self, job: HATrainingJob) -> None:
         uid = job.metadata.uid
         try:
-            controller = JobController(job, self._ports, partial(self._broke, uid))
+            controller = JobController(job, self._ports, partial(self._replace_controller, uid))
         except JournalError as error:
             self._on_hold[uid] = JobOnHold(job, self._ports, error.reason, str(error))
             return
@@ -144,44 +144,44 @@ class OperatorCore(FaultListener, JobSource):
         self._controllers[uid] = controller
         metrics.JOBS.set(len(self._controllers))
         controller.start_tasks()
-        for pod in [pod for pod in self._caches.pods_of_job(uid) if _is_of(pod, job)]:
-            self._guard(uid, partial(controller.apply_pod, pod))
+        for pod in [pod for pod in self._caches.pods_of_job(uid) if _is_pod_of_job(pod, job)]:
+            self._call_guarded(uid, partial(controller.apply_pod, pod))
         version = self._caches.listed_version(job.metadata.namespace)
         if version is not None:
-            self._guard(uid, partial(controller.note_listed_pods, version))
+            self._call_guarded(uid, partial(controller.note_listed_pods, version))
 
-    def _guard(self, uid: str, tell: Callable[[], None]) -> None:
+    def _call_guarded(self, uid: str, tell: Callable[[], None]) -> None:
         """Call a job controller; an error in it affects only that controller."""
         try:
             tell()
         except Exception as error:
             log.exception("the controller of job %s has failed", uid)
-            self._broke(uid, error)
+            self._replace_controller(uid, error)
 
-    def _broke(self, uid: str, error: BaseException) -> None:
+    def _replace_controller(self, uid: str, error: BaseException) -> None:
         """Replace a job controller that failed; the delay grows with each failure."""
         controller = self._controllers.pop(uid, None)
         if controller is None:
             return
         metrics.CONTROLLER_RESTARTS.inc()
         self._broken[uid] = Broken(controller.job, self._ports.clock.monotonic(), f"{type(error).__name__}: {error}")
-        task = asyncio.create_task(self._reopen(uid, controller, self._let_go(controller)))
+        task = asyncio.create_task(self._reopen_controller(uid, controller, self._begin_closing(controller)))
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)
 
-    def _let_go(self, held: JobController | JobOnHold | JobUnread) -> asyncio.Task[None]:
+    def _begin_closing(self, held: JobController | JobOnHold | JobUnread) -> asyncio.Task[None]:
         """Close a controller whose job this operator no longer manages."""
         task = asyncio.create_task(held.stop_managing(), name=f"end of {held.name}")
         self._closing.add(task)
-        task.add_done_callback(self._closed)
+        task.add_done_callback(self._note_closed)
         return task
 
-    def _closed(self, task: asyncio.Task[None]) -> None:
+    def _note_closed(self, task: asyncio.Task[None]) -> None:
         self._closing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: the job controller could not be closed", task.get_name(), exc_info=error)
 
-    async def _reopen(self, uid: str, controller: JobController, closing: asyncio.Task[None]) -> None:
+    async def _reopen_controller(self, uid: str, controller: JobController, closing: asyncio.Task[None]) -> None:
         await asyncio.wait({closing})
         waits = self._waits.setdefault(uid, Backoff(first=0.5, longest=60.0))
         metadata = controller.job.metadata
@@ -197,7 +197,7 @@ class OperatorCore(FaultListener, JobSource):
                 continue
             self._broken.pop(uid, None)
             if job.metadata.uid == uid and job.metadata.deletion_timestamp is None:
-                self._open(job)
+                self._open_controller(job)
 
     async def watch_coordinators(self) -> None:
         """Compare until cancelled how many coordinators should answer and how many do."""
@@ -214,9 +214,9 @@ class OperatorCore(FaultListener, JobSource):
         suspicion = self._ports.cluster.suspicion
         if suspicion.update_suspicion(reach, self._ports.clock.monotonic()):
             for uid, controller in list(self._controllers.items()):
-                self._guard(uid, partial(controller.reach_changed, suspicion.offers))
+                self._call_guarded(uid, partial(controller.reach_changed, suspicion.offers))
 
-    def unhealthy(self) -> str:
+    def why_unhealthy(self) -> str:
         """Return why this process should be restarted; empty when it need not."""
         now = self._ports.clock.monotonic()
         for one in self._broken.values():
@@ -224,7 +224,7 @@ class OperatorCore(FaultListener, JobSource):
                 return f"the controller of job {one.job.metadata.name} is broken: {one.problem}"
         return ""
 
-    async def job_released(self, uid: str) -> None:
+    async def release_job(self, uid: str) -> None:
         """Delete the job's pods, because its CR is being deleted; return when the finalizer may be removed.
 
         A job without a controller has nothing but its pods, and the garbage collector deletes those by owner reference.
@@ -232,51 +232,51 @@ class OperatorCore(FaultListener, JobSource):
         Raises:
             ApiError: this core is closed: the next leader sees to it.
         """
-        self._say_if_closed()
+        self._refuse_if_closed()
         controller = self._controllers.get(uid)
         if controller is not None:
             await controller.release_job()  # is shown its pods as they go
-            self._say_if_closed()
+            self._refuse_if_closed()
         self._controllers.pop(uid, None)
-        self._forget(uid)
-        self._capacity_changed()
+        self._forget_job(uid)
+        self._tell_changed_capacity()
 
-    def _say_if_closed(self) -> None:
+    def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise ApiError(0, NOT_LEADING, "this operator is ending")
 
-    def job_gone(self, uid: str) -> None:
+    def handle_deleted_job(self, uid: str) -> None:
         """Handle that the CR is gone, with or without a release."""
         controller = self._controllers.pop(uid, None)
-        self._forget(uid)
+        self._forget_job(uid)
         if controller is not None:
-            self._let_go(controller)
+            self._begin_closing(controller)
 
-    def _forget(self, uid: str) -> None:
+    def _forget_job(self, uid: str) -> None:
         self._broken.pop(uid, None)
         self._waits.pop(uid, None)
         for kept in (self._on_hold, self._unread):
             if uid in kept:
-                self._let_go(kept.pop(uid))
+                self._begin_closing(kept.pop(uid))
         metrics.JOBS.set(len(self._controllers))
 
-    def pod_changed(self, pod: PodView, *, deleted: bool) -> None:
+    def handle_changed_pod(self, pod: PodView, *, deleted: bool) -> None:
         """Handle a changed pod of a job."""
         occupied = self._caches.remove_pod(pod) if deleted else self._caches.store_pod(pod)
         controller = self._controllers.get(pod.job_uid)
-        if controller is not None and _is_of(pod, controller.job):
-            self._guard(pod.job_uid, partial(controller.apply_pod, pod, deleted=deleted))
+        if controller is not None and _is_pod_of_job(pod, controller.job):
+            self._call_guarded(pod.job_uid, partial(controller.apply_pod, pod, deleted=deleted))
         if occupied:
-            self._capacity_changed()
+            self._tell_changed_capacity()
 
-    def foreign_pod_changed(self, pod: ForeignPod | None, before: ForeignPod | None) -> None:
+    def handle_changed_foreign_pod(self, pod: ForeignPod | None, before: ForeignPod | None) -> None:
         """Handle a pod of another tenant: one with chips or host ports came, went, or ended (None)."""
         capacity = self._caches.capacity
         gone = before is not None and pod is None and capacity.remove_pod(before.key)
         if gone or (pod is not None and capacity.store_pod(pod)):
-            self._capacity_changed()
+            self._tell_changed_capacity()
 
-    def pods_complete(self, version: str = "", namespace: str = "") -> None:
+    def note_complete_pods(self, version: str = "", namespace: str = "") -> None:
         """Note that an informer has read all pods of a list of this resourceVersion, and removed the missing ones.
 
         Args:
@@ -286,22 +286,22 @@ class OperatorCore(FaultListener, JobSource):
         self._caches.note_complete_list(version, namespace)
         for uid, controller in list(self._controllers.items()):
             if namespace in {"", controller.job.metadata.namespace}:
-                self._guard(uid, partial(controller.note_listed_pods, version))
+                self._call_guarded(uid, partial(controller.note_listed_pods, version))
 
-    def node_changed(self, node: NodeView, *, deleted: bool) -> None:
+    def handle_changed_node(self, node: NodeView, *, deleted: bool) -> None:
         """Handle a changed node."""
         before = self._caches.all_nodes.get(node.name)
         if deleted:
             self._caches.remove_node(node.name)
         else:
             self._caches.store_node(node)
-        for uid, controller in self._on_nodes({node.name}):
-            self._guard(uid, partial(controller.look_for_stranded, node.name, gone=deleted))
+        for uid, controller in self._controllers_on_nodes({node.name}):
+            self._call_guarded(uid, partial(controller.look_for_stranded, node.name, gone=deleted))
             if before is not None and before.is_to_be_emptied != node.is_to_be_emptied:
-                self._guard(uid, controller.look_for_moves)
-        self._capacity_changed()
+                self._call_guarded(uid, controller.look_for_moves)
+        self._tell_changed_capacity()
 
-    def quota_changed(self, namespace: str, name: str, quota: Quota | None) -> None:
+    def handle_changed_quota(self, namespace: str, name: str, quota: Quota | None) -> None:
         """Handle that a ResourceQuota's limit or usage changed, or that it is gone (None)."""
         if quota is None:
             self._caches.quotas.remove_quota(namespace, name)
@@ -309,57 +309,57 @@ class OperatorCore(FaultListener, JobSource):
             self._caches.quotas.store_quota(quota)
         for uid, controller in list(self._controllers.items()):
             if controller.job.metadata.namespace == namespace:
-                self._guard(uid, controller.quota_changed)
+                self._call_guarded(uid, controller.quota_changed)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""
-        for uid, controller in self._on_nodes(nodes):
-            self._guard(uid, partial(controller.look_for_faults, nodes))
-        self._capacity_changed()
+        for uid, controller in self._controllers_on_nodes(nodes):
+            self._call_guarded(uid, partial(controller.look_for_faults, nodes))
+        self._tell_changed_capacity()
 
-    def crd_changed(self, older: str) -> None:
+    def handle_changed_crd(self, older: str) -> None:
         """Handle that the installed CRD became older (what it lacks) or newer than this operator, or matches again."""
         self._ports.cluster.crd_is_older = older
         for uid, controller in list(self._controllers.items()):
-            self._guard(uid, partial(controller.status.publish_status, lazy=True))
+            self._call_guarded(uid, partial(controller.status.publish_status, lazy=True))
 
     def handle_breaker_change(self, held: str) -> None:
         """Handle that the breaker holds faults of nodes and chips back (why), or believes them again (empty)."""
         for uid, controller in list(self._controllers.items()):
-            self._guard(uid, partial(controller.breaker_changed, held))
+            self._call_guarded(uid, partial(controller.breaker_changed, held))
 
-    def places_changed(self) -> None:
+    def handle_changed_places(self) -> None:
         """Handle that nodes were quarantined or released."""
         self._caches.capacity.set_kept_out(self._ports.cluster.marks.quarantined)
         for uid, controller in list(self._controllers.items()):
-            self._guard(uid, controller.places_changed)
-        self._capacity_changed()
+            self._call_guarded(uid, controller.places_changed)
+        self._tell_changed_capacity()
 
-    def _on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
+    def _controllers_on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:
         """Return the controllers of jobs with pods on these nodes."""
         return [(uid, self._controllers[uid]) for uid in self._caches.jobs_on_nodes(nodes) if uid in self._controllers]
 
-    def _capacity_changed(self) -> None:
+    def _tell_changed_capacity(self) -> None:
         """Tell the jobs that capacity changed: other tenants' pods decide whether a shrunk job can grow."""
         for uid in list(self._ports.cluster.watchers):
             if uid in self._controllers:
-                self._guard(uid, self._controllers[uid].look_for_capacity)
+                self._call_guarded(uid, self._controllers[uid].look_for_capacity)
 
-    async def close(self) -> None:
+    async def close_controllers(self) -> None:
         """Close all job controllers, leave the jobs as they are, and accept no others."""
         self._is_closed = True
         for task in self._reopening:
             task.cancel()
         for controller in self._controllers.values():
-            self._let_go(controller)
+            self._begin_closing(controller)
         for held in self._on_hold.values():
-            self._let_go(held)
+            self._begin_closing(held)
         for unread in self._unread.values():
-            self._let_go(unread)
+            self._begin_closing(unread)
         self._controllers.clear()  # a controller that fails from now on is not replaced
         await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)
 
 
-def _is_of(pod: PodView, job: HATrainingJob) -> bool:
+def _is_pod_of_job(pod: PodView, job: HATrainingJob) -> bool:
     """Whether a pod is the job's: controlled by it, and in its namespace."""
     return (pod.job_uid, pod.namespace) == (job.metadata.uid, job.metadata.namespace)

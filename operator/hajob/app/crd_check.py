@@ -50,18 +50,20 @@ class CrdCheck:
             return ""
         return f"the CRD is newer than this operator, which does not read {first_of_list(self.found.unknown)}"
 
-    async def run(self) -> None:
+    async def compare_for_ever(self) -> None:
         """Check until cancelled."""
         while True:
-            await self.look()
+            await self.compare_once()
             await self._clock.sleep(CHECK_SECONDS)
 
-    async def look(self) -> None:
+    async def compare_once(self) -> None:
         """Check once; if the server does not answer, keep the last result."""
         try:
-            each = [await self._difference(name) for name in CRD_NAMES]
+            each = [await self._compare_installed(name) for name in CRD_NAMES]
         except ApiError as error:
-            self._say(f"the installed CRDs cannot be compared with this operator's: {error}" if error.status else "")
+            self._log_once(
+                f"the installed CRDs cannot be compared with this operator's: {error}" if error.status else ""
+            )
             return
         found = CrdDifference(
             tuple(place for one in each for place in one.lacking), tuple(place for one in each for place in one.unknown)
@@ -69,11 +71,11 @@ class CrdCheck:
         news, self.found = found != self.found, found
         metrics.CRD_DIFFERENCES.labels("older").set(len(found.lacking))
         metrics.CRD_DIFFERENCES.labels("newer").set(len(found.unknown))
-        self._say("; ".join(filter(None, (self.older, self.newer))))
+        self._log_once("; ".join(filter(None, (self.older, self.newer))))
         if news:
-            self._core.crd_changed(self.older)
+            self._core.handle_changed_crd(self.older)
 
-    async def _difference(self, name: str) -> CrdDifference:
+    async def _compare_installed(self, name: str) -> CrdDifference:
         try:
             return compare_crd(await self._kube.get_object("customresourcedefinitions", "", name))
         except ApiError as error:
@@ -81,7 +83,7 @@ class CrdCheck:
                 return CrdDifference(lacking=(f"all of {name}",))
             raise
 
-    def _say(self, sentence: str) -> None:
+    def _log_once(self, sentence: str) -> None:
         """Log a sentence, once until it changes."""
         if sentence and sentence != self._said:
             log.warning(sentence)

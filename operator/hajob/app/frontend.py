@@ -21,14 +21,14 @@ from typing import Any, Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.app.core import OperatorCore
-from hajob.app.memory_tuning import absent
+from hajob.app.memory_tuning import without_package
 from hajob.backoff import Backoff
 from hajob.clock import Clock
 from hajob.kube.client import ApiError, Kube
 from hajob.kube.credentials import ApiCredentials
 from hajob.metrics import FRONTEND_RESTARTS
 
-with absent("kubernetes"):  # kopf would load it for owner references of its models: 16 MiB
+with without_package("kubernetes"):  # kopf would load it for owner references of its models: 16 MiB
     import kopf
 
 log = logging.getLogger(__name__)
@@ -97,13 +97,13 @@ class Frontend:
         self._stopping = threading.Event()
         self.end_kopf: Callable[[], None] = lambda: None
 
-    def start(self, intake: OperatorCore) -> None:
+    def start_serving(self, intake: OperatorCore) -> None:
         """Start serving a core; returns at once."""
         self._intake = intake
         self._core = asyncio.get_running_loop()  # noqa: TID251  # the other thread's calls
-        self._supervisor = asyncio.create_task(self._supervise(), name="frontend")
+        self._supervisor = asyncio.create_task(self._restart_for_ever(), name="frontend")
 
-    async def stop(self) -> None:
+    async def stop_serving(self) -> None:
         """Stop serving; the jobs stay as they are."""
         if self._supervisor is not None:
             self._supervisor.cancel()
@@ -115,11 +115,11 @@ class Frontend:
         """Whether it has ended though nobody stopped it."""
         return self._supervisor is not None and self._supervisor.done()
 
-    async def _supervise(self) -> None:
+    async def _restart_for_ever(self) -> None:
         """Restart kopf whenever it ends, for whatever reason."""
         while True:
             try:
-                problem = await self._live()
+                problem = await self._run_when_installed()
             except Exception as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():  # the error came on the way out
@@ -130,16 +130,16 @@ class Frontend:
             log.warning("the frontend ended (%s) and is started again", problem or "without a reason")
             await self._clock.sleep(self._backoff.next_delay())
 
-    async def _live(self) -> str:
+    async def _run_when_installed(self) -> str:
         """Wait for the CRD, then run kopf once; return why it ended."""
-        await self._crd_installed()
+        await self._wait_for_crd()
         started = self._clock.monotonic()
-        problem = await self._run_thread()
+        problem = await self._run_in_thread()
         if self._clock.monotonic() - started > 60:
             self._backoff.reset_delay()
         return problem
 
-    async def _crd_installed(self) -> None:
+    async def _wait_for_crd(self) -> None:
         """Wait until jobs can be listed somewhere, which proves the CRD exists: kopf looks for it only once.
 
         A namespace that refuses access does not delay the others: kopf retries it by itself.
@@ -158,25 +158,25 @@ class Frontend:
                         said.add(str(error))
             await self._clock.sleep(waits.next_delay())
 
-    async def _run_thread(self) -> str:
+    async def _run_in_thread(self) -> str:
         """Run kopf once in a thread; return why it ended. Cancelling ends it in an orderly way."""
         core = asyncio.get_running_loop()  # noqa: TID251  # the other thread's calls
         ended: asyncio.Future[str] = core.create_future()
 
-        def tell(problem: str) -> None:
+        def note_end(problem: str) -> None:
             if not ended.done():
                 ended.set_result(problem)
 
-        def body() -> None:
+        def run_kopf() -> None:
             try:
-                asyncio.run(self._serve())
+                asyncio.run(self._run_kopf())
                 problem = ""
             except BaseException as error:  # kopf may end with anything, and the thread with it
                 problem = f"{type(error).__name__}: {error}"
-            core.call_soon_threadsafe(tell, problem)
+            core.call_soon_threadsafe(note_end, problem)
 
         self._stopping.clear()
-        thread = threading.Thread(target=body, name="frontend", daemon=True)
+        thread = threading.Thread(target=run_kopf, name="frontend", daemon=True)
         thread.start()
         try:
             return await asyncio.shield(ended)
@@ -185,7 +185,7 @@ class Frontend:
             self.end_kopf()
             await asyncio.to_thread(thread.join, _STOP_SECONDS)
 
-    async def _serve(self) -> None:
+    async def _run_kopf(self) -> None:
         """Run kopf in this thread's loop until it ends."""
         loop, stop = asyncio.get_running_loop(), asyncio.Event()  # noqa: TID251  # the other thread's calls
 
@@ -198,26 +198,26 @@ class Frontend:
             return
         scope: dict[str, Any] = {"clusterwide": True} if "" in self._namespaces else {"namespaces": self._namespaces}
         await kopf.operator(
-            registry=self._registry(), settings=kopf_settings(), identity=_IDENTITY, stop_flag=stop, **scope
+            registry=self._build_registry(), settings=kopf_settings(), identity=_IDENTITY, stop_flag=stop, **scope
         )
 
-    def _registry(self) -> kopf.OperatorRegistry:
+    def _build_registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         where = {"group": names.GROUP, "version": names.VERSION, "plural": names.PLURAL, "registry": registry}
 
-        async def login(**_: object) -> kopf.ConnectionInfo:
+        async def offer_credentials(**_: object) -> kopf.ConnectionInfo:
             await self._credentials.refresh_kubeconfig()
-            return connection(self._credentials)
+            return connection_info(self._credentials)
 
-        async def life(stopped: kopf.DaemonStopped, **_: object) -> None:
+        async def live_until_stopped(stopped: kopf.DaemonStopped, **_: object) -> None:
             await stopped.wait()
 
-        kopf.on.login(registry=registry)(login)
-        kopf.on.event(**where)(self._hand_over)
-        kopf.daemon(**where)(life)
+        kopf.on.login(registry=registry)(offer_credentials)
+        kopf.on.event(**where)(self._hand_to_core)
+        kopf.daemon(**where)(live_until_stopped)
         return registry
 
-    async def _hand_over(self, event: dict[str, Any], **_: object) -> None:
+    async def _hand_to_core(self, event: dict[str, Any], **_: object) -> None:
         """Hand an object to the core; hold a deleted one here until the core has released it."""
         core, intake = self._core, self._intake
         if core is None or intake is None:
@@ -225,11 +225,11 @@ class Frontend:
         raw = _take_contents(event["object"])
         metadata = raw["metadata"]
         if event["type"] == "DELETED":
-            core.call_soon_threadsafe(intake.job_gone, metadata["uid"])
+            core.call_soon_threadsafe(intake.handle_deleted_job, metadata["uid"])
             return
-        core.call_soon_threadsafe(intake.job_seen, raw)
+        core.call_soon_threadsafe(intake.handle_job, raw)
         if metadata.get("deletionTimestamp") and names.FINALIZER in (metadata.get("finalizers") or []):
-            released = asyncio.run_coroutine_threadsafe(_release(intake, metadata["uid"], self._clock), core)
+            released = asyncio.run_coroutine_threadsafe(_release_until_done(intake, metadata["uid"], self._clock), core)
             await asyncio.wrap_future(released)
 
 
@@ -245,12 +245,12 @@ def _take_contents(raw: Json) -> Json:
     return whole
 
 
-async def _release(intake: OperatorCore, uid: str, clock: Clock) -> None:
+async def _release_until_done(intake: OperatorCore, uid: str, clock: Clock) -> None:
     """Have the core release a job, in the core's loop, and retry until it succeeds."""
     backoff = Backoff()
     while True:
         try:
-            await intake.job_released(uid)
+            await intake.release_job(uid)
         except ApiError as error:
             log.warning("job %s cannot be released yet: %s", uid, error)
             await clock.sleep(backoff.next_delay())
@@ -258,7 +258,7 @@ async def _release(intake: OperatorCore, uid: str, clock: Clock) -> None:
             return
 
 
-def connection(credentials: ApiCredentials) -> kopf.ConnectionInfo:
+def connection_info(credentials: ApiCredentials) -> kopf.ConnectionInfo:
     """Return the operator's credentials in kopf's form; proxies of the environment are not used.
 
     The same credentials make equal values: kopf then ends when they are refused twice. With anything in them that

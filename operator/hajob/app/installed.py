@@ -24,13 +24,13 @@ PATIENCE_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 1.0
 
 
-async def look(kube: Kube, clock: Clock, settings: Settings) -> str:
+async def problem_after_install(kube: Kube, clock: Clock, settings: Settings) -> str:
     """Check until all is well and the Lease is renewed, for a minute at most; return the problem, or an empty text."""
     first = ""
     end = clock.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            wrong, renewed = await _look(kube, settings)
+            wrong, renewed = await _problem_and_renewal(kube, settings)
         except ApiError as error:
             wrong, renewed = str(error), ""
         if not wrong and first and renewed > first:
@@ -41,7 +41,7 @@ async def look(kube: Kube, clock: Clock, settings: Settings) -> str:
         await clock.sleep(LOOK_SECONDS)
 
 
-async def _look(kube: Kube, settings: Settings) -> tuple[str, str]:
+async def _problem_and_renewal(kube: Kube, settings: Settings) -> tuple[str, str]:
     """Return the problem and the Lease's renewTime; times of one format sort as text."""
     lacking = compare_crd(await kube.get_object("customresourcedefinitions", "", CRD_NAME)).lacking
     if lacking:
@@ -52,19 +52,19 @@ async def _look(kube: Kube, settings: Settings) -> tuple[str, str]:
     return "", str(lease.get("renewTime", ""))
 
 
-async def check() -> int:
+async def check_and_print() -> int:
     """Check, and print the result."""
     settings = Settings.from_environment()
     credentials = await load_credentials(settings.kubeconfig, settings.service_account_dir)
     async with HttpKube(credentials) as kube:
-        found = await look(kube, SystemClock(), settings)
+        found = await problem_after_install(kube, SystemClock(), settings)
     print(found or "Hajob is installed: the CRD is this version's, and an operator leads", file=sys.stderr)
     return 1 if found else 0
 
 
 def main() -> int:
     """Run as the entry point."""
-    return 0 if version.print_if_asked("installed", sys.argv[1:]) else asyncio.run(check())
+    return 0 if version.print_if_asked("installed", sys.argv[1:]) else asyncio.run(check_and_print())
 
 
 if __name__ == "__main__":

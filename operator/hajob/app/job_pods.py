@@ -40,9 +40,9 @@ class JobPods:
     ) -> None:
         self._listed = listed
         self._one_is_listed = asyncio.Event()
-        self.informers = [self._informer(kube, clock, namespace, changed) for namespace in namespaces]
+        self.informers = [self._build_informer(kube, clock, namespace, changed) for namespace in namespaces]
 
-    def _informer(
+    def _build_informer(
         self, kube: Kube, clock: Clock, namespace: str, changed: Callable[[Change[PodView]], None]
     ) -> Informer[PodView]:
         def is_listed(version: str) -> None:
@@ -54,14 +54,14 @@ class JobPods:
         informer.on_list = is_listed
         return informer
 
-    async def synced(self) -> None:
+    async def wait_until_synced(self) -> None:
         """Wait until every namespace has been read or refused, and one at least has been read."""
         await asyncio.gather(*(informer.answered.wait() for informer in self.informers))
         await self._one_is_listed.wait()
 
     @property
     def is_synced(self) -> bool:
-        """Whether `synced` would return at once."""
+        """Whether `wait_until_synced` would return at once."""
         return self._one_is_listed.is_set() and all(informer.answered.is_set() for informer in self.informers)
 
     def seconds_since_answer(self) -> float:

@@ -40,22 +40,22 @@ def use_small_tls_buffers() -> None:
     sslproto.SSLProtocol.max_size = min(sslproto.SSLProtocol.max_size, _TLS_BUFFER_BYTES)
 
 
-def trim() -> None:
+def trim_memory() -> None:
     """Return free memory between blocks in use, too (malloc_trim(3)); takes a millisecond or two."""
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)
 
 
-async def trim_now_and_then(clock: Clock) -> None:
+async def trim_memory_for_ever(clock: Clock) -> None:
     """Trim periodically until cancelled: after each storm of events some megabytes are released."""
     while True:
-        trim()
+        trim_memory()
         await clock.sleep(TRIM_SECONDS)
 
 
 @contextmanager
-def absent(package: str) -> Iterator[None]:
+def without_package(package: str) -> Iterator[None]:
     """Make imports of a package that is not loaded yet fail, as if it were not installed.
 
     For packages that import an optional dependency although it is not needed.

@@ -95,19 +95,19 @@ class Operator(Candidate):
         )
         self._faults.follow_settings(settings.namespace)
         self._quarantines = Quarantines(self._leader_kube, clock, self._faults, self._caches, self._lease)
-        ports = self._ports()
+        ports = self._build_ports()
         self._core, self._suspicion = OperatorCore(ports, self._caches), ports.cluster.suspicion
         self._faults.listeners += [self._core, self._quarantines]  # first what saves a training
         self._crd = CrdCheck(kube, clock, self._core)
         namespaces = settings.served_namespaces()
         self._frontend = Frontend(kube, credentials, clock, namespaces)
-        self._pods = JobPods(kube, clock, namespaces, self._pod_changed, self._core.pods_complete)
-        self._nodes = Informer(kube, clock, Selection("nodes", large=True), self._node_read, self._node_changed)
-        self._nodes.on_older_list = self._server_restored
+        self._pods = JobPods(kube, clock, namespaces, self._handle_changed_pod, self._core.note_complete_pods)
+        self._nodes = Informer(kube, clock, Selection("nodes", large=True), self._read_node, self._handle_changed_node)
+        self._nodes.on_older_list = self._handle_restored_server
         self._faults.readers.append(self._nodes)
         self._tenants = Tenants(kube, clock, namespaces, self._core)
 
-    def _ports(self) -> Ports:
+    def _build_ports(self) -> Ports:
         return Ports(
             kube=self._leader_kube,
             clock=self._clock,
@@ -146,22 +146,22 @@ class Operator(Candidate):
         log.info("a leader that is cut off offers its Lease; from here %s", found)
         return found.total > 0 and not found.is_cut_off
 
-    def _pod_changed(self, change: Change[PodView]) -> None:
+    def _handle_changed_pod(self, change: Change[PodView]) -> None:
         pod, deleted = change.value, change.type is ChangeType.DELETED
-        self._core.pod_changed(pod, deleted=deleted)
+        self._core.handle_changed_pod(pod, deleted=deleted)
         if pod.node_name and not deleted and self._faults.cluster.has_faults(pod.node_name):
             self._quarantines.handle_changed_faults({pod.node_name})  # a chip of it may be idle no more
 
-    def _node_read(self, raw: Json) -> tuple[NodeView, ReadObject]:
+    def _read_node(self, raw: Json) -> tuple[NodeView, ReadObject]:
         return node_source.node_view_of(raw, self._faults.settings.drain_taints), self._faults.read_node_faults(raw)
 
-    def _node_changed(self, change: Change[tuple[NodeView, ReadObject]]) -> None:
+    def _handle_changed_node(self, change: Change[tuple[NodeView, ReadObject]]) -> None:
         (node, found), deleted = change.value, change.type is ChangeType.DELETED
         if change.previous is None or deleted or change.previous[0] != node:
-            self._core.node_changed(node, deleted=deleted)
+            self._core.handle_changed_node(node, deleted=deleted)
         self._faults.apply_node(node.name, None if deleted else found)
 
-    def _server_restored(self) -> None:
+    def _handle_restored_server(self) -> None:
         """Have kopf list anew, too, whose watches wait for versions that the server may not reach for long."""
         metrics.SERVER_RESTORED.inc()
         self._frontend.end_kopf()
@@ -170,7 +170,7 @@ class Operator(Candidate):
         """Have kopf's events handled, and quarantine what stands."""
         log.info("this process leads, fence %d", fence)
         metrics.LEADER.set(1)
-        self._frontend.start(self._core)
+        self._frontend.start_serving(self._core)
         self._quarantines.update_all()
 
     def leadership_lost(self, reason: str) -> None:
@@ -179,7 +179,7 @@ class Operator(Candidate):
         metrics.LEADER.set(0)
         self._stop.set()
 
-    async def run(self) -> None:
+    async def serve_until_stopped(self) -> None:
         """Serve until a signal or the loss of the Lease."""
         loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -187,7 +187,9 @@ class Operator(Candidate):
         jobs = JobMetrics(self._core, self._clock)
         metrics.REGISTRY.register(jobs)
         metrics.LEASE_AGE.set_function(lambda: self._lease.seconds_since_renewal)
-        served = metrics.build_application(self._unhealthy, self._unready, self._note, self._faults.state_report)
+        served = metrics.build_application(
+            self._why_unhealthy, self._why_unready, self._note_for_admin, self._faults.state_report
+        )
         runner = web.AppRunner(served, access_log=None)
         await runner.setup()
         await metrics.listen_for_metrics(runner, self._settings.pod_ip, self._settings.metrics_port)
@@ -198,11 +200,11 @@ class Operator(Candidate):
             *self._tenants.informers,
             *self._faults.informers,
         )
-        self._look_after(
+        self._watch_over_tasks(
             asyncio.create_task(informer.list_and_watch(), name=f"watch of {informer.resource}")
             for informer in informers
         )
-        beginning = asyncio.create_task(self._begin(), name="beginning")
+        beginning = asyncio.create_task(self._begin_when_listed(), name="beginning")
         ended = asyncio.create_task(self._stop.wait(), name="signal")
         await asyncio.wait({beginning, ended}, return_when=asyncio.FIRST_COMPLETED)
         if beginning.done():
@@ -212,27 +214,29 @@ class Operator(Candidate):
         await self._shut_down(runner)
         metrics.REGISTRY.unregister(jobs)
 
-    async def _begin(self) -> None:
+    async def _begin_when_listed(self) -> None:
         """Once everything is listed, stand for leader and do what a process does besides."""
-        await asyncio.gather(self._pods.synced(), self._nodes.synced.wait(), self._tenants.synced())
-        await self._crd.look()
+        await asyncio.gather(
+            self._pods.wait_until_synced(), self._nodes.synced.wait(), self._tenants.wait_until_synced()
+        )
+        await self._crd.compare_once()
         self.fence_floor, self._jobs_are_listed = await self._highest_fence(), True
         gc.freeze()  # the filled caches need not be walked by every collection
-        self._look_after(
+        self._watch_over_tasks(
             [
                 asyncio.create_task(self._announcer.post_queued(), name="announcer"),
                 asyncio.create_task(self._lease.hold_for_ever(), name="lease"),
-                asyncio.create_task(self._crd.run(), name="comparison of the CRD"),
+                asyncio.create_task(self._crd.compare_for_ever(), name="comparison of the CRD"),
                 asyncio.create_task(self._core.watch_coordinators(), name="count of coordinators"),
                 asyncio.create_task(self._quarantines.write_for_ever(), name="quarantines"),
-                asyncio.create_task(memory_tuning.trim_now_and_then(self._clock), name="memory"),
+                asyncio.create_task(memory_tuning.trim_memory_for_ever(self._clock), name="memory"),
             ]
         )
 
-    def _look_after(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+    def _watch_over_tasks(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         """Watch over tasks that must run as long as the process: one that ends makes the process unhealthy."""
         for task in tasks:
-            task.add_done_callback(_say_why)
+            task.add_done_callback(_log_error_of_task)
             self._tasks.append(task)
 
     async def _highest_fence(self) -> int:
@@ -244,7 +248,7 @@ class Operator(Candidate):
         backoff = Backoff()
         while True:
             try:
-                found = [await self._fences(namespace) for namespace in self._settings.served_namespaces()]
+                found = [await self._fences_of_namespace(namespace) for namespace in self._settings.served_namespaces()]
             except ApiError:
                 found = []
             known = [fences for fences in found if fences is not None]
@@ -252,7 +256,7 @@ class Operator(Candidate):
                 return max((fence for fences in known for fence in fences if fence < FENCE_LIMIT), default=0)
             await self._clock.sleep(backoff.next_delay())
 
-    async def _fences(self, namespace: str) -> list[int] | None:
+    async def _fences_of_namespace(self, namespace: str) -> list[int] | None:
         """Return the fences of a namespace's jobs; None: the namespace refuses access. ApiError: ask again."""
         found: list[int] = []
         try:
@@ -267,28 +271,28 @@ class Operator(Candidate):
 
     async def _shut_down(self, runner: web.AppRunner) -> None:
         """Stop writing, then give the Lease back, so that the next leader has no rival and need not wait for kopf."""
-        await self._core.close()
+        await self._core.close_controllers()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._lease.release_lease()
-        await self._frontend.stop()
+        await self._frontend.stop_serving()
         await runner.cleanup()
 
-    def _unhealthy(self) -> str:
+    def _why_unhealthy(self) -> str:
         for resource, watch in (("pods", self._pods), ("nodes", self._nodes)):
             metrics.WATCH_AGE.labels(resource).set(watch.seconds_since_answer())
             if watch.seconds_since_activity() > IDLE_SECONDS:
                 return f"the watch of {resource} has done nothing for {watch.seconds_since_activity():.0f} s"
-        self._refused()
+        self._refused_namespaces()
         ended = next((task for task in self._tasks if task.done()), None)
         if ended is not None:
             return f"the task {ended.get_name()} has ended"
         if self._frontend.has_ended:
             return "the frontend has ended"
-        return self._core.unhealthy()
+        return self._core.why_unhealthy()
 
-    def _unready(self) -> str:
+    def _why_unready(self) -> str:
         synced = {
             "pods": self._pods.is_synced,
             "nodes": self._nodes.synced.is_set(),
@@ -297,12 +301,14 @@ class Operator(Candidate):
         waiting = [resource for resource, is_synced in synced.items() if not is_synced]
         return f"still listing {', '.join(waiting)}" if waiting else self._crd.older
 
-    def _note(self) -> str:
+    def _note_for_admin(self) -> str:
         """Return what an admin should know of an operator that is ready."""
-        refused = [f"namespace {namespace} is not served: it may not be read" for namespace in self._refused()]
+        refused = [
+            f"namespace {namespace} is not served: it may not be read" for namespace in self._refused_namespaces()
+        ]
         return "; ".join(filter(None, (*refused, self._crd.newer)))
 
-    def _refused(self) -> list[str]:
+    def _refused_namespaces(self) -> list[str]:
         """Return the configured namespaces that may not be read now; pods alone do not tell: all may be readable."""
         watches: list[Informer[Any]] = [*self._pods.informers, *self._tenants.quotas]
         refused = {watch.namespace for watch in watches if watch.refused}
@@ -312,7 +318,7 @@ class Operator(Candidate):
         return [namespace for namespace in listed if namespace in refused]
 
 
-def _say_why(task: asyncio.Task[None]) -> None:
+def _log_error_of_task(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("the task %s has ended", task.get_name(), exc_info=error)
 
@@ -326,10 +332,10 @@ async def serve(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: 
     """
     credentials = await load_credentials(settings.kubeconfig, settings.service_account_dir)
     async with HttpKube(credentials) as kube:
-        await Operator(settings, wrap(kube), credentials, SystemClock()).run()
+        await Operator(settings, wrap(kube), credentials, SystemClock()).serve_until_stopped()
 
 
-def run(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) -> None:
+def run_operator(settings: Settings, wrap: Callable[[Kube], Kube] = lambda kube: kube) -> None:
     """Make this process an operator, until a signal ends it.
 
     Args:
@@ -351,7 +357,7 @@ def main() -> int:
     if version.print_if_asked("operator", sys.argv[1:]):
         return 0
     try:
-        run(Settings.from_environment())
+        run_operator(Settings.from_environment())
     except (CredentialsError, metrics.CannotServeError) as error:
         raise SystemExit(f"hajob operator: {error}") from None
     return 0

@@ -129,8 +129,8 @@ class Settings:
             raise SystemExit(f"{_OF_VERSION_0_1} is a list now: set HAJOB_WATCH_NAMESPACES instead")
         found: dict[str, Any] = {}
         for field, kind in get_type_hints(cls, include_extras=True).items():
-            if (name := _variable(field)) in values:
-                found[field] = _read(name, kind, values[name])
+            if (name := _name_of_variable(field)) in values:
+                found[field] = _parse_value(name, kind, values[name])
         found.setdefault("identity", f"{found.get('pod_name', cls().pod_name)}_{secrets.token_hex(4)}")
         settings = cls(**found)
         try:
@@ -147,7 +147,7 @@ class Settings:
         """Raise ValueError if a leader could still write when the Lease is another's already."""
         times = {field: getattr(self, field) for field in LEASE_ORDER}
         if sorted(set(times.values()), reverse=True) != list(times.values()):
-            said = ", ".join(f"{_variable(field)}={value:g}" for field, value in times.items())
+            said = ", ".join(f"{_name_of_variable(field)}={value:g}" for field, value in times.items())
             raise ValueError(f"{said}: each must be larger than the next")
 
     def _check_names(self) -> None:
@@ -205,11 +205,11 @@ class Settings:
         )
 
 
-def _variable(field: str) -> str:
+def _name_of_variable(field: str) -> str:
     return f"HAJOB_{field.upper()}"
 
 
-def _read(variable: str, kind: type[object], text: str) -> object:
+def _parse_value(variable: str, kind: type[object], text: str) -> object:
     """A variable's value as what the field is; ends the process with a sentence if it is something else."""
     try:
         return TypeAdapter(kind).validate_python(text)

@@ -42,9 +42,15 @@ class Tenants:
     def __init__(self, kube: Kube, clock: Clock, namespaces: Collection[str], core: OperatorCore) -> None:
         self._clock, self._namespaces, self._core = clock, frozenset(namespaces), core
         others = f"!{names.LABEL_JOB_UID}" if "" in namespaces else ""
-        self._pods = Informer(kube, clock, Selection("pods", label_selector=others, large=True), self._other, self._pod)
+        self._pods = Informer(
+            kube,
+            clock,
+            Selection("pods", label_selector=others, large=True),
+            self._view_of_other,
+            self._handle_changed_pod,
+        )
         self.quotas = [
-            Informer(kube, clock, Selection("resourcequotas", namespace), quota_view_of, self._quota)
+            Informer(kube, clock, Selection("resourcequotas", namespace), quota_view_of, self._handle_changed_quota)
             for namespace in namespaces
         ]
 
@@ -53,13 +59,13 @@ class Tenants:
         """Return all of them, to be run."""
         return self._pods, *self.quotas
 
-    def _other(self, raw: Json) -> ForeignPod | None:
+    def _view_of_other(self, raw: Json) -> ForeignPod | None:
         """Return what is kept of a pod: None, if it belongs to a served job."""
         metadata = raw["metadata"]
         is_of_job = names.LABEL_JOB_UID in (metadata.get("labels") or {})
         return None if is_of_job and metadata.get("namespace") in self._namespaces else view_of_foreign_pod(raw)
 
-    async def synced(self) -> None:
+    async def wait_until_synced(self) -> None:
         """Wait until the pods are known, for a limited time."""
         try:
             async with timeout(self._clock, PATIENCE_SECONDS):
@@ -67,10 +73,10 @@ class Tenants:
         except TimeoutError:
             log.warning("the pods of other tenants cannot be listed: nodes that they occupy count as free")
 
-    def _pod(self, change: Change[ForeignPod | None]) -> None:
+    def _handle_changed_pod(self, change: Change[ForeignPod | None]) -> None:
         gone = change.type is ChangeType.DELETED
-        self._core.foreign_pod_changed(None if gone else change.value, change.previous)
+        self._core.handle_changed_foreign_pod(None if gone else change.value, change.previous)
 
-    def _quota(self, change: Change[Quota]) -> None:
+    def _handle_changed_quota(self, change: Change[Quota]) -> None:
         quota, gone = change.value, change.type is ChangeType.DELETED
-        self._core.quota_changed(quota.namespace, quota.name, None if gone else quota)
+        self._core.handle_changed_quota(quota.namespace, quota.name, None if gone else quota)

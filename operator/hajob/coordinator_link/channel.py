@@ -87,7 +87,7 @@ class Dialer:
 
 
 class Channel:
-    """The channel to one coordinator, by its address, for as long as `run` runs.
+    """The channel to one coordinator, by its address, from `start_dialling` until it is closed.
 
     A channel is made for one coordinator pod. When the pod is replaced its channel is closed and another is made, so
     nothing here ever changes its address.
@@ -121,7 +121,7 @@ class Channel:
         """Start dialling."""
         self._task = asyncio.create_task(self._redial_for_ever(), name=f"channel {self.address}")
 
-    async def close(self) -> None:
+    async def close_channel(self) -> None:
         """Close the channel for good."""
         if self._task is not None:
             self._task.cancel()

@@ -76,7 +76,7 @@ class FaultListener:
     def handle_breaker_change(self, held: str) -> None:
         """Handle that no fault is believed from now on (why), or all are again (empty)."""
 
-    def places_changed(self) -> None:
+    def handle_changed_places(self) -> None:
         """Handle that nodes were isolated, or let in again."""
 
 
@@ -246,7 +246,7 @@ class FaultWatch(NodeFaults):
         for node in nodes:
             self.look_at(node)
         for listener in self.listeners:
-            listener.places_changed()
+            listener.handle_changed_places()
 
     def _read_object(self, raw: Json) -> ReadObject:
         metadata = raw["metadata"]

@@ -127,7 +127,7 @@ class CoordinatorClient:
 
     def _close_line(self, line: _Line | None) -> None:
         if line is not None and line.link is not None:
-            task = asyncio.create_task(line.link.close())
+            task = asyncio.create_task(line.link.close_channel())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 

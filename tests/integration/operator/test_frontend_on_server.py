@@ -36,16 +36,16 @@ class Intake:
         self.thread = threading.current_thread()
         self._news = asyncio.Event()
 
-    def job_seen(self, raw: Job) -> None:
+    def handle_job(self, raw: Job) -> None:
         assert threading.current_thread() is self.thread
         self.seen.append(raw)
         self._news.set()
 
-    def job_gone(self, uid: str) -> None:
+    def handle_deleted_job(self, uid: str) -> None:
         self.gone.append(uid)
         self._news.set()
 
-    async def job_released(self, uid: str) -> None:
+    async def release_job(self, uid: str) -> None:
         self.asked.set()
         await self.may_release.wait()
         if self.refusals:
@@ -70,9 +70,9 @@ async def frontend(
 ) -> AsyncIterator[Frontend]:
     """It serves one namespace: it would protect, and let go, the jobs of other tests as well."""
     made = Frontend(kube, credentials, SystemClock(), (where,))
-    made.start(cast("OperatorCore", intake))
+    made.start_serving(cast("OperatorCore", intake))
     yield made
-    await made.stop()
+    await made.stop_serving()
 
 
 def _finalizers(raw: Job) -> list[str]:
@@ -111,13 +111,13 @@ async def test_a_job_deleted_while_nobody_was_there_is_held_too(
     made = await kube.create_object(names.PLURAL, where, job)
     await kube.delete_object(names.PLURAL, where, made["metadata"]["name"])
     frontend = Frontend(kube, credentials, SystemClock(), (where,))
-    frontend.start(cast("OperatorCore", intake))
+    frontend.start_serving(cast("OperatorCore", intake))
     async with asyncio.timeout(90):
         await intake.asked.wait()
     assert _finalizers(await kube.get_object(names.PLURAL, where, made["metadata"]["name"])) == [names.FINALIZER]
     intake.may_release.set()
     await intake.until(lambda: made["metadata"]["uid"] in intake.gone)
-    await frontend.stop()
+    await frontend.stop_serving()
 
 
 async def test_kopf_is_started_again_after_refused_credentials(
@@ -138,14 +138,14 @@ async def test_kopf_is_started_again_after_refused_credentials(
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
     before = sample("hajob_frontend_restarts_total")
     frontend = Frontend(kube, from_service_account(str(tmp_path), environment), SystemClock(), (where,))
-    frontend.start(cast("OperatorCore", intake))
+    frontend.start_serving(cast("OperatorCore", intake))
     async with asyncio.timeout(90):
         while sample("hajob_frontend_restarts_total") == before:  # noqa: ASYNC110 - a counter has no event
             await asyncio.sleep(0.05)
     made = await kube.create_object(names.PLURAL, where, job)
     (tmp_path / "token").write_text(token["status"]["token"])
     await intake.until(lambda: any(raw["metadata"]["uid"] == made["metadata"]["uid"] for raw in intake.seen))
-    await frontend.stop()
+    await frontend.stop_serving()
     await kube.patch_object(names.PLURAL, where, made["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
@@ -157,9 +157,9 @@ async def test_after_a_stop_another_one_hands_everything_over_again(
     for _ in range(2):
         intake.seen.clear()
         frontend = Frontend(kube, credentials, SystemClock(), (where,))
-        frontend.start(cast("OperatorCore", intake))
+        frontend.start_serving(cast("OperatorCore", intake))
         await intake.until(lambda: any(raw["metadata"]["uid"] == uid for raw in intake.seen))
-        await frontend.stop()
+        await frontend.stop_serving()
         assert not [thread for thread in threading.enumerate() if thread.name == "frontend"]
     assert intake.gone == []
     await kube.patch_object(names.PLURAL, where, made["metadata"]["name"], {"metadata": {"finalizers": None}})

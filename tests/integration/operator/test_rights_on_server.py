@@ -97,24 +97,24 @@ async def protect_and_let_go(kube: HttpKube, operator: ApiCredentials, job: Job,
     name, where = job["metadata"]["name"], job["metadata"]["namespace"]
 
     class Intake:
-        def job_seen(self, raw: Job) -> None:
+        def handle_job(self, raw: Job) -> None:
             if raw["metadata"]["name"] == name and raw["metadata"].get("finalizers"):
                 seen.set()
 
-        def job_gone(self, _: str) -> None:
+        def handle_deleted_job(self, _: str) -> None:
             gone.set()
 
-        async def job_released(self, _: str) -> None:
+        async def release_job(self, _: str) -> None:
             return None
 
     await kube.create_object(names.PLURAL, where, job)
     async with HttpKube(operator) as limited, asyncio.timeout(60):
         frontend = Frontend(limited, operator, SystemClock(), (watched,))
-        frontend.start(cast("OperatorCore", Intake()))
+        frontend.start_serving(cast("OperatorCore", Intake()))
         await seen.wait()
         await kube.delete_object(names.PLURAL, where, name)
         await gone.wait()
-        await frontend.stop()
+        await frontend.stop_serving()
 
 
 async def test_a_frontend_of_one_namespace_needs_no_more(

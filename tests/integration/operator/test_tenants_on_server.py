@@ -36,11 +36,11 @@ async def test_pods_of_others_and_quotas_are_told(kube: HttpKube, namespace: str
     def quota_changed(_: str, __: str, quota: Quota | None) -> None:
         quotas.append(quota)
 
-    core = SimpleNamespace(foreign_pod_changed=pod_changed, quota_changed=quota_changed)
+    core = SimpleNamespace(handle_changed_foreign_pod=pod_changed, handle_changed_quota=quota_changed)
     tenants = Tenants(kube, SystemClock(), (namespace,), cast("OperatorCore", core))
     tasks = [asyncio.create_task(informer.list_and_watch()) for informer in tenants.informers]
     try:
-        await tenants.synced()
+        await tenants.wait_until_synced()
         chips = {"limits": {names.DEFAULT_RESOURCE_NAME: "8"}, "requests": {names.DEFAULT_RESOURCE_NAME: "8"}}
         container = {"name": "main", "image": "example/other:1", "resources": chips}
         spec = {"nodeName": f"node-of-{namespace}", "containers": [container], "terminationGracePeriodSeconds": 0}

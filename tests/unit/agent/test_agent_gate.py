@@ -29,7 +29,7 @@ async def scene() -> AsyncIterator[GateScene]:
     await made.controller.start()
     await made.gate.listen_at_port()
     yield made
-    await made.gate.close()
+    await made.gate.close_port()
     await made.controller.stop()
 
 
@@ -301,7 +301,7 @@ async def test_a_taken_port_is_told_and_tried_again() -> None:
     await until(lambda: bool(rules.problems), "the report")
     stranger.close()
     await listening
-    await gate.close()
+    await gate.close_port()
 
 
 @pytest.mark.parametrize("size", [1, 3, 16, 50, 1000])
@@ -411,7 +411,7 @@ async def test_the_gate_serves_ipv6_on_both_sides() -> None:
     writer.write(struct.pack("<hh4xQ", 0, 1, 2) + HEARTBEAT)
     assert await reader.readexactly(2 + len(HEARTBEAT)) == b"\0\0" + HEARTBEAT
     assert rules.beats == [(2, 7)]
-    await gate.close()
+    await gate.close_port()
     controller.close()
 
 

@@ -41,7 +41,7 @@ async def scene() -> AsyncIterator[GateScene]:
     await made.controller.start()
     await made.gate.listen_at_port()
     yield made
-    await made.gate.close()
+    await made.gate.close_port()
     await made.controller.stop()
 
 

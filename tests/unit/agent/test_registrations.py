@@ -105,7 +105,7 @@ async def scene() -> AsyncIterator[Change]:
         await controller.start()
     await made.gate.listen_at_port()
     yield made
-    await made.gate.close()
+    await made.gate.close_port()
     for controller in (made.first, made.second):
         controller.stop()
 
@@ -190,11 +190,11 @@ async def test_a_refused_rank_is_tried_again(scene: Change) -> None:
 
 
 async def test_an_agent_that_was_restarted_still_knows(scene: Change, tmp_path: Path) -> None:
-    await scene.gate.close()
+    await scene.gate.close_port()
     scene.gate = Gate(ADDRESS, scene.port, scene.rules, scene.clock, Registrations(tmp_path))
     await scene.gate.listen_at_port()
     await scene.registered()
-    await scene.gate.close()
+    await scene.gate.close_port()
     scene.gate = Gate(ADDRESS, scene.port, scene.rules, scene.clock, Registrations(tmp_path))
     await scene.gate.listen_at_port()
     scene.change(scene.second)

@@ -47,7 +47,7 @@ async def scene() -> AsyncIterator[Scene]:
     made = Scene()
     await made.gate.listen_at_port()
     yield made
-    await made.gate.close()
+    await made.gate.close_port()
     if made.store is not None:
         made.store.close()
 

@@ -114,7 +114,7 @@ class Job:
         for client in self.clients:
             client.writer.close()
         for pod in self.pods:
-            await pod.close()
+            await pod.close_port()
         await self.store.die()
 
 

@@ -49,7 +49,7 @@ async def test_torchs_client_is_held_at_the_gate_and_goes_on(
         gate.follow_changed_order()
         assert await asyncio.to_thread(held.answer) == "rebuilt"
     finally:
-        await gate.close()
+        await gate.close_port()
 
 
 async def test_another_store_goes_on_where_the_lost_one_was(
@@ -101,7 +101,7 @@ async def test_another_store_goes_on_where_the_lost_one_was(
         assert await asyncio.to_thread(successor.ask, "raw", "get", "address/1") == "10.0.0.1"
     finally:
         for pod in pods:
-            await pod.gate.close()
+            await pod.gate.close_port()
         for process in others:
             process.kill()
             process.communicate()

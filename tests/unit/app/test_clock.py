@@ -47,7 +47,7 @@ async def test_a_silent_coordinator_is_given_up_by_the_given_clock(monkeypatch: 
     assert listener.news == [(True, "")]
     await clock.advance(0.2)
     assert listener.news[:2] == [(True, ""), (False, f"it said nothing for {SILENCE_SECONDS} s")]
-    await channel.close()
+    await channel.close_channel()
 
 
 async def test_the_systems_clock_sleeps_and_calls() -> None:

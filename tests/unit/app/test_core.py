@@ -45,8 +45,8 @@ class Hall:
         self.town = town
         self.ports = town.ports()
         self.core = OperatorCore(self.ports, Caches())
-        self.core.pods_complete(town.kube.version)
-        self.core.job_seen(town.stored())
+        self.core.note_complete_pods(town.kube.version)
+        self.core.handle_job(town.stored())
 
     @property
     def controller(self) -> JobController | None:
@@ -56,13 +56,13 @@ class Hall:
         """What an informer tells that has lost its watch."""
         version = self.town.kube.version
         await self.show_pods()
-        self.core.pods_complete(version)
+        self.core.note_complete_pods(version)
         await settle_town(self.town)
 
     async def show_pods(self) -> None:
         for (resource, _, _), body in sorted(self.town.kube.objects.items()):
             if resource == "pods":
-                self.core.pod_changed(pod_view_of(body), deleted=False)
+                self.core.handle_changed_pod(pod_view_of(body), deleted=False)
         await settle_town(self.town)
 
 
@@ -73,7 +73,7 @@ async def hall() -> AsyncIterator[Hall]:
     made = Hall(town)
     await settle_town(town)
     yield made
-    await made.core.close()
+    await made.core.close_controllers()
 
 
 async def broken_by(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> JobController:
@@ -100,7 +100,7 @@ async def test_a_failed_controller_is_opened_anew_from_the_journal(hall: Hall, m
     before = hall.controller.state if hall.controller else None
     broken = await broken_by(hall, monkeypatch)
     assert hall.controller is None
-    hall.core.job_seen(hall.town.stored())  # from a cache that may be older than the last write
+    hall.core.handle_job(hall.town.stored())  # from a cache that may be older than the last write
     assert hall.controller is None
     await hall.town.clock.advance(1.0)
     await settle_town(hall.town)
@@ -134,14 +134,14 @@ async def test_what_cannot_be_opened_again_makes_the_process_unhealthy(
     await broken_by(hall, monkeypatch)
     hall.town.kube.fail(*[ApiError(403, "Forbidden", "")] * 100)
     await hall.town.clock.advance(20.0)
-    assert hall.core.unhealthy() == ""
+    assert hall.core.why_unhealthy() == ""
     await hall.town.clock.advance(20.0)
-    assert hall.core.unhealthy() == "the controller of job quickstart is broken: RuntimeError: a bug"
+    assert hall.core.why_unhealthy() == "the controller of job quickstart is broken: RuntimeError: a bug"
     hall.town.kube.server.faults.clear()
     await hall.town.clock.advance(60.0)
     await settle_town(hall.town)
     assert hall.controller is not None
-    assert hall.core.unhealthy() == ""
+    assert hall.core.why_unhealthy() == ""
 
 
 async def test_a_server_that_is_away_makes_no_process_unhealthy(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ async def test_a_server_that_is_away_makes_no_process_unhealthy(hall: Hall, monk
     hall.town.kube.fail(*[unreachable()] * 10_000)
     for _ in range(180):
         await hall.town.clock.advance(10.0)
-        assert hall.core.unhealthy() == ""
+        assert hall.core.why_unhealthy() == ""
     hall.town.kube.server.faults.clear()
     await hall.town.clock.advance(60.0)
     await settle_town(hall.town)
@@ -158,11 +158,11 @@ async def test_a_server_that_is_away_makes_no_process_unhealthy(hall: Hall, monk
 
 async def test_a_broken_controller_of_a_deleted_job_is_forgotten(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     await broken_by(hall, monkeypatch)
-    await hall.core.job_released(UID)
+    await hall.core.release_job(UID)
     del hall.town.kube.objects[names.PLURAL, NAMESPACE, "quickstart"]
     await hall.town.clock.advance(60.0)
     assert hall.controller is None
-    assert hall.core.unhealthy() == ""
+    assert hall.core.why_unhealthy() == ""
 
 
 class FailingListener(NotingListener):
@@ -183,7 +183,7 @@ async def test_a_listener_that_fails_does_not_end_the_channel(monkeypatch: pytes
     stream.say(hello=wire.Hello(version=1))
     await clock.advance(1.0)
     assert channel.up, "it dials again"
-    await channel.close()
+    await channel.close_channel()
 
 
 @pytest.mark.parametrize("role", [names.ROLE_RANK, names.ROLE_COORDINATOR])
@@ -201,7 +201,7 @@ async def test_a_pod_that_went_unseen_is_made_anew_after_the_next_list(hall: Hal
 
 async def test_a_list_that_is_older_than_a_pod_says_nothing_about_it(hall: Hall) -> None:
     names_before = sorted(pod.name for pod in hall.town.pods())
-    hall.core.pods_complete("100")  # from a cache that has not heard of the pods yet
+    hall.core.note_complete_pods("100")  # from a cache that has not heard of the pods yet
     await settle_town(hall.town)
     await hall.show_pods()
     assert hall.controller is not None
@@ -213,11 +213,11 @@ async def test_a_list_of_another_namespace_says_nothing_about_a_pod(hall: Hall) 
     """With a list of namespaces each has lists of its own."""
     names_before = sorted(pod.name for pod in hall.town.pods())
     del hall.town.kube.objects["pods", NAMESPACE, names_before[0]]
-    hall.core.pods_complete(hall.town.kube.version, "elsewhere")
+    hall.core.note_complete_pods(hall.town.kube.version, "elsewhere")
     await settle_town(hall.town)
     assert hall.controller is not None
     assert hall.controller.state.incident is None
-    hall.core.pods_complete(hall.town.kube.version, NAMESPACE)
+    hall.core.note_complete_pods(hall.town.kube.version, NAMESPACE)
     await settle_town(hall.town)
     assert hall.controller.state.incident is not None
 
@@ -235,7 +235,7 @@ async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypat
         if resource == "pods" and not dry_run and not lost:
             lost.append(answer["metadata"]["name"])
             del town.kube.objects["pods", namespace, lost[0]]
-            halls[0].core.pods_complete(town.kube.version)
+            halls[0].core.note_complete_pods(town.kube.version)
         return answer
 
     monkeypatch.setattr(town.kube, "create_object", slow)
@@ -247,7 +247,7 @@ async def test_a_pod_that_came_and_went_within_one_create_is_made_anew(monkeypat
         await settle_town(town)
     assert lost[0] not in {pod.name for pod in town.pods()}
     assert len([pod for pod in town.pods() if not pod.deleting]) == 5
-    await halls[0].core.close()
+    await halls[0].core.close_controllers()
 
 
 async def test_a_job_gone_without_release_leaves_nothing_at_work(hall: Hall) -> None:
@@ -258,7 +258,7 @@ async def test_a_job_gone_without_release_leaves_nothing_at_work(hall: Hall) -> 
     controller = hall.controller
     assert controller is not None
     assert [link.closed for link in hall.town.links] == [False]
-    hall.core.job_gone(UID)
+    hall.core.handle_deleted_job(UID)
     await settle_town(hall.town)
     assert hall.controller is None
     assert at_work("quickstart") == []
@@ -269,19 +269,19 @@ async def test_a_job_gone_without_release_leaves_nothing_at_work(hall: Hall) -> 
 
 async def test_the_end_waits_for_a_controller_that_is_closing(hall: Hall) -> None:
     assert len(at_work("quickstart")) == 2
-    hall.core.job_gone(UID)
-    await hall.core.close()
+    hall.core.handle_deleted_job(UID)
+    await hall.core.close_controllers()
     assert at_work("quickstart") == []
 
 
 async def test_what_comes_after_the_end_is_left_to_the_next_leader(hall: Hall) -> None:
     raw, writes = hall.town.stored(), len(hall.town.kube.writes)
-    await hall.core.close()
-    hall.core.job_seen(raw)
+    await hall.core.close_controllers()
+    hall.core.handle_job(raw)
     await settle_town(hall.town)
     assert hall.core.controllers == {}
     with pytest.raises(ApiError, match=NOT_LEADING) as error:  # else the finalizer would go
-        await hall.core.job_released(UID)
+        await hall.core.release_job(UID)
     assert error.value.may_pass
     assert len(hall.town.kube.writes) == writes
 
@@ -295,7 +295,7 @@ async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monke
 
     monkeypatch.setattr("hajob.app.core.JobController", made)
     other = {**hall.town.raw, "metadata": {**hall.town.raw["metadata"], "name": "other", "uid": "uid-2"}}
-    hall.core.job_seen(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
+    hall.core.handle_job(hall.town.kube.put(names.PLURAL, NAMESPACE, other))
     await settle_town(hall.town)
     controllers = dict(hall.core.controllers)
     close = controllers[UID].stop_managing
@@ -306,7 +306,7 @@ async def test_a_controller_broken_at_the_end_does_not_stop_it(hall: Hall, monke
 
     monkeypatch.setattr(controllers[UID], "stop_managing", break_the_other)
     assert len([*at_work("quickstart"), *at_work("other")]) == 4
-    await hall.core.close()
+    await hall.core.close_controllers()
     assert [*at_work("quickstart"), *at_work("other")] == []
     await hall.town.clock.advance(60.0)
     await settle_town(hall.town)
@@ -352,11 +352,11 @@ async def test_a_job_with_a_foreign_journal_is_told_and_left(status: dict[str, o
     assert {key: before[key] for key in status} == status, "whoever can read it must find it"
     assert [write[:2] for write in town.kube.writes] == [("patch", names.PLURAL)]
     assert before["summary"]["state"] == "OnHold"
-    hall.core.job_seen(town.stored())
+    hall.core.handle_job(town.stored())
     await hall.list_pods()
     assert len(town.pods()) == 5
     assert len(town.kube.writes) == 1
-    await hall.core.close()
+    await hall.core.close_controllers()
     assert sample("hajob_jobs_on_hold", reason=reason) == 0
 
 
@@ -367,22 +367,22 @@ async def test_a_job_on_hold_is_taken_up_with_another_journal() -> None:
     hall = await taken_over(town, journal="{")
     assert hall.controller is None
     town.status()["journal"] = journal
-    hall.core.job_seen(town.stored())
+    hall.core.handle_job(town.stored())
     await settle_town(town)
     assert hall.controller is not None
     await hall.show_pods()
     await town.clock.advance(5.0)
     assert accepted(town) == ("True", "Valid")
-    await hall.core.close()
+    await hall.core.close_controllers()
 
 
 async def test_a_job_on_hold_can_be_deleted() -> None:
     town = ControllerTown()
     hall = await taken_over(town, journal="{")
-    await hall.core.job_released(UID)
+    await hall.core.release_job(UID)
     await settle_town(town)
     assert sample("hajob_jobs_on_hold", reason="JournalUnreadable") == 0
-    await hall.core.close()
+    await hall.core.close_controllers()
 
 
 @pytest.mark.parametrize("how", ["another namespace", "labels alone", "not the controller"])
@@ -401,8 +401,8 @@ async def test_a_copied_pod_changes_nothing(hall: Hall, how: str) -> None:
     else:
         owners = real["metadata"]["ownerReferences"]
         copy["metadata"]["ownerReferences"] = [{**owner, "controller": False} for owner in owners]
-    hall.core.pod_changed(pod_view_of(copy), deleted=False)
-    hall.core.pod_changed(pod_view_of(copy), deleted=True)
+    hall.core.handle_changed_pod(pod_view_of(copy), deleted=False)
+    hall.core.handle_changed_pod(pod_view_of(copy), deleted=True)
     await settle_town(hall.town)
     assert hall.controller.state == before
     assert len(hall.town.pods()) == 5
@@ -412,7 +412,7 @@ async def test_only_a_shrunk_job_is_told_of_each_node(hall: Hall) -> None:
     town, core = hall.town, hall.core
     await hall.show_pods()
     assert hall.ports.cluster.watchers == set()
-    await core.close()
+    await core.close_controllers()
     journal = read_journal(town.status()["journal"]).journal
     gone = Shrunk(dropped=(0,), ranks=(0, 1), nodes=(0,), lost_nodes=(0,))
     shrunk = replace(journal, state=replace(journal.state, phase=JobPhase.SHRUNK, shrunk=gone))
@@ -420,13 +420,13 @@ async def test_only_a_shrunk_job_is_told_of_each_node(hall: Hall) -> None:
     caches = Caches()
     ports = town.ports(caches)
     core = OperatorCore(ports, caches)
-    core.job_seen(town.stored())
+    core.handle_job(town.stored())
     controller = core.controllers[UID]
     for free in (True, False):
-        core.node_changed(NodeView("new", ready=free, chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
+        core.handle_changed_node(NodeView("new", ready=free, chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
         assert controller.state.shrunk is not None
         assert bool(controller.state.shrunk.capacity_ms) is free
-    await core.close()
+    await core.close_controllers()
     assert ports.cluster.watchers == set()
 
 
@@ -434,7 +434,7 @@ async def test_without_gates_two_jobs_hold_half_each() -> None:
     jobs = TwoJobs(gangPolicy="None")
     await jobs.start()
     assert sorted((jobs.placed(0), jobs.placed(1))) == [3, 3]
-    await jobs.core.close()
+    await jobs.core.close_controllers()
 
 
 async def test_with_gates_one_job_starts_whole_and_then_the_other() -> None:
@@ -445,35 +445,35 @@ async def test_with_gates_one_job_starts_whole_and_then_the_other() -> None:
     held = jobs.core.controllers["uid-of-job-1"]
     assert held.state.waiting is not None
     assert "4 pods ask for no node yet" in str(jobs.town.kube.objects[names.PLURAL, NAMESPACE, "job-1"]["status"])
-    release = asyncio.create_task(jobs.core.job_released("uid-of-job-0"))
+    release = asyncio.create_task(jobs.core.release_job("uid-of-job-0"))
     await jobs.town.clock.advance(0.1)
     for pod in jobs.core.controllers["uid-of-job-0"].snapshots.pods.all_pods():
         jobs.town.kube.objects.pop(("pods", NAMESPACE, pod.name), None)
-        jobs.core.pod_changed(pod, deleted=True)
+        jobs.core.handle_changed_pod(pod, deleted=True)
     await jobs.show(2.0)
     await release
     assert (jobs.placed(0), jobs.placed(1)) == (0, 4)
     assert jobs.gates_opened() == 4
-    await jobs.core.close()
+    await jobs.core.close_controllers()
 
 
 async def test_a_new_leader_keeps_what_waits_waiting() -> None:
     jobs = TwoJobs()
     await jobs.start()
     stored = [body for (kind, _, _), body in jobs.town.kube.objects.items() if kind == names.PLURAL]
-    await jobs.core.close()
+    await jobs.core.close_controllers()
     jobs.caches = Caches()
     jobs.core = OperatorCore(jobs.town.ports(jobs.caches), jobs.caches)
     for node in jobs.town.nodes.values():
-        jobs.core.node_changed(node, deleted=False)
+        jobs.core.handle_changed_node(node, deleted=False)
     for pod in jobs.town.pods():
-        jobs.core.pod_changed(pod, deleted=False)
+        jobs.core.handle_changed_pod(pod, deleted=False)
     for body in reversed(stored):
-        jobs.core.job_seen(body)
-    jobs.core.pods_complete(jobs.town.kube.version)
+        jobs.core.handle_job(body)
+    jobs.core.note_complete_pods(jobs.town.kube.version)
     await jobs.show(10.0)
     assert (jobs.placed(0), jobs.placed(1)) == (4, 0)
-    await jobs.core.close()
+    await jobs.core.close_controllers()
 
 
 @pytest.fixture
@@ -500,26 +500,26 @@ async def test_a_new_job_that_cannot_be_read_is_told_with_the_field() -> None:
     raw = newer(town)
     raw["status"] = {}
     core = OperatorCore(town.ports(), Caches())
-    core.pods_complete(town.kube.version)
-    core.job_seen(raw)
+    core.note_complete_pods(town.kube.version)
+    core.handle_job(raw)
     await settle_town(town)
     assert accepted(town) == ("Unknown", "SpecNotRead")
     (condition,) = town.status()["conditions"]
     assert "spec.framework: Input should be 'PyTorch' or 'MindSpore', not 'JAX'" in condition["message"]
     assert (town.status()["summary"]["state"], condition["observedGeneration"]) == ("OnHold", 2)
     assert sample("hajob_jobs_on_hold", reason="SpecNotRead") == 1
-    core.job_seen(town.stored())
+    core.handle_job(town.stored())
     await settle_town(town)
     assert len(town.kube.writes) == writes + 1, "what it has said is not said again"
     assert town.events.reasons.count("SpecNotRead") == 1
     town.stored()["spec"]["framework"] = "PyTorch"
     town.stored()["metadata"]["generation"] = 3
-    core.job_seen(town.stored())
+    core.handle_job(town.stored())
     await settle_town(town)
     await town.clock.advance(5.0)
     assert accepted(town) == ("True", "Valid")
     assert sample("hajob_jobs_on_hold", reason="SpecNotRead") == 0
-    await core.close()
+    await core.close_controllers()
 
 
 @pytest.mark.usefixtures("newer_crd")
@@ -541,14 +541,14 @@ async def test_of_a_newer_operators_job_only_the_condition_changes() -> None:
     before = {name: value for name, value in status.items() if name not in {"conditions", "summary", "fence"}}
     others = [one for one in status["conditions"] if one["type"] != "Accepted"]
     core = OperatorCore(town.ports(), Caches())
-    core.job_seen(newer(town))
+    core.handle_job(newer(town))
     await settle_town(town)
     after = town.status()
     assert accepted(town) == ("Unknown", "SpecNotRead")
     assert {name: value for name, value in after.items() if name in before} == before
     assert [one for one in after["conditions"] if one["type"] != "Accepted"] == others
     assert (after["summary"]["state"], after["fence"]) == ("OnHold", 1)
-    await core.close()
+    await core.close_controllers()
 
 
 @pytest.mark.usefixtures("newer_crd")
@@ -556,7 +556,7 @@ async def test_a_running_job_is_served_by_its_last_spec_and_says_so(hall: Hall) 
     await hall.show_pods()
     controller = hall.controller
     for _ in range(2):
-        hall.core.job_seen(newer(hall.town))
+        hall.core.handle_job(newer(hall.town))
         await settle_town(hall.town)
     assert hall.town.events.reasons.count("SpecNotRead") == 1
     assert hall.controller is controller
@@ -564,7 +564,7 @@ async def test_a_running_job_is_served_by_its_last_spec_and_says_so(hall: Hall) 
     assert hall.town.status()["observedGeneration"] == 1
     hall.town.stored()["spec"]["framework"] = "PyTorch"
     hall.town.stored()["metadata"]["generation"] = 3
-    hall.core.job_seen(hall.town.stored())
+    hall.core.handle_job(hall.town.stored())
     await settle_town(hall.town)
     assert accepted(hall.town) == ("True", "Valid")
     assert hall.town.status()["observedGeneration"] == 3
@@ -577,7 +577,7 @@ async def test_another_operators_unreadable_job_is_left() -> None:
     raw = newer(town)
     raw["spec"]["managedBy"] = "somebody.example/else"
     core = OperatorCore(town.ports(), Caches())
-    core.job_seen(raw)
+    core.handle_job(raw)
     await settle_town(town)
     assert len(town.kube.writes) == writes
-    await core.close()
+    await core.close_controllers()

@@ -55,13 +55,13 @@ def kube(clock: FakeClock) -> FakeKube:
 
 @pytest.fixture
 def check(kube: FakeKube, clock: FakeClock, changes: list[str]) -> CrdCheck:
-    core = SimpleNamespace(crd_changed=lambda _: changes.append("changed"))
+    core = SimpleNamespace(handle_changed_crd=lambda _: changes.append("changed"))
     return CrdCheck(kube, clock, cast("OperatorCore", core))
 
 
 async def test_the_crd_of_this_version_is_no_news(check: CrdCheck, kube: FakeKube, changes: list[str]) -> None:
     install(kube)
-    await check.look()
+    await check.compare_once()
     assert (check.older, check.newer, changes) == ("", "", [])
 
 
@@ -69,8 +69,8 @@ async def test_an_older_crd_is_told_once(
     check: CrdCheck, kube: FakeKube, changes: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     install(kube, lambda schema: schema["status"]["properties"].pop("goodput"))
-    await check.look()
-    await check.look()
+    await check.compare_once()
+    await check.compare_once()
     sentence = "the CRD is older than this operator, it lacks status.goodput: kubectl apply -f crds/"
     assert (check.older, check.newer) == (sentence, "")
     assert await answer(check) == (503, sentence)
@@ -82,7 +82,7 @@ async def test_a_crd_that_is_applied_later_is_noticed(
     check: CrdCheck, kube: FakeKube, clock: FakeClock, changes: list[str]
 ) -> None:
     install(kube, lambda schema: schema["spec"]["properties"].pop("output"))
-    task = asyncio.create_task(check.run())
+    task = asyncio.create_task(check.compare_for_ever())
     await clock.advance(1)
     assert check.older
     install(kube, lambda schema: schema["spec"]["properties"].update(wings={"type": "string"}))
@@ -100,12 +100,12 @@ async def test_what_was_known_stays_while_nobody_says(
     check: CrdCheck, kube: FakeKube, caplog: pytest.LogCaptureFixture
 ) -> None:
     install(kube, lambda schema: schema["spec"]["properties"].pop("output"))
-    await check.look()
+    await check.compare_once()
     kube.fail(ApiError(0, "Unreachable", "no route"))
-    await check.look()
+    await check.compare_once()
     assert check.older
     kube.fail(ApiError(403, "Forbidden", "not yours"))
-    await check.look()
+    await check.compare_once()
     assert "the installed CRDs cannot be compared" in caplog.text
 
 
@@ -113,7 +113,7 @@ async def test_a_crd_that_is_missing_is_lacking_as_a_whole(check: CrdCheck, kube
     """An upgrade that applied the one CRD and forgot the other."""
     install(kube)
     del kube.objects[CRDS, "", QUARANTINE_CRD_NAME]
-    await check.look()
+    await check.compare_once()
     assert f"it lacks all of {QUARANTINE_CRD_NAME}" in check.older
 
 

@@ -33,11 +33,11 @@ async def test_it_waits_for_the_crd_and_starts_kopf_again_and_again(kopf: KopfSt
     kube = FakeKube()
     refused = kube.server.faults.refuse(ApiError(404, "NotFound", "the server could not find the requested resource"))
     frontend = frontend_on(kube)
-    frontend.start(cast("OperatorCore", None))
+    frontend.start_serving(cast("OperatorCore", None))
     await kopf.next_begin()
     assert refused.met == 1
     await kopf.next_begin()
-    await frontend.stop()
+    await frontend.stop_serving()
 
 
 async def test_no_error_ends_the_supervisor(
@@ -55,11 +55,11 @@ async def test_no_error_ends_the_supervisor(
     monkeypatch.setattr(threading.Thread, "start", start)
     frontend = frontend_on(FakeKube())
     assert not frontend.has_ended
-    frontend.start(cast("OperatorCore", None))
+    frontend.start_serving(cast("OperatorCore", None))
     await kopf.next_begin()
     assert (failures, frontend.has_ended) == (2, False)
     assert "can't start new thread" in caplog.text
-    await frontend.stop()
+    await frontend.stop_serving()
     assert not frontend.has_ended
 
 
@@ -74,10 +74,10 @@ async def test_an_error_on_the_way_out_does_not_keep_it_alive(
     ending = threading.Event()
     kopf.life = lambda: asyncio.get_running_loop().run_in_executor(None, ending.wait)
     frontend = frontend_on(FakeKube())
-    frontend.start(cast("OperatorCore", None))
+    frontend.start_serving(cast("OperatorCore", None))
     await kopf.next_begin()
     async with asyncio.timeout(90):
-        await frontend.stop()
+        await frontend.stop_serving()
     assert kopf.begun.empty()
     ending.set()
     for thread in threading.enumerate():
@@ -99,7 +99,7 @@ class Intake:
     def __init__(self) -> None:
         self.seen: asyncio.Queue[Json] = asyncio.Queue()
 
-    def job_seen(self, raw: Json) -> None:
+    def handle_job(self, raw: Json) -> None:
         """An object."""
         self.seen.put_nowait(raw)
 
@@ -116,19 +116,19 @@ async def test_kopf_keeps_no_spec_and_no_status(kopf: KopfStandIn) -> None:
     raw = copy.deepcopy(whole)
     raw["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     intake, frontend = Intake(), frontend_on(FakeKube())
-    frontend.start(cast("OperatorCore", intake))
+    frontend.start_serving(cast("OperatorCore", intake))
     await kopf.next_begin()
     assert kopf.seen is not None
     await kopf.seen(event={"type": "MODIFIED", "object": raw})
     async with asyncio.timeout(90):
         assert await intake.seen.get() == whole
     assert raw == {"kind": "HATrainingJob", "metadata": metadata}
-    await frontend.stop()
+    await frontend.stop_serving()
 
 
 async def test_kopf_is_not_left_to_ask_for_the_user_s_name(kopf: KopfStandIn) -> None:
     """In a pod the user is a number; looking up its name ended kopf again and again."""
     frontend = frontend_on(FakeKube())
-    frontend.start(cast("OperatorCore", None))
+    frontend.start_serving(cast("OperatorCore", None))
     assert (await kopf.next_begin())["identity"]
-    await frontend.stop()
+    await frontend.stop_serving()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hajob.api.base import Json
-from hajob.app.installed import PATIENCE_SECONDS, look
+from hajob.app.installed import PATIENCE_SECONDS, problem_after_install
 from hajob.app.settings import Settings
 from release.generate.crd_schema import custom_resource_definition
 from tests.rigs.fake_clock import FakeClock
@@ -35,7 +35,7 @@ class Cluster:
         self.kube.put("leases", SETTINGS.namespace, {"metadata": {"name": SETTINGS.lease_name}, "spec": spec})
 
     async def verdict(self, *, renewing: bool = True) -> str:
-        task = asyncio.create_task(look(self.kube, self.clock, SETTINGS))
+        task = asyncio.create_task(problem_after_install(self.kube, self.clock, SETTINGS))
         second = 0
         while not task.done():
             await self.clock.advance(1)

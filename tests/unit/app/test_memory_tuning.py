@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hajob.app.memory_tuning import absent
+from hajob.app.memory_tuning import without_package
 from hajob.kube.credentials import CredentialsError, from_service_account
 
 SERVER = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -25,10 +25,10 @@ def test_the_operator_loads_no_models_of_kubernetes() -> None:
 
 def test_a_package_is_absent_only_while_it_is_asked_to_be() -> None:
     name = "wsgiref.validate"
-    with absent(name), pytest.raises(ImportError):
+    with without_package(name), pytest.raises(ImportError):
         importlib.import_module(name)
     before = importlib.import_module(name)
-    with absent(name):
+    with without_package(name):
         assert importlib.import_module(name) is before
 
 
@@ -64,7 +64,7 @@ memory_tuning.give_memory_back()
 blocks = [bytes(bytearray(20_000)) for _ in range(5_000)]
 kept, before = blocks[::50], resident()
 del blocks
-memory_tuning.trim()
+memory_tuning.trim_memory()
 print(before - resident() > 80, len(kept))
 """
 

@@ -30,13 +30,13 @@ async def world() -> OperatorWorld:
 
 async def test_every_list_of_pods_is_told_to_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, str]] = []
-    genuine = OperatorCore.pods_complete
+    genuine = OperatorCore.note_complete_pods
 
     def complete(core: OperatorCore, version: str = "", namespace: str = "") -> None:
         told.append((version, namespace))
         genuine(core, version, namespace)
 
-    monkeypatch.setattr(OperatorCore, "pods_complete", complete)
+    monkeypatch.setattr(OperatorCore, "note_complete_pods", complete)
     world = OperatorWorld()
     led = LedOperator(world)
     version = str(world.server.history.version)

@@ -62,7 +62,7 @@ async def test_a_changed_quota_is_told_and_one_that_goes(told: RecordedTenants) 
 async def test_an_operator_that_may_not_list_them_starts_all_the_same() -> None:
     told = RecordedTenants()
     told.kube.fail(*[ApiError(403, "Forbidden", "no")] * 100)
-    waiting = asyncio.create_task(told.tenants.synced())
+    waiting = asyncio.create_task(told.tenants.wait_until_synced())
     await told.clock.advance(PATIENCE_SECONDS + 1)
     assert waiting.done()
     for task in told.tasks:

@@ -86,13 +86,13 @@ async def pod(world: OperatorWorld, namespace: str) -> None:
 def pods_of_jobs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The pods that the core was told of, by namespace and name."""
     told: set[str] = set()
-    genuine = OperatorCore.pod_changed
+    genuine = OperatorCore.handle_changed_pod
 
     def changed(core: OperatorCore, pod: PodView, *, deleted: bool) -> None:
         told.add(pod.key)
         genuine(core, pod, deleted=deleted)
 
-    monkeypatch.setattr(OperatorCore, "pod_changed", changed)
+    monkeypatch.setattr(OperatorCore, "handle_changed_pod", changed)
     return told
 
 
@@ -226,12 +226,12 @@ async def test_kopf_starts_once_jobs_can_be_listed_somewhere(kopf: KopfStandIn) 
     for namespace in ("a", "b"):
         kube.server.faults.refuse(FORBIDDEN, matching=in_namespace(namespace), times=4 if namespace == "b" else None)
     frontend = Frontend(kube, ApiCredentials("https://nowhere"), clock, ("a", "b"))
-    frontend.start(cast("OperatorCore", None))
+    frontend.start_serving(cast("OperatorCore", None))
     await clock.advance(1)
     assert kopf.begun.empty()
     await clock.advance(30)
     await kopf.next_begin()
-    await frontend.stop()
+    await frontend.stop_serving()
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ async def test_kopf_is_told_the_namespaces(
     kopf: KopfStandIn, namespaces: tuple[str, ...], scope: dict[str, object]
 ) -> None:
     frontend = Frontend(FakeKube(), ApiCredentials("https://nowhere"), SystemClock(), namespaces)
-    frontend.start(cast("OperatorCore", None))
+    frontend.start_serving(cast("OperatorCore", None))
     given = await kopf.next_begin()
     assert {name: given.get(name) for name in ("namespaces", "clusterwide") if name in given} == scope
-    await frontend.stop()
+    await frontend.stop_serving()

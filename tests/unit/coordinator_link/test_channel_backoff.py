@@ -42,7 +42,7 @@ async def test_who_is_away_for_long_is_looked_for_rarely(monkeypatch: pytest.Mon
     assert not absent.dialled
     last = [at for at in absent.looked if at > absent.clock.seconds - 300]
     assert 300 / 16 - 1 <= len(last) <= 300 / 8 + 1
-    await absent.channel.close()
+    await absent.channel.close_channel()
 
 
 async def test_news_of_the_pod_has_it_dialled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ async def test_news_of_the_pod_has_it_dialled_at_once(monkeypatch: pytest.Monkey
     assert len(absent.dialled) == before + 1
     await absent.clock.advance(1.0)
     assert len(absent.dialled) >= before + 4
-    await absent.channel.close()
+    await absent.channel.close_channel()
 
 
 async def test_a_look_is_cheap_and_true() -> None:

@@ -38,7 +38,7 @@ async def test_closing_is_not_lost_when_a_message_comes_with_it(monkeypatch: pyt
     assert channel.up
     stream.next.set_result(wire.CoordinatorMessage(report=wire.Report()))
     async with asyncio.timeout(60):
-        await channel.close()
+        await channel.close_channel()
 
 
 class Unwritable(ScriptedStream):
@@ -59,4 +59,4 @@ async def test_a_conversation_in_which_nothing_can_be_said_ends(monkeypatch: pyt
     channel.send_order(wire.Order(revision=1))
     await settle()
     assert listener.news == [(True, ""), (False, "this order cannot be sent")]
-    await channel.close()
+    await channel.close_channel()

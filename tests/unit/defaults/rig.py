@@ -237,7 +237,7 @@ class RigLink(Channel):
             world.core.job.operator.note_operator_left(world.now)
         return world is not None
 
-    async def close(self) -> None:
+    async def close_channel(self) -> None:
         self.end()
         if self in self.rig.dialled:
             self.rig.dialled.remove(self)
@@ -321,11 +321,11 @@ class Rig(ControllerTown):
         self.away, self.caches = False, Caches()
         self.core = OperatorCore(self.ports(self.caches), self.caches)
         for node in self.nodes.values():
-            self.core.node_changed(node, deleted=False)
+            self.core.handle_changed_node(node, deleted=False)
         for pod in self.pods():
-            self.core.pod_changed(pod, deleted=False)
-        self.core.pods_complete(self.kube.version)
-        self.core.job_seen(self.stored())
+            self.core.handle_changed_pod(pod, deleted=False)
+        self.core.note_complete_pods(self.kube.version)
+        self.core.handle_job(self.stored())
         self.shown = {pod.uid: pod for pod in self.pods()}
         await self.clock.advance(0.002)
 
@@ -333,9 +333,9 @@ class Rig(ControllerTown):
         """The operator is gone without a word."""
         self.away = True
         if self.core is not None:
-            await self.core.close()
+            await self.core.close_controllers()
         for link in list(self.dialled):
-            await link.close()
+            await link.close_channel()
         self.core = None
 
     @property
@@ -353,7 +353,7 @@ class Rig(ControllerTown):
         stored["spec"] |= spec
         stored["metadata"]["generation"] += 1
         if self.core is not None:
-            self.core.job_seen(stored)
+            self.core.handle_job(stored)
 
     # -- the cluster ---------------------------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class Rig(ControllerTown):
             self.nodes.get(name) or NodeView(name, chips={names.DEFAULT_RESOURCE_NAME: CHIPS}), **changes
         )
         if self.core is not None:
-            self.core.node_changed(self.nodes[name], deleted=False)
+            self.core.handle_changed_node(self.nodes[name], deleted=False)
 
     def lose_node(self, name: str) -> None:
         """A machine stops; Kubernetes notices after a while."""
@@ -476,10 +476,10 @@ class Rig(ControllerTown):
             return
         now = {pod.uid: pod for pod in self.pods()}
         for uid in [uid for uid in self.shown if uid not in now]:
-            self.core.pod_changed(self.shown[uid], deleted=True)
+            self.core.handle_changed_pod(self.shown[uid], deleted=True)
         for uid, pod in now.items():
             if self.shown.get(uid) != pod:
-                self.core.pod_changed(pod, deleted=False)
+                self.core.handle_changed_pod(pod, deleted=False)
         self.shown = now
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -549,4 +549,4 @@ class Rig(ControllerTown):
 
     async def close(self) -> None:
         if self.core is not None:
-            await self.core.close()
+            await self.core.close_controllers()

@@ -272,26 +272,28 @@ class Cost:
         self.town, self.caches = ControllerTown(), Caches()
         ports = self.town.ports(self.caches)
         self.core = OperatorCore(ports, self.caches)
-        self.core.pods_complete(self.town.kube.version)
+        self.core.note_complete_pods(self.town.kube.version)
         self.num_nodes, self.num_jobs = num_nodes, num_jobs
 
     async def start(self) -> None:
         """Apply the jobs and show that their pods are made, each on a node of its own."""
         await self.town.controller.stop_managing()
         for number in range(self.num_jobs * (self.num_nodes + 1) + 4):
-            self.core.node_changed(NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False)
+            self.core.handle_changed_node(
+                NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}), deleted=False
+            )
         raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}
         raw["spec"] = raw["spec"] | {"numNodes": self.num_nodes}
         for number in range(self.num_jobs):
             metadata = {"name": f"job-{number}", "namespace": NAMESPACE, "generation": 1}
-            self.core.job_seen(
+            self.core.handle_job(
                 self.town.kube.put(names.PLURAL, NAMESPACE, {**copy.deepcopy(raw), "metadata": metadata})
             )
         await self.town.clock.advance(1.0)
         self.pods = self.town.pods()
         for number, pod in enumerate(self.pods):
-            self.core.pod_changed(pod, deleted=False)
-            self.core.pod_changed(dataclasses.replace(pod, node_name=f"node-{number}"), deleted=False)
+            self.core.handle_changed_pod(pod, deleted=False)
+            self.core.handle_changed_pod(dataclasses.replace(pod, node_name=f"node-{number}"), deleted=False)
         await self.town.clock.advance(5.0)
 
     def of(self, event: Callable[[], None]) -> int:
@@ -314,19 +316,19 @@ class Cost:
         number, pod = next((n, pod) for n, pod in enumerate(self.pods) if pod.node_rank == 3)
         address = f"127.0.0.{self.num_nodes % 250}"
         runs = dataclasses.replace(pod, node_name=f"node-{number}", phase="Running", address=address)
-        return self.of(lambda: self.core.pod_changed(runs, deleted=False))
+        return self.of(lambda: self.core.handle_changed_pod(runs, deleted=False))
 
     def of_node(self) -> int:
         """The node of a rank pod gets a label."""
         number = next(n for n, pod in enumerate(self.pods) if pod.node_rank == 3)
         labelled = NodeView(f"node-{number}", chips={names.DEFAULT_RESOURCE_NAME: 2}, labels={"a": "b"})
-        return self.of(lambda: self.core.node_changed(labelled, deleted=False))
+        return self.of(lambda: self.core.handle_changed_node(labelled, deleted=False))
 
     async def of_loss(self) -> int:
         """The coordinator of a job that trains tells that one more node has fallen silent, and others are free."""
         for number, pod in enumerate(self.pods):
             runs = dataclasses.replace(pod, node_name=f"node-{number}", phase="Running", address=f"127.0.0.{number}")
-            self.core.pod_changed(runs, deleted=False)
+            self.core.handle_changed_pod(runs, deleted=False)
         await self.town.clock.advance(5.0)
         controller = self.core.controllers[self.pods[0].job_uid]
         coordinator = controller.coordinator
@@ -351,7 +353,7 @@ async def costs(num_nodes: int, num_jobs: int = 1) -> tuple[int, int]:
     cost = Cost(num_nodes, num_jobs)
     await cost.start()
     found = cost.of_pod(), cost.of_node()
-    await cost.core.close()
+    await cost.core.close_controllers()
     return found
 
 
@@ -359,7 +361,7 @@ async def cost_of_a_loss(num_nodes: int) -> int:
     cost = Cost(num_nodes)
     await cost.start()
     found = await cost.of_loss()
-    await cost.core.close()
+    await cost.core.close_controllers()
     return found
 
 

@@ -30,7 +30,7 @@ class ShrunkJobs(TwoJobs):
         self.town.nodes |= {f"node-{n}": NodeView(f"node-{n}", chips=CHIPS) for n in (6, 7)}
         await self.start()
         assert (self.placed(0), self.placed(1)) == (4, 4)
-        await self.core.close()
+        await self.core.close_controllers()
         for pod in [pod for pod in self.town.pods() if pod.node_rank == 3]:
             del self.town.kube.objects["pods", NAMESPACE, pod.name]
             del self.town.nodes[pod.node_name]
@@ -43,10 +43,10 @@ class ShrunkJobs(TwoJobs):
         self.ports = self.town.ports(self.caches)
         self.core = OperatorCore(self.ports, self.caches)
         for node in self.town.nodes.values():
-            self.core.node_changed(node, deleted=False)
+            self.core.handle_changed_node(node, deleted=False)
         for number in reversed(range(2)):
-            self.core.job_seen(self.raw(number))
-        self.core.pods_complete(self.town.kube.version)
+            self.core.handle_job(self.raw(number))
+        self.core.note_complete_pods(self.town.kube.version)
         await self.show(1.0)
 
     def raw(self, number: int) -> dict[str, Any]:
@@ -57,12 +57,12 @@ class ShrunkJobs(TwoJobs):
     async def bring(self, name: str) -> None:
         """A node comes."""
         self.town.nodes[name] = NodeView(name, chips=CHIPS)
-        self.core.node_changed(self.town.nodes[name], deleted=False)
+        self.core.handle_changed_node(self.town.nodes[name], deleted=False)
         await self.show(1.0)
 
     async def allow(self, pods: int) -> None:
         """The quota of the namespace has room for so many more pods."""
-        self.core.quota_changed(NAMESPACE, "team", Quota(NAMESPACE, "team", (("pods", 1000 * pods),)))
+        self.core.handle_changed_quota(NAMESPACE, "team", Quota(NAMESPACE, "team", (("pods", 1000 * pods),)))
         await self.show(0.2)
 
     def phases(self) -> tuple[JobPhase, ...]:
@@ -91,7 +91,7 @@ async def test_the_older_of_two_shrunk_jobs_gets_the_node() -> None:
     await jobs.show(1.0)
     assert jobs.phases() == (JobPhase.EXPANDING, JobPhase.EXPANDING)
     assert (jobs.placed(0), jobs.placed(1)) == (4, 4)
-    await jobs.core.close()
+    await jobs.core.close_controllers()
 
 
 async def test_a_node_that_goes_before_the_delay_is_over_grows_nobody() -> None:
@@ -99,12 +99,12 @@ async def test_a_node_that_goes_before_the_delay_is_over_grows_nobody() -> None:
     await jobs.shrink()
     await jobs.bring("new-0")
     await jobs.town.clock.advance(DELAY / 2)
-    jobs.core.node_changed(jobs.town.nodes.pop("new-0"), deleted=True)
+    jobs.core.handle_changed_node(jobs.town.nodes.pop("new-0"), deleted=True)
     await jobs.bring("new-1")
     await jobs.town.clock.advance(DELAY * 0.75)
     assert jobs.phases() == (JobPhase.SHRUNK, JobPhase.SHRUNK)
     assert (jobs.placed(0), jobs.placed(1)) == (3, 3)
-    await jobs.core.close()
+    await jobs.core.close_controllers()
 
 
 @pytest.mark.parametrize(("boot", "grows"), [("first", False), ("second", True)])
@@ -112,10 +112,10 @@ async def test_a_silent_node_that_looks_ready_grows_nobody(boot: str, *, grows: 
     jobs = ShrunkJobs(gangPolicy="None")
     await jobs.shrink()
     jobs.town.nodes["lost"] = NodeView("lost", chips=CHIPS, boot="first")
-    jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
+    jobs.core.handle_changed_node(jobs.town.nodes["lost"], deleted=False)
     jobs.ports.cluster.avoid_node("lost")
     jobs.town.nodes["lost"] = replace(jobs.town.nodes["lost"], boot=boot)
-    jobs.core.node_changed(jobs.town.nodes["lost"], deleted=False)
+    jobs.core.handle_changed_node(jobs.town.nodes["lost"], deleted=False)
     await jobs.show(1.0)
     await jobs.town.clock.advance(5.0)
     told = jobs.raw(0)["status"]["dataParallel"]["waitReason"]
@@ -125,7 +125,7 @@ async def test_a_silent_node_that_looks_ready_grows_nobody(boot: str, *, grows: 
     assert jobs.phases()[0] is (JobPhase.EXPANDING if grows else JobPhase.SHRUNK)
     await jobs.town.clock.advance(DELAY)
     assert jobs.phases()[0] is JobPhase.EXPANDING, "long silent and still called ready: its agent alone was lost"
-    await jobs.core.close()
+    await jobs.core.close_controllers()
 
 
 async def test_a_growth_without_quota_is_not_begun() -> None:
@@ -148,7 +148,7 @@ async def test_a_growth_without_quota_is_not_begun() -> None:
     await jobs.town.clock.advance(DELAY)
     await jobs.show(1.0)
     assert jobs.phases() == (JobPhase.EXPANDING, JobPhase.SHRUNK), "room for one: the older has it"
-    await jobs.core.close()
+    await jobs.core.close_controllers()
 
 
 async def test_quota_that_goes_before_the_delay_is_over_grows_nobody() -> None:
@@ -160,4 +160,4 @@ async def test_quota_that_goes_before_the_delay_is_over_grows_nobody() -> None:
     await jobs.allow(0)
     await jobs.town.clock.advance(DELAY)
     assert jobs.phases() == (JobPhase.SHRUNK, JobPhase.SHRUNK)
-    await jobs.core.close()
+    await jobs.core.close_controllers()

@@ -33,7 +33,7 @@ class City:
             self.caches.capacity.store_node(node)
         self.core = OperatorCore(town.ports(self.caches), self.caches)
         self.suspicion = town.cluster.suspicion
-        self.core.pods_complete(self.kube.version)
+        self.core.note_complete_pods(self.kube.version)
         self.sequence = 0
         self.states: dict[str, wire.CoordinatorState] = {}
 
@@ -48,13 +48,13 @@ class City:
         raw = {key: value for key, value in self.town.raw.items() if key != "metadata"}
         for name in JOBS:
             body = {**copy.deepcopy(raw), "metadata": {"name": name, "namespace": NAMESPACE, "generation": 1}}
-            self.core.job_seen(self.kube.put(names.PLURAL, NAMESPACE, body))
+            self.core.handle_job(self.kube.put(names.PLURAL, NAMESPACE, body))
         await self.pass_time(0.1)
         for number, ((resource, _, _), body) in enumerate(sorted(self.kube.objects.items())):
             if resource == "pods":
                 body["spec"]["nodeName"] = f"node-{number % 6}"
                 body["status"] = {"phase": "Running", "podIP": f"127.0.1.{number}"}
-                self.core.pod_changed(pod_view_of(body), deleted=False)
+                self.core.handle_changed_pod(pod_view_of(body), deleted=False)
         await self.pass_time(0.1)
         for name in JOBS:
             await self.report(name, milestones=[wire.Milestone(kind=wire.STARTED, incarnation=1)])
@@ -111,7 +111,7 @@ async def city() -> AsyncIterator[City]:
     made = City(town)
     await made.train()
     yield made
-    await made.core.close()
+    await made.core.close_controllers()
 
 
 async def test_an_operator_that_is_cut_off_restarts_no_job(city: City) -> None:
@@ -195,7 +195,7 @@ async def test_coordinators_that_died_with_their_node_are_lost(city: City) -> No
     for name in JOBS[:2]:
         pod = next(p for p in city.caches.pods.values() if p.role == "coordinator" and p.job_uid == f"uid-of-{name}")
         node = dataclasses.replace(city.caches.all_nodes[pod.node_name], ready=False)
-        city.core.node_changed(node, deleted=False)
+        city.core.handle_changed_node(node, deleted=False)
     await city.silence("one", "two")
     await city.pass_time(80, "three")
     assert city.phases() == {"one": JobPhase.UNPROTECTED, "two": JobPhase.UNPROTECTED, "three": JobPhase.RUNNING}
@@ -208,7 +208,7 @@ async def test_a_pod_lost_meanwhile_waits_until_it_hears_again(city: City) -> No
     await city.silence("three")
     await city.pass_time(20)
     for pod in [pod for pod in city.caches.pods.values() if pod.node_rank == 1]:
-        city.core.pod_changed(pod, deleted=True)
+        city.core.handle_changed_pod(pod, deleted=True)
     await city.pass_time(700)
     assert set(city.phases().values()) == {JobPhase.HELD}
     for name in JOBS:

@@ -46,11 +46,11 @@ class Gate(Listener):
         self._links: dict[GateLink, asyncio.Task[None]] = {}
         self._checked = clock.now()
 
-    async def close(self) -> None:
+    async def close_port(self) -> None:
         """Stop listening and end every link."""
-        self._stand_ins.close()
-        await super().close()
-        self._registrations.close()
+        self._stand_ins.end_stand_ins()
+        await super().close_port()
+        self._registrations.close_files()
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection; a rank whose link breaks will connect again."""
@@ -86,7 +86,7 @@ class Gate(Listener):
             await link.forward_until_end(frame)
         finally:
             self._links.pop(link, None)
-            link.close()
+            link.close_both_sides()
 
     def gate_state(self) -> pb.GateState:
         """Return what the coordinator must know to bring another controller into service."""

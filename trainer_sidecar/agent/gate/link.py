@@ -75,7 +75,7 @@ class GateLink:
         finally:
             reading.cancel()
 
-    def close(self) -> None:
+    def close_both_sides(self) -> None:
         """Close both sides."""
         self._writer.close()
         self._controller.close_connection()

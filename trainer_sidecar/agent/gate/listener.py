@@ -94,7 +94,7 @@ class Listener(ABC):
             highest = min(LISTENER_DESCRIPTOR, limit - 16)
             return socket.socket(fileno=fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD_CLOEXEC, highest))
 
-    async def close(self) -> None:
+    async def close_port(self) -> None:
         """Stop listening and end every connection."""
         if self._server is not None:
             self._server.close()

@@ -72,7 +72,7 @@ class StandIns:
         """Return the ranks that the current controller knows."""
         return {rank for controller, rank in self._done if controller == self._rules.controller_name()}
 
-    def close(self) -> None:
+    def end_stand_ins(self) -> None:
         """End all stand-ins."""
         for task in self._tasks.values():
             task.cancel()

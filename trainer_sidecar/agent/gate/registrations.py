@@ -267,7 +267,7 @@ class Registrations:
         if descriptor is not None:
             os.close(descriptor)
 
-    def close(self) -> None:
+    def close_files(self) -> None:
         """Close the files; the next change opens its own again."""
         for rank in list(self._open):
             self._close_file(rank)
