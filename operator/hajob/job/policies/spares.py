@@ -100,10 +100,12 @@ def _kept_names(snapshot: JobSnapshot) -> list[str]:
     """Return the names of the spares' pods that exist, as many as the spec sets.
 
     They come before any new name, however low its number: another pod's end would otherwise cost a spare, and perhaps
-    the very one that is about to become a rank pod.
+    the very one that is about to become a rank pod. Those that end come last, and one that only somebody's finalizer
+    keeps is none.
     """
-    names_of_spares = sorted(name for name, pod in snapshot.pods.pods.items() if pod.is_spare_pod)
-    return names_of_spares[: snapshot.job.spec.scheduling.num_spare_nodes]
+    found = [pod for pod in snapshot.pods.pods.values() if pod.is_spare_pod and not pod.left_over]
+    found.sort(key=lambda pod: (pod.deleting or pod.has_ended, pod.name))
+    return [pod.name for pod in found[: snapshot.job.spec.scheduling.num_spare_nodes]]
 
 
 def _new_names(snapshot: JobSnapshot) -> dict[str, int]:

@@ -47,6 +47,17 @@ def test_a_spare_stays_when_a_lower_number_is_free() -> None:
     assert not want_spares(seen(second, ready=True, mode="Warm"), SpareMemo()).changes
 
 
+def test_a_spare_that_a_finalizer_keeps_is_made_anew() -> None:
+    """No kubelet has it any more, and whoever set the finalizer may never take it away."""
+    (creation,) = want_spares(seen(spare(deleting=True, left_over=True)), SpareMemo()).changes
+    assert creation.name == spare_pod_name(seen().job, 1)
+
+
+def test_of_two_spares_the_one_that_ends_goes_first() -> None:
+    ends, well = spare(deleting=True), spare(name=spare_pod_name(seen().job, 1), uid="uid-of-another")
+    assert not want_spares(seen(ends, well), SpareMemo()).changes, "one spare is wanted, and one of the two is leaving"
+
+
 def test_a_refusal_is_told_until_the_spare_is_ready() -> None:
     memo = SpareMemo()
     (creation,) = want_spares(seen(), memo).changes
