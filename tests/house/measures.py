@@ -90,9 +90,21 @@ def mean_name(found: Iterable[Source]) -> float:
 
 
 def homonyms(found: Iterable[Source]) -> Mapping[str, int]:
-    """Names of one word that more than `MOST_HOMONYMS` functions have, and how many have them."""
-    counted = Counter(one.name.lstrip("_") for one in functions(found))
+    """Names of one word that more than `MOST_HOMONYMS` functions have, and how many have them.
+
+    A function that its module calls where it is run as a program has the name that Python gives it, and is not counted.
+    """
+    found = list(found)
+    programs = {id(one) for source in found for one in _program_entries(source)}
+    counted = Counter(one.name.lstrip("_") for one in functions(found) if id(one) not in programs)
     return {name: count for name, count in counted.most_common() if "_" not in name and count > MOST_HOMONYMS}
+
+
+def _program_entries(source: Source) -> Iterator[Function]:
+    """Functions of a module that it calls itself below `if __name__ == "__main__"`."""
+    guarded = (node for node in source.tree.body if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test))
+    called = {_called(node) for block in guarded for node in ast.walk(block) if isinstance(node, ast.Call)}
+    return (one for one in source.tree.body if isinstance(one, FUNCTIONS) and one.name in called)
 
 
 def passing_on(found: Iterable[Source]) -> list[Function]:

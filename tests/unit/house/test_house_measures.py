@@ -31,6 +31,16 @@ def test_only_a_name_that_many_share_is_one_of_too_many() -> None:
     assert measures.homonyms(code(f"{shared}def stop(): ...\n")) == {"run": 6}
 
 
+def test_what_a_program_begins_with_may_share_its_name() -> None:
+    programs = [
+        read(Path(f"{number}.py"), 'def main(): ...\nif __name__ == "__main__":\n    sys.exit(main())\n')
+        for number in range(6)
+    ]
+    others = [read(Path(f"other{number}.py"), "def main(): ...\n") for number in range(6)]
+    assert measures.homonyms(programs) == {}
+    assert measures.homonyms([*programs, *others]) == {"main": 6}
+
+
 @pytest.mark.parametrize(
     "function",
     [
