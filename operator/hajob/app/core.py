@@ -32,11 +32,10 @@ from hajob.domain.errors import HajobInputError
 from hajob.faults.watch import FaultListener
 from hajob.job.controller import JobController
 from hajob.job.observe import expected_coordinator
-from hajob.job.on_hold import JobOnHold
 from hajob.job.ports import Ports
 from hajob.job.status.journal import JournalError
 from hajob.job.status.unread import why_unread
-from hajob.job.unread import JobUnread
+from hajob.job.unserved import JobOnHold, JobUnread, UnservedJob, what_is_unread, what_was_read
 from hajob.kube.client import ApiError
 from hajob.leader.leader_kube import NOT_LEADING
 from hajob.leader.reachability import LOOK_SECONDS, count_reachable
@@ -75,8 +74,7 @@ class OperatorCore(FaultListener, JobSource):
         self._caches = caches
         self._controllers: dict[str, JobController] = {}
         self._broken: dict[str, Broken] = {}
-        self._on_hold: dict[str, JobOnHold] = {}
-        self._unread: dict[str, JobUnread] = {}
+        self._unserved: dict[str, UnservedJob] = {}
         self._waits: dict[str, Backoff] = {}
         self._reopening: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -101,15 +99,14 @@ class OperatorCore(FaultListener, JobSource):
             metrics.REFUSED.labels("job").inc()
             self._handle_unread_job(raw, why_unread(error))
             return
-        if unread := self._unread.pop(job.metadata.uid, None):
-            self._begin_closing(unread)
+        uid = job.metadata.uid
+        stays_unserved = self._stays_unserved(uid, what_was_read(job))
         if not job.is_ours or job.metadata.deletion_timestamp is not None:
             return
-        uid = job.metadata.uid
         controller = self._controllers.get(uid)
         if controller is not None:
             self._call_guarded(uid, partial(controller.apply_job, job))
-        elif uid not in self._broken and not self._stays_on_hold(job):
+        elif uid not in self._broken and not stays_unserved:
             self._open_controller(job)
 
     def _handle_unread_job(self, raw: Json, why: str) -> None:
@@ -120,26 +117,25 @@ class OperatorCore(FaultListener, JobSource):
             return
         if uid in self._controllers:
             self._call_guarded(uid, partial(self._controllers[uid].spec_not_read, why))
-        elif uid not in self._broken and not (uid in self._unread and self._unread[uid].is_still_unreadable(raw, why)):
+        elif uid not in self._broken and not self._stays_unserved(uid, what_is_unread(raw, why)):
             self._forget_job(uid)
-            self._unread[uid] = JobUnread(raw, self._ports, why)
+            self._unserved[uid] = JobUnread(raw, self._ports, why)
 
-    def _stays_on_hold(self, job: HATrainingJob) -> bool:
-        """Whether the job stays on hold: its journal and spec are still the ones that cannot be read."""
-        uid = job.metadata.uid
-        if uid in self._on_hold and not self._on_hold[uid].is_still_unreadable(job):
-            self._begin_closing(self._on_hold.pop(uid))
-        return uid in self._on_hold
+    def _stays_unserved(self, uid: str, unreadable: tuple[object, ...]) -> bool:
+        """Whether a job is left as it is because this is still what cannot be read of it."""
+        if uid in self._unserved and self._unserved[uid].unreadable != unreadable:
+            self._begin_closing(self._unserved.pop(uid))
+        return uid in self._unserved
 
     def _open_controller(self, job: HATrainingJob) -> None:
         uid = job.metadata.uid
         try:
             controller = JobController(job, self._ports, partial(self._replace_controller, uid))
         except JournalError as error:
-            self._on_hold[uid] = JobOnHold(job, self._ports, error.reason, str(error))
+            self._unserved[uid] = JobOnHold(job, self._ports, error.reason, str(error))
             return
         except HajobInputError as error:
-            self._on_hold[uid] = JobOnHold(job, self._ports, Reason.INVALID, str(error))
+            self._unserved[uid] = JobOnHold(job, self._ports, Reason.INVALID, str(error))
             return
         self._controllers[uid] = controller
         metrics.JOBS.set(len(self._controllers))
@@ -169,7 +165,7 @@ class OperatorCore(FaultListener, JobSource):
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)
 
-    def _begin_closing(self, held: JobController | JobOnHold | JobUnread) -> asyncio.Task[None]:
+    def _begin_closing(self, held: JobController | UnservedJob) -> asyncio.Task[None]:
         """Close a controller whose job this operator no longer manages."""
         task = asyncio.create_task(held.stop_managing(), name=f"end of {held.name}")
         self._closing.add(task)
@@ -255,9 +251,8 @@ class OperatorCore(FaultListener, JobSource):
     def _forget_job(self, uid: str) -> None:
         self._broken.pop(uid, None)
         self._waits.pop(uid, None)
-        for kept in (self._on_hold, self._unread):
-            if uid in kept:
-                self._begin_closing(kept.pop(uid))
+        if uid in self._unserved:
+            self._begin_closing(self._unserved.pop(uid))
         metrics.JOBS.set(len(self._controllers))
 
     def handle_changed_pod(self, pod: PodView, *, deleted: bool) -> None:
@@ -350,12 +345,9 @@ class OperatorCore(FaultListener, JobSource):
         self._is_closed = True
         for task in self._reopening:
             task.cancel()
-        for controller in self._controllers.values():
-            self._begin_closing(controller)
-        for held in self._on_hold.values():
-            self._begin_closing(held)
-        for unread in self._unread.values():
-            self._begin_closing(unread)
+        held: list[JobController | UnservedJob] = [*self._controllers.values(), *self._unserved.values()]
+        for one in held:
+            self._begin_closing(one)
         self._controllers.clear()  # a controller that fails from now on is not replaced
         await asyncio.gather(*self._reopening, *self._closing, return_exceptions=True)
 

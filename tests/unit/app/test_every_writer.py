@@ -33,7 +33,7 @@ WITHOUT_ASKING = {
 BY_THE_PORTS = {
     "hajob.job.apply",
     "hajob.pki.job_certificates",
-    "hajob.job.unread",
+    "hajob.job.unserved",
     "hajob.job.pod_maker",
     "hajob.job.status_writer",
 }
