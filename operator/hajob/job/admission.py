@@ -52,14 +52,15 @@ class Admission:
         message: why the job is not accepted.
         certificates: of the job.
         claim_note: what the claim of its checkpoints does not allow; empty while nothing is known against it.
+        edit_note: why pods that would be made since an edit are refused; empty while nothing is known against it.
     """
 
     def __init__(
         self, kube: Kube, clock: Clock, settings: PodSettings, store: AuthorityStore, dry_runs: DryRunCache
     ) -> None:
         self._kube, self._clock, self._settings, self._dry_runs = kube, clock, settings, dry_runs
-        self.reason, self.message, self.claim_note = Reason.NOT_CHECKED, "", ""
-        self._claim_seen = False
+        self.reason, self.message, self.claim_note, self.edit_note = Reason.NOT_CHECKED, "", "", ""
+        self._claim_seen, self._generation_seen = False, 0
         self.pause_answer = ("", "")
         self.certificates = JobCertificates(kube, clock, store)
 
@@ -90,6 +91,8 @@ class Admission:
             ApiError: the server could not be asked, or refuses the Secret.
         """
         reason, refusal = (Reason.VALID, "") if accepted_before else await self._cached_evaluation(job)
+        seen = job.status.observed_generation if accepted_before else None
+        self._generation_seen = seen or job.metadata.generation
         if reason is Reason.VALID:
             await self.certificates.reconcile_secret(job, new=not accepted_before)
         self.reason, self.message = reason, refusal
@@ -108,6 +111,21 @@ class Admission:
         request = pause.identity_of_request(job.spec.pause)
         if request and request not in {seen, self.pause_answer[0]}:
             self.pause_answer = request, await pause_refusal(self._kube, job)
+
+    async def look_at_edit(self, job: HATrainingJob) -> bool:
+        """Ask, once for each edit of an admitted job, for pods as they would be made now; return whether it is news.
+
+        Those that exist stay, so nothing is stopped: whoever edits the job hears of it before a pod is lost.
+
+        Raises:
+            ApiError: the server could not be asked.
+        """
+        if not self.is_admitted or job.metadata.generation == self._generation_seen:
+            return False
+        _, refusal = await self._cached_evaluation(job)
+        note = f"pods that Hajob would make now are refused: {refusal}" if refusal else ""
+        before, self.edit_note, self._generation_seen = self.edit_note, note, job.metadata.generation
+        return note != before
 
     async def look_at_claim(self, job: HATrainingJob) -> bool:
         """Look, once, at the PersistentVolumeClaim of the checkpoints; return whether there is something to tell.

@@ -98,6 +98,7 @@ def _notes_on_job(snapshot: JobSnapshot) -> Iterator[str]:
         kept.notes = job.metadata.generation, (log_rule_notes(job.spec), *notes_on_spec(job))
     yield from kept.notes[1]
     yield snapshot.answers.claim_note
+    yield snapshot.answers.edit_note
 
 
 def _shortfall_in_words(snapshot: JobSnapshot) -> str:

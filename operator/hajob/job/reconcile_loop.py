@@ -172,6 +172,7 @@ class ReconcileLoop:
                 accepted=self._admission.reason,
                 message=self._admission.message,
                 claim_note=self._admission.claim_note,
+                edit_note=self._admission.edit_note,
                 completed=self._owner.status.current.completion_time,
                 pause=self._admission.pause_answer,
                 refusals=self._applier.refusals,
@@ -207,7 +208,7 @@ class ReconcileLoop:
     async def _reconcile_once(self) -> bool:
         """Do each part once; whether all succeeded. What one part is refused keeps no other part."""
         succeeded = True
-        for part in (self._admit_job, self._reconcile_objects, self._check_claim):
+        for part in (self._admit_job, self._reconcile_objects, self._check_claim, self._check_edit):
             try:
                 await part()
             except (ApiError, StatusRefusedError) as error:
@@ -223,6 +224,10 @@ class ReconcileLoop:
     async def _check_claim(self) -> None:
         if await self._admission.look_at_claim(self._memory.job):
             self._owner.status.publish_status(lazy=True)
+
+    async def _check_edit(self) -> None:
+        if not self._memory.has_ended and await self._admission.look_at_edit(self._memory.job):
+            self._owner.status.publish_status()
 
     async def _pause_until_woken(self, seconds: float) -> None:
         """Wait; `wake_soon` and a changed quota shorten it."""

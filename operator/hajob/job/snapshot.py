@@ -50,6 +50,7 @@ class ServerAnswers:
         accepted: reason of the condition Accepted.
         message: why the job is not accepted.
         claim_note: what the claim of its checkpoints does not allow; empty while nothing is known against it.
+        edit_note: why pods that would be made since an edit are refused; empty while nothing is known against it.
         completed: when the job ended, as the status that it has says; None: it has not.
         pause: newest request of a pause about which it was asked, and why it refuses the pods of its work; empty: it
             does not.
@@ -60,6 +61,7 @@ class ServerAnswers:
     accepted: Reason = Reason.NOT_CHECKED
     message: str = ""
     claim_note: str = ""
+    edit_note: str = ""
     completed: datetime | None = None
     pause: tuple[str, str] = ("", "")
     refusals: Mapping[tuple[str, ...], ApiError] = field(default_factory=dict)

@@ -15,9 +15,11 @@ from typing import Any, Final, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
+from e2e.memory_api.requests import Request
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec
 from hajob.job.status.journal import read_journal
+from hajob.kube.client import ApiError
 from hajob.plan.state import JobPhase
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.hook_pod import build_hook_pod
@@ -25,7 +27,7 @@ from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from hajob.pods.spare_pod import build_spare_pod
 from hajob.protocol import sidecar_pb2 as wire
-from tests.rigs.job_controller import ControllerTown, settle_town
+from tests.rigs.job_controller import ControllerTown, condition_of, settle_town
 
 SECONDS: Final = 2.0
 """Within so long of virtual time everybody knows."""
@@ -206,6 +208,23 @@ async def test_what_was_edited_while_no_operator_ran_is_observed(town: Controlle
     assert town.status()["observedGeneration"] == 2
     assert held(town) == "ModeObserve"
     assert [rule.name for rule in assignment(town).log_rules] == ["nan"]
+
+
+async def test_an_edit_with_which_no_pod_can_be_made_is_told(town: ControllerTown) -> None:
+    """The pods that exist stay; the coordinator's next one would be refused, when it is needed."""
+    await town.train()
+    refusal = ApiError(403, "Forbidden", "no PriorityClass with name nonsense was found")
+    told = "pods that Hajob would make now are refused: no PriorityClass with name nonsense"
+
+    def names_it(request: Request) -> bool:
+        return request.dry_run and "nonsense" in str(request.body)
+
+    town.kube.server.faults.refuse(refusal, matching=names_it, times=None)
+    await edit(town, "coordinator.priorityClassName", "nonsense")
+    status, _, message = condition_of(town, "Accepted")
+    assert (status, told in message) == ("True", True)
+    await edit(town, "coordinator.priorityClassName", "high")
+    assert told not in condition_of(town, "Accepted")[2]
 
 
 async def test_an_edit_without_meaning_for_anybody_is_observed(town: ControllerTown) -> None:
