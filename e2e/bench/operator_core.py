@@ -77,9 +77,11 @@ class MemoryApi(Kube):  # its answers are made here: no request is carried
         files = {file.name: base64.b64encode(file.read_bytes()).decode() for file in (self._directory / uid).iterdir()}
         return {"metadata": {"name": name, "namespace": namespace, "uid": name}, "data": files}
 
-    async def list_pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
+    async def list_pages(
+        self, resource: str, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> AsyncIterator[Page]:
         """Nothing is listed."""
-        del resource, namespace, label_selector
+        del resource, namespace, label_selector, field_selector
         yield Page([], "1")
 
     async def watch_objects(

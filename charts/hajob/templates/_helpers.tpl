@@ -41,7 +41,8 @@ subjects:
 - {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [get]}
 - {apiGroups: [""], resources: [secrets], verbs: [get, create, update]}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, create, patch]}
-- {apiGroups: [""], resources: [events], verbs: [create]}
+# list: why a pod does not start, where its status does not say it
+- {apiGroups: [""], resources: [events], verbs: [create, list]}
 {{- end }}
 
 {{/* Settings of the operator that are not the default, as environment variables. */}}

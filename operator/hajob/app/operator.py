@@ -28,6 +28,7 @@ from hajob.app.crd_check import CrdCheck
 from hajob.app.frontend import Frontend
 from hajob.app.job_metrics import JobMetrics
 from hajob.app.job_pods import JobPods
+from hajob.app.pod_warnings import PodWarnings
 from hajob.app.settings import Settings
 from hajob.app.tenants import Tenants
 from hajob.backoff import Backoff
@@ -100,6 +101,7 @@ class Operator(Candidate):
         self._faults.listeners += [self._core, self._quarantines]  # first what saves a training
         self._crd = CrdCheck(kube, clock, self._core)
         namespaces = settings.served_namespaces()
+        self._pod_warnings = PodWarnings(self._leader_kube, clock, self._caches, self._core)
         self._frontend = Frontend(kube, credentials, clock, namespaces)
         self._pods = JobPods(kube, clock, namespaces, self._handle_changed_pod, self._core.note_complete_pods)
         self._nodes = Informer(kube, clock, Selection("nodes", large=True), self._read_node, self._handle_changed_node)
@@ -229,6 +231,7 @@ class Operator(Candidate):
                 asyncio.create_task(self._crd.compare_for_ever(), name="comparison of the CRD"),
                 asyncio.create_task(self._core.watch_coordinators(), name="count of coordinators"),
                 asyncio.create_task(self._quarantines.write_for_ever(), name="quarantines"),
+                asyncio.create_task(self._pod_warnings.look_for_ever(), name="warnings about pods"),
                 asyncio.create_task(memory_tuning.trim_memory_for_ever(self._clock), name="memory"),
             ]
         )

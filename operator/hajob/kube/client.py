@@ -146,9 +146,13 @@ class Kube:
                 raise
             return None
 
-    async def list_pages(self, resource: str, namespace: str = "", label_selector: str = "") -> AsyncIterator[Page]:
+    async def list_pages(
+        self, resource: str, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> AsyncIterator[Page]:
         """Yield a list in parts; an empty namespace means all of them."""
         query = {"limit": str(PAGE_SIZE), **_selector_query(label_selector)}
+        if field_selector:
+            query["fieldSelector"] = field_selector
         while True:
             answer = await self.transport.send_request("GET", object_path(resource, namespace), query=query)
             metadata = answer.get("metadata") or {}

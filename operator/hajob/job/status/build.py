@@ -334,7 +334,16 @@ def _checkpoints_in_words(snapshot: Snapshot) -> str:
 
 def _start_in_words(snapshot: Snapshot) -> list[str]:
     """Return what the start waits for, what is loaded, and why the job does not train."""
-    return [*filter(None, (snapshot.start_waits, _checkpoints_in_words(snapshot), _why_not_training(snapshot.state)))]
+    why = _why_not_training(snapshot.state) or _trouble_of_start(snapshot)
+    return [*filter(None, (snapshot.start_waits, _checkpoints_in_words(snapshot), why))]
+
+
+def _trouble_of_start(snapshot: Snapshot) -> str:
+    """Return why a pod with a node does not start, where the planner has no fact of it."""
+    if RUNNING_REASON[snapshot.state.going_on] not in {Reason.STARTING, Reason.RESTARTING}:
+        return ""
+    waiting = (pod for pod in snapshot.pods if pod.phase == "Pending" and pod.node_name and pod.trouble)
+    return next((f"pod {pod.name} on {pod.node_name}: {pod.trouble}" for pod in waiting), "")
 
 
 _NOT_TRAINING: Final = frozenset({Reason.STARTING, Reason.RESTARTING, Reason.RECOVERING, Reason.FAULT_HELD})
