@@ -121,7 +121,7 @@ class Line:
     def start_dialling(self) -> None:
         """Nothing is dialled."""
 
-    async def close(self) -> None:
+    async def close_channel(self) -> None:
         """Takes effect only in a later turn of the loop, as the cancellation of a channel does."""
         self.closed = True
 
