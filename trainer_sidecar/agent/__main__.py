@@ -34,6 +34,7 @@ from trainer_sidecar.environment import SettingsError
 
 # Half of the shortest wait that a tick ends: held facts are due after 2 s (supervise/unexplained_exits.py).
 TICK_SECONDS = 1.0
+# The port is another process's, usually of the container before this one, which frees it by ending.
 BIND_RETRY_SECONDS = 1.0
 # Five seconds: an agent that is still ending has freed its port by then. After that the pod should say why it fails.
 BIND_TRIES = 5

@@ -35,6 +35,7 @@ from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
 
+# What a process that SIGKILL has ended returns: nobody is left to tell how ranks of a killed container really ended.
 KILLED = -9
 
 

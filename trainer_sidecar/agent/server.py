@@ -24,6 +24,7 @@ from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.succession import CoordinatorClaim, Succession
 
 EARLY = SECOND // 4  # a report is a heartbeat as well rather than waking everybody twice
+# A peer that has proved to be the coordinator says hello at once; one that does not must not hold up the next one.
 HELLO_SECONDS = 5.0
 SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),

@@ -16,6 +16,7 @@ from trainer_sidecar.checkpoints import formats
 from trainer_sidecar.checkpoints.verdict import Look
 from trainer_sidecar.launcher.user_files import REFUSED, TEMPORARY
 
+# Trackers and descriptions are a few kilobytes: of anything larger under their names the beginning tells enough.
 SMALL: Final = 1 << 20
 READERS: Final = 16
 """Number of files read at once: a share's latency takes the time, not this machine's work."""

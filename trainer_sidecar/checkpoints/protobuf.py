@@ -8,6 +8,7 @@ from typing import Final
 _VARINT: Final = 0
 _LENGTH: Final = 2
 _FIXED: Final = {1: 8, 5: 4}
+# Seven bits a byte: 64 bits need ten, so an eleventh means that this is no varint.
 _LONGEST_VARINT: Final = 10
 
 

@@ -29,11 +29,11 @@ VERSION = 1
 LOG_LIMIT = 512
 # A coordinator that leaves this much unread is not reading; it is dropped and gets the whole state when it dials again.
 BACKLOG_BYTES = 1 << 20
+# A controller that hangs costs nothing until a rank dies, so asking it seldom is enough.
 PING_SECONDS = 2.0
 MISSED_PINGS = 5
 """Looks in a row without an answer until the controller process counts as hung: 10 s. Looks are counted and not the
 time, so that a pod that stood still as a whole accuses nobody. MindIO's calls return at once and hold up no answer."""
-"""Each uses up about a dozen of the serials that MindIO has for one controller."""
 
 
 class Child:

@@ -17,6 +17,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 import trainer_sidecar
 
 PROBE = "import importlib.util as u, sys; print(*(name for name in sys.argv[1:] if u.find_spec(name)))"
+# A Python on a share may take seconds for its first start; one that hangs must not hang the attempt.
 PROBE_SECONDS = 20.0
 PROGRAM = (
     "import sys; sys.path[0] = sys.argv[1]; from trainer_sidecar.controller_host import entry; "

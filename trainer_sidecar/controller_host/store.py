@@ -21,7 +21,9 @@ from trainer_sidecar.controller_host.problems import StartError, check_address
 from trainer_sidecar.controller_protocol import OTHER, PACKAGE
 
 HOOK = "HAJOB_STORE"
+# Of a store that a user's function serves (`HAJOB_STORE`), which may import first.
 START_SECONDS = 20.0
+# A start of all ranks waits for it.
 POLL_SECONDS = 0.02
 
 _kept: List[Any] = []  # a TCPStore serves for as long as its object lives

@@ -8,6 +8,7 @@ from . import protocol
 from .loop import Loop
 from .output import Terminal
 
+# An agent that leaves so much unread is stopped or gone; what counts, such as an exit, is kept for it all the same.
 DROPPABLE_ABOVE_BYTES = 1024 * 1024
 
 

@@ -43,6 +43,7 @@ _TEXTS: List[Tuple[str, bytes]] = [
 ]
 _ANY = re.compile(b"|".join(b"(" + text + b")" for _, text in _TEXTS))
 _KINDS = [kind for kind, _ in _TEXTS]
+# What names an end stands at the beginning of its line; a program may print megabytes without a line end.
 _LINE_CHARACTERS = 500
 _FAULT = re.compile(
     rb"UCE ?ERROR|HBM MULTI BIT ECC ERROR|SUSPECT (?:MEM|REMOTE) ERROR|(?:HCCS|UB) LINK ERROR|HCCL OP RETRY FAILED"

@@ -12,6 +12,7 @@ from typing import Callable, List, NamedTuple
 from . import mindformers, output, program, protocol, ranks
 from .clients import Clients
 
+# The script waits for it; the thread that writes is done within a millisecond or two.
 OUTPUT_WAIT_SECONDS = 0.005
 OUTPUT_WAITS = 400  # 2 s in all
 

@@ -18,7 +18,9 @@ from typing import Callable, Deque, List, Tuple
 from . import kept
 from .loop import Loop
 
+# Longer than any line of a trainer's own; of a program that prints without line ends memory stays bounded.
 MAXIMUM_LINE_BYTES = 8192
+# A traceback of a training framework and what was printed before it.
 KEPT_LINES = 40
 KEPT_LINE_CHARACTERS = 500
 # Memory that a hanging volume or terminal may cost; what comes beyond it is dropped, and the output says so.

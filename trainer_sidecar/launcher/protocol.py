@@ -18,7 +18,9 @@ from typing import Any, Dict, List, NamedTuple
 
 VERSION = 1
 SOCKET_NAME = "launcher.sock"
+# The largest message is a shim's call with its whole environment: at most two megabytes, as Linux limits it.
 MAXIMUM_LINE_BYTES = 8 * 1024 * 1024
+# A shim passes two, its stdout and stderr; what a peer sends beyond these is closed by the kernel.
 MAXIMUM_DESCRIPTORS = 4
 
 Message = Dict[str, Any]

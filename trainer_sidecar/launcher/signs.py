@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterable
 
+# A start may take half an hour; that it goes on need not be known more exactly.
 LOOK_SECONDS = 10.0
 SHARE = 0.1
 """Share of a core that one process must have used since the last look: threads that only wait use less."""

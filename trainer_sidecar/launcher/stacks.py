@@ -23,10 +23,13 @@ SIGNAL = 60
 DIRECTORY = "stacks"
 # Of a stack file, enough for a hundred threads of a few frames each; a rank has dozens.
 FILE_LINES = 400
+# A process that runs writes its stack within milliseconds of the signal.
 POLL_SECONDS = 0.1
+# A process that has not written by then will not: py-spy looks from outside.
 WRITTEN_SECONDS = 2.0
 # py-spy stops the process while it reads it; one that cannot be read in this time will not be read at all.
 PY_SPY_SECONDS = 5.0
+# Of a rank with hundreds of threads most wait at the same place: the commonest places tell everything.
 THREAD_KINDS = 16
 
 Done = Callable[[List[str]], None]

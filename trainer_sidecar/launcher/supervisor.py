@@ -37,12 +37,14 @@ from .loop import Loop
 REFUSED = 64  # EX_USAGE of sysexits.h
 # For an agent that is being restarted: it has to hear how ranks and script ended, or the end has no reason.
 AGENT_WAIT_SECONDS = 3.0
+# The end of the pod waits for it: a share that hangs must not use up the grace period.
 FILES_SECONDS = 1.0
 # A script may prepare data for minutes before it launches its ranks; a note after one minute disturbs nobody.
 NO_CALL_NOTE_SECONDS = 60.0
 NO_CALL_NOTE = "the command has run for {:.0f} s and launched no ranks yet (torchrun, msrun, torch.distributed.launch)"
 # Reading the script's process tree costs little; ranks that a foreign launcher has started must not train for long.
 FOREIGN_LAUNCHERS_SECONDS = 1.0
+# EX_DATAERR of sysexits.h: a script that ended with 0 has not done what it was started for.
 UNFINISHED = 65
 
 

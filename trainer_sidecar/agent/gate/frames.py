@@ -50,6 +50,7 @@ HANDLED = {action: answer for action, answer in ANSWERS.items() if action not in
 KEPT = frozenset({REGISTER, COPIES, DATA_PARALLEL, PAUSED, *STATUS_OFFSETS, *ANSWERS.values()})
 LARGEST_KEPT = 4 * 1024 * 1024  # the groups of 100,000 ranks and more
 LARGEST_BODY = 256 * 1024 * 1024  # far above any message: a larger length means that the bytes are not MindIO's
+# No training gets there: a larger number, or a negative one, means that the field holds something else.
 LARGEST_STEP = 1 << 48
 FIRST_ACTION = 4  # types below are what ranks say by themselves
 SERIAL_AT = {4: 16, 6: 2, 7: 4, 21: 24, 23: 14, 29: 8, 31: 8, 33: 8, 35: 24, 37: 14}

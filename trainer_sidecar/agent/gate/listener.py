@@ -27,7 +27,9 @@ CHUNK = 65536
 # After a change of controller all processes of the pod connect in one moment; the kernel drops connections beyond the
 # backlog, and a client that was dropped waits a second before it tries again.
 BACKLOG = 512
+# Above the links of a pod: each of its ranks has two here, and one or two for each process at the store's port.
 LISTENER_DESCRIPTOR = 4000
+# Refused connections cost a rank nothing up to 6 s; after 12 s MindIO loses every rank (docs/protocols/mindio.md).
 BIND_RETRY_SECONDS = 1.0
 HELD_CONNECTIONS = 64
 """So many foreign ones are held; for one more the oldest is let go, or they would use up the agent's descriptors."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from trainer_sidecar.agent.gate.frames import Piece
 
+# Thousands of replies: a rank owes one or two at a time. Beyond it the rank waits in its own socket, as without a gate.
 LIMIT_BYTES = 256 * 1024
 
 

@@ -13,7 +13,9 @@ from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.agent.gate import frames
 from trainer_sidecar.agent.gate.passage import Passage
 
+# MindIO misses the heartbeats of a rank after 8 to 12 s: no earlier alarm than its own, and hardly a later one.
 SILENT_SECONDS = 8
+# Before its first heartbeat a rank registers, and a controller answers thousands of ranks one after the other.
 NEVER_SPOKE_SECONDS = 30
 
 log = logging.getLogger(__name__)

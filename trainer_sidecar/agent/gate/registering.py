@@ -15,6 +15,7 @@ from trainer_sidecar.agent.gate.registrations import TAKEN, Registration, Regist
 from trainer_sidecar.agent.gate.rules import Rules
 from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, open_upstream
 
+# After a change of controller all ranks of the job register in one moment, and are answered one after the other.
 REPLY_TIMEOUT_SECONDS = 30.0
 
 log = logging.getLogger(__name__)

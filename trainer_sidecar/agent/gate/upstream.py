@@ -7,8 +7,11 @@ import asyncio
 from hajob.protocol import addresses
 from trainer_sidecar.agent.gate.listener import CHUNK
 
+# A node without power answers nothing, and the kernel alone would try for two minutes.
 CONNECT_TIMEOUT_SECONDS = 5.0
+# Short at first: a start, or a recovery behind another controller, waits for it.
 FIRST_RETRY_SECONDS = 0.05
+# Of a job with thousands of ranks all gates try at once, so a controller that stays away is asked seldom.
 LAST_RETRY_SECONDS = 1.0
 
 

@@ -21,6 +21,7 @@ from trainer_sidecar.checkpoints import megatron, mindspore_forms
 from trainer_sidecar.checkpoints.directory import Directory
 from trainer_sidecar.checkpoints.verdict import Verdict
 
+# Between two looks at the times of the directory and its trackers, four `stat`s at most.
 LOOK_SECONDS = 0.5
 SLOW_LOOK_SECONDS = 60.0
 """Between two looks where nothing tells of a new checkpoint: MindSpore may have a directory for each rank."""

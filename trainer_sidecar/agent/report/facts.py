@@ -21,6 +21,7 @@ from trainer_sidecar.agent.supervise.ranks import RankProcess
 from trainer_sidecar.launcher.endings import FAULT
 from trainer_sidecar.launcher.protocol import ProcessName
 
+# A traceback of a training framework stands whole in it; what is kept of a fact for people is shorter.
 MESSAGE_CHARACTERS = 4000
 NOT_FINISHED = "NotFinished"
 NOT_RELOADED = "CheckpointNotReloaded"

@@ -22,6 +22,7 @@ from trainer_sidecar.agent.gate.upstream import FIRST_RETRY_SECONDS, LAST_RETRY_
 from trainer_sidecar.agent.store.journal import StoreJournal
 from trainer_sidecar.store_protocol import Request, StoreConversation
 
+# Of a process that is killed the kernel closes the sockets one after the other: milliseconds, on a busy node more.
 DYING_SECONDS = 0.5
 
 SCHEDULER_FORGETS = (

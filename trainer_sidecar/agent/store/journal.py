@@ -15,6 +15,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import Clock
 from trainer_sidecar.store_protocol import Answered, Request
 
+# Addresses of peers and ids of groups are a few hundred bytes a rank: more means that a program stores its data there.
 LARGEST_BYTES = 32 * 1024 * 1024
 PART_BYTES = 512 * 1024
 """Of one message to the coordinator, whose limit is 4 MiB."""

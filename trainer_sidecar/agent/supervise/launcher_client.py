@@ -19,6 +19,7 @@ from typing import Any
 from trainer_sidecar.access import describe_refusal
 from trainer_sidecar.launcher import protocol
 
+# A look at a path of the pod costs microseconds; a rank may not be started before the agent is connected.
 RETRY_SECONDS = 0.1
 # Two agents that take the launcher from each other would do so for ever; a pause lets the one that is meant to stay
 # win.

@@ -15,6 +15,7 @@ from hajob.domain.patterns import LinePattern, PatternError
 from trainer_sidecar.agent.clock import SECOND
 from trainer_sidecar.launcher.protocol import ProcessName
 
+# A pattern is searched in every line: a long one must not cost more than printing it does.
 LINE_CHARACTERS = 500
 SHARE = 4
 """The rules take at most a quarter of the time in which lines are printed: ten usual rules, 1,000 lines a second."""

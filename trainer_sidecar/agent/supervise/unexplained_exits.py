@@ -9,6 +9,7 @@ from __future__ import annotations
 from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.agent.clock import SECOND
 
+# Who has the reason reports it at once: the coordinator has it by then, wherever it comes from.
 HELD_SECONDS = 2
 
 

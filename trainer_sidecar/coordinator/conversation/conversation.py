@@ -22,7 +22,9 @@ MEMORY_FAULT, PROCESS_FAULT, COMMUNICATION_FAULT = 0, 1, 2
 """MindIO's kinds of faults (docs/protocols/mindio.md)."""
 SAVE_LEFT, FAILED_FOR_GOOD = 406, 499
 """MindIO's results of a failed recovery: 406 leaves only a checkpoint, 499 only a new start."""
+# MindIO may only be busy with the call before, and a recovery waits for each of these tenths.
 RETRY_DELAY_SECONDS = 0.1
+# Five seconds of them: what is refused for longer is refused for another reason, and each refusal is in the log.
 MAX_QUICK_RETRIES = 50
 SLOW_RETRY_SECONDS = 2.0
 

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 HOST_CALLS = ("start", "store", "end")
 """Calls that the host serves itself; every other call is MindIO's."""
+# The socket is a path of the pod, so a try costs nothing; ranks wait for a host that has just been restarted.
 REDIAL_SECONDS = 0.1
 LOST_SECONDS = 1.0
 """Seconds without a hello after which the host counts as lost. It ends only with its container, and then for good."""

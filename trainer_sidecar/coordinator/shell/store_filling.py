@@ -8,6 +8,7 @@ from hajob.protocol import addresses
 from trainer_sidecar.coordinator.state.store_keeping import Fill
 from trainer_sidecar.store_protocol import LENGTH
 
+# All ranks wait meanwhile: a store that has stopped reading must not keep them for ever.
 FILL_SECONDS = 30.0
 
 

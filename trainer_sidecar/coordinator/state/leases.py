@@ -33,6 +33,7 @@ SECOND_LOOK_SECONDS = 6.0
 than two, but a coordinator whose own network is gone is likelier than half of all nodes lost in one moment. Of a single
 agent nobody can tell."""
 
+# A tick that is late by less is a busy machine's, and is in the three seconds already.
 LAG_SECONDS = 0.5
 
 

@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 
 from trainer_sidecar.coordinator.state.standstill import StandstillWatch
 
+# Where a rank tells nothing no step is common to all, and the newest ones alone are of use.
 KEPT_STEPS = 64
+# The median of an odd number is one of them. Enough that saves and evaluations in between do not count.
 KEPT_TIMES = 101
 TOLD_AT_ONCE_SECONDS = 0.25  # a step this long is told as soon as it is finished; launchers gather quicker ones
 

@@ -16,6 +16,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from trainer_sidecar.store_protocol import DIALECTS, Dialect
 from trainer_sidecar.units import NANOSECONDS
 
+# All agents are asked at once. One that does not tell by then costs the store, never the takeover.
 GATHER_SECONDS = 10.0
 LARGEST_BYTES = 256 * 1024 * 1024
 

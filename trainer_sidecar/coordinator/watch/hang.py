@@ -20,7 +20,9 @@ STACK_SECONDS = 10.0
 SETTLED_SECONDS = 4.0
 """A heartbeat comes every two seconds and is told within one: before, who seems to be behind may only be late."""
 
+# In a sentence for people: who hangs in a large job shows in the first ones, or everybody does.
 NAMED_RANKS = 16
+# Where the fewest ranks stand: who waits is many, who is waited for is few.
 SHOWN_PLACES = 2
 UNMEASURED_SECONDS = 1800.0
 """The least limit while nobody knows how long it takes: a step after a start or a restart of this process, a save."""
