@@ -170,3 +170,5 @@ async def _create_object(kube: Kube, change: Create) -> None:
     except ApiError as error:
         if error.reason != ALREADY_EXISTS:
             raise
+        if change.if_there is not None:
+            await kube.patch_object(change.resource, change.namespace, change.name, change.if_there)

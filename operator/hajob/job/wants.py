@@ -57,9 +57,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create(Change):
-    """Create an object; one of this name that exists already will do."""
+    """Create an object; one of this name that exists already will do.
+
+    Attributes:
+        body: the whole object.
+        if_there: merge patch for one that exists already; None: it will do as it is.
+    """
 
     body: Json
+    if_there: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from e2e.memory_api.requests import Request, requests
 from hajob.api import constants as names
 from hajob.api.job import HATrainingJob
+from hajob.api.quarantine import NodeQuarantine
+from hajob.faults.node_quarantine import node_quarantine
 from hajob.kube.client import ApiError
 from hajob.plan.state import JobPhase
 from hajob.protocol import sidecar_pb2 as wire
@@ -103,6 +106,41 @@ async def test_a_node_that_fails_is_quarantined_and_left(town: ControllerTown) -
     assert (kept_out["spec"]["source"], kept_out["spec"]["reason"]) == ("Admin", "PauseHookFailed")
     cause = town.status()["incidents"][0]["cause"]
     assert (cause["code"], cause["source"]) == ("PauseHookFailed", "Pod")
+
+
+@pytest.mark.parametrize(
+    ("spec", "state"),
+    [
+        ({"expireTime": "2026-11-20T10:00:00Z"}, "Over"),
+        ({"releaseTime": "2026-11-20T10:00:00Z", "faults": ["chip-1/c"]}, "Released"),
+    ],
+)
+async def test_a_node_that_fails_is_quarantined_once_more(town: ControllerTown, spec: Any, state: str) -> None:
+    """Its last quarantine is kept as a memory of offences; an admin's release counts for what stood then."""
+    found = await working(town)
+    node = hooks(town)[1].node_name
+    before = node_quarantine({"nodeName": node, "source": "Device", "reason": "Separate", **spec}, "")
+    town.kube.put(names.QUARANTINES, "", {**before, "status": {"state": state}})
+    for hook, code in zip(found, (0, 2, 0, 0), strict=True):
+        await end(town, hook, code)
+    kept_out = NodeQuarantine.from_object(town.kube.objects[names.QUARANTINES, "", node])
+    assert kept_out.keeps_out(datetime.now(UTC))
+    assert (kept_out.spec.source, kept_out.spec.reason, kept_out.spec.faults) == ("Admin", "PauseHookFailed", ())
+
+
+async def test_an_admin_may_let_the_node_in_again_at_once(town: ControllerTown) -> None:
+    found = await working(town)
+    for hook, code in zip(found, (0, 2, 0, 0), strict=True):
+        await end(town, hook, code)
+    node = hooks(town)[1].node_name
+    for quarantined in ({node}, set[str]()):
+        town.quarantine(*quarantined)
+        town.controller.places_changed()
+        await settle_town(town)
+    del town.kube.objects[names.QUARANTINES, "", node]
+    town.controller.places_changed()
+    await town.clock.advance(60)
+    assert (names.QUARANTINES, "", node) not in town.kube.objects
 
 
 async def test_work_is_done_on_chosen_nodes_only(town: ControllerTown) -> None:

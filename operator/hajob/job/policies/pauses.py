@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from hajob.api import constants as names
 from hajob.api.base import Json, format_time
-from hajob.api.quarantine import BY_HAND
+from hajob.api.quarantine import BY_HAND, QuarantineState
 from hajob.faults.node_quarantine import node_quarantine
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Create, Wants, deletion_of_pod
@@ -23,9 +23,11 @@ class PauseMemo:
 
     Attributes:
         refused: why no pod of the open pause's work can be made; empty: they can.
+        isolated: UIDs of pods whose nodes are, or were, in quarantine since: it is an admin's by then.
     """
 
     refused: str = ""
+    isolated: frozenset[str] = frozenset()
 
 
 def want_pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
@@ -37,7 +39,7 @@ def want_pauses(snapshot: JobSnapshot, memo: PauseMemo) -> Wants:
     memo.refused = (memo.refused or _why_work_refused(snapshot, creations)) if is_open else ""
     return Wants(
         changes=(
-            *_wanted_quarantines(snapshot, hooks),
+            *_wanted_quarantines(snapshot, memo, hooks),
             *(deletion_of_pod(snapshot, pod) for pod in _surplus_hook_pods(snapshot)),
             *(creations if not memo.refused else ()),
         ),
@@ -102,15 +104,22 @@ def _why_work_refused(snapshot: JobSnapshot, creations: tuple[Create, ...]) -> s
     return ""
 
 
-def _wanted_quarantines(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iterator[Create]:
-    """Yield quarantines of nodes that were found bad, while the pause handles them: later an admin decides."""
-    incident = snapshot.state.incident
-    for hook in hooks.values():
-        if incident is None or not pause.is_node_unfit(hook) or pause.id_of_bad_node(hook) not in incident.fact_ids:
-            continue
-        if hook.node_name not in snapshot.cluster.marks.quarantined:
+def _wanted_quarantines(snapshot: JobSnapshot, memo: PauseMemo, hooks: Mapping[int, PodView]) -> Iterator[Create]:
+    """Yield quarantines of nodes that were found bad, while the pause handles them: later an admin decides.
+
+    A node may have one that is over, or that an admin has ended before: the object stays as a memory of offences.
+    """
+    incident, kept_out = snapshot.state.incident, snapshot.cluster.marks.quarantined
+    ids = incident.fact_ids if incident is not None else ()
+    bad = [hook for hook in hooks.values() if pause.is_node_unfit(hook) and pause.id_of_bad_node(hook) in ids]
+    memo.isolated = frozenset(hook.uid for hook in bad if hook.uid in memo.isolated or hook.node_name in kept_out)
+    for hook in bad:
+        if hook.uid not in memo.isolated:
             body = _build_quarantine(snapshot, hook)
-            yield Create(resource=names.QUARANTINES, namespace="", name=body["metadata"]["name"], body=body)
+            ended = {"faults": None, "expireTime": None, "releaseTime": None}
+            anew = {"spec": {**ended, **body["spec"]}, "status": {"state": QuarantineState.ACTIVE.value}}
+            name = body["metadata"]["name"]
+            yield Create(resource=names.QUARANTINES, namespace="", name=name, body=body, if_there=anew)
 
 
 def _build_quarantine(snapshot: JobSnapshot, hook: PodView) -> Json:
