@@ -161,6 +161,8 @@ class OperatorCore(FaultListener, JobSource):
             return
         metrics.CONTROLLER_RESTARTS.inc()
         self._broken[uid] = Broken(controller.job, self._ports.clock.monotonic(), f"{type(error).__name__}: {error}")
+        # The job keeps training meanwhile: pods and coordinator go by themselves, and a new controller reads the
+        # journal.
         task = asyncio.create_task(self._reopen_controller(uid, controller, self._begin_closing(controller)))
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)

@@ -19,6 +19,7 @@ from hajob.kube.client import ApiError, Kube
 
 log = logging.getLogger(__name__)
 
+# An admin who has applied the CRD waits for the words to go; a request a minute costs the server nothing.
 CHECK_SECONDS: Final = 60.0
 
 

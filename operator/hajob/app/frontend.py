@@ -34,6 +34,7 @@ with without_package("kubernetes"):  # kopf would load it for owner references o
 log = logging.getLogger(__name__)
 
 _IDENTITY: Final = "hajob"  # kopf would make one from the user's name, which a container's user need not have
+# A thread that still runs then is a daemon: it ends with the process.
 _STOP_SECONDS: Final = 15.0
 
 # kopf logs every call of a handler, that is every event.

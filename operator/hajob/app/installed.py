@@ -20,6 +20,7 @@ from hajob.kube.client import ApiError, Kube
 from hajob.kube.credentials import load_credentials
 from hajob.kube.http import HttpKube
 
+# An operator that has just been installed pulls its image, lists the cluster and stands for leader.
 PATIENCE_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 1.0
 

@@ -11,9 +11,11 @@ from typing import Final
 
 from hajob.clock import Clock
 
+# Numbers of glibc's malloc.h, which Python does not have.
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
+# glibc's own first value of both thresholds: set, they stay there.
 _BLOCK_BYTES: Final = 128 * 1024
 _TLS_BUFFER_BYTES: Final = 32 * 1024
 TRIM_SECONDS: Final = 60.0
@@ -27,6 +29,7 @@ def give_memory_back() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
+        # One for the core's thread and one for kopf's; each further arena would keep free memory of its own.
         mallopt(_M_ARENA_MAX, 2)
         mallopt(_M_TRIM_THRESHOLD, _BLOCK_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)

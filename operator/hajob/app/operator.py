@@ -209,6 +209,7 @@ class Operator(Candidate):
         beginning = asyncio.create_task(self._begin_when_listed(), name="beginning")
         ended = asyncio.create_task(self._stop.wait(), name="signal")
         await asyncio.wait({beginning, ended}, return_when=asyncio.FIRST_COMPLETED)
+        # `result` raises what went wrong in the beginning; else the process goes on until it is told to end.
         if beginning.done():
             beginning.result()
             await ended
@@ -278,6 +279,7 @@ class Operator(Candidate):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Only once nothing writes any more: from here on another operator may lead.
         await self._lease.release_lease()
         await self._frontend.stop_serving()
         await runner.cleanup()

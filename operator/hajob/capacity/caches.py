@@ -44,6 +44,7 @@ class Caches:
     def store_node(self, node: NodeView) -> None:
         """Store a node as it is now."""
         self.capacity.store_node(node)
+        # Labels change: a node may come into another operator's hands, and back.
         if self._own_labels.items() <= node.labels.items():
             self.own_nodes[node.name] = node
         else:
@@ -63,6 +64,7 @@ class Caches:
         before = self.pods.get(pod.key)
         self.pods[pod.key] = pod
         self._by_job.setdefault(pod.job_uid, {})[pod.key] = pod
+        # Most events change only a status; the index is touched where the pod's place or job is another one.
         if before is None or (before.node_name, before.job_uid) != (pod.node_name, pod.job_uid):
             self._forget_place(before)
             if pod.node_name and pod.job_uid:

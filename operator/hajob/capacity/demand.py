@@ -58,6 +58,7 @@ class Demand:
             "tolerations": pod.get("tolerations") or [],
             "excluded": sorted(spec.scheduling.excluded_node_names),
         }
+        # Bytes with sorted keys: demands are keys of a cache, and equal rules must be equal however they were written.
         written = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
         ports = (*host_ports_of_spec(pod), *map(HostPort, rank_host_ports(spec).values()))
         return cls(spec.accelerator.resource_name, layout.chips_per_node, written, ports)
@@ -90,6 +91,7 @@ class Demand:
 
 def is_kept_off(node: NodeView, tolerations: Collection[Mapping[str, str]]) -> bool:
     """Return whether the scheduler keeps pods with these tolerations off a node, by its taints or a cordon."""
+    # The taint follows a cordon a moment later; the scheduler heeds the field itself as well.
     taints = (*node.taints, _CORDON) if node.unschedulable else node.taints
     keep_off = (taint for taint in taints if taint.effect in _KEEPS_OFF)
     return not all(any(taint.is_tolerated(one) for one in tolerations) for taint in keep_off)
@@ -98,6 +100,7 @@ def is_kept_off(node: NodeView, tolerations: Collection[Mapping[str, str]]) -> b
 def _matches_term(term: Mapping[str, Any], node: NodeView) -> bool:
     """Whether a node matches one term of a node affinity; an empty term matches none."""
     labels, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    # Kubernetes says so of an empty term; `all` of nothing would match every node.
     if not labels and not fields:
         return False
     own = {_NAME_FIELD: node.name}

@@ -203,6 +203,7 @@ class Capacity:
         """Return the names of nodes with room for one such pod once this job's pods have left; not to be changed."""
         free, kept = self.free_nodes(demand), self._cache_entry(demand, job_uid)
         for name in self._changed_nodes_for(kept):
+            # Nodes that are free already are in the other set: this one holds what only this job's leaving makes free.
             leaves = name not in free and self._has_pod_of(name, job_uid)
             fits = leaves and self._fits_on_node(kept, demand, name, stays=lambda one: one.job_uid != job_uid)
             (kept.names.add if fits else kept.names.discard)(name)
@@ -266,6 +267,7 @@ class Capacity:
     def _cache_entry(self, demand: Demand, job_uid: str = "") -> _Kept:
         """Return the cache entry of this demand and job; the entry not queried for longest is dropped."""
         key = demand, job_uid
+        # Taken out and put in again, so that the dictionary's order is that of the newest query.
         self._kept[key] = kept = self._kept.pop(key) if key in self._kept else _Kept(demand.node_filter())
         if len(self._kept) > KEPT_LIMIT:
             del self._kept[next(iter(self._kept))]
@@ -278,6 +280,7 @@ class Capacity:
         if forgotten:
             kept.names.clear()
             return self.nodes
+        # A node may stand in it several times: checking it again costs less than finding that out.
         return self._log[seen - self._forgotten :]
 
     def _note_change(self, name: str) -> None:

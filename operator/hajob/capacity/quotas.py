@@ -74,5 +74,7 @@ class Quotas:
             used = dict(quota.used)
             for name, hard in quota.hard:
                 if (each := use.get(name, 0)) > 0:
+                    # A limit may have been lowered below what is used: then nothing more is allowed, and nothing is
+                    # taken away.
                     pods = max((hard - used.get(name, 0) - promised[name]) // each, 0)
                     yield Allowed(pods, f"ResourceQuota {quota.name} allows {pods} more such pods ({name})")

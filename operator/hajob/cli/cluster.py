@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 Write = Callable[[bytes], None]
 
+# A person waits: a server that has not answered by then is taken for unreachable.
 _REQUEST_SECONDS: Final = 30.0
+# Between two looks whether the exec stream is still open; output ends the wait at once.
 _POLL_SECONDS: Final = 1.0
+# Channels of the subprotocol v4.channel.k8s.io; the last one carries the exit code.
 _STDOUT, _STDERR, _ERROR = 1, 2, 3
 
 

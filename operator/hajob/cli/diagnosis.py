@@ -33,6 +33,7 @@ from hajob.sources.reading import (
 
 LEADS_SECONDS: Final = 15
 """A leader renews its Lease every second; clocks may differ a little."""
+# A screen of them; a line below says how many there are in all.
 MOST_SHOWN: Final = 20
 _CHIPS: Final = "huawei.com/"
 _ENDED: Final = frozenset({ConditionType.COMPLETE, ConditionType.FAILED})

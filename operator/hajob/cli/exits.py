@@ -7,6 +7,7 @@ from typing import Final
 
 from hajob.cli.cluster import ClusterError
 
+# Scripts tell them apart: what the cluster refuses may be tried again, what makes no sense may not.
 DONE: Final = 0
 NOT_DONE: Final = 1
 BAD_INPUT: Final = 2

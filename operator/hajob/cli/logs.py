@@ -34,6 +34,7 @@ _READER_NOT_KEPT: Final = 3  # trainer_sidecar.logs.NOT_KEPT
 _READER: Final = ("python3", "-m", "trainer_sidecar.logs")
 _AGENT: Final = "agent"
 _POLL_SECONDS: Final = 1.0
+# No rank has these numbers: they stand for whoever it is in this job.
 CULPRIT: Final = -1
 LAST: Final = -2
 

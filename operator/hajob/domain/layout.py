@@ -96,6 +96,7 @@ class Layout:
                 f"{world} ranks ({self.num_nodes} nodes x {self.chips_per_node} chips) are not a multiple of "
                 f"tensor {self.tensor} x pipeline {self.pipeline} x context {self.context}"
             )
+        # The class is frozen, because layouts are keys of caches: what is derived is set past that.
         object.__setattr__(self, "world_size", world)
         object.__setattr__(self, "data", data)
         self._derive_experts(world)
@@ -117,6 +118,8 @@ class Layout:
                 f"{world} ranks are not a multiple of expert tensor {self.expert_tensor} x expert {self.expert} x "
                 f"pipeline {self.pipeline}"
             )
+        # With the pipeline in the middle, both grids cut the world into stages at the same places only if their blocks
+        # are of one width; with the pipeline outermost each stage is one run of ranks in either grid.
         middle = self.rank_order is RankOrder.TENSOR_PIPELINE_DATA and self.pipeline > 1
         if self.has_expert_grid and middle and width != self.tensor * self.context:
             raise LayoutError(
@@ -182,6 +185,7 @@ class Layout:
 
     def ranks_of_data(self, data_rank: int) -> Iterator[int]:
         """Yield every rank of one data-parallel rank, ascending."""
+        # Ranks of one data-parallel rank come in runs of tensor x context, one run for each pipeline stage.
         width = self.tensor * self.context
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
             stride, first, blocks = width * self.data, width * data_rank, self.pipeline
@@ -242,6 +246,8 @@ class Layout:
         if self.rank_order is RankOrder.TENSOR_DATA_PIPELINE:
             first = tensor + width * size * pipeline
             return range(first, first + width * size, width)
+        # Evenly spaced without context parallelism. With it the context varies inside of the stage and the data
+        # outside: the group has gaps of two sizes, which no `range` can say.
         if self.context == 1:
             stride = width * self.pipeline
             first = tensor + width * pipeline
@@ -277,6 +283,7 @@ class Layout:
         key, place = self.position_in_group(rank, kind)
         size, offset = self.group_size(kind), self.copy_offset(kind)
         group = self.ranks_of_group(key, kind)
+        # Copies stand `offset` places apart in the sorted group, and the last ones wrap around to its beginning.
         return tuple(group[(place + offset * turn) % size] for turn in range(self.effective_copies(kind)))
 
     def first_other_holder(self, rank: int, kind: CopyKind = CopyKind.DENSE) -> int | None:

@@ -38,6 +38,8 @@ class StepPace:
         """Record that the training of this size has come to this step (-1: unknown) since the last outage ended."""
         if step < 0:
             return self
+        # Another size has another pace, and steps that are trained again after an outage were seen before: start anew,
+        # and keep showing the former pace of this size until enough steps are seen.
         if (size, resumed_ms) != (self.size, self.resumed_ms) or step < self.step:
             return StepPace(
                 size, resumed_ms, now_ms, step, now_ms, step, self.milliseconds_per_step if size == self.size else None

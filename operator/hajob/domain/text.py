@@ -22,6 +22,7 @@ def last_lines(text: str, limit: int) -> str:
     """Return the last whole lines of `text` that fit in `limit` characters; of a single longer line its end."""
     if len(text) <= limit:
         return text
+    # One character more than fits: if it is a line end, the line behind it is whole.
     end = text[-limit - 1 :]
     return end.partition("\n")[2] or end[1:]
 

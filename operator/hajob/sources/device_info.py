@@ -113,6 +113,7 @@ def read_device_info(info: Mapping[str, Any], node: str, reading: Reading) -> No
         for chip, since_ms in _chip_faults(mapping(entry), reading, where):
             told.add(chip.device)
             reading.facts.append(_fact_of_chip(node, chip, since_ms, unhealthy=chip.device in unhealthy))
+    # A chip may be listed as unhealthy without a fault that says why: the plugin offers it to nobody all the same.
     _read_devices(sorted(unhealthy - told), node, reading, Level.PRE_SEPARATE, "listed as unhealthy without a fault")
 
 
@@ -130,6 +131,7 @@ def _chip_faults(entry: Mapping[str, Any], reading: Reading, where: str) -> Iter
     )
     details, why = mapping(entry.get("fault_time_and_level_map")), text(entry.get("fault_type"))
     worst = -1
+    # Codes of the list and of the map: either may lack one, and each counts once.
     for code in dict.fromkeys((*_split_names(text(entry.get("fault_code"))), *details)):
         detail, at = mapping(details.get(code)), f"{where}.fault_time_and_level_map[{code}]"
         told = reading.parse_level(detail.get("fault_level"), at) or whole

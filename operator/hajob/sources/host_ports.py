@@ -57,5 +57,6 @@ def _declared_ports(spec: Mapping[str, Any], *, is_on_the_host: bool) -> Iterabl
                 number = port.get("hostPort") or (port.get("containerPort") if is_on_the_host else None)
                 if is_integer(number):
                     address = text(port.get("hostIP"))
+                    # One name for all addresses, so that comparing two ports is comparing two texts.
                     plain = "" if address in _ALL_ADDRESSES else address
                     yield HostPort(number, text(port.get("protocol")) or "TCP", plain)

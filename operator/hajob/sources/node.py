@@ -161,6 +161,7 @@ def read_node(raw: Mapping[str, Any], terms: Terms) -> Reading:
     if mapping(raw.get("spec")).get("unschedulable") is True:
         reading.facts.append(_fact_of_node(node, FactKind.CORDONED, "Unschedulable", None, "the node is cordoned"))
     if deleted := mapping(raw.get("metadata")).get("deletionTimestamp"):
+        # Its pods go with it: what trains there moves as from a cordoned node.
         since = reading.parse_timestamp(deleted, "deletionTimestamp")
         reading.facts.append(_fact_of_node(node, FactKind.CORDONED, "NodeDeleting", since, "the node is being deleted"))
     for place, taint in enumerate(items(mapping(raw.get("spec")).get("taints"))):
@@ -205,6 +206,7 @@ def _fact_of_condition(node: str, told: Mapping[str, Any], level: Level, reading
     kind, since_ms = text(told.get("type")), _transition_time(told, reading)
     why = text(told.get("message")) or text(told.get("reason"))
     renewed_ms = reading.parse_timestamp(told.get("lastHeartbeatTime"), "lastHeartbeatTime")
+    # A detector renews its condition without a transition: the later of the two says whether it still looks.
     told_ms = max((one for one in (since_ms, renewed_ms) if one is not None), default=None)
     return ClusterFact(
         id=f"node/{node}/condition/{kind}",

@@ -62,6 +62,7 @@ def read_public_faults(raw: Mapping[str, Any], terms: Terms) -> Reading:
     stands: dict[str, list[ClusterFact]] = {}
     places = 0
     for place, entry in enumerate(items(message.get("faults"))):
+        # The other limits together allow three million chips in one message; so many facts would fill the memory.
         if places > _MOST_TOLD:
             reading.note_rejection(
                 RejectionReason.TOO_MANY, f"faults[{place}]", f"more than {_MOST_TOLD} chips in one message"

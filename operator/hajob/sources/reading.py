@@ -20,6 +20,7 @@ from hajob.sources.fault_codes import LEVEL_WORDS, FaultCodes
 
 FUTURE_MILLISECONDS: Final = 24 * 3600 * 1000
 """A time so far ahead of ours is no clock that is a little fast."""
+# Of what somebody else wrote: enough to recognize it in a log, too little to fill one.
 MOST_SHOWN: Final = 80
 _MOST_DIGITS: Final = 15
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

@@ -16,6 +16,7 @@ from hajob.sources.pod import PodView
 
 _NODES: Final = re.compile(r"^\d+/(\d+) nodes are available: (.*)$", re.DOTALL)
 _CLAUSE: Final = re.compile(r"(\d+) (Insufficient (\S+)|Too many pods|node\(s\) ((?:\{[^}]*\}|[^,{])+))(?:, |$)")
+# As much as a condition of the job keeps; the whole message is the pod's own condition.
 _MESSAGE_LIMIT: Final = 1024
 _SHOWN: Final = 5
 HELD_BACK: Final = (
