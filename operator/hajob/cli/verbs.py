@@ -58,6 +58,11 @@ VERBS: Final = {
     "logs": Verb(
         "logs", "print the output of a rank, of every attempt that is kept", "kubectl hajob logs qwen3-8b --follow"
     ),
+    "stacks": Verb(
+        "stacks",
+        "show where the ranks stand now, those at the same place together",
+        "kubectl hajob stacks qwen3-8b -n team",
+    ),
     "doctor": Verb(
         "doctor",
         "say what is wrong with the installation or a job, and what to do",
