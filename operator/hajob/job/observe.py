@@ -238,7 +238,7 @@ def _remember_fact(snapshot: JobSnapshot, seen: events.FactSeen) -> None:
     if fact.kind not in BAD_PLACES or fact.node_rank is None:
         return
     pod = snapshot.serving_pods.get(fact.node_rank)
-    if observe.is_fact_of_silence(fact) and pod is not None:
+    if observe.is_fact_of_silence(fact) and pod is not None and not observe.is_older_than_pod(fact, pod):
         snapshot.pods.silent.add(pod.uid)
     snapshot.cluster.avoid_node(fact.node_name)
 

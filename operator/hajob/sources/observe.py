@@ -266,6 +266,11 @@ def events_of_report(report: wire.Report, pods: Pods, now_ms: int) -> ReportRead
     return ReportReading(tuple(one for one in told if one is not None), reading.refused)
 
 
+def is_older_than_pod(fact: Fact, pod: PodView) -> bool:
+    """Return whether the fact is about a pod that this one has replaced: what nobody has acknowledged is told again."""
+    return 0 <= fact.incarnation < pod.incarnation
+
+
 def is_fact_of_silence(fact: Fact) -> bool:
     """Return whether perhaps nobody in the pod answers any more."""
     return fact.kind is FactKind.AGENT_SILENT
@@ -277,7 +282,7 @@ def _with_node_name(observed: Observed, pods: Pods) -> Observed | None:
         return observed
     fact = event.fact
     pod = pods.get(fact.node_rank) if fact.node_rank is not None else None
-    if pod is None:
+    if pod is None or is_older_than_pod(fact, pod):
         return observed
     if pod.has_finished and is_fact_of_silence(fact):
         return None

@@ -276,6 +276,18 @@ async def test_a_node_that_has_booted_anew_is_used_again(
         assert town.controller.state.incident.action == "Replace"
 
 
+async def test_silence_that_is_told_again_is_not_of_the_replacement(town: ControllerTown) -> None:
+    """As to a new leader, where the one before has written the decision and was killed before it acknowledged."""
+    await town.train()
+    silent = wire.Fact(id="silent", kind=wire.AGENT_SILENT, node_rank=3, ranks=[6, 7], incarnation=1)
+    await town.report(silent, step=5)
+    await town.run_pods()
+    new = next(pod for pod in town.pods() if pod.node_rank == 3 and pod.incarnation == 2)
+    await town.report(silent, step=5)
+    assert new.uid not in town.controller.snapshots.pods.silent
+    assert new.node_name not in town.avoided_nodes.avoided_names(town.clock.monotonic())
+
+
 async def test_a_job_applied_anew_avoids_the_formerly_silent_node() -> None:
     town = ControllerTown()
     town.avoided_nodes.avoid_node("node-3", town.clock.monotonic())  # learnt from another job
