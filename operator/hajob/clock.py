@@ -45,8 +45,6 @@ class Alarm:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._cancel: Cancel | None = None
-        self._due = 0.0
-        self._call: Callable[[], object] = lambda: None
 
     @property
     def is_set(self) -> bool:
@@ -56,13 +54,7 @@ class Alarm:
     def set_alarm(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
         """Make this call, not before this many seconds have passed."""
         self.cancel()
-        self._due, self._call = self._clock.monotonic() + seconds, partial(call, *arguments)
-        self._cancel = self._clock.call_later(seconds, self._make_call)
-
-    def bring_forward(self, seconds: float) -> None:
-        """Make the pending call, if there is one, after this many seconds at the latest."""
-        if self._cancel is not None and self._due > self._clock.monotonic() + seconds:
-            self.set_alarm(seconds, self._call)
+        self._cancel = self._clock.call_later(seconds, self._make_call, partial(call, *arguments))
 
     def cancel(self) -> None:
         """Cancel the pending call."""
@@ -70,9 +62,9 @@ class Alarm:
             self._cancel()
             self._cancel = None
 
-    def _make_call(self) -> None:
+    def _make_call(self, call: Callable[[], object]) -> None:
         self._cancel = None
-        self._call()
+        call()
 
 
 class SystemClock:

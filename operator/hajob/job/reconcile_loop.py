@@ -130,7 +130,7 @@ class ReconcileLoop:
         self._wake = asyncio.Event()
         self._again, self._again_at = Alarm(ports.clock), inf
         self._backoff, self._asking_again = Backoff(*RETRY_SECONDS), Backoff(*ASK_AGAIN_SECONDS)
-        self._pause_ends, self._pause_alarm = asyncio.Event(), Alarm(ports.clock)
+        self._not_before = -inf
         self._ended = self._closed = False
         self._claim = self.claim_of_job
         ports.cluster.starts.claims[memory.job.metadata.uid] = self._claim
@@ -140,7 +140,6 @@ class ReconcileLoop:
         if hurry:
             self._applier.try_pods_again()
         self._wake.set()
-        self._pause_alarm.bring_forward(SHORTEST_PAUSE_SECONDS)
 
     def note_capacity_change(self) -> None:
         """Reconcile pods that are gated, or exclude a node, because nodes came or went."""
@@ -149,8 +148,7 @@ class ReconcileLoop:
     def retry_soon(self) -> None:
         """Retry in a moment, because a quota has changed: not all jobs of the namespace at once."""
         self._applier.try_pods_again(QUOTA_SECONDS)
-        self._reconcile_at(self._applier.next_try_time)
-        self._pause_alarm.bring_forward(QUOTA_SECONDS * random.random())
+        self._reconcile_at(self._clock.monotonic() + QUOTA_SECONDS * random.random())
 
     def claim_of_job(self) -> Claim | None:
         """Return the nodes that the job still needs; None for none."""
@@ -193,6 +191,8 @@ class ReconcileLoop:
         """Reconcile until cancelled."""
         while True:
             await self._wake.wait()
+            if (rest := self._not_before - self._clock.monotonic()) > 0:
+                await self._clock.sleep(rest)
             self._wake.clear()
             self._again.cancel()
             self._again_at = inf
@@ -202,8 +202,9 @@ class ReconcileLoop:
             if succeeded:
                 self._backoff.reset_delay()
                 continue
-            await self._pause_until_woken(self._backoff.next_delay())
-            self._wake.set()
+            delay, now = self._backoff.next_delay(), self._clock.monotonic()
+            self._not_before = now + min(delay, SHORTEST_PAUSE_SECONDS)
+            self._reconcile_at(now + delay)
 
     async def _reconcile_once(self) -> bool:
         """Do each part once; whether all succeeded. What one part is refused keeps no other part."""
@@ -228,17 +229,6 @@ class ReconcileLoop:
     async def _check_edit(self) -> None:
         if not self._memory.has_ended and await self._admission.look_at_edit(self._memory.job):
             self._owner.status.publish_status()
-
-    async def _pause_until_woken(self, seconds: float) -> None:
-        """Wait; `wake_soon` and a changed quota shorten it."""
-        self._pause_ends = asyncio.Event()
-        self._pause_alarm.set_alarm(seconds, self._pause_ends.set)
-        if self._wake.is_set():
-            self._pause_alarm.bring_forward(SHORTEST_PAUSE_SECONDS)
-        try:
-            await self._pause_ends.wait()
-        finally:
-            self._pause_alarm.cancel()
 
     async def _admit_job(self) -> None:
         """Ask the server whether it accepts the job's pods, and those of a pause that is requested."""
