@@ -35,7 +35,7 @@ from trainer_sidecar.coordinator.state.leases import LEASE_SECONDS, Contacts
 from trainer_sidecar.coordinator.state.presence import OperatorPresence
 from trainer_sidecar.coordinator.state.roster import RankPod, RankView
 from trainer_sidecar.coordinator.takeover import successor, takeover
-from trainer_sidecar.coordinator.watch import checkpoints, first_step, hang, saving
+from trainer_sidecar.coordinator.watch import checkpoints, first_step, hang
 from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)
@@ -371,7 +371,7 @@ class CoordinatorCore:
                 successor.begin_instead_of_a_move(job)
             if not job.contacts.doubts:
                 carry_out_commands(job, job.conversation.pursue_decision(orders.desired_decision(job), now), now)
-        saving.advance_reported_save(job)
+        checkpoints.advance_reported_save(job)
         orders.tell_retired_pods(job)
         migration.follow_move(job)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainer_sidecar.agent.supervise.error_lines import ErrorLines
+from trainer_sidecar.agent.supervise.processes import ErrorLines
 from trainer_sidecar.agent.supervise.ranks import RankProcess
 from trainer_sidecar.launcher import endings
 from trainer_sidecar.launcher.protocol import ProcessName

@@ -8,7 +8,7 @@ from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
 from trainer_sidecar.coordinator.conversation.callbacks import parse_callback
 from trainer_sidecar.coordinator.shell.settings import read_settings
-from trainer_sidecar.coordinator.state.outbox import KEPT_ITEMS, ReportOutbox
+from trainer_sidecar.coordinator.state.effects import KEPT_ITEMS, ReportOutbox
 from trainer_sidecar.environment import SettingsError
 
 

@@ -17,7 +17,7 @@ OWNERS = {
     "incident": {"state/incidents"},
     "incidents": {"state/incidents"},
     "effects": {"state/effects"},
-    "outbox": {"state/effects", "state/outbox"},
+    "outbox": {"state/effects"},
     "steps": {"state/steps"},
     "ending": {"state/last_step"},
     "roster": {"state/roster"},

@@ -7,7 +7,7 @@ import pytest
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
 from tests.rigs.coordinator_checkpoints import answer_a_look, ask_for_a_start, looks_asked_of, world_with_checkpoints
-from trainer_sidecar.coordinator.watch.saving import VERIFY_SECONDS
+from trainer_sidecar.coordinator.watch.checkpoints import VERIFY_SECONDS
 
 
 @pytest.fixture

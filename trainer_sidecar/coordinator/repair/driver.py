@@ -30,7 +30,7 @@ from trainer_sidecar.coordinator.conversation.states import State
 from trainer_sidecar.coordinator.repair import migration, resize
 from trainer_sidecar.coordinator.state.incidents import OpenIncident
 from trainer_sidecar.coordinator.state.job import Job
-from trainer_sidecar.coordinator.watch import first_step, saving, training_end
+from trainer_sidecar.coordinator.watch import checkpoints, first_step, training_end
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +205,7 @@ def _mark_milestone(command: TellMilestone, job: Job, at: float) -> None:
         milestone.strategy = job.conversation.memory.strategy
         _note_sent_strategy(job, at)
     if command.kind == pb.RESULT and event.kind is EventKind.SUCCESS and event.strategy == "dump":
-        saving.look_for_reported_save(job, milestone, at)
+        checkpoints.look_for_reported_save(job, milestone, at)
     else:
         job.mark_milestone(command.kind, at, milestone)
     if command.kind == pb.RESULT:

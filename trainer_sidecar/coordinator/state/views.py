@@ -1,7 +1,7 @@
 """What others said of themselves last: the controller host, and the agent that looks at the checkpoints.
 
 Only this module changes it; controllers are asked for by attempt/start.py, checkpoints by watch/checkpoints.py, saves
-are told by watch/saving.py.
+are told by the latter, too.
 """
 
 from __future__ import annotations
