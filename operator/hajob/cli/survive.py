@@ -9,7 +9,6 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, islice
 from math import comb
 from typing import Any, Final
 
@@ -174,9 +173,22 @@ def answer_for_losses(
 
 def losses_to_play(num_nodes: int, lost: int) -> Iterator[tuple[int, ...]]:
     """Yield the losses, or of too many an even choice."""
-    # Combinations come in order of their first node: a stride reaches all of them, the first so many would not.
-    stride = -(-comb(num_nodes, lost) // _MOST_LOSSES)
-    return islice(combinations(range(num_nodes), lost), 0, None, stride)
+    # Losses come in order of their first node: a stride reaches all of them, the first so many would not.
+    whole = comb(num_nodes, lost)
+    for place in range(0, whole, -(-whole // _MOST_LOSSES)):
+        yield _loss_at(place, num_nodes, lost)
+
+
+def _loss_at(place: int, num_nodes: int, lost: int) -> tuple[int, ...]:
+    """Return the loss at this place of all in order, without making those before it: there may be more than atoms."""
+    found = list[int]()
+    for node in range(num_nodes):
+        beginning_here = comb(num_nodes - node - 1, lost - len(found) - 1) if len(found) < lost else 0
+        if place < beginning_here:
+            found.append(node)
+        else:
+            place -= beginning_here
+    return tuple(found)
 
 
 def outcomes_of_losses(spec: HATrainingJobSpec, losses: Sequence[tuple[int, ...]], free_nodes: int) -> list[Outcome]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from itertools import combinations
 
 import pytest
 
@@ -47,6 +48,13 @@ def test_of_many_losses_an_even_choice_is_played() -> None:
     assert 1_000 < len(chosen) <= 2_000
     assert chosen[0] == (0, 1, 2)
     assert chosen[-1][0] > 60
+
+
+def test_losses_are_in_order_however_many_there_are() -> None:
+    assert list(survive.losses_to_play(7, 3)) == list(combinations(range(7), 3))
+    half = list(survive.losses_to_play(64, 32))
+    assert (len(half), half[0]) == (2_000, tuple(range(32)))
+    assert all(len(set(one)) == 32 for one in half)
 
 
 def test_a_job_that_would_fail_says_so() -> None:
