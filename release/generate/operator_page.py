@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hajob.app.cluster_metrics import CLUSTER_METRICS
 from hajob.app.job_metrics import JOB_METRICS, MOST_JOBS
 from hajob.app.settings import Settings
 from hajob.metrics import REGISTRY
@@ -75,6 +76,8 @@ def _metrics() -> Iterator[str]:
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name
         labels = ", ".join(f"`{label}`" for label in _labels(metric.name))
         yield f"| `{name}` | {metric.type} | {labels} | {metric.documentation} |"
+    for name, told, names in CLUSTER_METRICS:
+        yield f"| `{name}` | gauge | {', '.join(f'`{label}`' for label in names)} | {told} |"
 
 
 def _labels(name: str) -> tuple[str, ...]:

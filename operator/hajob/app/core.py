@@ -39,6 +39,7 @@ from hajob.job.unserved import JobOnHold, JobUnread, UnservedJob, what_is_unread
 from hajob.kube.client import ApiError
 from hajob.leader.leader_kube import NOT_LEADING
 from hajob.leader.reachability import LOOK_SECONDS, count_reachable
+from hajob.plan.evaluator import budgets_left
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView
 from hajob.sources.quota import Quota
@@ -87,7 +88,11 @@ class OperatorCore(FaultListener, JobSource):
 
     def read_jobs(self) -> list[JobReading]:
         """Return the jobs that this operator manages, with their statuses as they are now."""
-        return [JobReading(one.job, one.live_status) for one in self._controllers.values()]
+        now_ms = self._ports.clock.now_milliseconds()
+        return [
+            JobReading(one.job, one.live_status, budgets_left(one.policy, one.state, now_ms))
+            for one in self._controllers.values()
+        ]
 
     def handle_job(self, raw: Json) -> None:
         """Handle a HATrainingJob as it is now."""

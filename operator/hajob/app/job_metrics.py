@@ -6,10 +6,11 @@ that was deleted is left. Counters begin at 0 with this process, as Prometheus e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -20,6 +21,7 @@ from hajob.api.enums import ConditionStatus
 from hajob.api.job import HATrainingJob
 from hajob.api.status import HATrainingJobStatus, IncidentEntry
 from hajob.clock import Clock
+from hajob.domain.actions import Action
 from hajob.domain.incidents import IncidentOutcome
 
 MOST_JOBS: Final = 1_000
@@ -58,6 +60,7 @@ JOB_METRICS: Final = (
     JobMetric("hajob_job_last_checkpoint_step", "gauge", "Step of the newest complete checkpoint."),
     JobMetric("hajob_job_last_checkpoint_timestamp_seconds", "gauge", "When that checkpoint was first seen."),
     JobMetric("hajob_job_waiting_seconds", "gauge", "How long the job has waited to be started.", ("reason",)),
+    JobMetric("hajob_job_budget_left", "gauge", "How often each action may still be taken in its window.", ("action",)),
     JobMetric("hajob_job_coordinator_up", "gauge", "1 while the coordinator and its MindIO controller serve."),
 )
 """What is told of each job; docs/operator.md lists them."""
@@ -68,6 +71,7 @@ class JobReading(NamedTuple):
 
     job: HATrainingJob
     status: HATrainingJobStatus
+    budgets_left: Mapping[Action, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -114,14 +118,16 @@ class JobMetrics(Collector):
         told = list(islice(readings, MOST_JOBS))
         families = {metric.name: _family_of(metric) for metric in JOB_METRICS}
         now_ms = self._clock.now_milliseconds()
-        for job, status in told:
+        for job, status, budgets_left in told:
             identity = job.metadata.namespace, job.metadata.name
             tally = self._tally_of(job, status)
+            for action, left in budgets_left.items():
+                families["hajob_job_budget_left"].add_metric([*identity, str(action)], left)
             counted = ((name, labels, amount) for (name, labels), amount in tally.counts.items())
             for name, labels, value in (*samples_of_job(job, status, now_ms), *counted):
                 families[name].add_metric([*identity, *labels], value)
         # Whoever was deleted is counted no more: a job of the same name is another one.
-        known = {job.metadata.uid for job, _ in told}
+        known = {one.job.metadata.uid for one in told}
         self._tallies = {uid: tally for uid, tally in self._tallies.items() if uid in known}
         yield from families.values()
         missing = GaugeMetricFamily("hajob_jobs_without_metrics", "Jobs beyond the number that metrics are told of.")

@@ -23,6 +23,7 @@ from hajob import log_format, metrics, version
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.app import memory_tuning
+from hajob.app.cluster_metrics import ClusterMetrics
 from hajob.app.core import OperatorCore
 from hajob.app.crd_check import CrdCheck
 from hajob.app.frontend import Frontend
@@ -98,6 +99,7 @@ class Operator(Candidate):
         self._quarantines = Quarantines(self._leader_kube, clock, self._faults, self._caches, self._lease)
         ports = self._build_ports()
         self._core, self._suspicion = OperatorCore(ports, self._caches), ports.cluster.suspicion
+        self._marks = ports.cluster.marks
         self._faults.listeners += [self._core, self._quarantines]  # first what saves a training
         self._crd = CrdCheck(kube, clock, self._core)
         namespaces = settings.served_namespaces()
@@ -186,8 +188,9 @@ class Operator(Candidate):
         loop = asyncio.get_running_loop()  # noqa: TID251  # signals
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        jobs = JobMetrics(self._core, self._clock)
-        metrics.REGISTRY.register(jobs)
+        collectors = (JobMetrics(self._core, self._clock), ClusterMetrics(self._caches.capacity, self._marks))
+        for collector in collectors:
+            metrics.REGISTRY.register(collector)
         metrics.LEASE_AGE.set_function(lambda: self._lease.seconds_since_renewal)
         served = metrics.build_application(
             self._why_unhealthy, self._why_unready, self._note_for_admin, self._faults.state_report
@@ -215,7 +218,8 @@ class Operator(Candidate):
             await ended
         beginning.cancel()  # whoever ends this process need not wait for a server that does not answer
         await self._shut_down(runner)
-        metrics.REGISTRY.unregister(jobs)
+        for collector in collectors:
+            metrics.REGISTRY.unregister(collector)
 
     async def _begin_when_listed(self) -> None:
         """Once everything is listed, stand for leader and do what a process does besides."""

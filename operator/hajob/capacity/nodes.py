@@ -242,6 +242,13 @@ class Capacity:
         there = self._occupants.get(name, {})
         return [(key, one.job_uid) for key, one in there.items() if any(held == resource for held, _ in one.chips)]
 
+    def chips_used_on(self, name: str) -> Counter[str]:
+        """Return the chips of a node that pods have, by resource name."""
+        used: Counter[str] = Counter()
+        for one in self._occupants.get(name, {}).values():
+            used.update(dict(one.chips))
+        return used
+
     def has_other_tenants(self, name: str) -> bool:
         """Return whether a pod that is none of Hajob's has chips of the node."""
         return any(not one.job_uid and one.chips for one in self._occupants.get(name, {}).values())

@@ -258,6 +258,15 @@ def budget_exhausted(used: int, limits: ActionLimits) -> str:
     return f"budget exhausted: {used} of {limits.max_count} uses in the last {limits.window_seconds} s"
 
 
+def budgets_left(policy: Policy, state: JobState, now_ms: int) -> dict[Action, int]:
+    """Return how often each action that the spec allows may still be taken in its window."""
+    return {
+        action: max(limits.max_count - count_budget_uses(state, action, limits.window_seconds, now_ms), 0)
+        for action, limits in policy.limits.items()
+        if policy.allows_action(action)
+    }
+
+
 def count_budget_uses(state: JobState, budget: str, window_seconds: int, now_ms: int) -> int:
     """Return how often a budget was used within its window."""
     since, count = now_ms - 1000 * window_seconds, 0

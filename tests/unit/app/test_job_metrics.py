@@ -13,6 +13,7 @@ from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
 from hajob.app import job_metrics
 from hajob.app.job_metrics import JOB_METRICS, JobMetrics, JobReading, JobSource
+from hajob.domain.actions import Action
 from hajob.metrics import REGISTRY
 from hajob.plan.state import JobPhase
 from tests.rigs.fake_clock import FakeClock
@@ -34,7 +35,7 @@ class Jobs(JobSource):
     def read_jobs(self) -> Iterable[JobReading]:
         for raw in self.jobs:
             job = HATrainingJob.from_object(raw)
-            yield JobReading(job, job.status)
+            yield JobReading(job, job.status, {Action.RESTART: 9})
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, {"namespace": NAMESPACE, "job": NAME, **labels})
@@ -65,6 +66,7 @@ def test_a_status_becomes_metrics() -> None:
     assert jobs.value("hajob_job_last_checkpoint_step") == 200
     assert jobs.value("hajob_job_last_checkpoint_timestamp_seconds") == (NOW_MS - 5_000) // 1000
     assert jobs.value("hajob_job_coordinator_up") == 1
+    assert jobs.value("hajob_job_budget_left", action="Restart") == 9
     assert jobs.value("hajob_job_waiting_seconds", reason="") is None, "it waits for nothing"
 
 
