@@ -1,7 +1,7 @@
 """What others said of themselves last: the controller host, and the agent that looks at the checkpoints.
 
-Only this module changes it; controllers are asked for by attempt/start.py, checkpoints by watch/checkpoints.py, saves
-are told by the latter, too.
+Only this module changes it. attempt/start.py asks for controllers; watch/checkpoints.py asks for checkpoints, and tells
+of saves.
 """
 
 from __future__ import annotations
