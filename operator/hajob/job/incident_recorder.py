@@ -34,6 +34,7 @@ class IncidentRecorder:
         self.settled: Record | None = None
         self._told: list[Announcement] = []
         self._early: dict[Mark, int] = {}
+        self._is_opening_told = True
         self._stood_at = -1  # the last common step, reported before its incident was open
         self._repaired = -1  # number of the incident for which MindIO has reported that all ranks are repaired
 
@@ -106,6 +107,8 @@ class IncidentRecorder:
         event: events.JobEvent,
         newest_step: int = -1,
         checkpoint_step: int | None = None,
+        *,
+        held: bool = False,
     ) -> None:
         """Record the open incident as the planner has left it.
 
@@ -114,6 +117,7 @@ class IncidentRecorder:
             event: that the planner has handled.
             newest_step: the newest that a rank has finished.
             checkpoint_step: of the newest complete periodic checkpoint, None when unknown.
+            held: it is held back: its action is not begun, and whoever held it has said what it is.
         """
         self._record_found_checkpoint(checkpoint_step)
         if isinstance(event, events.ResultReported) and not event.code and self.record is not None:
@@ -128,6 +132,9 @@ class IncidentRecorder:
             restoration = Restoration().with_last_step(self._stood_at)
             self.settled = self.record
             self.record = Record(incident, {**self._early, Mark.NOTICED: noticed}, restoration=restoration)
+            self._is_opening_told = False
+        if not self._is_opening_told and not held:
+            self._is_opening_told = True
             self._told.append(announcements.event_of_opening(incident))
         self.record = dataclasses.replace(
             self.record, incident=incident, restoration=self.record.restoration.with_restart_step(incident, newest_step)

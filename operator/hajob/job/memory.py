@@ -134,9 +134,8 @@ class JobMemory:
         if transition.state.phase is not JobPhase.FAILED and self.journal.failed_reason:
             self.journal = dataclasses.replace(self.journal, failed_reason="", failed_message="")
         self.record_time(view, happened_ms)
-        self.recorder.record_incident(
-            transition.state.incident, event, max(view.step, before.step), view.checkpoint_step
-        )
+        step, held = max(view.step, before.step), transition.state.phase is JobPhase.HELD
+        self.recorder.record_incident(transition.state.incident, event, step, view.checkpoint_step, held=held)
         for effect in transition.effects:
             self._apply_effect(effect)
         return transition

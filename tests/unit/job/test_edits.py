@@ -27,7 +27,7 @@ from hajob.pods.rank_pod import build_rank_pod
 from hajob.pods.settings import PodSettings
 from hajob.pods.spare_pod import build_spare_pod
 from hajob.protocol import sidecar_pb2 as wire
-from tests.rigs.job_controller import ControllerTown, condition_of, settle_town
+from tests.rigs.job_controller import ControllerTown, condition_of, death_of_rank, settle_town
 
 SECONDS: Final = 2.0
 """Within so long of virtual time everybody knows."""
@@ -208,6 +208,16 @@ async def test_what_was_edited_while_no_operator_ran_is_observed(town: Controlle
     assert town.status()["observedGeneration"] == 2
     assert held(town) == "ModeObserve"
     assert [rule.name for rule in assignment(town).log_rules] == ["nan"]
+
+
+async def test_a_held_fault_is_called_a_recovery_once_it_is_one(town: ControllerTown) -> None:
+    """Under Observe an Event that names the action as begun would say what is not so."""
+    await town.train()
+    await edit(town, "recovery.mode", "Observe")
+    await town.report(death_of_rank(0), step=5)
+    assert ("Observed" in town.events.reasons, "Recovering" in town.events.reasons) == (True, False)
+    await edit(town, "recovery.mode", "Enforce")
+    assert town.events.reasons.count("Recovering") == 1
 
 
 async def test_an_edit_with_which_no_pod_can_be_made_is_told(town: ControllerTown) -> None:

@@ -16,7 +16,7 @@ from hajob.capacity.gang import Claim
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Patch, Wants, patch_of_pod
 from hajob.plan.placements import WITHOUT_RANK_PODS
-from hajob.plan.state import ENDED, UNTRAINED
+from hajob.plan.state import ENDED
 from hajob.plan.waits import nodes_to_return
 from hajob.sources.pod import PodView
 
@@ -86,7 +86,7 @@ def _is_whole_gang_gated(snapshot: JobSnapshot, memo: GangMemo) -> bool:
     """Whether all of this start's pods are gated; an ungated one means that the start was let in before."""
     state = snapshot.state
     gates = snapshot.job.spec.scheduling.gang_policy is GangPolicy.SCHEDULING_GATES
-    if not gates or state.phase not in UNTRAINED or memo.let_in == state.base:
+    if not gates or not state.is_untrained or memo.let_in == state.base:
         return False
     serving = snapshot.pods.serving_pods(state)
     if len(serving.gated) < len(serving.pods):
