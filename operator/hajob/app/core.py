@@ -121,7 +121,7 @@ class OperatorCore(FaultListener, JobSource):
         if (spec.get("managedBy") or names.MANAGED_BY) != names.MANAGED_BY or metadata.get("deletionTimestamp"):
             return
         if uid in self._controllers:
-            self._call_guarded(uid, partial(self._controllers[uid].spec_not_read, why))
+            self._call_guarded(uid, partial(self._controllers[uid].note_unread_spec, why))
         elif uid not in self._broken and not self._stays_unserved(uid, what_is_unread(raw, why)):
             self._forget_job(uid)
             self._unserved[uid] = JobUnread(raw, self._ports, why)
@@ -217,7 +217,7 @@ class OperatorCore(FaultListener, JobSource):
         suspicion = self._ports.cluster.suspicion
         if suspicion.update_suspicion(reach, self._ports.clock.monotonic()):
             for uid, controller in list(self._controllers.items()):
-                self._call_guarded(uid, partial(controller.reach_changed, suspicion.offers))
+                self._call_guarded(uid, partial(controller.handle_reach_change, suspicion.offers))
 
     def why_unhealthy(self) -> str:
         """Return why this process should be restarted; empty when it need not."""
@@ -311,7 +311,7 @@ class OperatorCore(FaultListener, JobSource):
             self._caches.quotas.store_quota(quota)
         for uid, controller in list(self._controllers.items()):
             if controller.job.metadata.namespace == namespace:
-                self._call_guarded(uid, controller.quota_changed)
+                self._call_guarded(uid, controller.handle_changed_quota)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""
@@ -328,13 +328,13 @@ class OperatorCore(FaultListener, JobSource):
     def handle_breaker_change(self, held: str) -> None:
         """Handle that the breaker holds faults of nodes and chips back (why), or believes them again (empty)."""
         for uid, controller in list(self._controllers.items()):
-            self._call_guarded(uid, partial(controller.breaker_changed, held))
+            self._call_guarded(uid, partial(controller.handle_breaker_change, held))
 
     def handle_changed_places(self) -> None:
         """Handle that nodes were quarantined or released."""
         self._caches.capacity.set_kept_out(self._ports.cluster.marks.quarantined)
         for uid, controller in list(self._controllers.items()):
-            self._call_guarded(uid, controller.places_changed)
+            self._call_guarded(uid, controller.handle_changed_places)
         self._tell_changed_capacity()
 
     def _controllers_on_nodes(self, nodes: Collection[str]) -> list[tuple[str, JobController]]:

@@ -188,7 +188,7 @@ class Quarantines(FaultListener):
             return
         self.kept_out.clear()
         self.kept_out.update(self._active)
-        self._faults.places_turned(turned)
+        self._faults.note_turned_places(turned)
 
     async def _check_periodically(self) -> None:
         """End quarantines that are over; retry nodes for which there was no room."""

@@ -241,7 +241,7 @@ class FaultWatch(NodeFaults):
         """Update a node after it was quarantined or released."""
         self.cluster.update_node(node, self._now_ms())
 
-    def places_turned(self, nodes: Collection[str]) -> None:
+    def note_turned_places(self, nodes: Collection[str]) -> None:
         """Update nodes that were isolated or let in again, and tell the listener."""
         for node in nodes:
             self.look_at(node)

@@ -74,7 +74,7 @@ class Admission:
         """Whether pods may be created."""
         return self.reason is Reason.VALID
 
-    def spec_changed(self) -> None:
+    def note_changed_spec(self) -> None:
         """Check a refused spec again, because it has changed."""
         if self.reason in AGAIN:
             self.reason = Reason.NOT_CHECKED

@@ -161,13 +161,13 @@ class JobController(CoordinatorOwner, LoopOwner):
     def apply_job(self, job: HATrainingJob) -> None:
         """Handle the CR as it is now."""
         if self._memory.store_job(job):
-            self._admission.spec_changed()
+            self._admission.note_changed_spec()
             self.send_assignment()
             self._advance_plan(events.PolicyChanged())
             self.status.publish_status()
             self._loop.wake_soon(hurry=True)
 
-    def spec_not_read(self, why: str) -> None:
+    def note_unread_spec(self, why: str) -> None:
         """Say that the newest spec cannot be read: the one before it goes on being served."""
         if why != self._memory.spec_not_read:
             self._post_event(Announcement(EventReason.SPEC_NOT_READ, f"{Reason.SPEC_NOT_READ.sentence} {why}"))
@@ -264,7 +264,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         recorder.begin_report()
         if self._memory.store_launch(tuple(report.state.launched)):
             self.send_assignment()
-        if (loaded := reports.newly_loaded(report, self.state.attempt)) is not None:
+        if (loaded := reports.take_newly_loaded(report, self.state.attempt)) is not None:
             recorder.record_loaded_checkpoint(loaded)
             self._post_events_of_incident()
         for observed in told:
@@ -296,7 +296,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         self._memory.store_last_step(step, age_ms)
         self.status.publish_status(lazy=True)
 
-    def reach_changed(self, cut_off: str) -> None:
+    def handle_reach_change(self, cut_off: str) -> None:
         """Take in why this operator counts as cut off from the coordinators; empty: it does not any more."""
         reports = self.coordinator.reports
         if not reports.address or reports.connected:
@@ -331,7 +331,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         if any(pod.is_spare_pod for node in nodes for pod in self.snapshots.pods.pods_on_node(node)):
             self._loop.wake_soon()  # a spare is no rank, so that no event tells of its node
 
-    def breaker_changed(self, held: str) -> None:
+    def handle_breaker_change(self, held: str) -> None:
         """Announce that the breaker holds faults of nodes and chips back (why), or believes them again."""
         self._post_event(event_of_breaker(held) if not self._memory.has_ended else None)
         snapshot = self.snapshots.take_snapshot()
@@ -340,7 +340,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         self.apply_seen(observe.events_of_hardware(snapshot) if not held else ())
         self.status.publish_status()
 
-    def places_changed(self) -> None:
+    def handle_changed_places(self) -> None:
         """Handle that nodes were quarantined or released: waiting pods may go there now."""
         self._loop.wake_soon(hurry=True)
         self.status.publish_status(lazy=True)
@@ -350,7 +350,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         self._loop.note_capacity_change()
         self.apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
 
-    def quota_changed(self) -> None:
+    def handle_changed_quota(self) -> None:
         """Handle a changed quota: refused pods may be created, a job that is not whole may grow or not."""
         self.apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
         refused = self.snapshots.creation.why_missing
@@ -411,7 +411,7 @@ class JobController(CoordinatorOwner, LoopOwner):
         self._start_if_held()
         self._look_for_places()
 
-    def missing_pods_turned(self, told: Announcement | None, *, turned: bool) -> None:
+    def handle_missing_pods(self, told: Announcement | None, *, turned: bool) -> None:
         """Handle that pods are missing for another reason than before, or for none any more."""
         self._post_event(told)
         self._look_for_places()

@@ -65,7 +65,7 @@ class _Line:
 
     def apply_report(self, report: wire.Report) -> None:
         if self.closed:
-            self._client.former_reported(self, report)
+            self._client.apply_former_report(self, report)
         else:
             self._client.apply_report(report)
 
@@ -73,7 +73,7 @@ class _Line:
         if not self.closed:
             self._client.note_connection_change(up, reason)
         elif not up:
-            self._client.former_ended(self)
+            self._client.close_former_line(self)
 
 
 class CoordinatorClient:
@@ -135,7 +135,7 @@ class CoordinatorClient:
         """Close the link for good."""
         self._assigning.cancel()
         self.leave_lost_pod()
-        self.former_ended(self._former)
+        self.close_former_line(self._former)
         for task in list(self._closing):
             await task
 
@@ -198,13 +198,13 @@ class CoordinatorClient:
         self.reports.store_report(report)
         self._owner.apply_report(report)
 
-    def former_reported(self, line: _Line, report: wire.Report) -> None:
+    def apply_former_report(self, line: _Line, report: wire.Report) -> None:
         """Handle a report of a pod that is no longer this job's coordinator."""
         for milestone in report.milestones if line is self._former else ():
             if milestone.kind == wire.STEP_BEFORE:
                 self._owner.note_last_step(milestone.step, milestone.age_nanoseconds // NANOSECONDS_PER_MILLISECOND)
 
-    def former_ended(self, line: _Line | None) -> None:
+    def close_former_line(self, line: _Line | None) -> None:
         """Close the previous pod's link: it has ended, or is no longer needed."""
         if line is self._former:
             self._former = None
@@ -213,6 +213,6 @@ class CoordinatorClient:
     def note_connection_change(self, up: bool, reason: str) -> None:
         """Handle that the channel came up or went down."""
         if up:
-            self.former_ended(self._former)
+            self.close_former_line(self._former)
         self.reports.note_connection_change(up, reason)
         self._owner.note_channel_change()

@@ -109,7 +109,7 @@ class CoordinatorReports:
         found = self.now.state.checkpoint
         return found.loaded_step if found.attempt and found.attempt == attempt else -1
 
-    def newly_loaded(self, report: wire.Report, attempt: int) -> Loaded | None:
+    def take_newly_loaded(self, report: wire.Report, attempt: int) -> Loaded | None:
         """Return what the ranks of this attempt were given to load, the first time a report says so."""
         found = report.state.checkpoint
         if not found.attempt or found.attempt != attempt or found.attempt == self._attempt_told:

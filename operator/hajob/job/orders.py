@@ -72,7 +72,7 @@ def _is_order_held(snapshot: JobSnapshot, order: SendOrder, memo: StartMemo) -> 
 
 def build_assignment(snapshot: JobSnapshot, revision: int) -> wire.Assignment:
     """Build the assignment: the job's sizes and settings, and its rank pods by node rank."""
-    job, layout, state, policy = snapshot.started, snapshot.layout, snapshot.state, snapshot.policy
+    job, layout, state, policy = snapshot.job_as_started, snapshot.layout, snapshot.state, snapshot.policy
     recovery = job.spec.recovery
     return wire.Assignment(
         revision=revision,

@@ -55,7 +55,7 @@ class PodMaker:
         self, wanted: MakePods, row: Sequence[Placement | CoordinatorPlacement]
     ) -> list[ApiError]:
         snapshot = self._snapshots.take_snapshot()
-        job, refused = snapshot.started, snapshot.refused_nodes(len(row))
+        job, refused = snapshot.job_as_started, snapshot.refused_nodes(len(row))
 
         async def make_one(missing: Placement | CoordinatorPlacement) -> ApiError | None:
             try:

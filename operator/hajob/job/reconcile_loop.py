@@ -101,7 +101,7 @@ class LoopOwner:
     def apply_pod(self, pod: PodView) -> None:
         """Handle a pod of this job as it is now."""
 
-    def missing_pods_turned(self, told: Announcement | None, *, turned: bool) -> None:
+    def handle_missing_pods(self, told: Announcement | None, *, turned: bool) -> None:
         """Handle that pods are missing for another reason than before, or for none any more.
 
         Args:
@@ -252,7 +252,7 @@ class ReconcileLoop:
         missing = [change for change in decided if isinstance(change, MakePods)]
         await self._look_at_certificates(for_pods=bool(missing))
         if decided:
-            await self._owner.status.acknowledged()
+            await self._owner.status.wait_until_written()
             if memory.still_desires(state, layout) and not self._ended:
                 # Surplus pods may hold the quota and the nodes that missing ones need.
                 await self._apply_changes(change for change in decided if change not in missing)
@@ -316,7 +316,7 @@ class ReconcileLoop:
     def _tell_missing(self, before: NotCreated | None) -> None:
         now = self._snapshots.creation.why_missing
         if now != before:
-            self._owner.missing_pods_turned(
+            self._owner.handle_missing_pods(
                 event_of_creation(before, now), turned=(now is None) is not (before is None)
             )
 

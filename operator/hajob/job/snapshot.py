@@ -204,7 +204,7 @@ class JobSnapshot:
         return f"{self.job.metadata.namespace}/{self.job.metadata.name}"
 
     @property
-    def started(self) -> HATrainingJob:
+    def job_as_started(self) -> HATrainingJob:
         """Return the job with the nodes that the attempt was started with: its pods are built from it."""
         nodes = self.state.nodes
         return self.job.model_copy(update={"spec": with_number_of_nodes(self.job.spec, nodes)}) if nodes else self.job

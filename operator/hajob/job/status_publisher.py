@@ -105,13 +105,13 @@ class StatusPublisher:
         else:
             self._alarm.set_alarm(SOON_SECONDS, self._put_status)
 
-    async def acknowledged(self) -> None:
+    async def wait_until_written(self) -> None:
         """Wait until the server has the current status.
 
         Raises:
             StatusRefusedError: it does not take it.
         """
-        await self.writer.acknowledged(self._put_status())
+        await self.writer.wait_until_written(self._put_status())
 
     def stop_publishing(self) -> None:
         """Stop publishing."""
@@ -169,5 +169,5 @@ class StatusPublisher:
     async def _confirm_version(self, version: int, then: Callable[[], None]) -> None:
         """Call `then` once the server has this version; if it never will, the next leader hears the reports again."""
         with contextlib.suppress(StatusRefusedError, JobGoneError):
-            await self.writer.acknowledged(version)
+            await self.writer.wait_until_written(version)
             then()

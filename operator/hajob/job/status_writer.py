@@ -97,7 +97,7 @@ class StatusWriter:
         return self._revision
 
     def hand_over_status(self, status: HATrainingJobStatus, *, within: float = 0.0) -> int:
-        """Take over a status; return its number for `acknowledged`. Never waits.
+        """Take over a status; return its number for `wait_until_written`. Never waits.
 
         Args:
             status: the whole status.
@@ -109,7 +109,7 @@ class StatusWriter:
         self._changed.set()
         return self._revision
 
-    async def acknowledged(self, revision: int) -> None:
+    async def wait_until_written(self, revision: int) -> None:
         """Wait until the server has this status or a newer one.
 
         Raises:

@@ -97,24 +97,26 @@ async def test_statuses_arrive_and_a_late_leader_is_stopped(kube: HttpKube, crd:
     old, new = _writer(kube, made, leads), _writer(kube, made)
     tasks = [asyncio.create_task(writer.write_for_ever()) for writer in (old, new)]
     async with asyncio.timeout(90):
-        await old.acknowledged(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=1)))
+        await old.wait_until_written(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=1)))
         version = (await read())["metadata"]["resourceVersion"]
-        await old.acknowledged(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=1)))
+        await old.wait_until_written(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=1)))
         assert (await read())["metadata"]["resourceVersion"] == version
-        await new.acknowledged(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=2)))
-        late = asyncio.create_task(old.acknowledged(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=9))))
+        await new.wait_until_written(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=2)))
+        late = asyncio.create_task(
+            old.wait_until_written(old.hand_over_status(HATrainingJobStatus(fence=4, incarnation=9)))
+        )
         await until(lambda: bool(leads.claimed))
         assert (leads.claimed[0], late.done(), (await read())["status"]["incarnation"]) == (5, False, 2)
         late.cancel()
         tasks[0].cancel()
         with pytest.raises(StatusRefusedError, match="journal"):
-            await new.acknowledged(
+            await new.wait_until_written(
                 new.hand_over_status(HATrainingJobStatus.model_construct(fence=5, journal="x" * 300_000))
             )
-        await new.acknowledged(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=3)))
+        await new.wait_until_written(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=3)))
         await kube.delete_object(names.PLURAL, where, made["metadata"]["name"])
         with pytest.raises(JobGoneError):
-            await new.acknowledged(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=4)))
+            await new.wait_until_written(new.hand_over_status(HATrainingJobStatus(fence=5, incarnation=4)))
         await tasks[1]
 
 
@@ -126,7 +128,7 @@ async def test_a_job_that_was_applied_again_is_not_touched(kube: HttpKube, crd: 
     again = await kube.create_object(names.PLURAL, where, job)
     async with asyncio.timeout(90):
         with pytest.raises(JobGoneError):
-            await writer.acknowledged(writer.hand_over_status(HATrainingJobStatus(fence=1)))
+            await writer.wait_until_written(writer.hand_over_status(HATrainingJobStatus(fence=1)))
         await task
     assert "status" not in await kube.get_object(names.PLURAL, where, again["metadata"]["name"])
 
@@ -141,12 +143,12 @@ async def test_a_forged_fence_stops_no_operator(kube: HttpKube, crd: Job, job: J
         await kube.patch_object(names.PLURAL, where, name, {"status": {"fence": fence}}, subresource="status")
 
     async with asyncio.timeout(90):
-        await writer.acknowledged(writer.hand_over_status(HATrainingJobStatus(fence=1)))
+        await writer.wait_until_written(writer.hand_over_status(HATrainingJobStatus(fence=1)))
         with pytest.raises(ApiError, match="less than or equal to 2000000000"):
             await forge(2**31)
         await forge(FENCE_LIMIT)
         with pytest.raises(StatusRefusedError, match="which no operator has written"):
-            await writer.acknowledged(writer.hand_over_status(HATrainingJobStatus(fence=1, incarnation=2)))
+            await writer.wait_until_written(writer.hand_over_status(HATrainingJobStatus(fence=1, incarnation=2)))
     assert not task.done()
     task.cancel()
 

@@ -85,7 +85,7 @@ class Faults:
     def look_at(self, node: str) -> None:
         """Nobody is to be told."""
 
-    def places_turned(self, nodes: frozenset[str]) -> None:
+    def note_turned_places(self, nodes: frozenset[str]) -> None:
         """Nobody is to be told."""
 
 

@@ -120,7 +120,7 @@ async def test_a_controller_whose_task_failed_is_opened_anew(hall: Hall, monkeyp
 
     with monkeypatch.context() as patched:
         patched.setattr(hall.town.kube, "patch_object", fail)
-        broken.spec_not_read("spec.framework")  # the status says so
+        broken.note_unread_spec("spec.framework")  # the status says so
         await settle_town(hall.town)
     assert hall.controller is None
     await hall.town.clock.advance(1.0)

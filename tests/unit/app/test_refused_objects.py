@@ -92,7 +92,7 @@ async def test_no_waiting_pod_excludes_a_node_that_was_released(town: Controller
     town.nodes = {f"node-{n}": every[f"node-{n}"] for n in range(4)}
     town.nodes["node-4"] = every["node-4"]
     town.quarantined.clear()
-    town.controller.places_changed()
+    town.controller.handle_changed_places()
     await town.end_deleted_pods()
     for pod in first:
         town.controller.apply_pod(pod, deleted=True)

@@ -68,7 +68,7 @@ class Faults:
     def look_at(self, node: str) -> None:
         self.looked.append(node)
 
-    def places_turned(self, nodes: frozenset[str]) -> None:
+    def note_turned_places(self, nodes: frozenset[str]) -> None:
         self.looked.extend(nodes)
         self.told.append(nodes)
 

@@ -57,12 +57,12 @@ def report_of(**found: Any) -> wire.Report:
 def test_what_an_attempt_loads_is_told_once_for_that_attempt() -> None:
     controller = Owner().controller
     told = report_of(attempt=1, loaded_step=20, refused=[wire.RefusedCheckpoint(name="x", reason="y")], num_refused=1)
-    assert controller.reports.newly_loaded(told, 2) is None
-    found = controller.reports.newly_loaded(told, 1)
+    assert controller.reports.take_newly_loaded(told, 2) is None
+    found = controller.reports.take_newly_loaded(told, 1)
     assert found is not None
     assert (found.step, found.refused[0].name, found.num_refused) == (20, "x", 1)
-    assert controller.reports.newly_loaded(told, 1) is None
-    assert controller.reports.newly_loaded(report_of(attempt=0, loaded_step=-1), 0) is None
+    assert controller.reports.take_newly_loaded(told, 1) is None
+    assert controller.reports.take_newly_loaded(report_of(attempt=0, loaded_step=-1), 0) is None
 
 
 def test_the_checkpoint_that_would_be_loaded_is_the_tracked_one() -> None:

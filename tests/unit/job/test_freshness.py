@@ -67,7 +67,7 @@ class Written:
         self.number += 1
         return self.number
 
-    async def acknowledged(self, _: int) -> None:
+    async def wait_until_written(self, _: int) -> None:
         """At once."""
 
 

@@ -154,13 +154,13 @@ async def test_a_pod_placed_on_a_broken_node_is_told_of_it(town: ControllerTown)
 async def test_a_breaker_that_opens_is_told_on_the_job(town: ControllerTown) -> None:
     await trained(town)
     town.held = "300 of 1000 nodes were reported faulty"
-    town.controller.breaker_changed(town.held)
+    town.controller.handle_breaker_change(town.held)
     await settle_town(town)
     held = next(one for one in town.status()["conditions"] if one["type"] == "Held")
     assert (held["status"], held["reason"], held["message"]) == ("True", "BreakerOpen", town.held)
     assert town.events.reasons[-1] == "BreakerOpen"
     town.held = ""
-    town.controller.breaker_changed("")
+    town.controller.handle_breaker_change("")
     await settle_town(town)
     held = next(one for one in town.status()["conditions"] if one["type"] == "Held")
     assert (held["status"], town.events.reasons[-1]) == ("False", "BreakerClosed")
@@ -177,7 +177,7 @@ async def test_a_flood_strands_no_pod(town: ControllerTown) -> None:
     town.controller.apply_pod(next(one for one in town.pods() if one.name == pod.name))
     assert town.controller.state == before
     town.held = ""
-    town.controller.breaker_changed("")
+    town.controller.handle_breaker_change("")
     assert town.controller.state.pod_incarnation(0) > before.pod_incarnation(0)
 
 
@@ -236,7 +236,7 @@ async def test_pods_that_wait_are_made_anew_after_a_release(town: ControllerTown
     await cannot_be_placed(town, waiting)
     assert waiting.name in {pod.name for pod in town.pods()}
     town.quarantine("node-4")
-    town.controller.places_changed()
+    town.controller.handle_changed_places()
     await settle_town(town)
     assert waiting.name not in {pod.name for pod in town.pods()}
     town.controller.apply_pod(waiting, deleted=True)
@@ -253,7 +253,7 @@ async def test_a_replacement_that_waits_is_made_anew_after_a_release(town: Contr
     await cannot_be_placed(town, waiting)
     free = next(iter(set(town.nodes) - {pod.node_name for pod in town.pods()} - {node}))
     town.quarantine(*(name for name in town.nodes if name not in {node, free}))
-    town.controller.places_changed()
+    town.controller.handle_changed_places()
     await settle_town(town)
     assert waiting.name not in {pod.name for pod in town.pods()}
     town.controller.apply_pod(waiting, deleted=True)

@@ -193,7 +193,7 @@ async def test_an_incident_is_closed_though_the_next_begins_at_once(town: Contro
             told = wire.Milestone(kind=kind, incarnation=incarnation, step=6, strategy="recover")
             await town.report(milestones=[told], step=6, incarnation=incarnation, hello=False)
         assert town.controller.state.phase is JobPhase.RUNNING
-    await town.controller.status.acknowledged()
+    await town.controller.status.wait_until_written()
     assert [incident["outcome"] for incident in town.status()["incidents"]] == ["Recovered", "Recovered"]
 
 

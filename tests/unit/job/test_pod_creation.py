@@ -213,12 +213,12 @@ async def test_a_quota_that_gets_room_is_used_at_once(town: ControllerTown) -> N
     await PodQuota(town).allow(0)
     await town.clock.advance(300.0)
     tries = refused_by_quota()
-    town.controller.quota_changed()  # what changed need not be what the job lacks
+    town.controller.handle_changed_quota()  # what changed need not be what the job lacks
     await town.clock.advance(0.6)
     assert refused_by_quota() == tries + 1
     await PodQuota(town).allow(5)
     for _ in range(20):
-        town.controller.quota_changed()
+        town.controller.handle_changed_quota()
     await town.clock.advance(0.6)
     assert ranks(town) == [0, 1, 2, 3]
 
@@ -235,14 +235,14 @@ async def test_a_secret_over_quota_is_tried_again_at_once(town: ControllerTown) 
     await town.clock.advance(300.0)
     assert not town.pods()
     full = False
-    town.controller.quota_changed()
+    town.controller.handle_changed_quota()
     await town.clock.advance(0.6)
     assert ranks(town) == [0, 1, 2, 3]
 
 
 async def test_a_changed_quota_is_nothing_to_who_waits_for_none(town: ControllerTown) -> None:
     await settle_town(town)
-    town.controller.quota_changed()
+    town.controller.handle_changed_quota()
     await settle_town(town)
     assert ranks(town) == [0, 1, 2, 3]
 

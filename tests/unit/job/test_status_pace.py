@@ -23,7 +23,7 @@ class Notes:
         self.times.append(self.clock.seconds)
         return len(self.times)
 
-    async def acknowledged(self, _: int) -> None:
+    async def wait_until_written(self, _: int) -> None:
         """At once."""
 
 

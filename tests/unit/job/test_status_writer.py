@@ -96,10 +96,10 @@ def status(incarnation: int, fence: int = 1) -> HATrainingJobStatus:
 
 async def test_a_write_is_acknowledged_and_a_repetition_is_none() -> None:
     world = await World.made()
-    await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
-    await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
+    await world.writer.wait_until_written(world.writer.hand_over_status(status(1)))
+    await world.writer.wait_until_written(world.writer.hand_over_status(status(1)))
     assert len(world.patches) == 1
-    await world.writer.acknowledged(world.writer.hand_over_status(status(2)))
+    await world.writer.wait_until_written(world.writer.hand_over_status(status(2)))
     assert world.patches[1] == {"incarnation": 2, "fence": 1}
 
 
@@ -107,7 +107,7 @@ async def test_after_an_outage_only_the_newest_status_is_written() -> None:
     world = await World.made()
     world.server.faults.refuse(unreachable(), times=8)
     first = world.writer.hand_over_status(status(1))
-    waiting = asyncio.create_task(world.writer.acknowledged(first))
+    waiting = asyncio.create_task(world.writer.wait_until_written(first))
     for incarnation in range(2, 50):
         world.writer.hand_over_status(status(incarnation))
         await world.clock.advance(0.1)
@@ -144,7 +144,7 @@ async def test_a_write_that_has_time_rides_with_an_urgent_one() -> None:
 async def test_waiting_for_an_acknowledgement_makes_a_write_urgent() -> None:
     world = await World.made()
     revision = world.writer.hand_over_status(status(1), within=600)
-    await world.writer.acknowledged(revision)
+    await world.writer.wait_until_written(revision)
     assert len(world.patches) == 1
 
 
@@ -152,9 +152,9 @@ async def test_a_claimed_fence_is_reported_and_then_outdone() -> None:
     """The Lease decides who leads: a status may have been written by anybody who has the right."""
     world = await World.made()
     world.fence = 3
-    await world.writer.acknowledged(world.writer.hand_over_status(status(1, fence=3)))
+    await world.writer.wait_until_written(world.writer.hand_over_status(status(1, fence=3)))
     await world.forge({"op": "add", "path": "/status/fence", "value": 900})
-    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.hand_over_status(status(2, fence=3))))
+    waiting = asyncio.create_task(world.writer.wait_until_written(world.writer.hand_over_status(status(2, fence=3))))
     await world.clock.advance(20)
     assert (waiting.done(), set(world.claimed), world.task.done()) == (False, {900}, False)
     world.fence = 901
@@ -165,10 +165,10 @@ async def test_a_claimed_fence_is_reported_and_then_outdone() -> None:
 
 async def test_a_fence_that_no_operator_reaches_costs_this_job_alone() -> None:
     world = await World.made()
-    await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
+    await world.writer.wait_until_written(world.writer.hand_over_status(status(1)))
     await world.forge({"op": "add", "path": "/status/fence", "value": FENCE_LIMIT})
     with pytest.raises(StatusRefusedError, match="which no operator has written"):
-        await world.writer.acknowledged(world.writer.hand_over_status(status(2)))
+        await world.writer.wait_until_written(world.writer.hand_over_status(status(2)))
     assert (world.claimed, world.task.done()) == ([], False)
 
 
@@ -177,14 +177,14 @@ async def test_a_job_of_the_same_name_is_another_job() -> None:
     await world.kube.delete_object(names.PLURAL, "default", "job")
     await world.apply()
     with pytest.raises(JobGoneError):
-        await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
+        await world.writer.wait_until_written(world.writer.hand_over_status(status(1)))
     assert await world.stored() == {}
 
 
 async def test_a_deleted_job_ends_the_writer() -> None:
     world = await World.made()
     await world.kube.delete_object(names.PLURAL, "default", "job")
-    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.hand_over_status(status(1))))
+    waiting = asyncio.create_task(world.writer.wait_until_written(world.writer.hand_over_status(status(1))))
     await world.clock.advance(1)
     with pytest.raises(JobGoneError):
         await waiting
@@ -203,7 +203,7 @@ async def test_a_deleted_job_ends_the_writer() -> None:
 async def test_a_single_404_does_not_end_the_writer(answer: ApiError) -> None:
     world = await World.made()
     world.server.faults.refuse(answer)
-    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.hand_over_status(status(1))))
+    waiting = asyncio.create_task(world.writer.wait_until_written(world.writer.hand_over_status(status(1))))
     await world.clock.advance(5)
     assert waiting.done()
     assert (await world.stored())["incarnation"] == 1
@@ -213,7 +213,7 @@ async def test_a_crd_that_is_away_for_minutes_does_not_end_the_writer() -> None:
     world = await World.made()
     away = ApiError(404, "NotFound", "the server could not find the requested resource")
     fault = world.server.faults.refuse(away, times=None)
-    waiting = asyncio.create_task(world.writer.acknowledged(world.writer.hand_over_status(status(1))))
+    waiting = asyncio.create_task(world.writer.wait_until_written(world.writer.hand_over_status(status(1))))
     await world.clock.advance(300)
     assert not waiting.done()
     fault.end()
@@ -225,14 +225,14 @@ async def test_a_refused_status_is_told_and_the_next_one_is_tried() -> None:
     world = await World.made()
     too_long = HATrainingJobStatus.model_construct(fence=1, journal="x" * 300_000)
     with pytest.raises(StatusRefusedError, match="Too long"):
-        await world.writer.acknowledged(world.writer.hand_over_status(too_long))
-    await world.writer.acknowledged(world.writer.hand_over_status(status(2)))
+        await world.writer.wait_until_written(world.writer.hand_over_status(too_long))
+    await world.writer.wait_until_written(world.writer.hand_over_status(status(2)))
     assert (await world.stored())["incarnation"] == 2
 
 
 async def test_a_status_that_is_not_what_was_thought_is_read_again() -> None:
     world = await World.made()
-    await world.writer.acknowledged(world.writer.hand_over_status(status(1)))
+    await world.writer.wait_until_written(world.writer.hand_over_status(status(1)))
     await world.forge({"op": "remove", "path": "/status"})
     world.writer.hand_over_status(status(2))
     await world.clock.advance(5)

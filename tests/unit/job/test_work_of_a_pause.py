@@ -135,10 +135,10 @@ async def test_an_admin_may_let_the_node_in_again_at_once(town: ControllerTown) 
     node = hooks(town)[1].node_name
     for quarantined in ({node}, set[str]()):
         town.quarantine(*quarantined)
-        town.controller.places_changed()
+        town.controller.handle_changed_places()
         await settle_town(town)
     del town.kube.objects[names.QUARANTINES, "", node]
-    town.controller.places_changed()
+    town.controller.handle_changed_places()
     await town.clock.advance(60)
     assert (names.QUARANTINES, "", node) not in town.kube.objects
 

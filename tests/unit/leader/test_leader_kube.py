@@ -122,7 +122,7 @@ async def test_a_status_that_a_proxy_held_is_refused_after_a_change() -> None:
     job = await world.one.kube.create_object(names.PLURAL, NAMESPACE, {**JOB, "metadata": {"name": "job"}})
     first, second = world.one.status_writer(job), world.two.status_writer(job)
     tasks = [asyncio.create_task(writer.write_for_ever()) for writer in (first, second)]
-    await first.acknowledged(first.hand_over_status(HATrainingJobStatus(fence=1, incarnation=1)))
+    await first.wait_until_written(first.hand_over_status(HATrainingJobStatus(fence=1, incarnation=1)))
     held = world.server.faults.hold(matching=writes)
     first.hand_over_status(HATrainingJobStatus(fence=1, incarnation=7))
     await settle()
