@@ -54,6 +54,9 @@ class Processor(Protocol):
     def tft_get_repair_type(self) -> str:
         """What goes on: "retry", "recover", "dump" or "unknow"."""
 
+    def tft_get_repair_step(self) -> int:
+        """Step after which a repair goes on; 0 before any."""
+
     def tft_report_error(self, error_type: int, error_code: str = ...) -> None:
         """Report a state by its number; MindSpore does, torch's decorator does it by itself."""
 

@@ -59,12 +59,13 @@ class Handlers:
     def __init__(self, training: Training) -> None:
         self._training = training
 
-    def register(self, mindio: Processor, *, elastic: bool) -> None:
-        """Hand all handlers to MindIO."""
+    def register(self, mindio: Processor, *, elastic: bool, rolls_back: bool = True) -> None:
+        """Hand all handlers to MindIO; MindSpore has none to roll back, it asks for the step when it goes on."""
         mindio.tft_register_stop_handler(self.stop)
         mindio.tft_register_clean_handler(self.clean)
         mindio.tft_register_repair_handler(self.repair)
-        mindio.tft_register_rollback_handler(self.rollback)
+        if rolls_back:
+            mindio.tft_register_rollback_handler(self.rollback)
         mindio.tft_register_rebuild_group_handler(self.rebuild_group)
         mindio.tft_register_save_ckpt_handler(self.save_checkpoint)
         mindio.tft_register_rename_handler(self.rename)
@@ -112,6 +113,10 @@ class Handlers:
         """Go on from `step`; raises RuntimeError when the own shard stands elsewhere."""
         self._rollback(step)
         return self._training.faults.answer("rollback")
+
+    def go_on(self) -> None:
+        """Go on from the step that MindIO says, as MindSpore does after its wait."""
+        self._rollback(self._training.mindio.tft_get_repair_step())
 
     def save_checkpoint(self, step: int, save_info: list[SaveGroup], _arguments: object, _context: object) -> object:
         """Save one complete copy at `step`: the ranks of a group bring their shards to the first of them."""

@@ -70,13 +70,14 @@ def main(arguments: list[str]) -> int:
         place.rank, place.world, False, bool(tls), tls, settings.enable_uce, settings.enable_arf, settings.enable_zit
     )
     mindio.tft_start_processor(*_controller(training))
+    handlers = Handlers(training)
     if settings.registers:
-        Handlers(training).register(mindio, elastic=settings.enable_zit)
+        handlers.register(mindio, elastic=settings.enable_zit, rolls_back=settings.face != MINDFORMERS)
     _begin(training)
     if settings.face == MINDFORMERS and settings.protected:
         from e2e.trainer import mindspore
 
-        mindspore.run(training)
+        mindspore.run(training, handlers)
     elif not settings.registers:
         training.run()
         mindio.tft_destroy_processor()  # as MindIO does itself at the end of an interpreter
@@ -133,6 +134,8 @@ def _begin(training: Training) -> None:
         compile_helpers(training.printer, os.environ)
     if training.settings.registers:
         kind = {"rank_list": group, "replica_cnt": layout.copies, "replica_shift": 0}
+        if training.settings.face == MINDFORMERS:
+            kind["type"] = 1
         mindio.tft_set_optimizer_replica(rank, [kind])
     if training.settings.enable_zit:
         mindio.tft_set_dp_group_info(rank, group)
