@@ -7,6 +7,7 @@ trainer's, with the face of MindFormers (docs/toy-trainer.md, "MindFormers").
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ import yaml
 from e2e.trainer.train import run
 
 Config = dict[str, Any]
+MINDIO_WORDS = ("TTP:1", "UCE:1", "ARF:1", "HCCE:1")
+"""By them in MS_ENABLE_TFT MindFormers knows that MindIO is on."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--output_dir", type=Path)
     result.add_argument("--load_checkpoint", default="")
     result.add_argument("--resume_training", default="False")
+    result.add_argument("--src_strategy_path_or_dir", type=Path)
     result.add_argument("--options", nargs="*", default=[], metavar="KEY=VALUE", help="replace a part of the config")
     return result
 
@@ -43,6 +47,13 @@ def configured(arguments: Sequence[str]) -> list[str]:
         raise ValueError("--use_parallel False: this training has several ranks")
     runner, sizes, saving = config["runner_config"], config["parallel_config"], _callback(config, "CheckpointMonitor")
     steps, output = config["train_dataset"]["steps_per_epoch"], options.output_dir or Path(config["output_dir"])
+    loads = bool(options.load_checkpoint) and options.resume_training.lower() == "true"
+    if (
+        loads
+        and config["use_legacy_format"]
+        and any(word in os.environ.get("MS_ENABLE_TFT", "") for word in MINDIO_WORDS)
+    ):
+        _check_own_strategy(options.src_strategy_path_or_dir, int(os.environ.get("RANK_ID", "0")))
     flags = {
         "--tensor-model-parallel-size": sizes["model_parallel"],
         "--pipeline-model-parallel-size": sizes["pipeline_stage"],
@@ -55,11 +66,25 @@ def configured(arguments: Sequence[str]) -> list[str]:
         "--save-interval": saving["save_checkpoint_steps"],
         "--step-time-ms": config["toy"]["step_milliseconds"],
         "--log-dir": config["toy"]["log_dir"] or output / "log",
-        **({"--load": output} if options.load_checkpoint and options.resume_training.lower() == "true" else {}),
+        **({"--load": output} if loads else {}),
     }
     switches = [] if config["use_legacy_format"] else ["--shared-format"]
     faults = [word for fault in config["toy"]["faults"] for word in ("--fault", fault)]
     return [*(str(word) for pair in flags.items() for word in pair), *switches, *faults]
+
+
+def _check_own_strategy(directory: Path | None, rank: int) -> None:
+    """Take the sorted name in the place of the rank, as MindFormers does, which does not see that it is another rank's.
+
+    Raises:
+        FileNotFoundError: no directory is named; MindFormers lists it all the same.
+        ValueError: the shard of another rank would be loaded.
+    """
+    if directory is None:
+        raise FileNotFoundError("src_strategy_path_or_dir is empty")
+    names = sorted(path.name for path in directory.iterdir())
+    if not names[rank].rpartition(".")[0].endswith(f"rank_{rank}"):
+        raise ValueError(f"rank {rank} would load by {names[rank]}")
 
 
 def _callback(config: Mapping[str, Any], kind: str) -> Config:

@@ -22,6 +22,8 @@ STRATEGIES = "src_strategy_path_or_dir"
 MONITOR = "CheckpointMonitor"
 MINDIO_WORDS = ("TTP:1", "UCE:1", "ARF:1", "HCCE:1")
 """What MindFormers looks for in MS_ENABLE_TFT, by which its own checks are on."""
+SCRIPT = "run_mindformer.py"
+"""The script of MindFormers, which has an option for the directory of strategies."""
 OUTPUT = "./output"
 """MindFormers' default of `output_dir`."""
 _RANK = re.compile(r"rank_(\d+)(?!.*rank_\d)")
@@ -33,6 +35,14 @@ _TOP_LEVEL = {
     STRATEGIES: STRATEGIES,
 }
 """Options of run_mindformer.py with names of their own, and the fields that they set."""
+
+
+class Call(NamedTuple):
+    """The script that msrun is to run, its arguments and its working directory."""
+
+    script: str
+    arguments: List[str]
+    cwd: str
 
 
 class Resumed(NamedTuple):
@@ -111,22 +121,32 @@ def _kind_of_callback(callback: object) -> str:
     return str(callback.get("type", "")) if isinstance(callback, dict) else ""
 
 
-def resumed_arguments(fields: Dict[str, Any], arguments: List[str], directory: str, cwd: str, mindio: str) -> Resumed:
+def resumed_arguments(fields: Dict[str, Any], call: Call, directory: str, mindio: str) -> Resumed:
     """Return the arguments with a directory of strategies that are listed in the order of the ranks.
 
-    `directory`: where it may be made; unchanged where the start resumes nothing, or not by strategies. OSError: it
-    cannot be made.
+    They are unchanged where the start resumes nothing, or not by strategies.
+
+    `directory`: where the directory may be made. OSError: it cannot be made, or the script takes none though ranks
+    would load others' shards.
     """
+    arguments = call.arguments
     unchanged = Resumed(list(arguments), [])
     if not _resumes_by_strategies(fields, mindio):
         return unchanged
     given = str(fields.get(STRATEGIES) or "")
     place = given or os.path.join(str(fields.get("output_dir") or OUTPUT), "strategy")
     # Where other files lie beside the strategies, no order of names would help: it is left as it is.
-    names = _strategies_in(os.path.join(cwd, place))
+    names = _strategies_in(os.path.join(call.cwd, place))
     if not names or (given and names == sorted(names)):
         return unchanged
-    mended = _link_in_order(os.path.join(cwd, place), names, directory)
+    takes_option = os.path.basename(call.script) == SCRIPT or _without_option(arguments) != arguments
+    if not takes_option and not given:
+        return unchanged
+    if not takes_option:
+        raise OSError(
+            "{} takes no --{}, and the names in {} are in another order".format(call.script, STRATEGIES, place)
+        )
+    mended = _link_in_order(os.path.join(call.cwd, place), names, directory)
     note = "MindFormers would load other ranks' shards by the names in {}".format(place)
     if not given:
         note = "{} is not set: {} is taken".format(STRATEGIES, place)

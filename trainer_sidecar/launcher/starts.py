@@ -53,7 +53,8 @@ class Starts:
         """Return MindFormers' program with the shards in the order of the ranks. ProgramError: that is not possible."""
         what, mindio = launch.program, environment.get(variables.MINDSPORE_WORDS, "")
         try:
-            found = mindformers.resumed_arguments(what.fields, what.arguments, self._directory, what.cwd, mindio)
+            call = mindformers.Call(what.script, what.arguments, what.cwd)
+            found = mindformers.resumed_arguments(what.fields, call, self._directory, mindio)
         except OSError as problem:
             text = "the strategy files cannot be put into the order of the ranks, which would load others' shards: {}"
             raise program.ProgramError(text.format(problem)) from None

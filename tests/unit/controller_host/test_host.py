@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -500,7 +501,8 @@ def put_environment(tmp_path: Path) -> Path:
     """A virtual environment of the image; only its Python sees what is installed there."""
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "image"} exec {sys.executable} "$@"\n')
+    image = shlex.quote(str(tmp_path / "image"))
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={image} exec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
     return python.parent
 

@@ -86,7 +86,7 @@ def test_a_rank_is_found_by_number_and_job() -> None:
 def test_a_cluster_goes_with_its_owner(tmp_path: Path) -> None:
     """Though its owner is killed: nobody else removes containers."""
     stub, deleted = tmp_path / "kind", tmp_path / "deleted"
-    stub.write_text(f'#!/bin/sh\necho "$*" >{deleted}\n')
+    stub.write_text(f'#!/bin/sh\necho "$*" >{shlex.quote(str(deleted))}\n')
     stub.chmod(0o755)
     owner = subprocess.Popen(["sleep", "600"])
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"

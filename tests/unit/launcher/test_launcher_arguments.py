@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_whether_a_start_means_to_resume(given: list[str], means: bool) -> None:
 def test_the_second_start_of_an_unchanged_script_resumes(tmp_path: Path) -> None:
     saved = tmp_path / "out"
     saved.mkdir()
-    script = f"torchrun echo.py --finetune --no-load-optim --load /pretrained --save {saved}"
+    script = f"torchrun echo.py --finetune --no-load-optim --load /pretrained --save {shlex.quote(str(saved))}"
     with running(tmp_path, script, ranks=1) as pod:
         pod.answers = False
         pod.launched()
@@ -70,7 +71,7 @@ def test_the_second_start_of_an_unchanged_script_resumes(tmp_path: Path) -> None
 
 def test_a_script_is_left_as_it_is_by_default(tmp_path: Path) -> None:
     (tmp_path / arguments.TRACKER).write_text("40")
-    with running(tmp_path, f"torchrun echo.py --finetune --save {tmp_path}", ranks=1) as pod:
+    with running(tmp_path, f"torchrun echo.py --finetune --save {shlex.quote(str(tmp_path))}", ranks=1) as pod:
         pod.launched()
         pod.register()
         pod.start_ranks(HAJOB_ATTEMPT="2")

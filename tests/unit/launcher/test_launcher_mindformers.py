@@ -35,6 +35,12 @@ def strategies(directory: Path, ranks: int, form: str = "ckpt_strategy_rank_{}.c
     return directory
 
 
+def resumed(
+    found: dict[str, Any], arguments: list[str], own: str, cwd: str, script: str = "run_mindformer.py"
+) -> mindformers.Resumed:
+    return mindformers.resumed_arguments(found, mindformers.Call(script, arguments, cwd), own, ON)
+
+
 def listed(arguments: list[str]) -> list[str]:
     """What each rank reads there: MindFormers takes the sorted name in the place of the rank."""
     place = Path(arguments[arguments.index("--src_strategy_path_or_dir") + 1])
@@ -71,22 +77,22 @@ def test_what_only_weakens_the_protection_is_a_note() -> None:
 def test_from_eleven_ranks_on_the_names_are_put_in_order(tmp_path: Path) -> None:
     place = strategies(tmp_path / "strategy", 12)
     given = ["--config", "llama.yaml", "--src_strategy_path_or_dir", str(place), "--seed", "1"]
-    found = mindformers.resumed_arguments(fields(*given), given, str(tmp_path / "own"), "/", ON)
+    found = resumed(fields(*given), given, str(tmp_path / "own"), "/")
     assert listed(found.arguments) == [str(rank) for rank in range(12)]
     assert found.arguments[:4] == ["--config", "llama.yaml", "--seed", "1"]
     assert "other ranks' shards" in found.notes[0]
-    again = mindformers.resumed_arguments(fields(*given), given, str(tmp_path / "own"), "/", ON)
+    again = resumed(fields(*given), given, str(tmp_path / "own"), "/")
     assert again == found, "every rank of the pod asks"
 
 
 def test_ten_ranks_are_in_order_already(tmp_path: Path) -> None:
     given = ["--src_strategy_path_or_dir", str(strategies(tmp_path / "strategy", 10))]
-    assert mindformers.resumed_arguments(fields(*given), given, str(tmp_path), "/", ON) == (given, [])
+    assert resumed(fields(*given), given, str(tmp_path), "/") == (given, [])
 
 
 def test_a_missing_directory_is_that_of_the_output(tmp_path: Path) -> None:
     strategies(tmp_path / "out" / "strategy", 2)
-    found = mindformers.resumed_arguments(fields(output_dir="out"), [], str(tmp_path / "own"), str(tmp_path), ON)
+    found = resumed(fields(output_dir="out"), [], str(tmp_path / "own"), str(tmp_path))
     assert listed(found.arguments) == ["0", "1"]
     assert found.notes[0].startswith("src_strategy_path_or_dir is not set: out/strategy is taken")
 
@@ -102,15 +108,22 @@ def test_a_missing_directory_is_that_of_the_output(tmp_path: Path) -> None:
 )
 def test_what_is_not_resumed_by_strategies_stays(tmp_path: Path, changes: Any) -> None:
     given = ["--src_strategy_path_or_dir", str(strategies(tmp_path / "strategy", 12))]
-    found = mindformers.resumed_arguments(fields(*given, **changes), given, str(tmp_path), "/", ON)
+    found = resumed(fields(*given, **changes), given, str(tmp_path), "/")
     assert found.arguments == given
+
+
+def test_another_script_that_mixes_shards_is_refused(tmp_path: Path) -> None:
+    found = fields(src_strategy_path_or_dir=str(strategies(tmp_path / "strategy", 12)))
+    with pytest.raises(OSError, match="takes no --src_strategy_path_or_dir"):
+        resumed(found, [], str(tmp_path / "own"), "/", script="my_train.py")
+    assert resumed(fields(output_dir=str(tmp_path)), [], "/", "/", script="my_train.py") == ([], [])
 
 
 def test_files_that_are_not_one_for_each_rank_stay(tmp_path: Path) -> None:
     place = strategies(tmp_path / "strategy", 12)
     (place / "ckpt_strategy_rank_3.ckpt").unlink()
     given = ["--src_strategy_path_or_dir", str(place)]
-    assert mindformers.resumed_arguments(fields(*given), given, str(tmp_path), "/", ON).arguments == given
+    assert resumed(fields(*given), given, str(tmp_path), "/").arguments == given
 
 
 def test_the_shim_reads_what_the_images_yaml_says(tmp_path: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.rigs.ipv6 import without_ipv6
 from tests.rigs.trainer_container import Container, running
-from trainer_sidecar.launcher.interfaces import INET6
 from trainer_sidecar.launcher.variables import merge_variables
 
 SHOW = """
@@ -40,7 +41,6 @@ def started(pod: Container, start: int = 0, **environment: str) -> None:
     pod.start_ranks(start, **environment)
 
 
-without_inet6 = pytest.mark.skipif(not Path(INET6).exists(), reason="a kernel without IPv6")
 ORDER = {"HCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "POD_IP": "10.0.0.7"}
 
 
@@ -62,7 +62,7 @@ def test_the_network_is_the_users_where_chosen(call: dict[str, str], expected: d
 
 @pytest.mark.parametrize(
     ("address", "found"),
-    [("127.0.0.1", "lo"), ("10.0.0.7", None), pytest.param("::1", "lo", marks=without_inet6), ("no address", None)],
+    [("127.0.0.1", "lo"), ("10.0.0.7", None), pytest.param("::1", "lo", marks=without_ipv6), ("no address", None)],
 )
 def test_unchosen_it_is_the_interface_of_the_pods_address(address: str, found: str | None) -> None:
     made = merge_variables({"HCCL_IF_IP": address}, {"POD_IP": address}, is_restart=False)
@@ -110,7 +110,9 @@ def test_a_restarted_rank_waits_for_no_mates(tmp_path: Path) -> None:
 def test_helpers_that_hold_a_chip_end_with_their_rank(tmp_path: Path, code: int, *, free_lives: bool) -> None:
     chip = tmp_path / "davinci0"
     chip.touch()
-    with running(tmp_path, f"torchrun leave.py {chip} {code}", ranks=1, HAJOB_CHIP_DEVICES=str(chip)) as pod:
+    with running(
+        tmp_path, f"torchrun leave.py {shlex.quote(str(chip))} {code}", ranks=1, HAJOB_CHIP_DEVICES=str(chip)
+    ) as pod:
         (pod.home / "leave.py").write_text(LEAVING)
         started(pod)
         pod.until(lambda: "helpers" in pod.log(), "the helpers")
