@@ -15,7 +15,6 @@ from hajob.job.policies.start_gate import StartMemo, holds_start
 from hajob.job.snapshot import JobSnapshot
 from hajob.plan.effects import SendOrder
 from hajob.plan.policy import Mode, Policy
-from hajob.plan.state import UNTRAINED
 from hajob.pods.environment import rank_environment
 from hajob.protocol import sidecar_pb2 as wire
 
@@ -62,7 +61,7 @@ def _is_order_held(snapshot: JobSnapshot, order: SendOrder, memo: StartMemo) -> 
     An order to take over a training starts nothing.
     """
     state = snapshot.state
-    starts = order.command is OrderCommand.START and state.phase in UNTRAINED
+    starts = order.command is OrderCommand.START and state.is_untrained
     # A coordinator of the attempt before starts nothing: it must hear of the new one at once, to end its ranks.
     if starts and snapshot.coordinator.incarnation >= state.base:
         return holds_start(snapshot, memo)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from hajob.api.job import HATrainingJob
 from hajob.job.policies.leaving_pods import GONE_SECONDS
 from hajob.job.policies.start_gate import LOOK_SECONDS
 from hajob.plan import events
@@ -103,6 +104,23 @@ async def test_a_start_waits_until_old_pods_are_gone(town: ControllerTown) -> No
     await show(town)
     assert told(town) == []
     ended(town, old[0])
+    await show(town)
+    assert told(town) == [wire.START]
+
+
+async def test_a_start_that_is_held_waits_for_them_as_well(town: ControllerTown) -> None:
+    """It goes on beside a fault that `recovery.mode` holds back."""
+    old = await restarted(town)
+    stored = town.stored()
+    stored["spec"]["recovery"] = {"mode": "Observe"}
+    stored["metadata"]["generation"] += 1
+    town.controller.apply_job(HATrainingJob.from_object(stored))
+    taken = wire.Fact(id="port", kind=wire.PORT_TAKEN, node_rank=1, incarnation=town.controller.state.base)
+    await town.report(taken)
+    assert town.controller.state.phase is JobPhase.HELD
+    await show(town)
+    assert told(town) == []
+    ended(town, *old)
     await show(town)
     assert told(town) == [wire.START]
 
