@@ -337,6 +337,8 @@ class IncidentEntry(ApiModel):
     """Its parts; they add up to the outage."""
     lost_steps: Number = 0
     """Steps that had to be done again."""
+    restarts: Number | None = None
+    """How often the whole job was started anew in it; absent for never."""
     restored_from: LostState | None = None
     """Where the lost optimizer state came from; absent also where the training started from step 0."""
     loaded_step: Number | None = None

@@ -124,6 +124,9 @@ def _rows_of_incidents(job: JobView) -> Iterator[Json]:
 def _what_happened(incident: Mapping[str, Any]) -> str:
     """Return the cause alone: what was done and what it cost has columns of its own."""
     told, follows, _ = what_of(incident).partition("; ")
+    restarts = parse_whole_number(incident.get("restarts")) or 0
+    # Each start anew that failed again is in this one line.
+    told += f" ({restarts} restarts)" if restarts > 1 else ""
     still = {"Open": " (not done yet)", "Failed": " (did not work)"}.get(text(incident.get("outcome")), "")
     return told + still if follows else told
 

@@ -115,12 +115,13 @@ def first_sentence(incident: Incident) -> str:
 def whole_sentence(incident: Incident, outcome: IncidentOutcome, outage_ms: int | None, lost_steps: int) -> str:
     """Return the sentence of an incident as it stands: what happened, what was done, how it ended and what it cost."""
     told = f"{what_happened(incident)}; {what_follows(incident)}"
+    again = f", {incident.restarts} restarts" if incident.restarts > 1 else ""
     if outcome is IncidentOutcome.OPEN:
-        return f"{told}, not done yet"
+        return f"{told}, not done yet{again}"
     if outcome is IncidentOutcome.DONE:
         return f"{told}, done"
     if outcome is IncidentOutcome.FAILED:
-        return f"{told}, which did not work"
+        return f"{told}, which did not work{again}"
     took = f" after {outage_ms / 1000:.1f} s" if outage_ms is not None else ""
     lost = f"{counted_noun(lost_steps, 'step')} done again" if lost_steps else "no step lost"
-    return f"{told}; training again{took}, {lost}"
+    return f"{told}; training again{took}{again}, {lost}"

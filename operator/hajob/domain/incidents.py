@@ -138,6 +138,8 @@ class Incident:
         restored_from: where the restarted ranks' state comes from.
         refused: smaller actions that were never tried, and why; the first reason of each counts.
         nodes: number of nodes of the attempt whose ranks it names; 0: all of the job.
+        restarts: how often the whole job was started anew in it: one that fails again is counted, and no incident of
+            its own, since nothing has trained in between.
     """
 
     number: int
@@ -161,3 +163,4 @@ class Incident:
     milestones: tuple[Milestone, ...] = ()
     refused: tuple[RefusedAction, ...] = ()
     nodes: int = 0
+    restarts: int = 0

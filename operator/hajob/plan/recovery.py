@@ -197,6 +197,7 @@ def order_checkpoint(context: Context, state: JobState, incident: Incident, out:
 def begin_restart(context: Context) -> HandlerResult:
     """End every process and start the job anew."""
     state, incident, out = enter_action(context, Action.RESTART)
+    incident = replace(incident, restarts=incident.restarts + 1)
     if context.seen_fact is not None and context.seen_fact.load_failed and context.view.loaded_step >= 0:
         loads = (*state.failed_loads, context.view.loaded_step)[-FAILED_LOADS_LIMIT:]
         state = replace(state, failed_loads=loads)

@@ -239,3 +239,14 @@ def test_times_are_short() -> None:
     assert [short_duration(850), short_duration(6_200), short_duration(300_000)] == ["850ms", "6.2s", "5m"]
     assert time_of_day("2025-12-31T23:00:00Z", NOW_MS) == "12-31 23:00:00"
     assert time_of_day(None, NOW_MS) == ""
+
+
+def test_restarts_within_an_incident_are_counted() -> None:
+    job = told_job()
+    job["status"]["incidents"][0]["restarts"] = 10
+    (row,) = [
+        one for one in timeline.history_of_job(ToldServer(job), NAMESPACE, NAME, NOW_MS).data if "incident" in one
+    ]
+    assert row["what"] == "node-0 fell silent (10 restarts)"
+    del job["status"]["incidents"][0]["restarts"]
+    assert "restarts" not in ask(timeline.history_of_job, ToldServer(job))

@@ -80,3 +80,13 @@ def test_an_account_ends_with_what_it_cost(outcome: IncidentOutcome, outage: int
 def test_what_somebody_asked_for_is_planned() -> None:
     found = {purpose for purpose in Purpose if is_planned(replace(INCIDENT, purpose=purpose))}
     assert found == set(Purpose) - {Purpose.FAULT, Purpose.COORDINATOR}
+
+
+def test_starts_that_failed_again_are_counted() -> None:
+    once, often = (replace(INCIDENT, action=Action.RESTART, restarts=number) for number in (1, 10))
+    assert "restarts" not in whole_sentence(once, IncidentOutcome.OPEN, None, 0)
+    assert whole_sentence(often, IncidentOutcome.OPEN, None, 0).endswith(", not done yet, 10 restarts")
+    assert whole_sentence(often, IncidentOutcome.FAILED, None, 0).endswith(", which did not work, 10 restarts")
+    assert whole_sentence(often, IncidentOutcome.RECOVERED, 60_000, 3).endswith(
+        "; training again after 60.0 s, 10 restarts, 3 steps done again"
+    )

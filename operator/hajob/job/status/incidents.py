@@ -245,6 +245,7 @@ def build_entry(
             for phase in phases_of_incident(record.marks)
         ),
         lost_steps=restoration.lost_steps,
+        restarts=incident.restarts or None,
         restored_from=restored if restored in api.SOURCES_OF_LOST_STATE else None,
         loaded_step=restoration.loaded_step if restoration.loaded_step >= 0 else None,
         state_sources=sources_of_ranks(layout, incident, restored),
