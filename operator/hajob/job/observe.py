@@ -212,7 +212,7 @@ def expected_coordinator(snapshot: JobSnapshot) -> ExpectedCoordinator | None:
     if pod is None or pod.phase != "Running" or pod.deleting or not reports.address:
         return None
     heard = reports.now.state.attempt == state.attempt
-    if state.phase in REMADE or state.phase in WITHOUT_PODS or (state.phase in UNTRAINED and not heard):
+    if state.phase in REMADE or state.phase in WITHOUT_PODS or (state.is_untrained and not heard):
         return None
     return ExpectedCoordinator(pod.node_name, reports.connected)
 
