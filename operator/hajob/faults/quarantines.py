@@ -225,7 +225,9 @@ class Quarantines(FaultListener):
                 await self._write_quarantine(node, self._known.get(node), self._wanted[node])
             except ApiError as error:
                 log.warning("NodeQuarantine %s: %s; trying again soon", node, error)
-                self._clock.call_later(RETRY_SECONDS, self._enqueue_write, node)
+                # The other writers go on meanwhile; where the server refuses them all, it is spared.
+                await self._clock.sleep(RETRY_SECONDS)
+                self._enqueue_write(node)
 
     async def _write_quarantine(self, node: str, known: NodeQuarantine | None, wanted: NodeQuarantine | None) -> None:
         """Write the wanted quarantine; another writer's change comes back by the watch."""

@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from hajob import metrics
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
-from hajob.job.memory import JobMemory
 from hajob.job.ports import Ports
 from hajob.job.snapshot import JobSnapshots
 from hajob.job.wants import MakePods
@@ -30,8 +29,8 @@ class PodMaker:
         ended: no more pods are made; what waits for its turn is dropped.
     """
 
-    def __init__(self, memory: JobMemory, snapshots: JobSnapshots, ports: Ports) -> None:
-        self._memory, self._snapshots, self._ports = memory, snapshots, ports
+    def __init__(self, snapshots: JobSnapshots, ports: Ports) -> None:
+        self._snapshots, self._ports = snapshots, ports
         self.ended = False
 
     async def make_pods(self, wanted: MakePods) -> None:
@@ -103,5 +102,5 @@ class PodMaker:
             pod = await kube.get_object("pods", job.metadata.namespace, name)
             if not is_same_pod(pod, manifest):
                 raise
-        log.info("%s: pod %s is made", self._memory.title, name)
+        log.info("%s/%s: pod %s is made", job.metadata.namespace, job.metadata.name, name)
         return pod

@@ -125,7 +125,7 @@ class ReconcileLoop:
         self._owner, self._clock = owner, ports.clock
         self.memos = PolicyMemos(drains.DrainMemo.with_openings(ports.cluster.openings))
         self._policies = policies_with(self.memos)
-        self._pods = PodMaker(memory, snapshots, ports)
+        self._pods = PodMaker(snapshots, ports)
         self._applier = Applier(ports.kube, ports.clock, self._pods, memory.title)
         self._wake = asyncio.Event()
         self._again, self._again_at = Alarm(ports.clock), inf
