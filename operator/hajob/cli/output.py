@@ -34,9 +34,13 @@ STYLES: Final = {
         "yellow",
     ),
     **dict.fromkeys(("Shrunk", "Expanding", "Migrating", "Paused", "cordoned", "quarantined", UNKNOWN), "yellow"),
+    **dict.fromkeys(("training", "■"), "green"),
+    **dict.fromkeys(("stands", "waits", "□", "·"), "yellow"),
+    **dict.fromkeys(("starts", "▒"), "blue"),
+    "✕": "bold red",
     "Suspended": "cyan",
 }
-"""Colour of a cell that begins with such a word."""
+"""Colour of a cell that begins with such a word, or consists of such a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ def _console_with_colours() -> Any:  # noqa: ANN401  rich is optional
 
 def style_of(cell: str) -> str:
     """Return the colour of a cell by its first word; empty for none."""
-    return STYLES.get(cell.partition(" ")[0].rstrip(":,"), "")
+    return STYLES.get(cell.partition(" ")[0].rstrip(":,"), "") or STYLES.get(cell[:1], "")
 
 
 def _as_rich_block(block: Block) -> Any:  # noqa: ANN401  rich is optional

@@ -37,7 +37,7 @@ _HAS_PODS: Final = frozenset(
     {"Running", "Recovering", "Migrating", "Expanding", "Paused", "Held", "Unprotected", "Saving"}
 )
 """States in which a node rank without a pod has lost it."""
-_SIGNS: Final = {"training": "■", "stands": "□", "starts": "▒", "waits": "·", "lost": "✕", "ended": "-", "none": " "}
+SIGNS: Final = {"training": "■", "stands": "□", "starts": "▒", "waits": "·", "lost": "✕", "ended": "-", "none": " "}
 """What a rank does, as one character: it must be told apart without colours, too."""
 
 
@@ -188,7 +188,7 @@ def _row_of_seat(job: JobView, seat: Seat) -> tuple[str, ...]:
     chips = parse_whole_number(mapping(job.status.get("effective")).get("chipsPerNode")) or 1
     first = seat.node_rank * chips
     ranks = f"{first}-{first + chips - 1}" if chips > 1 else str(first)
-    cells = _SIGNS[seat.does] * min(chips, _MOST_CELLS)
+    cells = SIGNS[seat.does] * min(chips, _MOST_CELLS)
     state = seat.does
     if seat.pod is not None and seat.does not in {"training", "stands"} and pod_state(seat.pod) != seat.does:
         state = f"{seat.does}: {pod_state(seat.pod)}"

@@ -7,7 +7,7 @@ import pytest
 from hajob.api.base import Json
 from hajob.cli import watch
 from hajob.cli.cluster import ClusterError
-from hajob.cli.output import plain_lines
+from hajob.cli.output import plain_lines, style_of
 from hajob.plan.state import JobPhase
 from tests.rigs.told_job import NAME, NAMESPACE, NOW_MS, told_job
 from tests.rigs.told_server import PODS, READY, ToldServer, rank_pod_object
@@ -80,3 +80,10 @@ def test_a_pipe_gets_what_changes_until_the_job_ends(capsys: pytest.CaptureFixtu
 def test_a_job_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ClusterError, match="there is no HATrainingJob other"):
         watch.Watching(ToldServer(), NAMESPACE, "other", lambda: NOW_MS).look_at_job()
+
+
+def test_what_a_rank_does_has_a_colour_and_a_sign_of_its_own() -> None:
+    shown = {does: (style_of(does), style_of(sign * 8)) for does, sign in watch.SIGNS.items()}
+    assert all(word == sign for word, sign in shown.values()), "cells and words look alike"
+    assert (shown["training"], shown["lost"]) == (("green", "green"), ("bold red", "bold red"))
+    assert len(set(watch.SIGNS.values())) == len(watch.SIGNS), "without colours, too"
