@@ -355,7 +355,8 @@ class HATrainingJobStatus(ApiModel):
     observed_generation: Number | None = None
     """The generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=keyed_list("type"))] = ()
-    """How the job stands, one entry for each of its twelve conditions (docs/reference.md)."""
+    """How the job stands, one entry for each of its conditions (docs/reference.md); SparesReady only where spare nodes
+    are asked for."""
     summary: Summary | None = None
     """Short texts for the columns of kubectl; no promise."""
     effective: Effective | None = None

@@ -247,6 +247,9 @@ def _build_conditions(
 ) -> tuple[api.Condition, ...]:
     conditions = snapshot.job.status.conditions
     for reason, message in _reasons_of_conditions(snapshot, protection):
+        # A job that never asked for spare nodes has nothing to say of them.
+        if reason is Reason.SPARES_NOT_ASKED and find_condition(conditions, ConditionType.SPARES_READY) is None:
+            continue
         new = build_condition(reason, now, message=message, generation=snapshot.job.metadata.generation)
         conditions = with_condition(conditions, new)
     return conditions
