@@ -86,6 +86,13 @@ class Reason(Enum):
         "Some pods are waiting for the scheduler.",
         "Wait; if it stays, see whether the scheduler named in the template runs.",
     )
+    PODS_MISSING = (
+        _T.SCHEDULED,
+        _FALSE,
+        "PodsMissing",
+        "Some rank pods are not there, and a fault is held back.",
+        "See condition Held; set spec.recovery.mode to Enforce, or request a restart.",
+    )
     QUOTA_EXCEEDED = (
         _T.SCHEDULED,
         _FALSE,

@@ -220,6 +220,17 @@ async def test_a_held_fault_is_called_a_recovery_once_it_is_one(town: Controller
     assert town.events.reasons.count("Recovering") == 1
 
 
+async def test_a_pod_that_is_gone_while_faults_are_held_is_missed(town: ControllerTown) -> None:
+    await town.train()
+    await edit(town, "recovery.mode", "Observe")
+    lost = next(pod for pod in town.pods() if pod.node_rank == 2)
+    del town.kube.objects["pods", lost.namespace, lost.name]
+    town.controller.apply_pod(lost, deleted=True)
+    await town.clock.advance(SECONDS)
+    assert condition_of(town, "Scheduled")[:2] == ("False", "PodsMissing")
+    assert condition_of(town, "Scheduled")[2].endswith("without a pod: 2")
+
+
 async def test_an_edit_with_which_no_pod_can_be_made_is_told(town: ControllerTown) -> None:
     """The pods that exist stay; the coordinator's next one would be refused, when it is needed."""
     await town.train()

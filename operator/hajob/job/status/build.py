@@ -24,12 +24,13 @@ from hajob.domain.batch import Batch
 from hajob.domain.checkpoints import describe_checkpoints
 from hajob.domain.goodput import Account
 from hajob.domain.incidents import IncidentOutcome
+from hajob.domain.text import first_of_list
 from hajob.job.status import summary
 from hajob.job.status.data_parallel import data_parallel, measured_again
 from hajob.job.status.freshness import RARELY_SECONDS, is_older_than, without_moving_words
 from hajob.job.status.incidents import Record, build_entry, nodes_of_incident
 from hajob.job.status.journal import MOVING_MARK, VERSION
-from hajob.plan.placements import same_placements
+from hajob.plan.placements import placements, same_placements
 from hajob.plan.policy import layout_from_spec
 from hajob.plan.protection import protection_in_words, protection_of_job, without_what_is_met
 from hajob.plan.recoverability import recoverable as recoverable_status
@@ -382,12 +383,24 @@ def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
         return Reason.WAITING_FOR_CAPACITY, told[:MESSAGE_LIMIT]
     waiting = sum(1 for pod in pods if not pod.node_name)
     if not waiting:
-        return Reason.ALL_PLACED, ""
+        gone = _missing_rank_pods(snapshot) if snapshot.state.phase is JobPhase.HELD else ()
+        return (
+            (Reason.PODS_MISSING, f"node ranks without a pod: {first_of_list(gone)}")
+            if gone
+            else (Reason.ALL_PLACED, "")
+        )
     told = f"{waiting} of {len(pods)} pods have no node yet"
     scheduler = snapshot.job.spec.template["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
     if scheduler != _DEFAULT_SCHEDULER:
         told += f", and no scheduler has said why: does one named {scheduler} run (spec.template.spec.schedulerName)?"
     return Reason.PODS_PENDING, told
+
+
+def _missing_rank_pods(snapshot: Snapshot) -> tuple[int, ...]:
+    """Return the node ranks that have no pod and should have one."""
+    there = {(pod.node_rank, pod.incarnation) for pod in snapshot.pods if pod.is_rank_pod}
+    wanted = placements(snapshot.state, snapshot.job.spec.num_nodes).ranks
+    return tuple(sorted(one.node_rank for one in wanted if (one.node_rank, one.incarnation) not in there))
 
 
 def _coordinator_reason(snapshot: Snapshot) -> tuple[Reason, str]:
