@@ -71,7 +71,7 @@ class ClusterFaults:
         self._before_boot: dict[str, dict[str, int | None]] = {}
 
     def store_object(self, origin: str, reading: Reading, now_ms: int, *, keeps: bool = False) -> list[Rejection]:
-        """Store an object's content (see `FaultStore.take`).
+        """Store an object's content (see `FaultStore.store_report`).
 
         Returns:
             The parts for which there is no room.
