@@ -12,6 +12,8 @@ import os
 import re
 from typing import List, NamedTuple
 
+from . import plogs
+
 PROCESS_LIMIT = 20
 """Processes kept of one rank and attempt. A rank that is restarted in place for months must not fill the volume."""
 
@@ -64,8 +66,8 @@ def link_to_file(path: str, target: str) -> None:
         os.symlink(os.path.abspath(target), path)
 
 
-def delete_beyond_limits(directory: str, rank: int, attempt: int, attempt_limit: int) -> None:
-    """Delete this rank's output beyond the limits, before a process of `attempt` starts.
+def delete_beyond_limits(directory: str, rank: int, attempt: int, attempt_limit: int, node: str) -> None:
+    """Delete this rank's output and its node's plogs beyond the limits, before a process of `attempt` starts.
 
     Keep the newest `attempt_limit` attempts, this one included, and the first one that is there: restarts repeat what
     it began with. Of an attempt keep 20 processes, the starting one included. Other ranks' files are left alone:
@@ -78,10 +80,12 @@ def delete_beyond_limits(directory: str, rank: int, attempt: int, attempt_limit:
             inside = os.path.join(directory, str(number))
             if there[0] < number <= attempt - attempt_limit:
                 _delete_output(inside, rank, 0)
+                plogs.delete_attempt(directory, number, node)
                 with contextlib.suppress(OSError):  # another rank's files are still in it
                     os.rmdir(inside)
             elif number == attempt:
                 _delete_output(inside, rank, PROCESS_LIMIT - 1)
+                plogs.delete_beyond_limit(directory, number, node)
 
 
 def _delete_output(directory: str, rank: int, left: int) -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-from . import endings, foreign_launchers, helpers, kept, memory, output, process, program, progress, stacks
+from . import endings, foreign_launchers, helpers, kept, memory, output, plogs, process, program, progress, stacks
 from .limits import ProcessLimits
 from .loop import Loop
 from .protocol import ProcessName, boottime_nanoseconds
@@ -146,7 +146,8 @@ class Ranks:
             return "its predecessor, process {}, has not ended".format(before.pid)
         token = "{}/{}.{}.{}".format(self._own, rank, *name)
         try:
-            own = dict(environment, **{TOKEN: token})
+            placed = plogs.add_variable(environment, self._settings.output_directory)
+            own = dict(placed, **{TOKEN: token})
             spawned = self._spawn(what.argv, own, what.cwd, what.limits)
         except OSError as problem:
             return "no process could be made: {}".format(problem)
@@ -164,7 +165,8 @@ class Ranks:
         attempt = environment.get("HAJOB_ATTEMPT", "0")
         directory, limit = self._settings.output_directory, self._settings.attempt_limit
         if attempt.isdigit():
-            self._files.call_in_order(lambda: kept.delete_beyond_limits(directory, rank, int(attempt), limit))
+            node = environment.get("HAJOB_NODE_RANK", "0")
+            self._files.call_in_order(lambda: kept.delete_beyond_limits(directory, rank, int(attempt), limit, node))
         path = os.path.join(directory, attempt, kept.file_name(kept.KeptProcess(rank, name.incarnation, name.start)))
         return output.LogFile(path, self._settings.file_bytes, self.terminal.print_message)
 

@@ -16,7 +16,7 @@ import os
 import signal
 from typing import Dict, List, NamedTuple
 
-from . import process, program
+from . import plogs, process, program
 from .limits import ProcessLimits
 from .output import Terminal
 from .protocol import boottime_nanoseconds
@@ -109,7 +109,9 @@ class WarmProcesses:
             return "another program, or in another directory, than the script had launched"
         if limits != taken.limits:
             return "limits, umask or processors are others than when it was started"
-        read = [name for name in {*taken.environment, *environment} if name.startswith(READ_AT_IMPORT)]
+        # A spare has no node rank when CANN is loaded, so its first processes keep their plogs where CANN would.
+        named = {*taken.environment, *environment} - {plogs.VARIABLE}
+        read = [name for name in named if name.startswith(READ_AT_IMPORT)]
         other = sorted(name for name in read if taken.environment.get(name) != environment.get(name))
         return "{} is another than when it was imported".format(", ".join(other)) if other else ""
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from pathlib import PurePosixPath
 from typing import Final
 
 from pydantic import ValidationError
@@ -22,7 +23,7 @@ from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli import log_reader
 from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Streams
-from hajob.cli.exits import ENDED_BY_PERSON, NOT_DONE, run_reported
+from hajob.cli.exits import DONE, ENDED_BY_PERSON, NOT_DONE, run_reported
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
 from hajob.domain.errors import HajobInputError
 from hajob.pods.containers import trainer_container
@@ -56,6 +57,7 @@ class LogQuery:
         previous: of the process before that one.
         tail: at most so many last lines; None: all.
         follow: go on with what is printed from now on.
+        plog: only say where CANN's logs lie.
     """
 
     job: str
@@ -65,6 +67,7 @@ class LogQuery:
     previous: bool = False
     tail: int | None = None
     follow: bool = False
+    plog: bool = False
 
     def reader_command(self) -> list[str]:
         """Return the command that reads the output, inside the container of an agent."""
@@ -103,6 +106,9 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("-p", "--previous", action="store_true", help="print the process before the newest")
     parser.add_argument("--tail", type=_parse_number, metavar="N", help="print only the last N lines")
+    parser.add_argument(
+        "--plog", action="store_true", help="say where CANN's logs of the rank's node lie, for ascend-fd"
+    )
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing, also after the rank restarts")
     add_namespace(parser)
     parser.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig file (default: $KUBECONFIG or ~/.kube/config)")
@@ -161,6 +167,9 @@ def print_output(question: LogQuery, cluster: KubernetesCluster, streams: Stream
     namespace = question.namespace or cluster.namespace
     job = _read_job_object(cluster.get_job(namespace, question.job), question)
     question = replace(question, rank=_rank_asked_for(job, question.rank))
+    if question.plog:
+        streams.out(f"{where_plogs_lie(job, question)}\n".encode())
+        return DONE
     pods = cluster.list_pods(
         namespace, f"{names.LABEL_JOB_UID}={job.metadata.uid},{names.LABEL_ROLE}={names.ROLE_RANK}"
     )
@@ -332,6 +341,19 @@ def _from_container_log(question: LogQuery, log: Iterable[bytes], streams: Strea
 def _volume_of_output(job: HATrainingJob) -> Json | None:
     """The mount of the trainer under which output is kept; None: on no volume."""
     return innermost_mount(trainer_container(job.spec.template["spec"]), output_directory(job))
+
+
+def where_plogs_lie(job: HATrainingJob, question: LogQuery) -> str:
+    """Say for a person where the plogs of a rank's node lie, and what reads them (docs/protocols/launcher.md)."""
+    attempt = "ATTEMPT" if question.attempt is None else str(question.attempt)
+    worker = f"worker-{question.rank // chips_per_node(job.spec)}"
+    place = PurePosixPath(output_directory(job)) / attempt / worker / "process_log"
+    newest = " (ATTEMPT: the highest number there is the newest)" if question.attempt is None else ""
+    return (
+        f"plogs of rank {question.rank} and its node: {place}{newest}, unless the start script sets "
+        f"ASCEND_PROCESS_LOG_PATH; {where_files_lie(job)}\n"
+        f"read them with: ascend-fd parse --process_log {place} -o DIRECTORY"
+    )
 
 
 def where_files_lie(job: HATrainingJob) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,9 +15,10 @@ from hajob.cli import cluster as clusters
 from hajob.cli import main
 from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Streams
 from hajob.cli.log_reader import build_reader_pod
-from hajob.cli.logs import CULPRIT, LAST, LogQuery, check_question, pods_to_read_from, print_output
+from hajob.cli.logs import CULPRIT, LAST, LogQuery, check_question, pods_to_read_from, print_output, where_plogs_lie
 from hajob.cli.main import build_parser
 from hajob.domain.errors import HajobInputError
+from hajob.pods.rank_pod import output_directory
 from tests.rigs.example_jobs import EXAMPLE_MANIFEST
 
 UID = "4711"
@@ -344,3 +346,11 @@ def test_the_readers_script_names_what_is_there(tmp_path: Path) -> None:
     command = made["spec"]["containers"][0]["command"][:4]
     done = subprocess.run([*command, str(tmp_path), "3", "", "", ""], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "nothing is kept of rank 3; attempts with output: 4 \n")
+
+
+def test_plogs_are_told_by_attempt_and_node() -> None:
+    made = HATrainingJob.model_validate(job())
+    question = LogQuery("job", "team", rank=3, attempt=3, plog=True)
+    told = where_plogs_lie(made, question)
+    assert f"{output_directory(made)}/3/worker-1/process_log" in told
+    assert "ATTEMPT" in where_plogs_lie(made, replace(question, attempt=None))
