@@ -164,6 +164,21 @@ async def test_work_that_the_server_refuses_ends_the_pause(town: ControllerTown)
     assert orders(town)[-1] == wire.CONTINUE
 
 
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_work_is_asked_for_again_where_the_server_fails(town: ControllerTown, status: int) -> None:
+    await town.train()
+
+    def made(request: Request) -> bool:
+        return requests("pods", "POST")(request) and not request.dry_run
+
+    town.kube.server.faults.refuse(ApiError(status, "InternalError", "etcdserver: request timed out"), matching=made)
+    await asks(town, template=TEMPLATE)
+    await still(town)
+    await town.clock.advance(3)
+    assert orders(town)[-1] == wire.PAUSE
+    assert [hook.node_rank for hook in hooks(town)] == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("template", "told"),
     [

@@ -99,7 +99,8 @@ def _hook_creations(snapshot: JobSnapshot, hooks: Mapping[int, PodView]) -> Iter
 
 def _why_work_refused(snapshot: JobSnapshot, creations: tuple[Create, ...]) -> str:
     for each in creations:
-        if (error := snapshot.answers.refusals.get(each.key)) is not None:
+        # What may pass is tried again: the pause has its time, and the request could not be made twice.
+        if (error := snapshot.answers.refusals.get(each.key)) is not None and not error.may_pass:
             return f"no pod of the work is made on {each.body['spec']['nodeName']}: {error.message}"
     return ""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from math import inf
 
 from hajob.api import constants as names
@@ -165,7 +164,7 @@ def _rank_pod_adoptions(snapshot: JobSnapshot, missing: Collection[Placement]) -
         # After an error of the server nobody knows whether it has patched the pod: another would be a second of its
         # node rank.
         refusal = snapshot.answers.refusals.get(patch.key) if patch is not None else None
-        if patch is not None and (refusal is None or refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR):
+        if patch is not None and (refusal is None or refusal.may_pass):
             yield placement.node_rank, patch
 
 
