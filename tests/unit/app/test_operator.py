@@ -236,3 +236,24 @@ async def test_only_nodes_with_its_labels_are_quarantined() -> None:
 def test_a_selector_that_cannot_be_read_is_named(text: str) -> None:
     with pytest.raises(SystemExit, match="HAJOB_FAULT_NODE_SELECTOR"):
         Settings.from_environment({"HAJOB_FAULT_NODE_SELECTOR": text})
+
+
+async def test_a_scrape_tells_of_the_jobs_as_they_are_now(world: OperatorWorld) -> None:
+    for number in range(5):
+        await world.chip_node(f"a-{number}")
+    led = LedOperator(world)
+    await led.wait_until_leading()
+    channel = await world.train("job")
+    channel.report(step=77)
+    told = await led.asked("/metrics")
+    labels = 'job="job",namespace="default"'
+    assert f"hajob_job_step{{{labels}}} 77.0" in told, "long before the status is written again"
+    assert f'hajob_job_state{{{labels},reason="",state="Running"}} 1.0' in told
+    assert 'hajob_nodes{state="used"} 4.0' in told
+    assert 'hajob_chips{resource="huawei.com/Ascend910",state="free"} 2.0' in told
+    assert world.frontend.intake is not None
+    world.frontend.intake.handle_deleted_job(
+        (await world.kube.get_object(names.PLURAL, "default", "job"))["metadata"]["uid"]
+    )
+    assert 'job="job"' not in await led.asked("/metrics")
+    await led.end()
