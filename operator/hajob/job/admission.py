@@ -128,21 +128,24 @@ class Admission:
         return note != before
 
     async def look_at_claim(self, job: HATrainingJob) -> bool:
-        """Look, once, at the PersistentVolumeClaim of the checkpoints; return whether there is something to tell.
+        """Look at the PersistentVolumeClaim of the checkpoints until it is there; return whether there is news to tell.
 
         No start waits for it, and an operator that may not read claims does without.
         """
         if self._claim_seen or not self.is_admitted:
             return False
-        self._claim_seen = True
         if not (name := checkpoint_claim(job.spec)):
+            self._claim_seen = True
             return False
         try:
             claim = await self._kube.find_object("persistentvolumeclaims", job.metadata.namespace, name)
         except ApiError as error:
             log.info("%s/%s: claim %s is not read: %s", job.metadata.namespace, job.metadata.name, name, error)
+            self._claim_seen = not error.may_pass
             return False
-        self.claim_note = note_on_claim(claim or {}, job.spec.num_nodes)
+        if claim is None:
+            return False  # whoever applies both may apply the job first
+        self._claim_seen, self.claim_note = True, note_on_claim(claim, job.spec.num_nodes)
         return bool(self.claim_note)
 
     async def _cached_evaluation(self, job: HATrainingJob) -> Answer:

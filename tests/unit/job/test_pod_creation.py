@@ -296,3 +296,18 @@ async def test_a_failed_job_is_revived_and_tells_it(town: ControllerTown) -> Non
     assert "completionTime" not in town.status()
     assert ranks(town) == [0, 1, 2, 3]
     assert read_journal(town.status()["journal"]).journal.failed_message == ""
+
+
+async def test_a_claim_that_comes_after_its_job_is_looked_at(town: ControllerTown) -> None:
+    """Of a directory with both, kubectl may apply the job first."""
+    await town.controller.stop_managing()
+    spec = town.stored()["spec"]["template"]["spec"]
+    spec["volumes"] = [{"name": one["name"], "persistentVolumeClaim": {"claimName": "ckpt"}} for one in spec["volumes"]]
+    town.open()
+    await settle_town(town)
+    assert "ReadWriteOnce" not in condition(town, "Accepted")["message"]
+    claim = {"metadata": {"name": "ckpt"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    town.kube.put("persistentvolumeclaims", NAMESPACE, claim)
+    await town.run_pods()
+    await town.clock.advance(4.0)
+    assert "PersistentVolumeClaim ckpt" in condition(town, "Accepted")["message"]
