@@ -26,7 +26,7 @@ LOOK_SECONDS: Final = 10.0
 SILENT_MS: Final = 20_000
 """A pod whose image is there has started by then; one that pulls an image has no warning."""
 MOST_PODS: Final = 8
-"""Pods that are asked about at a time: of a job that waits for a volume they all say the same."""
+"""Jobs of which a pod is asked about at a time."""
 _TOLD_OTHERWISE: Final = frozenset({"BackOff", "FailedScheduling", "Unhealthy"})
 """Warnings about what the status of a pod says itself."""
 
@@ -44,6 +44,7 @@ class PodWarnings:
     def __init__(self, kube: Kube, clock: Clock, caches: Caches, core: OperatorCore) -> None:
         self._kube, self._clock, self._caches, self._core = kube, clock, caches, core
         self._forbidden: set[str] = set()
+        self._looks = 0
 
     async def look_for_ever(self) -> None:
         """Look now and then."""
@@ -52,7 +53,7 @@ class PodWarnings:
             await self.look_once()
 
     async def look_once(self) -> None:
-        """Ask about some of the pods that do not start, those of each job in turn."""
+        """Ask about a pod of each job that does not start."""
         for pod in list(self._silent_pods())[:MOST_PODS]:
             about = f"involvedObject.uid={pod.uid},type=Warning"
             try:
@@ -70,18 +71,18 @@ class PodWarnings:
                 self._core.handle_changed_pod(told, deleted=False)
 
     def _silent_pods(self) -> Iterator[PodView]:
-        """Yield the pods that have a node and do not start, one of each job first."""
+        """Yield of each job one of the pods that have a node and do not start, another one at each look."""
         now_ms = self._clock.now_milliseconds()
-        asked: dict[str, int] = {}
-        found = []
+        of_job: dict[str, list[PodView]] = {}
         for pod in self._caches.pods.values():
             is_silent = pod.phase == "Pending" and pod.started_ms is not None and now_ms - pod.started_ms >= SILENT_MS
             if not is_silent or pod.deleting or pod.trouble or pod.namespace in self._forbidden:
                 continue
             if pod.job_uid in self._core.controllers:
-                asked[pod.job_uid] = asked.get(pod.job_uid, 0) + 1
-                found.append((asked[pod.job_uid], pod.key, pod))
-        yield from (pod for _, _, pod in sorted(found, key=lambda one: one[:2]))
+                of_job.setdefault(pod.job_uid, []).append(pod)
+        # A server has no index of Events: each question costs it a look at all of the namespace's.
+        self._looks += 1
+        yield from (pods[self._looks % len(pods)] for pods in of_job.values())
 
     def _note_refusal(self, namespace: str, error: ApiError) -> None:
         if error.status == _FORBIDDEN:

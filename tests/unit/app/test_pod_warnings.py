@@ -10,7 +10,7 @@ import pytest
 
 from hajob.api import constants as names
 from hajob.app.core import OperatorCore
-from hajob.app.pod_warnings import MOST_PODS, SILENT_MS, PodWarnings
+from hajob.app.pod_warnings import SILENT_MS, PodWarnings
 from hajob.capacity.caches import Caches
 from hajob.kube.client import ApiError
 from hajob.plan.state import JobPhase
@@ -84,13 +84,17 @@ async def test_other_pods_are_not_asked_about(pod: PodView) -> None:
     assert look.told == []
 
 
-async def test_only_some_pods_are_asked_about_at_a_time() -> None:
-    many = [silent(number) for number in range(3 * MOST_PODS)]
+async def test_of_a_job_one_pod_after_the_other_is_asked_about() -> None:
+    many = [silent(number) for number in range(3)]
     look = Look(*many)
+    look.warn(many[2])
+    for _ in many:
+        await look.warnings.look_once()
+    assert [pod.name for pod in look.told] == ["job-2"]
     for pod in many:
         look.warn(pod)
     await look.warnings.look_once()
-    assert len(look.told) == MOST_PODS
+    assert len(look.told) == 2
 
 
 async def test_without_the_right_nothing_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
