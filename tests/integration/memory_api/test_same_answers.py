@@ -205,6 +205,17 @@ async def test_an_event_has_the_time_kubectl_sorts_by(api: Api) -> None:
     assert (made["lastTimestamp"], made["eventTime"]) == ("2026-01-01T00:05:00Z", "2026-01-01T00:05:00.123000Z")
 
 
+async def test_warnings_about_an_object_are_found(api: Api) -> None:
+    for number, (uid, kind) in enumerate((("u", EventType.WARNING), ("u", EventType.NORMAL), ("v", EventType.WARNING))):
+        about = Metadata(name="job", namespace=api.namespace, uid=uid)
+        event = build_event(about, 1_767_225_900_000 + number, "R", "text", type_=kind, instance="operator-a")
+        await api.kube.create_object("events", api.namespace, event)
+    asked = "involvedObject.uid=u,type=Warning"
+    found = [page async for page in api.kube.list_pages("events", api.namespace, field_selector=asked)]
+    ((event,),) = [page.items for page in found]
+    assert (event["involvedObject"]["uid"], event["type"]) == ("u", "Warning")
+
+
 async def test_a_note_is_measured_in_bytes(api: Api) -> None:
     path = f"{api.core}/events"
 
