@@ -379,6 +379,25 @@ def test_log_rules_ask_for_lines_and_become_facts() -> None:
     assert rig.commands[-1] == {"kind": "follow", "lines": False}
 
 
+def test_the_start_delay_of_a_rule_begins_anew_with_a_launch() -> None:
+    """A launch before the training, which prepares its data for an hour, has processes of the same names."""
+    rig = NodeRig()
+    rig.script(training=False)
+    rig.process(2)
+    rules = [pb.LogRule(name="warned", pattern="WARNING", threshold=1, start_delay_seconds=300)]
+    revised = pb.NodeOrder(revision=1, ranks=[order_to_run(2)], log_rules=rules)
+    rig.node.apply_coordinator_message(pb.CoordinatorToAgent(node_order=revised))
+    rig.clock.pass_seconds(3600)
+    rig.process(2, running=False)
+    rig.script(launch=2)
+    rig.process(2)
+    rig.node.apply_launcher_message({"kind": "line", "rank": 2, "text": "WARNING", "time": rig.clock.now()})
+    assert not [fact for fact in rig.report().facts if fact.kind == pb.LOG_RULE]
+    rig.clock.pass_seconds(300)
+    rig.node.apply_launcher_message({"kind": "line", "rank": 2, "text": "WARNING", "time": rig.clock.now()})
+    assert [fact.code for fact in rig.report().facts if fact.kind == pb.LOG_RULE] == ["warned"]
+
+
 def test_a_taken_port_is_named_once() -> None:
     rig = NodeRig()
     for _ in range(3):

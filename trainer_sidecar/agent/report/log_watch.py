@@ -71,6 +71,7 @@ class LogWatch:
     def begin_launch(self) -> None:
         """Begin a launch: its processes reuse these names."""
         self._lines.clear()
+        self._rules.begin_launch()
 
     def match_line(self, process: RankProcess, step: int | None, text: str, time: int) -> bool:
         """Take a line that a process has printed after this step; returns whether that changes the problems."""

@@ -87,6 +87,11 @@ class LogRules:
         """Start the start delay of the rules for this process."""
         self._started.setdefault((rank, name), now)
 
+    def begin_launch(self) -> None:
+        """Forget the processes of the launch before: those of this one reuse their names, and start only now."""
+        self._counters.clear()
+        self._started.clear()
+
     def match_line(self, rank: int, name: ProcessName, text: str, now: int) -> list[Match]:
         """Return the rules that this line completes; none where earlier lines have used up the rules' share of time."""
         self._refill_allowance(now)
