@@ -111,6 +111,17 @@ def test_when_mindio_has_been_told(world: World, *, answered: bool) -> None:
     is_moved(world)
 
 
+def test_the_margin_of_a_move_is_measured_anew(world: World) -> None:
+    """A coordinator that has timed no step yet cannot know how many of them pass before MindIO's word."""
+    until_prepared(world)
+    restart_coordinator(world)
+    for step in range(1, 5):
+        world.step(step)
+        world.advance(0.1)
+    assert world.state.conversation == "Switching"
+    assert world.agents["pod-0-1"].order.steps_ahead == 10
+
+
 def test_when_mindio_has_refused_it_is_asked_again(world: World) -> None:
     until_prepared(world)
     not_admitted(world)

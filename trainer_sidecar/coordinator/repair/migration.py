@@ -21,6 +21,8 @@ from trainer_sidecar.coordinator.state.roster import RankPod, RankTarget
 
 IN_TIME_SECONDS = 1.0
 """From MindIO's question how far the ranks are to its word where to stop: 40 to 90 ms were seen on a busy machine."""
+UNTIMED_STEPS_AHEAD = 1
+"""Before a coordinator has timed a step: one that came in the middle of a move."""
 MOST_STEPS_AHEAD = 10_000
 """A bound for what is measured: steps of 0.1 ms."""
 
@@ -100,13 +102,14 @@ def steps_ahead_of_ranks(job: Job) -> int:
     if job.conversation.state is not State.SWITCHING:
         return 0
     seconds = job.steps.median_seconds
-    return 1 if not seconds else min(math.ceil(IN_TIME_SECONDS / seconds), MOST_STEPS_AHEAD)
+    return UNTIMED_STEPS_AHEAD if not seconds else min(math.ceil(IN_TIME_SECONDS / seconds), MOST_STEPS_AHEAD)
 
 
 def follow_move(job: Job) -> None:
-    """Tell all gates when a move begins, and when it is over one way or the other."""
+    """Tell all gates when a move begins, when its steps are first timed, and when it is over one way or the other."""
     ahead = steps_ahead_of_ranks(job) if job.is_running else 0
-    if bool(ahead) is not bool(job.steps_ahead):
+    is_timed_now = job.steps_ahead == UNTIMED_STEPS_AHEAD < ahead
+    if bool(ahead) is not bool(job.steps_ahead) or is_timed_now:
         job.set_steps_ahead(ahead)
         job.touch_all_pods()
 
