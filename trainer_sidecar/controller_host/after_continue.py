@@ -35,13 +35,18 @@ class AfterContinue:
         self._again_seconds, self._clock, self._sleep = again_seconds, clock, sleep
         self._continued_at = float("-inf")
         self._callbacks = 0
+        self._found = 0
         self._calls = 0
         self._heard = threading.Condition()
 
-    def note_callback(self, *, continued: bool) -> None:
-        """Note the end of a callback; `continued`: it was the result of a "continue"."""
+    def note_callback(self, *, continued: bool, found: bool = False) -> None:
+        """Note the end of a callback.
+
+        `continued`: it was the result of a "continue". `found`: it tells of faults, which MindIO may have found itself.
+        """
         with self._heard:
             self._callbacks += 1
+            self._found += found
             if continued:
                 self._continued_at = self._clock()
             self._heard.notify_all()
@@ -55,19 +60,30 @@ class AfterContinue:
     def call_at_rest(self, name: str, function: Callable[[], int]) -> int:
         """Make a call when MindIO is at rest, and again while it may have been forgotten; return MindIO's code."""
         self.wait_for_rest()
-        before, is_early = self._callbacks, self._clock() - self._continued_at < EARLY_SECONDS
+        before, is_early = self._count_answers(name), self._clock() - self._continued_at < EARLY_SECONDS
         self._calls += 1
         code = function()
         if is_early and code == 0 and name in REPEATED:
-            arguments = (function, before, self._calls)
+            arguments = (name, function, before, self._calls)
             threading.Thread(target=self._repeat_call, args=arguments, name="again", daemon=True).start()
         return code
 
-    def _repeat_call(self, function: Callable[[], int], before: int, number: int) -> None:
+    def _count_answers(self, name: str) -> int:
+        """Return how many callbacks can have been the answer to such a call.
+
+        After a fault MindIO waits for a stop, be it that it was told one before and has forgotten it.
+        """
+        return self._callbacks - (self._found if name == "stop_train" else 0)
+
+    def _repeat_call(self, name: str, function: Callable[[], int], before: int, number: int) -> None:
         """Make the call again until MindIO calls back, or is told something else."""
+
+        def is_over() -> bool:
+            return self._count_answers(name) != before or self._calls != number
+
         for seconds in self._again_seconds:
             with self._heard:
-                self._heard.wait_for(lambda: self._callbacks != before or self._calls != number, seconds)
-            if self._callbacks != before or self._calls != number:
+                self._heard.wait_for(is_over, seconds)
+            if is_over():
                 return
             function()

@@ -28,7 +28,7 @@ PING = "ping"
 CALLBACKS = ("report_fault_ranks", "report_stop_complete", "report_strategies", "report_result")
 
 
-STOP_COMPLETE, RESULT = CALLBACKS[1], CALLBACKS[3]
+FAULT_RANKS, STOP_COMPLETE, RESULT = CALLBACKS[0], CALLBACKS[1], CALLBACKS[3]
 SERIALS_OF_A_PAUSE = 3
 PAUSE_SECONDS = 30
 """After so long MindIO ends a pause of the winding by itself, and the controller with it. A pause takes milliseconds;
@@ -165,7 +165,8 @@ class ControllerProcess(Part):
 
     def _forwarding_callback(self, name: str) -> Callable[..., int]:
         def forward(*arguments: object) -> int:
-            self._after.note_callback(continued=name == RESULT and arguments[-1:] == ("continue",))
+            continued = name == RESULT and arguments[-1:] == ("continue",)
+            self._after.note_callback(continued=continued, found=name == FAULT_RANKS)
             if self._winding is not None:
                 self._winding.put((name, arguments))
                 return 0

@@ -73,6 +73,18 @@ def test_not_one_that_mindio_answers_or_that_another_follows() -> None:
         assert told.times == (1 if end == "callback" else 2)
 
 
+def test_a_fault_that_mindio_finds_answers_no_stop() -> None:
+    """It then waits for the stop, which it may have forgotten; of one that it has heard it tells the end, too."""
+    for call, times in (("stop_train", 3), ("pause", 1)):
+        told = Told(0.5, 0.0)
+        told.after.note_callback(continued=True)
+        told.after.call_at_rest(call, told.call)
+        (thread,) = told.repeating()
+        told.after.note_callback(continued=False, found=True)
+        thread.join(60.0)
+        assert told.times == times
+
+
 def test_not_a_late_one_a_save_or_one_that_is_refused() -> None:
     told = Told(0.0)
     told.after.note_callback(continued=True)

@@ -119,7 +119,9 @@ def test_the_margin_of_a_move_is_measured_anew(world: World) -> None:
         world.step(step)
         world.advance(0.1)
     assert world.state.conversation == "Switching"
-    assert world.agents["pod-0-1"].order.steps_ahead == 10
+    order = world.agents["pod-0-1"].order
+    assert order is not None
+    assert order.steps_ahead == 10
 
 
 def test_when_mindio_has_refused_it_is_asked_again(world: World) -> None:
