@@ -33,6 +33,8 @@ FACT_LIMIT: Final = 128
 STALL_LIMIT: Final = 64
 RENEWED_LIMIT: Final = 512
 MILESTONE_LIMIT: Final = 32
+FAILED_LOADS_LIMIT: Final = 16
+"""Failed loads remembered of starts in a row; budgets end them long before."""
 MESSAGE_LIMIT: Final = 1024
 """Characters kept of a cause's message."""
 UNMET_LIMIT: Final = 8
@@ -176,6 +178,13 @@ def _words_of_event(event: events.JobEvent) -> str:
     if isinstance(event, events.ResultReported):
         return f"{event.code} {event.text}".rstrip()[:MESSAGE_LIMIT]
     return getattr(event, "message", "") or getattr(event, "reason", "")
+
+
+def with_failed_load(context: Context, state: JobState) -> JobState:
+    """Return the state with the checkpoint that the fact says could not be loaded; once for each start."""
+    if context.seen_fact is None or not context.seen_fact.load_failed or context.view.loaded_step < 0:
+        return state
+    return replace(state, failed_loads=(*state.failed_loads, context.view.loaded_step)[-FAILED_LOADS_LIMIT:])
 
 
 def explain_cause(context: Context) -> tuple[JobState, tuple[Effect, ...]]:

@@ -32,6 +32,7 @@ from hajob.plan.incident_state import (
     release_nodes,
     renew_incarnations,
     set_deadline,
+    with_failed_load,
 )
 from hajob.plan.policy import (
     RELEASE_SECONDS,
@@ -344,7 +345,7 @@ def hold_fault(context: Context) -> HandlerResult:
     assert held is not None
     named = trigger is DUMP_OR_EXIT and (joins or context.seen_fact is None)
     state = replace(state, incident=replace(held, named=held.named or named))
-    state = replace(state, blind=state.blind or trigger is EXIT_ONLY)
+    state = with_failed_load(context, replace(state, blind=state.blind or trigger is EXIT_ONLY))
     return clear_deadlines(state, Deadline.RECOVERY, Deadline.STARTUP, Deadline.EXPAND), (*closing, said)
 
 

@@ -28,6 +28,7 @@ from hajob.plan.incident_state import (
     place_on_spares,
     renew_incarnations,
     set_deadline,
+    with_failed_load,
     with_milestone,
 )
 from hajob.plan.policy import CONFIRM_SECONDS
@@ -38,8 +39,6 @@ COMMAND: Final[dict[Action, OrderCommand]] = {
 }
 """Coordinator command of each action; a restart has none: the job is stopped and started."""
 SHRINK_PARAMETERS: Final = '{"scale-in-strategy":"DP"}'
-FAILED_LOADS_LIMIT: Final = 16
-"""Failed loads remembered of starts in a row; budgets end them long before."""
 EXPAND_PARAMETERS: Final = '{"scale-out-strategy":"DP"}'
 
 
@@ -198,9 +197,7 @@ def begin_restart(context: Context) -> HandlerResult:
     """End every process and start the job anew."""
     state, incident, out = enter_action(context, Action.RESTART)
     incident = replace(incident, restarts=incident.restarts + 1)
-    if context.seen_fact is not None and context.seen_fact.load_failed and context.view.loaded_step >= 0:
-        loads = (*state.failed_loads, context.view.loaded_step)[-FAILED_LOADS_LIMIT:]
-        state = replace(state, failed_loads=loads)
+    state = with_failed_load(context, state)
     if incident.origin is Origin.PROGRAM:
         state = replace(state, restarts_program=state.restarts_program + 1)
     else:

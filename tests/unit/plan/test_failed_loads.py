@@ -7,7 +7,7 @@ from dataclasses import replace
 from hajob.domain.facts import FactKind
 from hajob.domain.incidents import RestoredFrom
 from hajob.plan import events as e
-from hajob.plan.policy import Policy
+from hajob.plan.policy import Mode, Policy
 from hajob.plan.state import JobPhase, JobState
 from tests.rigs.plan_rig import Rig
 
@@ -36,6 +36,19 @@ def test_the_second_failed_load_passes_the_checkpoint_over() -> None:
         fails_to_load(rig, step)
         passed_over.append(rig.state.passed_over)
     assert passed_over == [(), (166,), (160, 166)], "the first time it may have been the node"
+
+
+def test_a_load_that_fails_while_nothing_may_be_done_counts() -> None:
+    rig = starting()
+    fails_to_load(rig, 166)
+    rig.policy = replace(rig.policy, mode=Mode.OBSERVE)
+    rig.exits(3, exit_code=1, message="KeyError: 'w'", load_failed=True)
+    rig.exits(2, exit_code=1, message="KeyError: 'w'", load_failed=True)
+    assert rig.at(JobPhase.HELD)
+    rig.policy = replace(rig.policy, mode=Mode.ENFORCE)
+    rig.tell(e.PolicyChanged())
+    assert rig.at(JobPhase.RESTARTING)
+    assert rig.state.failed_loads == (166, 166)
 
 
 def test_another_failure_says_nothing_about_the_checkpoint() -> None:
