@@ -35,6 +35,8 @@ _READER_NOT_KEPT: Final = 3  # trainer_sidecar.logs.NOT_KEPT
 _READER: Final = ("python3", "-m", "trainer_sidecar.logs")
 _AGENT: Final = "agent"
 _POLL_SECONDS: Final = 1.0
+_OF_ITS_POD: Final = frozenset({"emptyDir", "ephemeral"})
+"""Kinds of volumes that are made for each pod and go with it."""
 # No rank has these numbers: they stand for whoever it is in this job.
 CULPRIT: Final = -1
 LAST: Final = -2
@@ -339,8 +341,22 @@ def _from_container_log(question: LogQuery, log: Iterable[bytes], streams: Strea
 
 
 def _volume_of_output(job: HATrainingJob) -> Json | None:
-    """The mount of the trainer under which output is kept; None: on no volume."""
+    """The mount of the trainer under which output is kept; None: on no volume, or on one of each pod's own."""
+    mount = _mount_of_output(job)
+    return None if mount is None or _kind_of_volume(job, mount) in _OF_ITS_POD else mount
+
+
+def _mount_of_output(job: HATrainingJob) -> Json | None:
     return innermost_mount(trainer_container(job.spec.template["spec"]), output_directory(job))
+
+
+def _kind_of_volume(job: HATrainingJob, mount: Json) -> str:
+    return next((key for key in _mounted_volume(job, mount) if key != "name"), "volume")
+
+
+def _mounted_volume(job: HATrainingJob, mount: Json) -> Json:
+    volumes: list[Json] = job.spec.template["spec"].get("volumes") or []
+    return next((each for each in volumes if each["name"] == mount["name"]), {"name": mount["name"]})
 
 
 def where_plogs_lie(job: HATrainingJob, question: LogQuery) -> str:
@@ -358,15 +374,19 @@ def where_plogs_lie(job: HATrainingJob, question: LogQuery) -> str:
 
 def where_files_lie(job: HATrainingJob) -> str:
     """Say for a person in which directory of which volume the files lie."""
-    directory, mount = output_directory(job), _volume_of_output(job)
+    directory, mount = output_directory(job), _mount_of_output(job)
     if mount is None:
         return (
             f"{directory} is on no volume of the container {names.TRAINER_CONTAINER}, so output was kept in the pods "
             "only and went with them; set spec.output.path to a directory on a volume"
         )
-    volumes = job.spec.template["spec"].get("volumes") or []
-    volume = next((each for each in volumes if each["name"] == mount["name"]), {"name": mount["name"]})
-    kind = next((key for key in volume if key != "name"), "volume")
+    kind = _kind_of_volume(job, mount)
+    if kind in _OF_ITS_POD:
+        return (
+            f"output was kept on {kind} {mount['name']} in the pods only and went with them; set spec.output.path to a "
+            "directory on a volume that all ranks share"
+        )
+    volume = _mounted_volume(job, mount)
     source = volume.get(kind) or {}
     name = source.get("claimName") or source.get("path") or volume["name"]
     return f"its files are in {directory}, as the container {names.TRAINER_CONTAINER} sees it, on {kind} {name}"

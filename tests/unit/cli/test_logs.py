@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -194,6 +195,22 @@ def test_without_any_pod_it_says_where_the_files_are(spec: dict[str, Any], text:
     with pytest.raises(ClusterError, match="no pod of job runs") as told:
         ask(cluster)
     assert text in str(told.value)
+
+
+@pytest.mark.parametrize("kind", ["emptyDir", "ephemeral"])
+def test_output_that_went_with_its_pod_is_not_looked_for(kind: str) -> None:
+    raw = job(output={"path": "/logs"})
+    template = raw["spec"]["template"]["spec"] = copy.deepcopy(raw["spec"]["template"]["spec"])
+    template["containers"][0]["volumeMounts"].append({"name": "logs", "mountPath": "/logs"})
+    template["volumes"].append({"name": "logs", kind: {}})
+    cluster = FakeCluster(found=raw)
+    with pytest.raises(ClusterError, match=f"was kept on {kind} logs in the pods only and went with them"):
+        ask(cluster)
+    assert not cluster.made
+    cluster.listed = [pod(0)]
+    with pytest.raises(ClusterError, match="went with them"):
+        ask(cluster)
+    assert not cluster.commands, "another pod has a volume of its own"
 
 
 def test_a_mount_that_says_nowhere_where_is_named() -> None:
