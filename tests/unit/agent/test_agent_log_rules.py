@@ -50,6 +50,14 @@ def test_lines_soon_after_the_start_do_not_count() -> None:
     assert rig.say("nan", after=1) == [1]
 
 
+def test_another_launch_counts_anew_under_other_numbers() -> None:
+    """A fact's name has the number in it, and what was reported under a name is not reported again."""
+    rig = Rig(Rule("nan", "nan", threshold=2))
+    assert [rig.say("nan") for _ in range(3)] == [[], [1], []]
+    rig.rules.begin_launch()
+    assert [rig.say("nan") for _ in range(2)] == [[], [2]]
+
+
 def test_the_same_rules_again_go_on_counting() -> None:
     rule = Rule("nan", "nan", threshold=2)
     rig = Rig(rule)

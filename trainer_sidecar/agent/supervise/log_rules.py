@@ -89,7 +89,8 @@ class LogRules:
 
     def begin_launch(self) -> None:
         """Forget the processes of the launch before: those of this one reuse their names, and start only now."""
-        self._counters.clear()
+        for counter in self._counters.values():
+            counter.times.clear()
         self._started.clear()
 
     def match_line(self, rank: int, name: ProcessName, text: str, now: int) -> list[Match]:
