@@ -92,6 +92,18 @@ def _inlined(node: JsonValue, definitions: Json) -> JsonValue:
     return result
 
 
+def _drop_empty_texts(schema: JsonValue) -> None:
+    """Take out defaults that are empty texts: the operator leaves them out, and the server would put them back."""
+    if isinstance(schema, dict):
+        if schema.get("default") == "" and "type" in schema:
+            del schema["default"]
+        for member in schema.values():
+            _drop_empty_texts(member)
+    elif isinstance(schema, list):
+        for member in schema:
+            _drop_empty_texts(member)
+
+
 def _schema(model: type[ApiModel]) -> Json:
     """The structural schema of an object."""
     raw = model.model_json_schema(by_alias=True, schema_generator=StructuralJsonSchema, mode="validation")
@@ -101,6 +113,7 @@ def _schema(model: type[ApiModel]) -> Json:
         properties[name] = {"type": "string"}
     properties["metadata"] = {"type": "object"}
     properties["status"].pop("default", None)
+    _drop_empty_texts(properties["status"])
     schema["required"] = ["spec"]
     return schema
 

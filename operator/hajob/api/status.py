@@ -407,7 +407,12 @@ class HATrainingJobStatus(ApiModel):
     def to_json(self) -> Json:
         """Return the status as the API server stores it: inside its parts, what is empty is left out."""
         # People read this: forty empty lists and texts would be a tenth of it.
-        return {key: _without_empty(value) for key, value in super().to_json().items()}
+        return without_empty_parts(super().to_json())
+
+
+def without_empty_parts(status: Json) -> Json:
+    """Return a status as the operator writes it: a server with an older CRD fills in what is empty."""
+    return {key: _without_empty(value) for key, value in status.items()}
 
 
 def _without_empty(value: JsonValue) -> JsonValue:

@@ -22,7 +22,7 @@ from typing import Any, Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import Metadata
-from hajob.api.status import HATrainingJobStatus
+from hajob.api.status import HATrainingJobStatus, without_empty_parts
 from hajob.backoff import Backoff
 from hajob.clock import Clock
 from hajob.kube.client import ApiError, Kube, PatchKind
@@ -81,7 +81,7 @@ class StatusWriter:
     def __init__(self, kube: Kube, clock: Clock, job: Metadata, known: Json, leadership: Leadership) -> None:
         self._kube, self._clock, self._leadership = kube, clock, leadership
         self._job = (job.namespace, job.name, job.uid)
-        self._known = known
+        self._known = without_empty_parts(known)
         self._backoff = Backoff()
         self._wanted: Json | None = None
         self._revision = 0
@@ -166,7 +166,7 @@ class StatusWriter:
             await self._handle_failure(revision, error)
             return
         self._backoff.reset_delay()
-        self._known = answer.get("status") or {}
+        self._known = without_empty_parts(answer.get("status") or {})
         self._acknowledge_revision(revision)
 
     async def _handle_failure(self, revision: int, error: ApiError) -> None:
@@ -198,7 +198,7 @@ class StatusWriter:
         except ApiError as unknown:
             await self._retry_later(unknown)
             return
-        status = current.get("status") or {}
+        status = without_empty_parts(current.get("status") or {})
         if current["metadata"]["uid"] != uid:
             self._end_writer(JobGoneError(f"{namespace}/{name} is another job now"))
         elif _is_about_fence(error) and status.get(_FENCE, 0) < FENCE_LIMIT:

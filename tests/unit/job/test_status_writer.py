@@ -14,7 +14,7 @@ from e2e.memory_api.server import MemoryServer
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.job import Metadata
-from hajob.api.status import HATrainingJobStatus, Restarts
+from hajob.api.status import HATrainingJobStatus, Restarts, Summary
 from hajob.job.status_writer import JobGoneError, StatusRefusedError, StatusWriter, patch_of_status
 from hajob.kube.client import ApiError, PatchKind
 from hajob.leader.leadership import Leadership
@@ -78,6 +78,20 @@ class World(Leadership):
     def patches(self) -> list[Json]:
         """What was written into the status, by field."""
         return [fields(request) for request in self.server.log if request.method == "PATCH"]
+
+
+async def test_what_the_server_fills_in_is_no_difference() -> None:
+    """Its CRD has defaults, empty ones in older versions, for what the operator leaves out."""
+    world = await World.made()
+    for percent in ("50%", "50%", "51%", "51%"):
+        await world.writer.wait_until_written(
+            world.writer.hand_over_status(HATrainingJobStatus(fence=1, summary=Summary(goodput=percent)))
+        )
+    await world.forge({"op": "add", "path": "/status/summary/reason", "value": ""})
+    world.writer.hand_over_status(HATrainingJobStatus(fence=1, summary=Summary(goodput="51%")))
+    await settle()
+    assert len(world.patches) == 2
+    world.task.cancel()
 
 
 def fields(request: Request) -> Json:
