@@ -218,7 +218,9 @@ def _why_nothing_yet(job: HATrainingJob) -> str:
     """Why the job has printed nothing: it waits for its first start; empty: it has begun."""
     status = job.status
     state = status.summary.state if status.summary is not None else ""
-    if state not in {"Pending", "Refused"} or status.restarts.infrastructure or status.restarts.program:
+    has_trained = status.progress is not None and status.progress.step >= 0  # one that was suspended waits again
+    has_begun = has_trained or status.restarts.infrastructure or status.restarts.program
+    if state not in {"Pending", "Refused"} or has_begun:
         return ""
     wanted = (ConditionType.ACCEPTED, ConditionType.SCHEDULED, ConditionType.RUNNING)
     said = (find_condition(status.conditions, kind) for kind in wanted)

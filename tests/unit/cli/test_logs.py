@@ -309,6 +309,13 @@ def test_a_job_that_waits_says_why_it_has_printed_nothing() -> None:
     assert not cluster.made
 
 
+def test_a_job_that_was_suspended_has_printed_before_it_waits() -> None:
+    trained = {"step": 40, "observedTime": "2025-11-26T03:30:00Z"}
+    cluster = FakeCluster(found=with_status(summary={"state": "Pending"}, progress=trained))
+    cluster.log = [b"iteration 40\n"]
+    assert ask(cluster)[1].out == b"iteration 40\n"
+
+
 def test_the_culprit_is_the_rank_of_the_newest_incident() -> None:
     incident = {
         "incarnation": 2,
