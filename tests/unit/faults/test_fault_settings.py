@@ -27,6 +27,8 @@ def settings(**data: str) -> tuple[FaultSettings, list[str]]:
         ("GpuUnhealthy: SubHealthFault", SickCondition(Level.SUB_HEALTH)),
         ("NotReady: SubHealthFault", SickCondition(Level.SUB_HEALTH)),
         ("KernelDeadlock: NotHandleFault", SickCondition(Level.NOT_HANDLE)),
+        ("KernelReady: SeparateNPU", SickCondition(Level.SEPARATE, "False")),  # a built-in one keeps its status
+        ("KernelReady: {level: NotHandleFault}", SickCondition(Level.NOT_HANDLE, "False")),
     ],
 )
 def test_a_condition_has_a_level_and_a_status(line: str, condition: SickCondition) -> None:
@@ -36,9 +38,10 @@ def test_a_condition_has_a_level_and_a_status(line: str, condition: SickConditio
 
 
 @pytest.mark.parametrize("name", ["NPUHealthy", "npu-healthy", "DevicesReady", "Ready", "LinksOK"])
-def test_a_condition_that_is_well_while_true_needs_a_status(name: str) -> None:
+@pytest.mark.parametrize("form", ["SeparateNPU", "{level: SeparateNPU}"])
+def test_a_condition_that_is_well_while_true_needs_a_status(name: str, form: str) -> None:
     """Else a healthy node would be kept out, and the sick one would not be seen."""
-    found, refused = settings(conditions=f"{name}: SeparateNPU\nNPULost: SeparateNPU")
+    found, refused = settings(conditions=f"{name}: {form}\nNPULost: SeparateNPU")
     assert (name in found.conditions, "NPULost" in found.conditions, len(refused)) == (False, True, 1)
     assert refused[0].startswith(f"data.conditions[{name}]")
 

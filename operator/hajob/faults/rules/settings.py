@@ -171,7 +171,10 @@ def _parse_levels(told: Mapping[str, Any], reading: Reading, where: str) -> dict
 
 
 def _parse_conditions(told: Mapping[str, Any], reading: Reading) -> dict[str, SickCondition]:
-    """Types of conditions, each with a level, or with level and status; a level alone means the status True."""
+    """Types of conditions, each with a level, or with level and status.
+
+    A level alone means the status True, or of a built-in one the status that it has.
+    """
     found = {}
     for name, form in told.items():
         where = f"data.conditions[{name}]"
@@ -180,10 +183,13 @@ def _parse_conditions(told: Mapping[str, Any], reading: Reading) -> dict[str, Si
         )
         if name not in level:
             continue
-        status = str(form.get("status", "True")) if isinstance(form, Mapping) else "True"  # YAML reads True as a truth
+        given = form.get("status") if isinstance(form, Mapping) else None
+        built_in = CONDITIONS.get(name)
+        usual = built_in.status if built_in is not None else "True"
+        status = usual if given is None else str(given)  # YAML reads True as a truth
         if isinstance(form, Mapping) and (form.keys() - {"level", "status"} or status not in _STATUSES):
             reading.note_rejection(RejectionReason.MALFORMED, where, "give {level: …, status: True, False or Unknown}")
-        elif not isinstance(form, Mapping) and _TRUE_IS_WELL.search(name):
+        elif given is None and status == "True" and _TRUE_IS_WELL.search(name):
             reading.note_rejection(
                 RejectionReason.MALFORMED, where, f"{name} sounds well while True: give level and status"
             )
