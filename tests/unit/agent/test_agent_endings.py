@@ -59,6 +59,8 @@ def test_steps_of_another_process_do_not_count() -> None:
 
 TRACEBACK = '  File "megatron/training/checkpointing.py", line 1, in _load_base_checkpoint'
 
+MINDFORMERS = '  File "mindformers/trainer/utils.py", line 1, in load_ckpt'
+
 
 @pytest.mark.parametrize(
     ("exit_code", "more", "arguments", "told"),
@@ -67,6 +69,9 @@ TRACEBACK = '  File "megatron/training/checkpointing.py", line 1, in _load_base_
         (1, {"last_lines": [TRACEBACK, "KeyError: 'w'"]}, ["--load", "/c", "--save", "/c"], True),
         (1, {"last_lines": ["RuntimeError: HCCL timeout"]}, ["--load", "/c", "--save", "/c"], False),
         (1, {"last_lines": [TRACEBACK]}, ["--save", "/c"], False),
+        (1, {"last_lines": [TRACEBACK]}, ["--load", "/pretrained"], False),
+        (1, {"last_lines": [MINDFORMERS]}, ["--config", "a.yaml", "--resume_training", "True"], True),
+        (1, {"last_lines": ["RuntimeError: HCCL timeout"]}, ["--config", "a.yaml"], False),
         (-9, {"last_lines": [TRACEBACK]}, ["--load", "/c", "--save", "/c"], False),
     ],
 )

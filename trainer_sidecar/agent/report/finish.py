@@ -71,13 +71,18 @@ class Finish:
 
     def _step_to_load(self, wanted: Wanted | None) -> int | None:
         """The step of the checkpoint that this start is to load, None: none, or the script does not mean to resume."""
-        text = wanted.environment.get(LOAD_STEP, "") if wanted is not None else ""
         mends = wanted is not None and wanted.environment.get(RESUME_POLICY) == ARGUMENTS
-        return int(text) if text.isdecimal() and (mends or means_to_resume(parse_options(self._arguments))) else None
+        return _given_step(wanted) if mends or means_to_resume(parse_options(self._arguments)) else None
 
     def has_failed_to_load(self, process: RankProcess, wanted: Wanted | None) -> bool:
-        """Return whether a process ended before its first step and says that it could not load its checkpoint."""
-        if self._step_to_load(wanted) is None or self._endings.has_stepped(process.rank, process.name):
+        """Return whether a process ended before its first step and says that it could not load its checkpoint.
+
+        Arguments that name no directory, as MindFormers' with its configuration file, tell nothing of what it loads:
+        then it is the checkpoint that the start was given.
+        """
+        is_untold = not parse_options(self._arguments).keys() & {"save", "load"}
+        loads = _given_step(wanted) if is_untold else self._step_to_load(wanted)
+        if loads is None or self._endings.has_stepped(process.rank, process.name):
             return False
         return endings.NOT_LOADED in process.notices or any(map(endings.names_loading_function, process.last_lines))
 
@@ -151,6 +156,12 @@ class Finish:
     def why_unfinished(self, newest: Iterable[RankProcess]) -> str:
         """Return why these processes, which have all ended with 0, have not finished; empty when they have."""
         return next((self._unfinished[p.rank, p.name] for p in newest if self.is_process_unfinished(p)), "")
+
+
+def _given_step(wanted: Wanted | None) -> int | None:
+    """The step of the checkpoint that this start was given, None: none."""
+    text = wanted.environment.get(LOAD_STEP, "") if wanted is not None else ""
+    return int(text) if text.isdecimal() else None
 
 
 def _reason_of_script_end(script: Script) -> str:
