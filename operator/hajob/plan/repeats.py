@@ -1,4 +1,4 @@
-"""Failures that repeat: the same rank at the same step once more is the program's doing.
+"""Failures that repeat: the same rank at the same step once more is the program's doing, and so is the same exception.
 
 A process that ends, or a fault that MindIO reports, looks alike whether the machine or the program caused it, and the
 first time it counts as the machine's. A machine fails at a random step; a program, its data or its memory limit fail
@@ -77,15 +77,33 @@ def is_failure_repeated(fact: Fact, ranks: tuple[int, ...], state: JobState, vie
             continue
         if abs(before.step - step) <= STEP_TOLERANCE and _excludes_the_machine(before, fact, rank, state, view):
             return True
-    return False
+    return _has_words_of_its_own(fact) and any(
+        failure.kind is FactKind.PROCESS_FAULT
+        and failure.count
+        and abs(failure.step - step) <= STEP_TOLERANCE
+        and _is_of_an_earlier_try(failure, state)
+        for failure in state.failures
+    )
+
+
+def _has_words_of_its_own(fact: Fact) -> bool:
+    """Whether a rank has raised an exception that no device explains."""
+    return fact.kind is FactKind.PROCESS_FAULT and not fact.unexplained and not _DEVICE_WORDS.search(fact.message)
+
+
+def _is_of_an_earlier_try(failure: Failure, state: JobState) -> bool:
+    """Whether all ranks have been started anew since, or have trained: of one incident many ranks tell.
+
+    An exception in the loop is raised by every rank, and which one MindIO hears first is chance.
+    """
+    return failure.incarnation < state.base or state.resumed_ms > failure.time_ms
 
 
 def _excludes_the_machine(before: Failure, fact: Fact, rank: int, state: JobState, view: ClusterView) -> bool:
     """Whether a broken node or chip would not look like this: see docs/operations.md#repeats for each case."""
     moved = bool(before.node_name) and _name_of_node(rank, view) not in {"", before.node_name}
     trained = state.resumed_ms > before.time_ms
-    own_words = fact.kind is FactKind.PROCESS_FAULT and not fact.unexplained and not _DEVICE_WORDS.search(fact.message)
-    return moved or trained or own_words or before.count + 1 >= CERTAIN_COUNT
+    return moved or trained or _has_words_of_its_own(fact) or before.count + 1 >= CERTAIN_COUNT
 
 
 def remember_failure(

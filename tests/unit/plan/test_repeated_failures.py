@@ -147,8 +147,28 @@ def test_words_of_the_device_are_not_the_programs(line: str) -> None:
     assert (rig.incident.origin, budget(rig)) == (Origin.INFRASTRUCTURE, 0)
 
 
-@pytest.mark.parametrize(("rank", "step"), [(3, 5), (2, 9)])
-def test_another_rank_or_another_step_is_another_failure(rank: int, step: int) -> None:
+def test_an_exception_of_every_rank_is_the_programs() -> None:
+    """Which of them MindIO hears first is chance."""
+    rig = Rig.running()
+    raises(rig)
+    raises(rig, 3)
+    assert (rig.incident.origin, budget(rig)) == (Origin.INFRASTRUCTURE, 0), "one incident, of which two ranks tell"
+    restarted(rig)
+    raises(rig, 5)
+    assert (rig.incident.origin, budget(rig)) == (Origin.PROGRAM, 1)
+
+
+def test_a_kill_of_another_rank_is_another_failure() -> None:
+    rig = Rig.running()
+    raises(rig)
+    restarted(rig)
+    trains_to(rig, 5)
+    killed(rig, 3)
+    assert (rig.incident.origin, budget(rig)) == (Origin.INFRASTRUCTURE, 0)
+
+
+@pytest.mark.parametrize(("rank", "step"), [(3, 9), (2, 9)])
+def test_another_step_is_another_failure(rank: int, step: int) -> None:
     rig = Rig.running()
     raises(rig)
     restarted(rig)
