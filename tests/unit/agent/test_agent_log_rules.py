@@ -5,7 +5,14 @@ from __future__ import annotations
 import itertools
 
 from tests.rigs.agent_node import FakeClock
-from trainer_sidecar.agent.supervise.log_rules import BURST_SECONDS, LINE_CHARACTERS, SHARE, LogRules, Rule
+from trainer_sidecar.agent.supervise.log_rules import (
+    BURST_SECONDS,
+    LINE_CHARACTERS,
+    SHARE,
+    TOLD_SECONDS,
+    LogRules,
+    Rule,
+)
 from trainer_sidecar.launcher.protocol import ProcessName
 
 FIRST = ProcessName(1, 0)
@@ -88,6 +95,17 @@ def test_costly_rules_leave_lines_out_and_name_the_costliest() -> None:
     assert rig.say("nan") == []
     assert rig.rules.costliest == "slow"
     assert rig.say("nan", after=SHARE * BURST_SECONDS) == [2]  # what was looked at was
+
+
+def test_lines_that_were_left_out_once_are_not_told_for_ever() -> None:
+    """A program's start prints more than is searched, and then a line now and then for a month."""
+    rig = Rig(Rule("slow", "nan"), line_costs=BURST_SECONDS)
+    rig.say("nan")
+    rig.say("nan")
+    rig.say("nan", after=TOLD_SECONDS - 1)
+    assert rig.rules.costliest == "slow"
+    rig.say("nan", after=TOLD_SECONDS)
+    assert rig.rules.costliest == ""
 
 
 def test_a_machine_that_stands_still_makes_no_rule_slow() -> None:

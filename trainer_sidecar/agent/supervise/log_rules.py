@@ -21,6 +21,8 @@ SHARE = 4
 """The rules take at most a quarter of the time in which lines are printed: ten usual rules, 1,000 lines a second."""
 BURST_SECONDS = 1.0
 """Processor time that they may take at once: a program's start prints thousands of lines in a moment."""
+TOLD_SECONDS = 600
+"""For so long after a line was left out that is told: what happened at the start says nothing of today."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class LogRules:
         self._allowance, self._refilled = BURST_SECONDS, 0
         self._taken: dict[str, float] = {}
         self.switched_off: dict[str, str] = {}
-        self.costliest = ""  # of the rules, once a line was left out because of what they cost
+        self.costliest = ""  # of the rules, after a line was left out because of what they cost
+        self._left_out = 0  # when that was the last time
 
     @property
     def is_empty(self) -> bool:
@@ -98,7 +101,10 @@ class LogRules:
         self._refill_allowance(now)
         if self._allowance <= 0:
             self.costliest = self.costliest or max(self._taken, key=self._taken.__getitem__)
+            self._left_out = now
             return []
+        if now - self._left_out >= TOLD_SECONDS * SECOND:
+            self.costliest = ""
         matches = []
         for rule in self._rules:
             pattern = self._patterns.get(rule.name)
