@@ -49,6 +49,28 @@ def test_what_is_not_found_is_not_saved(world: World) -> None:
     assert "the newest whole one there is of step 5" in mark.text
 
 
+def test_after_a_failed_repair_an_older_checkpoint_is_no_save() -> None:
+    world = world_with_checkpoints()
+    ask_for_a_start(world)
+    answer_a_look(world.agent(0), 1, 5)
+    world.advance(0.6)
+    for step in range(6, 10):
+        world.step(step)
+    world.die(3)
+    world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
+    world.advance(0.3)
+    assert world.called("change_strategy")[-1]["strategy"] == "recover"
+    world.mindio.result(406, "rollback failed", {3: 1})
+    world.pump()
+    world.order(pb.CHECKPOINT, revision=2, lost_ranks=[3])
+    assert world.called("change_strategy")[-1]["strategy"] == "dump"
+    world.mindio.result(0, "do dump success")
+    world.pump()
+    assert not saves(world)
+    world.advance(VERIFY_SECONDS + 1.0)
+    assert saves(world)[-1].result_code == 499
+
+
 def test_what_cannot_be_looked_at_is_said_to_be_unverified(world: World) -> None:
     answer_a_look(world.agent(0), 1, 5, problem="the volume hangs")
     world.advance(0.2)

@@ -224,12 +224,13 @@ def _open_next_incident(job: Job) -> None:
 
 def _note_sent_strategy(job: Job, at: float) -> None:
     """Every step finished before the outage has been told of by now, unless a save follows the fault at once."""
-    incident = job.incidents.current
+    incident, saves = job.incidents.current, job.conversation.memory.strategy == "dump"
+    if saves:  # be it after a repair that has failed
+        job.checkpoints.note_step_before_save()
     if incident is None or incident.strategy_sent is not None:
         return
     incident.note_sent_strategy(at)
-    if job.conversation.memory.strategy == "dump":
-        job.checkpoints.note_step_before_save()
+    if saves:
         job.ending.gather_before_save(job.steps, job.now, job.roster.number_in_training, incident)
         return
     if (common := job.steps.roll_back_to_common()) is not None:
