@@ -7,7 +7,8 @@ import pytest
 from hajob.protocol import sidecar_pb2 as pb
 from tests.rigs.coordinator import World
 from tests.rigs.coordinator_checkpoints import answer_a_look, ask_for_a_start, looks_asked_of, world_with_checkpoints
-from trainer_sidecar.coordinator.watch.checkpoints import VERIFY_SECONDS
+from tests.rigs.coordinator_restart import restart_coordinator
+from trainer_sidecar.coordinator.watch.checkpoints import NOT_KNOWN_BEFORE, VERIFY_SECONDS
 
 
 @pytest.fixture
@@ -69,6 +70,15 @@ def test_after_a_failed_repair_an_older_checkpoint_is_no_save() -> None:
     assert not saves(world)
     world.advance(VERIFY_SECONDS + 1.0)
     assert saves(world)[-1].result_code == 499
+
+
+@pytest.mark.parametrize(("step", "unverified"), [(9, ""), (5, NOT_KNOWN_BEFORE)])
+def test_another_coordinator_does_not_take_an_older_one(world: World, step: int, unverified: str) -> None:
+    answer_a_look(world.agent(0), 1, step)
+    restart_coordinator(world)
+    world.advance(VERIFY_SECONDS + 1.0)
+    (mark,) = saves(world)
+    assert (mark.result_code, mark.unverified) == (0, unverified)
 
 
 def test_what_cannot_be_looked_at_is_said_to_be_unverified(world: World) -> None:

@@ -103,7 +103,8 @@ class CheckpointView:
     Attributes:
         look: how often it was asked to look at once, for each of these triggers once: the newest incident,
             and whether its strategy was sent; and when MindIO has reported a save.
-        step_before_save: of the newest complete checkpoint when MindIO was told to save; -1: none was known.
+        step_before_save: of the newest complete checkpoint when MindIO was told to save, -1: there was none; None: not
+            known, as to a coordinator that came afterwards.
         save: that MindIO has reported, and the operator has not been told of.
     """
 
@@ -111,7 +112,7 @@ class CheckpointView:
     pod_uid: str = ""
     look: int = 0
     trigger: tuple[int, bool] = (0, False)
-    step_before_save: int = -1
+    step_before_save: int | None = None
     save: ReportedSave | None = None
 
     def set_asked_pod(self, pod_uid: str) -> None:
@@ -126,7 +127,7 @@ class CheckpointView:
 
     def note_step_before_save(self) -> None:
         """Note the newest step before MindIO is told to save."""
-        self.step_before_save = self.found.step if self.found is not None else -1
+        self.step_before_save = self.found.step if self.found is not None else None
 
     def note_reported_save(self, save: ReportedSave) -> None:
         """Note that MindIO has reported a save, which is looked for at once."""

@@ -6,7 +6,8 @@ ended. The agent checks when an incident opens, and again when no rank trains an
 
 MindIO says that it has saved when its ranks say so. That is told when the checkpoint is on the volume and whole: the
 agent is asked to look once more, and what it does not find within a minute counts as not saved. Where no agent can
-look, the report is passed on and says that nobody has verified it.
+look, or the one that is found may be older (another coordinator had MindIO save), the report is passed on and says that
+nobody has verified it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ LOAD_STEP = "HAJOB_LOAD_STEP"
 VERIFY_SECONDS = 60.0
 """A shared volume may show other machines what was written only after so long (NFS keeps attributes for 60 s)."""
 NOT_SEEN = "no agent sees the checkpoints"
+NOT_KNOWN_BEFORE = "another coordinator had MindIO save, so which checkpoints are older than that is not known"
 
 
 def are_verified(job: Job) -> bool:
@@ -123,18 +125,29 @@ def advance_reported_save(job: Job) -> None:
     elif not _is_save_on_volume(job, found):
         if job.now - save.since < VERIFY_SECONDS:
             return
-        _refuse_save(save.milestone, found)
+        if job.checkpoints.step_before_save is None:
+            why = NOT_KNOWN_BEFORE
+        else:
+            _refuse_save(save.milestone, found)
     save.milestone.unverified = why
     job.checkpoints.forget_reported_save()
     job.mark_milestone_of(save.of, pb.RESULT, save.since, save.milestone)
 
 
 def _is_save_on_volume(job: Job, found: pb.CheckpointState | None) -> bool:
-    """Whether a whole checkpoint is newer than every one before the save, or of the step that all ranks had ended."""
+    """Whether a whole checkpoint is newer than every one before the save, or of the step that all ranks had ended.
+
+    A coordinator that came after the save knows neither; then no rank may have told of a later step.
+    """
     if found is None or found.step < 0:
         return False
-    common = job.steps.common_step
-    return found.step > job.checkpoints.step_before_save or (common is not None and found.step >= common[0])
+    before, common = job.checkpoints.step_before_save, job.steps.common_step
+    if before is not None and found.step > before:
+        return True
+    if common is not None:
+        return found.step >= common[0]
+    told = [view.step for pod in job.roster.pods.values() for view in pod.views.values() if view.step is not None]
+    return before is None and bool(told) and found.step >= max(told)
 
 
 def _refuse_save(milestone: pb.Milestone, found: pb.CheckpointState | None) -> None:
