@@ -27,22 +27,33 @@ from e2e.nodes.control import ControlError
 PROBLEMS = (DemoError, RunError, SetupError, ControlPlaneError, ControlError, ApiError, OSError, RuntimeError)
 
 
+AGAIN_SECONDS = 5.0
+"""An end that was asked for and has not come by then is asked for again: what begins it takes no second."""
+
+
 class Ending:
     """A closed terminal or a SIGTERM ends the demo as Ctrl-C does.
 
     Attributes:
         signal: The one that came first; 0: none. Kept, because a library in which an exception strikes may make
-            another one of it, as pydantic does.
+            another one of it, as pydantic does. Where it strikes in a destructor, Python prints it and goes on.
     """
 
     def __init__(self) -> None:
         self.signal = 0
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._end)
+        signal.signal(signal.SIGALRM, self._end)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         self.signal = self.signal or number
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
         raise KeyboardInterrupt
+
+    @staticmethod
+    def note_begun() -> None:
+        """Note that the end has begun, so that it is not asked for again."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def main() -> int:
@@ -54,8 +65,9 @@ def main() -> int:
     ending = Ending()
     screen = Screen()
     try:
-        outcome = _play(screen, chosen)
+        outcome = _play(screen, chosen, ending)
     except (KeyboardInterrupt, Exception) as error:
+        ending.note_begun()
         if ending.signal:
             with contextlib.suppress(OSError):  # a closed terminal
                 sys.stderr.write("\nInterrupted; everything that ran has been ended.\n")
@@ -89,7 +101,7 @@ def _switches() -> tuple[argparse.Namespace, Switches]:
     return options, Switches(options.steps, flip_restored_byte=flipped, faults=options.faults)
 
 
-def _play(screen: Screen, chosen: Switches) -> Outcome | None:
+def _play(screen: Screen, chosen: Switches, ending: Ending) -> Outcome | None:
     """Play the demo and show its table; None when it could not even begin."""
     try:
         run = Run.start("demo")
@@ -100,7 +112,10 @@ def _play(screen: Screen, chosen: Switches) -> Outcome | None:
         demo = Demo(run, screen, chosen)
         try:
             with screen.open():
-                demo.play()
+                try:
+                    demo.play()
+                finally:
+                    ending.note_begun()
         except BrokenPipeError:
             raise
         except PROBLEMS as error:
