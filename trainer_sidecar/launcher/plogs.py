@@ -27,10 +27,13 @@ def add_variable(environment: Dict[str, str], directory: str) -> Dict[str, str]:
     if environment.get(VARIABLE):
         return environment
     node = environment.get("HAJOB_NODE_RANK", "0")
-    place = directory_of_node(directory, environment.get("HAJOB_ATTEMPT", "0"), node)
-    with contextlib.suppress(OSError):  # CANN makes none, and says so itself where it cannot write
+    return dict(environment, **{VARIABLE: directory_of_node(directory, environment.get("HAJOB_ATTEMPT", "0"), node)})
+
+
+def make_directory(place: str) -> None:
+    """Make the place of a rank's plogs; CANN says itself where it cannot write. May hang with its volume."""
+    with contextlib.suppress(OSError):
         os.makedirs(place, exist_ok=True)
-    return dict(environment, **{VARIABLE: place})
 
 
 def delete_attempt(directory: str, attempt: int, node: str) -> None:

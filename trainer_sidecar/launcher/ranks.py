@@ -147,6 +147,8 @@ class Ranks:
         token = "{}/{}.{}.{}".format(self._own, rank, *name)
         try:
             placed = plogs.add_variable(environment, self._settings.output_directory)
+            if placed is not environment:  # in the files' thread: the volume may hang, the start must not
+                self._files.call_in_order(lambda: plogs.make_directory(placed[plogs.VARIABLE]))
             own = dict(placed, **{TOKEN: token})
             spawned = self._spawn(what.argv, own, what.cwd, what.limits)
         except OSError as problem:

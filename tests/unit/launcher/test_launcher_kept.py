@@ -77,6 +77,10 @@ def test_a_rank_is_told_where_its_plogs_go(tmp_path: Path) -> None:
     given = {"HAJOB_ATTEMPT": "2", "HAJOB_NODE_RANK": "3"}
     made = plogs.add_variable(given, str(tmp_path))
     assert made[plogs.VARIABLE] == str(tmp_path / "2" / "worker-3" / "process_log")
+    assert not list(tmp_path.iterdir()), "a start waits for no volume"
+    plogs.make_directory(made[plogs.VARIABLE])
+    plogs.make_directory(made[plogs.VARIABLE])
     assert Path(made[plogs.VARIABLE]).is_dir()
     assert plogs.add_variable({**given, plogs.VARIABLE: "/own"}, str(tmp_path))[plogs.VARIABLE] == "/own"
     assert plogs.add_variable(given, "/proc/none")[plogs.VARIABLE].startswith("/proc/none")
+    plogs.make_directory("/proc/none")
