@@ -58,18 +58,12 @@ class KubernetesCluster:
     """
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
-        from kubernetes import client, config
+        from kubernetes import client
 
         self._client: Any = client
-        try:
-            api_client = config.new_client_from_config(config_file=kubeconfig, context=context)
-            contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
-        except (config.ConfigException, OSError) as problem:
-            raise ClusterError(f"no kubeconfig can be used: {problem}") from None
+        api_client, self.namespace = load_kubeconfig(kubeconfig, context)
         self._core: Any = client.CoreV1Api(api_client)
         self._custom: Any = client.CustomObjectsApi(api_client)
-        chosen = next((each for each in contexts if each["name"] == context), active)
-        self.namespace: str = chosen["context"].get("namespace") or "default"
 
     def get_job(self, namespace: str, name: str) -> Json:
         """Return one HATrainingJob."""
@@ -176,7 +170,7 @@ class KubernetesCluster:
         except self._client.ApiException as refusal:
             if refusal.status == 404:
                 raise ClusterError(f"{what}: not found") from None
-            raise ClusterError(f"{what}: {_sentence_of_refusal(refusal)}") from None
+            raise ClusterError(f"{what}: {sentence_of_refusal(refusal.body, str(refusal.reason))}") from None
         except (HTTPError, OSError) as problem:
             raise ClusterError(f"{what}: the API server cannot be reached: {problem}") from None
 
@@ -203,9 +197,30 @@ def exit_code_of_stream(status: bytes, what: str) -> int:
     raise ClusterError(f"{what}: {told.get('message') or 'the connection ended before the command did'}")
 
 
-def _sentence_of_refusal(refusal: Any) -> str:  # noqa: ANN401  the client has no types
-    """The server's own sentence, else the client's."""
+def sentence_of_refusal(body: Any, usual: str) -> str:  # noqa: ANN401  the client has no types
+    """Return the server's own sentence, which the body of a refusal holds; `usual` where it holds none."""
     try:
-        return str(json.loads(refusal.body)["message"])
+        return str(json.loads(body)["message"])
     except (TypeError, ValueError, KeyError):
-        return str(refusal.reason)
+        return usual
+
+
+def load_kubeconfig(kubeconfig: str | None, context: str | None) -> tuple[Any, str]:
+    """Return a client of the package kubernetes, and the namespace that is meant where none is named.
+
+    Args:
+        kubeconfig: a file; None: `$KUBECONFIG` or the usual one.
+        context: of the kubeconfig; None: the current one.
+
+    Raises:
+        ClusterError: there is no kubeconfig, or it cannot be used.
+    """
+    from kubernetes import config
+
+    try:
+        api_client = config.new_client_from_config(config_file=kubeconfig, context=context)
+        contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
+    except (config.ConfigException, OSError) as problem:
+        raise ClusterError(f"no kubeconfig can be used: {problem}") from None
+    chosen = next((each for each in contexts if each["name"] == context), active)
+    return api_client, chosen["context"].get("namespace") or "default"

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from hajob.cli.cluster import ClusterError
+from hajob.cli.cluster import ClusterError, load_kubeconfig
 
 if TYPE_CHECKING:
     from hajob.api.base import Json
@@ -212,16 +212,8 @@ class LibraryConnection:
     """A connection of the package kubernetes, which knows every form of a kubeconfig."""
 
     def __init__(self, kubeconfig: str | None, context: str | None, seconds: float) -> None:
-        from kubernetes import config
-
         self._seconds = seconds
-        try:
-            self._api: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
-            contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
-        except (config.ConfigException, OSError) as problem:
-            raise ClusterError(f"no kubeconfig can be used: {problem}") from None
-        chosen = next((each for each in contexts if each["name"] == context), active)
-        self._namespace: str = chosen["context"].get("namespace") or "default"
+        self._api, self._namespace = load_kubeconfig(kubeconfig, context)
 
     @property
     def default_namespace(self) -> str:

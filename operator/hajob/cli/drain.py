@@ -10,22 +10,19 @@ import argparse
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError, ForbiddenError
-from hajob.cli.exits import DONE, ENDED_BY_PERSON, NOT_DONE, run_reported
+from hajob.cli.exits import DONE, NOT_DONE, run_reported
 from hajob.cli.job_view import JobView, age_in_words, one_line
-from hajob.cli.objects import NODES, KubernetesObjects, Objects, listed, path_of_job
+from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_node, listed, path_of_job
 from hajob.cli.options import Commands, add_context_option, add_verb
 from hajob.cli.output import UNKNOWN
 from hajob.clock import Clock, SystemClock
 from hajob.domain.text import counted_noun
 from hajob.sources.pod import PodView, pod_view_of
 from hajob.sources.reading import mapping, text
-
-if TYPE_CHECKING:
-    from hajob.api.base import Json
 
 _POLL_SECONDS: Final = 2.0
 _WHY_WIDTH: Final = 200
@@ -88,10 +85,7 @@ def run_drain(arguments: argparse.Namespace) -> int:
         wait = NodeWait(objects, arguments.node, clock, threading.Event())
         return wait.until_empty(arguments.timeout)
 
-    try:
-        return run_reported(drain)
-    except KeyboardInterrupt:
-        return ENDED_BY_PERSON
+    return run_reported(drain)
 
 
 def cordon_node(objects: Objects, node: str, *, must_know: bool = False) -> Iterator[str]:
@@ -101,7 +95,7 @@ def cordon_node(objects: Objects, node: str, *, must_know: bool = False) -> Iter
         ClusterError: there is no such node, the cluster refuses, or `must_know` and the pods may not be read: then
             the node is left as it is.
     """
-    found = _node_named(objects, node)
+    found = find_node(objects, node)
     residents = residents_of_node(objects, node)
     # Asked before anything is written: a wait that could not see its end would leave a cordoned node behind.
     if must_know and residents.unread:
@@ -121,18 +115,11 @@ def cordon_node(objects: Objects, node: str, *, must_know: bool = False) -> Iter
 
 def uncordon_node(objects: Objects, node: str) -> str:
     """Let pods onto a node again; return what was done."""
-    if mapping(_node_named(objects, node).get("spec")).get("unschedulable") is not True:
+    if mapping(find_node(objects, node).get("spec")).get("unschedulable") is not True:
         return f"nothing changes: {node} is not cordoned"
     # The field goes, as kubectl uncordon has it: the scheduler reads an absent one as False.
     objects.patch_object(f"{NODES}/{node}", {"spec": {"unschedulable": None}})
     return f"{node} takes pods again"
-
-
-def _node_named(objects: Objects, node: str) -> Json:
-    found = objects.find_object(f"{NODES}/{node}")
-    if found is None:
-        raise ClusterError(f"there is no node {node}: kubectl get nodes names them")
-    return found
 
 
 def residents_of_node(objects: Objects, node: str) -> Residents:

@@ -38,10 +38,13 @@ def run_reported(command: Callable[[], int | None]) -> int:
     """Run a command; what it raises for the person who asked is printed as an error.
 
     Returns:
-        1 where the cluster refuses, 2 where the input makes no sense (`ValueError`), else what the command returns.
+        1 where the cluster refuses, 2 where the input makes no sense (`ValueError`), 130 after Ctrl-C, else what the
+        command returns.
     """
     try:
         return command() or DONE
+    except KeyboardInterrupt:
+        return ENDED_BY_PERSON
     except ClusterError as error:
         print(f"error: {error}", file=sys.stderr)
         return NOT_DONE

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hajob.api.base import format_time
-from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
 from hajob.cli.injection import (
     DEFAULTS,
@@ -23,7 +22,7 @@ from hajob.cli.injection import (
     node_config_map,
     node_map_name,
 )
-from hajob.cli.objects import NODES, KubernetesObjects, Objects, path_of_config_maps
+from hajob.cli.objects import KubernetesObjects, Objects, find_node, path_of_config_maps
 from hajob.cli.options import Commands, add_context_option, add_verb
 from hajob.clock import SystemClock
 
@@ -78,8 +77,8 @@ def write_injection(injection: Injection, objects: Objects, now_ms: int, say: Ca
         ClusterError: the cluster refuses, or there is no such node; of a node that is gone faults can be removed.
     """
     recovers = injection.kind is InjectionKind.RECOVER
-    if not recovers and objects.find_object(f"{NODES}/{injection.node}") is None:
-        raise ClusterError(f"there is no node {injection.node}: kubectl get nodes names them")
+    if not recovers:
+        find_node(objects, injection.node)
     node_path = f"{path_of_config_maps(NODE_NAMESPACE)}/{node_map_name(injection.node)}"
     if injection.kind is InjectionKind.NODE:
         now = format_time(datetime.fromtimestamp(now_ms // 1000, UTC))

@@ -6,7 +6,7 @@ import argparse
 import threading
 from collections.abc import Callable
 
-from hajob.cli.exits import ENDED_BY_PERSON, run_reported
+from hajob.cli.exits import run_reported
 from hajob.cli.job_view import COLUMNS, JobView
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, listed
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_output_option, add_verb
@@ -59,10 +59,7 @@ def run_top(arguments: argparse.Namespace) -> int:
                     return 0
                 pause.wait(max(arguments.every, 0.5))
 
-    try:
-        return run_reported(draw_until_interrupted)
-    except KeyboardInterrupt:
-        return ENDED_BY_PERSON
+    return run_reported(draw_until_interrupted)
 
 
 def _objects_of_cluster(arguments: argparse.Namespace) -> KubernetesObjects:

@@ -23,7 +23,7 @@ from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.cli import log_reader
 from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Streams
-from hajob.cli.exits import DONE, ENDED_BY_PERSON, NOT_DONE, run_reported
+from hajob.cli.exits import DONE, NOT_DONE, run_reported
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
 from hajob.domain.errors import HajobInputError
 from hajob.pods.containers import trainer_container
@@ -134,10 +134,7 @@ def run_logs(arguments: argparse.Namespace) -> int:
             question, KubernetesCluster(arguments.kubeconfig, arguments.context), Streams(_write_stdout, _write_stderr)
         )
 
-    try:
-        return run_reported(print_asked_output)
-    except KeyboardInterrupt:
-        return ENDED_BY_PERSON
+    return run_reported(print_asked_output)
 
 
 def _write_stdout(data: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 from hajob.api import constants as names
-from hajob.cli.cluster import ClusterError, ForbiddenError
+from hajob.cli.cluster import ClusterError, ForbiddenError, sentence_of_refusal
 from hajob.cli.connection import REQUEST_SECONDS, Reply, open_connection
 from hajob.clock import SystemClock
 
@@ -46,6 +46,18 @@ def find_job(objects: Objects, namespace: str, name: str) -> Json:
     found = objects.find_object(path_of_job(namespace, name))
     if found is None:
         raise ClusterError(f"there is no HATrainingJob {name} in namespace {namespace}")
+    return found
+
+
+def find_node(objects: Objects, name: str) -> Json:
+    """Return a node.
+
+    Raises:
+        ClusterError: there is none of this name, or the cluster refuses.
+    """
+    found = objects.find_object(f"{NODES}/{name}")
+    if found is None:
+        raise ClusterError(f"there is no node {name}: kubectl get nodes names them")
     return found
 
 
@@ -147,17 +159,10 @@ class KubernetesObjects:
             raise ClusterError(f"{method} {path}: the API server cannot be reached: {problem}") from None
         if not 200 <= reply.status < 300:
             kind = {403: ForbiddenError, 404: AbsentError}.get(reply.status, ClusterError)
-            raise kind(f"{method} {path}: {_sentence_of_refusal(reply)}")
+            usual = f"{reply.status} {reply.reason}"
+            raise kind(f"{method} {path}: {sentence_of_refusal(reply.content, usual)}")
         return reply
 
 
 class AbsentError(ClusterError):
     """There is nothing at the path."""
-
-
-def _sentence_of_refusal(refusal: Reply) -> str:
-    """Return the server's own sentence, else the status."""
-    try:
-        return str(json.loads(refusal.content)["message"])
-    except (TypeError, ValueError, KeyError):
-        return f"{refusal.status} {refusal.reason}"

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from hajob.api import constants as names
 from hajob.api.base import Json, format_time
 from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
-from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
-from hajob.cli.objects import NODES, QUARANTINES, KubernetesObjects, Objects
+from hajob.cli.objects import QUARANTINES, KubernetesObjects, Objects, find_node
 from hajob.cli.options import Commands, add_command, add_context_option, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Table, lines_of_answer
 from hajob.clock import SystemClock
@@ -77,9 +76,7 @@ def carry_out_action(
 
 def _add_quarantine(arguments: argparse.Namespace, objects: Objects, now: datetime) -> str:
     until = now + parse_duration(arguments.duration) if arguments.duration else None
-    node = objects.find_object(f"{NODES}/{arguments.node}")
-    if node is None:
-        raise ClusterError(f"there is no node {arguments.node}")
+    node = find_node(objects, arguments.node)
     spec = {"nodeName": arguments.node, "source": "Admin", "reason": arguments.reason, "message": arguments.message}
     spec |= {"startTime": format_time(now)} | ({"expireTime": format_time(until)} if until else {})
     if (
@@ -98,9 +95,7 @@ def _release_node(node: str, objects: Objects, now: datetime) -> str:
     path, released = f"{QUARANTINES}/{node}", {"releaseTime": format_time(now)}
     known = objects.find_object(path)
     if known is None:
-        found = objects.find_object(f"{NODES}/{node}")
-        if found is None:
-            raise ClusterError(f"there is no node {node}")
+        found = find_node(objects, node)
         spec = {"nodeName": node, "source": BY_HAND, "reason": "Released", "startTime": format_time(now)}
         objects.create_object(QUARANTINES, node_quarantine(spec | released, found["metadata"]["uid"]))
         return f"node {node} is not in quarantine; the faults that it has now are pardoned until they are over"

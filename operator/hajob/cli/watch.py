@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hajob.cli.exits import DONE, ENDED_BY_PERSON, run_reported
+from hajob.cli.exits import DONE, run_reported
 from hajob.cli.job_view import JobView, age_since, one_line, short_duration
 from hajob.cli.objects import Objects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_verb
@@ -75,10 +75,7 @@ def run_watch(arguments: argparse.Namespace) -> int:
         every = max(arguments.every, 0.5)
         return watching.draw_until_ended(lambda: pause.wait(every), is_terminal=sys.stdout.isatty())
 
-    try:
-        return run_reported(watch)
-    except KeyboardInterrupt:
-        return ENDED_BY_PERSON
+    return run_reported(watch)
 
 
 class Watching:
