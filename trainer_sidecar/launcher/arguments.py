@@ -7,7 +7,8 @@ Most example scripts save to one directory and load from another, without the op
 from __future__ import annotations
 
 import os
-from typing import Dict, Iterable, List, NamedTuple
+from collections import deque
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 TRACKER = "latest_checkpointed_iteration.txt"
 LOAD_STEP = "HAJOB_LOAD_STEP"
@@ -21,20 +22,22 @@ HIGH_AVAILABILITY = "enable-high-availability"
 AGAINST_RESUMING = ("finetune", "no-load-optim", "no-load-rng", "ckpt-step")
 
 
+def read_options(words: Iterable[str]) -> Iterator[Tuple[str, str]]:
+    """Yield name and value of each option, as they are written; of several values the first, of none ""."""
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
+        if not word.startswith("--"):
+            continue  # a further value, or one that belongs to an option with a single dash
+        name, equals, value = word[2:].partition("=")
+        if not equals and rest and not rest[0].startswith("--"):
+            value = rest.popleft()
+        yield name, value
+
+
 def parse_options(words: Iterable[str]) -> Dict[str, str]:
     """Return options by name without dashes, each with a value or ""; the last wins, underscores become dashes."""
-    found: Dict[str, str] = {}
-    name = ""
-    for word in words:
-        if word.startswith("--"):
-            name, _, value = word[2:].partition("=")
-            name = name.replace("_", "-")
-            found[name] = value
-            name = "" if value else name
-        elif name:
-            found[name] = word
-            name = ""
-    return found
+    return {name.replace("_", "-"): value for name, value in read_options(words)}
 
 
 def means_to_resume(found: Dict[str, str]) -> bool:

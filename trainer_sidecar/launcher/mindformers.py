@@ -18,6 +18,8 @@ import re
 import zlib
 from typing import Any, Dict, List, NamedTuple, Tuple
 
+from trainer_sidecar.launcher.arguments import read_options
+
 STRATEGIES = "src_strategy_path_or_dir"
 MONITOR = "CheckpointMonitor"
 MINDIO_WORDS = ("TTP:1", "UCE:1", "ARF:1", "HCCE:1")
@@ -55,14 +57,7 @@ class Resumed(NamedTuple):
 def settle_fields(configuration: Dict[str, Any], arguments: List[str]) -> Dict[str, Any]:
     """Return the fields, by dotted name, as run_mindformer.py has them once it has read its arguments."""
     fields = _flatten(configuration)
-    words = list(arguments)
-    while words:
-        word = words.pop(0)
-        if not word.startswith("--"):
-            continue  # a value of several words, or one that belongs to an option of the script's own
-        name, equals, value = word[2:].partition("=")
-        if not equals:
-            value = words.pop(0) if words and not words[0].startswith("--") else ""
+    for name, value in read_options(arguments):
         field = _TOP_LEVEL.get(name, name)
         if field in _TOP_LEVEL.values() or "." in field:
             fields[field] = _read_value(value)
@@ -196,12 +191,9 @@ def _link_in_order(place: str, names: List[str], directory: str) -> str:
 
 
 def _without_option(arguments: List[str]) -> List[str]:
-    kept: List[str] = []
-    words = list(arguments)
-    while words:
-        word = words.pop(0)
-        if word == "--" + STRATEGIES:
-            words = words[1:]
-        elif not word.startswith("--" + STRATEGIES + "="):
-            kept.append(word)
-    return kept
+    option = "--" + STRATEGIES
+    return [
+        word
+        for place, word in enumerate(arguments)
+        if arguments[place - 1 : place] != [option] and word.partition("=")[0] != option
+    ]
