@@ -75,8 +75,14 @@ def _template_of_role(raw: object) -> Json:
     return {"metadata": dict(mapping(found.get("metadata"))), "spec": copy.deepcopy(dict(mapping(found.get("spec"))))}
 
 
+def _build_from_replicas(body: Object, field: str, found: Findings, *, chips: int = 0) -> ForeignJob:
+    """Build the job of an operator that Kubeflow's common library has shaped; `field` holds its roles."""
+    spec = mapping(body.get("spec"))
+    groups = _groups_of_replicas(mapping(spec.get(field)))
+    return _build_foreign_job(body, groups, chips=chips, **_fields_of_run_policy(mapping(spec.get("runPolicy")), found))
+
+
 def _groups_of_replicas(replicas: Object) -> Iterator[PodGroup]:
-    """Yield the roles of the operators that Kubeflow's common library has shaped."""
     for name, raw in replicas.items():
         role = mapping(raw)
         count = _whole_number_or(role.get("replicas"), 1)
@@ -106,30 +112,19 @@ def _read_ascend_job(body: Object, _others: list[Json], found: Findings) -> Fore
     spec = mapping(body.get("spec"))
     if spec.get("successPolicy"):
         found.leave_out(f"successPolicy: {spec['successPolicy']}: a job of Hajob is complete when all ranks have ended")
-    replicas = mapping(spec.get("replicaSpecs"))
-    return _build_foreign_job(
-        body, _groups_of_replicas(replicas), **_fields_of_run_policy(mapping(spec.get("runPolicy")), found)
-    )
+    return _build_from_replicas(body, "replicaSpecs", found)
 
 
 def _read_pytorch_job(body: Object, _others: list[Json], found: Findings) -> ForeignJob:
     spec = mapping(body.get("spec"))
     if spec.get("elasticPolicy"):
         found.leave_out("elasticPolicy: Hajob shrinks by data-parallel ranks and grows back by itself (spec.elastic)")
-    replicas = mapping(spec.get("pytorchReplicaSpecs"))
-    policy = _fields_of_run_policy(mapping(spec.get("runPolicy")), found)
-    return _build_foreign_job(
-        body, _groups_of_replicas(replicas), chips=_whole_number_or(spec.get("nprocPerNode"), 0), **policy
-    )
+    return _build_from_replicas(body, "pytorchReplicaSpecs", found, chips=_whole_number_or(spec.get("nprocPerNode"), 0))
 
 
 def _read_mpi_job(body: Object, _others: list[Json], found: Findings) -> ForeignJob:
-    spec = mapping(body.get("spec"))
-    replicas = mapping(spec.get("mpiReplicaSpecs"))
-    policy = _fields_of_run_policy(mapping(spec.get("runPolicy")), found)
-    return _build_foreign_job(
-        body, _groups_of_replicas(replicas), chips=_whole_number_or(spec.get("slotsPerWorker"), 0), **policy
-    )
+    chips = mapping(body.get("spec")).get("slotsPerWorker")
+    return _build_from_replicas(body, "mpiReplicaSpecs", found, chips=_whole_number_or(chips, 0))
 
 
 def _read_volcano_job(body: Object, _others: list[Json], found: Findings) -> ForeignJob:
