@@ -17,7 +17,7 @@ from hajob.capacity.caches import Caches
 from hajob.clock import Clock
 from hajob.kube.client import ApiError, Kube
 from hajob.sources.pod import PodView
-from hajob.sources.reading import mapping, text
+from hajob.sources.reading import last_time_of_event, text
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class PodWarnings:
                 self._note_refusal(pod.namespace, error)
                 continue
             warnings = (event for page in pages for event in page.items if _explains_start(event))
-            newest = max(warnings, key=_time_of_event, default=None)
+            newest = max(warnings, key=last_time_of_event, default=None)
             current = self._caches.pods.get(pod.key)
             # It may have started, or gone, while the server was asked.
             if newest is not None and current is not None and current == pod:
@@ -92,8 +92,3 @@ class PodWarnings:
 
 def _explains_start(event: Json) -> bool:
     return event.get("type") == "Warning" and text(event.get("reason")) not in _TOLD_OTHERWISE
-
-
-def _time_of_event(event: Json) -> str:
-    series = text(mapping(event.get("series")).get("lastObservedTime"))
-    return series or text(event.get("lastTimestamp")) or text(event.get("eventTime"))

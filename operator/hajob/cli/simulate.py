@@ -17,6 +17,7 @@ from hajob.cli.output import WITHOUT_NAMES, Answer, print_answer
 from hajob.cli.simulated_writes import Write, writes_of_simulation
 from hajob.domain.actions import Action
 from hajob.domain.errors import HajobInputError
+from hajob.domain.text import number_runs
 from hajob.plan.simulate import SimulationRequest, SimulationResult, simulate_loss
 from hajob.pods.review import why_not_started
 
@@ -205,13 +206,5 @@ def _write_as_text(write: Write) -> str:
 
 def _shorten_runs(numbers: tuple[int, ...]) -> str:
     """Numbers for people, runs shortened: 0-7, 16-23."""
-    if not numbers:
-        return "none"
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs[:_SHOWN])
-    return shown if len(runs) <= _SHOWN else f"{shown}, …"
+    runs = number_runs(numbers)
+    return ", ".join([*runs[:_SHOWN], *(["…"] if len(runs) > _SHOWN else [])]) or "none"

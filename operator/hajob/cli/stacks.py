@@ -20,7 +20,7 @@ from hajob.cli.cluster import ClusterError, Container, KubernetesCluster, Stream
 from hajob.cli.exits import run_reported
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import UNKNOWN, WITHOUT_NAMES, Answer, Block, print_answer
-from hajob.domain.text import counted_noun, harmless_text
+from hajob.domain.text import counted_noun, harmless_text, number_runs
 from hajob.sources.reading import mapping, name_of_object, text
 
 SCRIPT: Final = r"""
@@ -203,11 +203,5 @@ def answer_with_stacks(
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """Return `rank 3`, `ranks 0-2, 5`."""
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
-    return f"rank {shown}" if len(runs) == 1 and runs[0][0] == runs[0][1] else f"ranks {shown}"
+    listed = sorted(ranks)
+    return f"{'rank' if len(listed) == 1 else 'ranks'} {', '.join(number_runs(listed))}"

@@ -16,7 +16,7 @@ from hajob.cli.objects import Objects, find_job, job_asked_for, listed
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.domain.text import counted_noun
-from hajob.sources.reading import items, mapping, parse_whole_number, text
+from hajob.sources.reading import items, last_time_of_event, mapping, parse_whole_number, text
 
 if TYPE_CHECKING:
     from hajob.api.base import Json
@@ -86,8 +86,7 @@ def _is_event_about(event: Json, kind: str, name: str) -> bool:
 
 def event_time(event: Json) -> str:
     """Return when an Event happened last, as text that sorts."""
-    series = text(mapping(event.get("series")).get("lastObservedTime"))
-    found = read_time(series or event.get("eventTime") or event.get("lastTimestamp") or event.get("firstTimestamp"))
+    found = read_time(last_time_of_event(event))
     return found.isoformat() if found is not None else ""
 
 

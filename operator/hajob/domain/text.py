@@ -1,7 +1,7 @@
-"""Shortening of texts: programs print what went wrong last, so the end is kept, in whole lines."""
+"""Texts for people, short: programs print what went wrong last, so of a long one the end is kept, in whole lines."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -30,6 +30,17 @@ def last_lines(text: str, limit: int) -> str:
 def counted_noun(number: int, noun: str) -> str:
     """Return `1 node`, `2 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def number_runs(numbers: Iterable[int]) -> list[str]:
+    """Return ascending numbers for people, runs shortened: `0-7`, `9`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return [f"{low}" if low == high else f"{low}-{high}" for low, high in runs]
 
 
 def first_of_list(listed: Sequence[object], most: int = 5) -> str:

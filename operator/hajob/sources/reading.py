@@ -262,6 +262,13 @@ def mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def last_time_of_event(event: Mapping[str, Any]) -> str:
+    """Return when a Kubernetes Event happened last, by whichever field its API and recorder set; "": none."""
+    series = text(mapping(event.get("series")).get("lastObservedTime"))
+    later = series or text(event.get("lastTimestamp")) or text(event.get("eventTime"))
+    return later or text(event.get("firstTimestamp"))
+
+
 def items(value: object) -> Iterable[Any]:
     """Return the elements of a list; none where it is none."""
     return value if isinstance(value, list) else ()
