@@ -57,8 +57,9 @@ def want_spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
     """Want as many spares as the spec sets; those whose nodes rank pods take over make room for them."""
     if not snapshot.pods_are_known:
         return Wants()
-    pods, numbers = snapshot.pods.pods, _new_names(snapshot)
-    wanted = [*_kept_names(snapshot), *numbers]
+    pods, kept = snapshot.pods.pods, _kept_names(snapshot)
+    numbers = _new_names(snapshot, snapshot.job.spec.scheduling.num_spare_nodes - len(kept))
+    wanted = [*kept, *numbers]
     if not wanted and not any(pod.is_spare_pod or pod.place for pod in pods.values()):
         memo.why_missing = None
         return Wants()
@@ -108,9 +109,8 @@ def _kept_names(snapshot: JobSnapshot) -> list[str]:
     return [pod.name for pod in found[: snapshot.job.spec.scheduling.num_spare_nodes]]
 
 
-def _new_names(snapshot: JobSnapshot) -> dict[str, int]:
+def _new_names(snapshot: JobSnapshot, missing: int) -> dict[str, int]:
     """Return name and number of each spare that is yet to be made; no pod has such a name, former spares included."""
-    missing = snapshot.job.spec.scheduling.num_spare_nodes - len(_kept_names(snapshot))
     numbered = ((spare_pod_name(snapshot.job, number), number) for number in count())
     return dict(islice(((name, number) for name, number in numbered if name not in snapshot.pods.pods), missing))
 
