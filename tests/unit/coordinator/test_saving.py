@@ -11,15 +11,21 @@ from tests.rigs.coordinator_restart import restart_coordinator
 from trainer_sidecar.coordinator.watch.checkpoints import NOT_KNOWN_BEFORE, VERIFY_SECONDS
 
 
-@pytest.fixture
-def world() -> World:
-    """A job with a checkpoint of step 5 that is told to save at step 9, and whose MindIO says that it has."""
+def world_at_step_nine() -> World:
+    """A job with a checkpoint of step 5 that is known, and nothing saved since."""
     world = world_with_checkpoints()
     ask_for_a_start(world)
     answer_a_look(world.agent(0), 1, 5)
     world.advance(0.6)
     for step in range(6, 10):
         world.step(step)
+    return world
+
+
+@pytest.fixture
+def world() -> World:
+    """A job with a checkpoint of step 5 that is told to save at step 9, and whose MindIO says that it has."""
+    world = world_at_step_nine()
     world.order(pb.CHECKPOINT, incarnation=2, revision=1)
     asked = looks_asked_of(world.agent(0))
     world.mindio.result(0, "do dump success")
@@ -51,12 +57,7 @@ def test_what_is_not_found_is_not_saved(world: World) -> None:
 
 
 def test_after_a_failed_repair_an_older_checkpoint_is_no_save() -> None:
-    world = world_with_checkpoints()
-    ask_for_a_start(world)
-    answer_a_look(world.agent(0), 1, 5)
-    world.advance(0.6)
-    for step in range(6, 10):
-        world.step(step)
+    world = world_at_step_nine()
     world.die(3)
     world.order(pb.IN_PLACE, revision=1, lost_ranks=[3], restart_ranks=[3])
     world.advance(0.3)
