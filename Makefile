@@ -1,4 +1,4 @@
-# Every target sets up what it needs first; when all is there, that takes a tenth of a second (docs/set-up.md).
+# Every target sets up what it needs first; when all is there, that takes a tenth of a second (docs/internals/set-up.md).
 PYTHON ?= python3
 SETUP := $(PYTHON) -m e2e.bootstrap
 # What needs no cluster asks for no binaries.
@@ -10,10 +10,10 @@ GENERATORS := $(addprefix release.generate.,protocol crds reference remedies cli
 TESTS ?=
 # Where a target's tests are, unless TESTS names paths: pytest looks at testpaths only where it is given none.
 below = -o testpaths="$(1)" $(TESTS)
-# What trains in `make e2e`: the toy, or with TRAINER=torch or mindspore the real thing (docs/toy-trainer.md).
+# What trains in `make e2e`: the toy, or with TRAINER=torch or mindspore the real thing (docs/internals/toy-trainer.md).
 TRAINER ?= toy
 # What the nodes of `make demo`, `make e2e` and `make bench` are: processes of this machine, real kubelets with
-# containerd (root), or kind's (Docker; docs/local-cluster.md).
+# containerd (root), or kind's (Docker; docs/internals/local-cluster.md).
 PROVIDER ?= processes
 ifeq ($(filter $(PROVIDER),processes kubelets kind),)
 $(error PROVIDER=$(PROVIDER): there are processes, kubelets and kind)
@@ -151,7 +151,7 @@ strange-machine: ## demo, unit tests and plugin where every path is long and odd
 	@$(TOOL) -m e2e.strange_machine $(ARGS)
 
 .PHONY: inject
-inject: ## make a fault in the demo that stays: ARGS="chip node-3 1 --code 40F84E00" (docs/process-nodes.md)
+inject: ## make a fault in the demo that stays: ARGS="chip node-3 1 --code 40F84E00" (docs/internals/process-nodes.md)
 	@$(TOOL) -m e2e.inject $(ARGS)
 
 .PHONY: conformance
@@ -164,7 +164,7 @@ bench: ## repeat both recoveries 20 times, times and writes as a table and as JS
 	@$(RUN) e2e.bench --provider $(PROVIDER) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 
 .PHONY: proof
-proof: ## every recovery for every ranks at every moment, written to docs/proof.md (an hour)
+proof: ## every recovery for every ranks at every moment, written to docs/internals/proof.md (an hour)
 	@$(RUN) e2e.proof $(TESTS)
 
 .PHONY: mutants

@@ -1,4 +1,4 @@
-"""One archive to install from without a network: `python -m release.bundle` (docs/install.md)."""
+"""One archive to install from without a network: `python -m release.bundle` (docs/admin/install.md)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def contents(images: Path) -> dict[str, Entry]:
 
 
 def pages() -> dict[str, Entry]:
-    """All of docs: docs/install.md is where to begin, its links lead to the others."""
+    """All of docs: docs/admin/install.md is where to begin, its links lead to the others."""
     paths = sorted((CHECKOUT / "docs").rglob("*.md"))
     return {path.relative_to(CHECKOUT).as_posix(): Entry(path.read_bytes()) for path in paths}
 

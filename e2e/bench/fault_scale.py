@@ -1,7 +1,7 @@
 """Faults of nodes at scale: how soon a job is helped, how much a watch may bring, how fast a rack is isolated.
 
-Five measurements (docs/benchmarks.md says of each what is real in it). The first counts from the API server's audit log
-to the stamp of a simulated coordinator; Hajob's own clock is asked nowhere.
+Five measurements (docs/internals/benchmarks.md says of each what is real in it). The first counts from the API server's
+audit log to the stamp of a simulated coordinator; Hajob's own clock is asked nowhere.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 mutmut wants sources below `src` and a directory of its own, so both are made in a scratch directory; nothing in the
 checkout is touched. The walk over the whole table is left out, because it alone takes half a minute for each mutant;
 so are the tests of pages, because a mutated source is another text.
-Run as `python -m e2e.bench.mutants [MODULE ...]`; survivors are explained in docs/mutants.md.
+Run as `python -m e2e.bench.mutants [MODULE ...]`; survivors are explained in docs/internals/mutants.md.
 """
 
 import argparse

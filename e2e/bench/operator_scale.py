@@ -2,7 +2,7 @@
 
 A real control plane with nodes of KWOK (`e2e.cluster.kwok`) and operators as processes of this machine. Nobody trains:
 pods run as soon as the scheduler has placed them, and no coordinator answers. So what is measured is the operator as a
-controller of Kubernetes, beside which JobSet's figures on such a rig stand in docs/benchmarks.md.
+controller of Kubernetes, beside which JobSet's figures on such a rig stand in docs/internals/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ KUBELETS = (
     _cni("main", "loopback"),
     _cni("ipam", "host-local"),
 )
-"""What a node of real kubelets runs, besides runc, which the distribution has (docs/local-cluster.md)."""
+"""What a node of real kubelets runs, besides runc, which the distribution has (docs/internals/local-cluster.md)."""
 
 
 class MissingBinaryError(RuntimeError):

@@ -3,7 +3,7 @@
 python -m e2e.bootstrap.matrix [VERSION ...] [-- PYTEST-ARGUMENT ...]
 
 What is of that version: API server and scheduler, and the controller manager where the module proxy has its sources
-whole (docs/set-up.md). Everything else is as always.
+whole (docs/internals/set-up.md). Everything else is as always.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""A real Kubernetes control plane as local processes, and the lifetime of a run (docs/local-cluster.md)."""
+"""A real Kubernetes control plane as local processes, and the lifetime of a run (docs/internals/local-cluster.md)."""

@@ -1,7 +1,7 @@
 """Certificates and keys of a control plane, made anew for every run: ECDSA, because making RSA keys takes seconds.
 
 One authority signs everything, servers and clients. What a client is, its certificate says: the organization is its
-group, the common name its user name (docs/local-cluster.md).
+group, the common name its user name (docs/internals/local-cluster.md).
 """
 
 from __future__ import annotations

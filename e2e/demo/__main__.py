@@ -1,7 +1,7 @@
 """`make demo`: plays the demo, leaves a table, says in its last line and its exit code how it went.
 
-Whatever ends it, nothing stays behind: the run's reaper sees to that (docs/local-cluster.md). The last line is printed
-when everything is gone, so that it is the last one.
+Whatever ends it, nothing stays behind: the run's reaper sees to that (docs/internals/local-cluster.md). The last line
+is printed when everything is gone, so that it is the last one.
 """
 
 from __future__ import annotations

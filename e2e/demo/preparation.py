@@ -29,7 +29,8 @@ def announcement(missing: Sequence[Binary]) -> list[str]:
     return [
         f"this takes about {build.minutes(missing) + DEMO_MINUTES} minutes this time, and {DEMO_MINUTES} from then on:",
         f"  {names} must be built first, because nobody offers all of them as a download that can be checked",
-        f"  (those of Kubernetes {KUBERNETES_VERSION} in $KUBEBUILDER_ASSETS or on the PATH are taken: docs/set-up.md)",
+        f"  (taken, too: those of Kubernetes {KUBERNETES_VERSION} in $KUBEBUILDER_ASSETS or on the PATH; see",
+        "  docs/internals/set-up.md)",
     ]
 
 

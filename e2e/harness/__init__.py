@@ -1,1 +1,1 @@
-"""One way to set up and use the whole for scenarios, the demo and benchmarks (docs/local-cluster.md)."""
+"""One way to set up and use the whole for scenarios, the demo and benchmarks (docs/internals/local-cluster.md)."""

@@ -1,7 +1,7 @@
 """What a recovery cost and whether it was the promised one, from the neutral observers.
 
 The outage is what the ranks wrote down, the phases are what the job's status says, the writes are what the API server
-counted. None of them is asked about another one's subject (docs/local-cluster.md).
+counted. None of them is asked about another one's subject (docs/internals/local-cluster.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What demo and benchmarks need of a cluster, whatever its nodes are (`PROVIDER`, docs/local-cluster.md)."""
+"""What demo and benchmarks need of a cluster, whatever its nodes are (`PROVIDER`, docs/internals/local-cluster.md)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Nodes that are real: kubelet, containerd and runc, each node in namespaces of its own (docs/local-cluster.md)."""
+"""Nodes that are real: kubelet, containerd and runc, each in its own namespaces (docs/internals/local-cluster.md)."""

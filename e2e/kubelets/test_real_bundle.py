@@ -1,4 +1,4 @@
-"""Installed from the bundle as docs/install.md has it, in a network that leads nowhere."""
+"""Installed from the bundle as docs/admin/install.md has it, in a network that leads nowhere."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Process nodes: simulated Kubernetes nodes that run pods as processes of this machine (docs/process-nodes.md)."""
+"""Process nodes: simulated nodes that run pods as processes of this machine (docs/internals/process-nodes.md)."""

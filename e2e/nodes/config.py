@@ -2,7 +2,7 @@
 
 One file describes all nodes of a process, because whoever starts a cluster (a test, the demo) decides everything
 about it in one place. It is read once and refused as a whole when a name in it is unknown, so that a misspelt setting
-never silently becomes a default. The fields are explained in docs/process-nodes.md.
+never silently becomes a default. The fields are explained in docs/internals/process-nodes.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One JSON object per line each way, one connection per call, blocking: tests and the demo call it from wherever they
 are. Every answer carries ``time``, the realtime clock in nanoseconds right before the fault was done, which is when an
-outage begins to be measured. The commands are described in docs/process-nodes.md.
+outage begins to be measured. The commands are described in docs/internals/process-nodes.md.
 """
 
 from __future__ import annotations

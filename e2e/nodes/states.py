@@ -1,7 +1,7 @@
 """What a node knows about the containers of a pod, and how that becomes the pod's status.
 
 Pure: records in, the ``status`` object out, with the phases, reasons and conditions a kubelet
-gives (docs/process-nodes.md lists the few that are left out). Times are seconds since the epoch.
+gives (docs/internals/process-nodes.md lists the few that are left out). Times are seconds since the epoch.
 """
 
 from __future__ import annotations

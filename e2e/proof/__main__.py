@@ -104,7 +104,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     option("--defaults", action="store_true", help="MindIO's own timers instead of their useful minimum")
     option("--step-milliseconds", type=float, default=STEP_MILLISECONDS, help=f"of a step ({STEP_MILLISECONDS:g})")
     option("--keep", action="store_true", help="keep all logs, also when all is well")
-    page = "the JSON file; the default one makes docs/proof.md, too, once it holds every cell"
+    page = "the JSON file; the default one makes docs/internals/proof.md, too, once it holds every cell"
     option("--output", type=Path, default=report.RESULTS, help=page)
     return parser.parse_args(arguments)
 

@@ -1,4 +1,4 @@
-"""What the proof leaves: the matrix for the terminal, docs/proof.md for readers, JSON for machines.
+"""What the proof leaves: the matrix for the terminal, docs/internals/proof.md for readers, JSON for machines.
 
 The JSON file is a ledger: a run replaces the cells and rounds that it has played and leaves the others as they are,
 each with the time and the version it was played with. The page is made from the ledger. A cell that was not as promised
@@ -36,7 +36,7 @@ from e2e.proof.cells import (
 from e2e.proof.chance import Round
 from e2e.proof.verdict import Result
 
-PAGE: Final = CHECKOUT / "docs/proof.md"
+PAGE: Final = CHECKOUT / "docs/internals/proof.md"
 RESULTS: Final = CHECKOUT / "bench/results/proof.json"
 RANK_WORDS: Final[Mapping[str, str]] = {
     "first": "rank 0",
@@ -256,7 +256,7 @@ undisturbed one, every incident closed and no process left over.
 
 
 def made_page(ledger: Ledger) -> str:
-    """docs/proof.md."""
+    """docs/internals/proof.md."""
     about = ledger["machine"]
     words = f"{about['cores']} cores, {about['processor']}, load {about['loadBefore']:.0f} at the end"
     rounds = ledger["random"].get("rounds", {})

@@ -1,4 +1,4 @@
-"""What came of a cell: every promise of docs/toy-trainer.md ("Proof"), asked of the neutral observers one by one.
+"""What came of a cell: every promise of docs/internals/toy-trainer.md ("Proof"), asked of neutral observers one by one.
 
 The outage is the one the ranks wrote down (`e2e.trainer.proof.outages`).
 """

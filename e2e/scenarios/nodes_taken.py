@@ -22,7 +22,7 @@ def take(rig: Rig, job: Job, node_rank: int) -> str:
 
 
 def pods_by_node_rank(job: Job) -> dict[int, str]:
-    """Name of the newest pod of each node rank; no two pods have one name (docs/pods.md)."""
+    """Name of the newest pod of each node rank; no two pods have one name (docs/admin/pods.md)."""
     told = [pod["metadata"] for pod in job.pods("rank")]
     told.sort(key=lambda each: int(each["labels"][names.LABEL_INCARNATION]))
     return {int(each["labels"][names.LABEL_NODE_RANK]): each["name"] for each in told}

@@ -1,4 +1,4 @@
-"""The five ways in which a move can fail (docs/hatrainingjob.md): each is told, and the training goes on.
+"""The five ways in which a move can fail (docs/user/hatrainingjob.md): each is told, and the training goes on.
 
 Where MindIO allows nothing but the end, the steps since the last checkpoint are lost, which the incident says.
 """

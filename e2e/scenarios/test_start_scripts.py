@@ -1,7 +1,7 @@
 """Start scripts as users have them: what they set, pipe and get wrong changes neither recovery nor how the end is told.
 
 Most of MindSpeed-LLM's examples pipe their launcher into `tee` in a directory that may be missing, without `pipefail`:
-their exit code says nothing about the training (docs/training-images.md).
+their exit code says nothing about the training (docs/user/training-images.md).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Collectives:
         return self._array(b"%b.%d.%d" % (kind, self._step, micro_batch), shape)
 
     def reduce_gradients(self, gradients: Mapping[int, Array]) -> Array:
-        """Sum over the global batch of this rank's optimizer shard, in the order of docs/toy-trainer.md ("Sums").
+        """Sum over the global batch of this rank's optimizer shard (order: docs/internals/toy-trainer.md, "Sums").
 
         `gradients` has a flat vector for every micro batch of `share()`. Both copies of a shard get the same bits.
         """
@@ -144,7 +144,7 @@ class Collectives:
 
         After it either nobody or everybody who lives on gets an answer: who was told answers those who ask, also when
         the rank that told it is gone by then. The optimizer's update stands behind this gate, so that no survivor is
-        left one step behind the others (docs/toy-trainer.md, "Agreement").
+        left one step behind the others (docs/internals/toy-trainer.md, "Agreement").
         """
         transport = self._transport
         members = self.members()

@@ -1,6 +1,6 @@
 """What a rank asks of its container before it trains: libraries, a compiler, directories that can be written.
 
-Each refusal has the text and the exit code of the real one (docs/toy-trainer.md, "Manners").
+Each refusal has the text and the exit code of the real one (docs/internals/toy-trainer.md, "Manners").
 """
 
 from __future__ import annotations

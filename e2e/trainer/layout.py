@@ -1,7 +1,7 @@
 """Who is who: coordinates of ranks, optimizer copies and shares of micro batches.
 
 Everything here is pure arithmetic on integers, because every rank, the tests and the comparison of two runs must
-come to the same answer without asking anybody. The rules are those of docs/toy-trainer.md ("Layout").
+come to the same answer without asking anybody. The rules are those of docs/internals/toy-trainer.md ("Layout").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What real trainings do and kind stand-ins do not, each under a name, so that a test can be about one of them.
 
 All are on; `TOY_MANNERS="-quiet,-hangs"` takes some away. What they mean, and where it was seen, stands in
-docs/toy-trainer.md ("Manners").
+docs/internals/toy-trainer.md ("Manners").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """MindFormers' entry: `run_mindformer.py --config … --output_dir … --options runner_config.epochs=4`.
 
 A configuration file says what is trained, options on the command line replace parts of it. The loop is the toy
-trainer's, with the face of MindFormers (docs/toy-trainer.md, "MindFormers").
+trainer's, with the face of MindFormers (docs/internals/toy-trainer.md, "MindFormers").
 """
 
 from __future__ import annotations

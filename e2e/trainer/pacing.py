@@ -1,4 +1,4 @@
-"""How long each step is made to take: real trainings are not even (docs/toy-trainer.md, "Manners").
+"""How long each step is made to take: real trainings are not even (docs/internals/toy-trainer.md, "Manners").
 
 A first step compiles: 1.7 to 444 times a steady one was seen, 8 times in the median. Later ones reach 2.7 times the
 median. Both follow from the step's number, so that two runs of one training are alike.

@@ -1,7 +1,7 @@
 """Was a recovery what it promised to be? Answers from the event logs of the ranks alone.
 
 Times are nanoseconds of the real-time clock, durations seconds. The outage runs from the end of the last step all ranks
-had in common to the end of the first step all of them finished after it (docs/toy-trainer.md, "Proof").
+had in common to the end of the first step all of them finished after it (docs/internals/toy-trainer.md, "Proof").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a rank is told: Megatron's flags, the rank environment of a launcher, and MindIO's variables.
 
 Flags have Megatron's and MindSpeed-LLM's names, so that a start script written for those reads the same here.
-`HIGH_AVAILABILITY` only adds switches; it cannot turn a flag off (docs/toy-trainer.md, "Flags").
+`HIGH_AVAILABILITY` only adds switches; it cannot turn a flag off (docs/internals/toy-trainer.md, "Flags").
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def copies_of(options: argparse.Namespace, data: int, *, protected: bool) -> int:
-    """Number of places that hold one optimizer shard (docs/toy-trainer.md, "Layout")."""
+    """Number of places that hold one optimizer shard (docs/internals/toy-trainer.md, "Layout")."""
     if not options.use_distributed_optimizer:
         return data
     if options.distributed_optimizer_no_replica or data == 1 or not protected:

@@ -4,7 +4,7 @@ It lives beside the MindIO controller, not in rank 0, so that every rank is a cl
 others. It is no kinder than torch's: it forgets everything when its process ends, knows neither ranks nor incarnations,
 answers no `set`, and ends the connection of a client that says what it does not understand or asks for what is not
 there. Of torch's, each speaks its own version only; this one takes a client's first bytes for its version.
-docs/toy-trainer.md, "Store"
+docs/internals/toy-trainer.md, "Store"
 """
 
 from __future__ import annotations

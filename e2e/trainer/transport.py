@@ -7,7 +7,7 @@ nobody waits, so that questions are answered while the training thread is held i
 
 A lost peer is no error here. Messages to it are dropped and its own never come: the receiver waits, as a collective on
 the device does, until the stop handler breaks the wait. Raising a connection error would turn every survivor into a
-faulty rank (docs/toy-trainer.md, "Lost peers").
+faulty rank (docs/internals/toy-trainer.md, "Lost peers").
 
 A connection carries messages one way, from the rank that opened it. Every message names its generation, the number of
 regroupings its sender has seen; older ones than the receiver's are dropped.

@@ -1,4 +1,4 @@
-"""docs/state-machine.md, docs/preconditions.md and docs/takeover.md, written from the tables that the code runs.
+"""Pages written from the tables that the code runs: the state machine, the preconditions, the takeover.
 
 `python -m release.generate.diagram` writes them, `--check` fails when they are stale. Nothing in them is written by
 hand, so that what people read is what the operator does.
@@ -48,7 +48,7 @@ def _head() -> Iterator[str]:
     yield (
         "While `recovery.mode` is `Observe` or `Hold`, one answer takes the place of every row that decides about a "
         "fault (those on a trigger, and those that make a pod or processes anew): *hold*: the fault is kept open, "
-        "nothing is started, go to `Held`. [What is done all the same](operations.md#hajob-only-watches)."
+        "nothing is started, go to `Held`. [What is done all the same](../admin/operations.md#hajob-only-watches)."
     )
 
 
@@ -156,7 +156,8 @@ def preconditions() -> str:
 
 _TAKEOVER: Final = (
     "When MindIO's controller is lost while every rank is registered, another one takes its place and the training "
-    "notices nothing ([what is said meanwhile](protocols/sidecar.md#another-controller)). One table leads through it. "
+    "notices nothing ([what is said meanwhile](../protocols/sidecar.md#another-controller)). "
+    "One table leads through it. "
     "`look` comes with everything that is heard: after a row that stays in its phase the rows below it are asked as "
     "well, after one that leaves it those of the next phase. Of any other event the first row whose condition holds is "
     "taken; one that no row wants changes nothing."
@@ -210,9 +211,9 @@ def _first_paragraph(function: Callable[..., object]) -> str:
 
 
 PAGES: Final = {
-    "docs/state-machine.md": state_machine,
-    "docs/preconditions.md": preconditions,
-    "docs/takeover.md": takeover,
+    "docs/internals/state-machine.md": state_machine,
+    "docs/user/preconditions.md": preconditions,
+    "docs/internals/takeover.md": takeover,
 }
 
 

@@ -1,4 +1,4 @@
-"""The page of the operator's settings and metrics, generated from them: `docs/operator.md`.
+"""The page of the operator's settings and metrics, generated from them: `docs/admin/operator.md`.
 
 Run as `python -m release.generate.operator_page [--check]`.
 """
@@ -101,7 +101,7 @@ def rendered() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or say whether it is current."""
-    return write_or_check("release.generate.operator_page", {"docs/operator.md": rendered()}, arguments)
+    return write_or_check("release.generate.operator_page", {"docs/admin/operator.md": rendered()}, arguments)
 
 
 if __name__ == "__main__":

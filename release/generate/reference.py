@@ -1,4 +1,4 @@
-"""The reference page, generated from models and conditions: `docs/reference.md`.
+"""The reference page, generated from models and conditions: `docs/user/reference.md`.
 
 Run as `python -m release.generate.reference [--check]`.
 """
@@ -105,7 +105,7 @@ def rendered() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or say whether it is current."""
-    return write_or_check("release.generate.reference", {"docs/reference.md": rendered()}, arguments)
+    return write_or_check("release.generate.reference", {"docs/user/reference.md": rendered()}, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Objects as MindCluster's components write them, for the tests of the parsers; formats in docs/faults.md."""
+"""Objects as MindCluster's components write them, for the tests of the parsers; formats in docs/admin/faults.md."""
 
 from __future__ import annotations
 

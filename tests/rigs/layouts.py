@@ -10,7 +10,7 @@ from hajob.domain.layout import Layout, RankOrder, Sharding
 from tests.rigs.slow_layout import Slow
 
 # Layouts of published training scripts: nodes, chips, tensor, pipeline, context, expert, expert tensor (0: as tensor),
-# then data parallel and expert data as their authors name them (docs/training-images.md).
+# then data parallel and expert data as their authors name them (docs/user/training-images.md).
 PUBLISHED_LAYOUTS = {
     "Kimi-K2": ((64, 16, 2, 8, 1, 64, 1), 64, 2),
     "Kimi-K2 on 768 chips": ((48, 16, 2, 8, 1, 96, 1), 48, 1),

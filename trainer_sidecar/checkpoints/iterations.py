@@ -1,4 +1,4 @@
-"""MindFormers' newer layout (`use_legacy_format: False`), a directory for each step (docs/checkpoints.md, "MindSpore").
+"""MindFormers' newer layout (`use_legacy_format: False`), a directory a step (docs/user/checkpoints.md, "MindSpore").
 
 `[checkpoint/]iteration_NNNNNNNN/` holds `[prefix-]model-IIIIIII-TTTTTTT.safetensors`, with the optimizer saved also
 `…opt-…`: file I of T; `common.json` with the step, and `metadata.json`, which says which file holds what. The commit

@@ -1,4 +1,4 @@
-"""PyTorch's layout, as Megatron and MindSpeed-LLM write it (docs/checkpoints.md, "PyTorch").
+"""PyTorch's layout, as Megatron and MindSpeed-LLM write it (docs/user/checkpoints.md, "PyTorch").
 
 `iter_NNNNNNN/mp_rank_TT[_PPP][_EEE]/` holds `model_optim_rng.pt` and, with a sharded optimizer, `distrib_optim.pt`. The
 commit mark is `latest_checkpointed_iteration.txt`, written last; MindIO's last checkpoint stands in a directory that
@@ -80,7 +80,7 @@ def shard_directories(layout: Layout) -> Iterator[str]:
     """Return the directories of one checkpoint: those of the ranks that write, first in a dense or an expert group.
 
     A name is made of the rank's dense tensor coordinate, its stage and its expert coordinate. With an expert tensor
-    size of its own the three are coupled, and not every combination exists (docs/checkpoints.md, "PyTorch").
+    size of its own the three are coupled, and not every combination exists (docs/user/checkpoints.md, "PyTorch").
     """
     names: dict[str, None] = {}
     for rank in _ranks_that_write(layout):

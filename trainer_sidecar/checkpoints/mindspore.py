@@ -1,4 +1,4 @@
-"""MindSpore's layout of one file per rank (docs/checkpoints.md, "MindSpore").
+"""MindSpore's layout of one file per rank (docs/user/checkpoints.md, "MindSpore").
 
 `[checkpoint/]rank_N/<prefix>-<epoch>_<step>.ckpt`, beside it `meta.json`, which names what a resumed training loads. A
 file is written under `.tmp` and renamed, which is its commit mark. MindIO's last checkpoint has one file for each

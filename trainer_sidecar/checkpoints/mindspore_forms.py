@@ -1,4 +1,4 @@
-"""Choose among the forms in which MindSpore and MindFormers save (docs/checkpoints.md, "MindSpore").
+"""Choose among the forms in which MindSpore and MindFormers save (docs/user/checkpoints.md, "MindSpore").
 
 A training writes one of them. A directory may still hold several, because the form is an option that the user may have
 changed: then the newest complete checkpoint of all of them counts, and each form's own pointers are corrected.

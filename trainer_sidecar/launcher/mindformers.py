@@ -7,7 +7,7 @@ Its legacy checkpoints are resumed by a strategy file for each rank. It lists `s
 name in the place of the rank, sorted as text: from 11 ranks on `..._rank_10` stands before `..._rank_2`, and a rank
 loads another rank's shard without an error. So the ranks get a directory in which the names sort as the ranks do, and
 where the configuration names none, that of `output_dir`. Source: MindFormers 1.5 to 2.1, trainer/base_trainer.py,
-`resume_ckpt_path_with_strategy`. docs/checkpoints.md#mindspore
+`resume_ckpt_path_with_strategy`. docs/user/checkpoints.md#mindspore
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def resumed_arguments(fields: Dict[str, Any], call: Call, directory: str, mindio
     note = "MindFormers would load other ranks' shards by the names in {}".format(place)
     if not given:
         note = "{} is not set: {} is taken".format(STRATEGIES, place)
-    return Resumed([*_without_option(arguments), "--" + STRATEGIES, mended], [note + "; see docs/checkpoints.md"])
+    return Resumed([*_without_option(arguments), "--" + STRATEGIES, mended], [note + "; see docs/user/checkpoints.md"])
 
 
 def _resumes_by_strategies(fields: Dict[str, Any], mindio: str) -> bool:

@@ -1,7 +1,7 @@
 """Every condition and reason of a HATrainingJob, declared once, each with the sentence that explains it.
 
 A reason belongs to one condition and one status, so that a caller names the reason and cannot get the rest wrong.
-`docs/reference.md` is the same table for readers.
+`docs/user/reference.md` is the same table for readers.
 """
 
 from collections.abc import Sequence
@@ -146,7 +146,7 @@ class Reason(Enum):
         _FALSE,
         "PreconditionsUnmet",
         "Some recovery actions would not work now; status.protection says which, why, and what to change.",
-        "Change what status.protection names; `kubectl hajob doctor JOB` shows it, too (docs/preconditions.md).",
+        "Change what status.protection names; `kubectl hajob doctor JOB` shows it, too (docs/user/preconditions.md).",
     )
 
     COPIES_NOT_REGISTERED = (
@@ -277,7 +277,7 @@ class Reason(Enum):
         _TRUE,
         "LogRuleOff",
         "A log rule of the job is not applied, or not to every line; no fault follows from that.",
-        "Change the pattern that the message names in spec.recovery.logRules (docs/training-images.md).",
+        "Change the pattern that the message names in spec.recovery.logRules (docs/user/training-images.md).",
     )
     MOVE_FAILED = (
         _T.DEGRADED,
@@ -315,7 +315,7 @@ class Reason(Enum):
         _TRUE,
         "BreakerOpen",
         "Too many nodes or chips were reported faulty at once; Hajob takes no irreversible action until it closes.",
-        "Run `kubectl hajob breaker` to see why; if the faults are real, add `--believe` (docs/faults.md#the-breaker).",
+        "Run `kubectl hajob breaker` to see why; for real faults add `--believe` (docs/admin/faults.md#the-breaker).",
     )
 
     NOT_SUSPENDED = (_T.SUSPENDED, _FALSE, "NotSuspended", "The job is not suspended.")
@@ -352,7 +352,7 @@ class Reason(Enum):
         _TRUE,
         "ImageUnusable",
         "The training image lacks what Hajob needs: a matching mindio_ttp, or a rendezvous store.",
-        "Install what the message names in the image (docs/training-images.md).",
+        "Install what the message names in the image (docs/user/training-images.md).",
     )
     MINDIO_TLS_MISMATCH = (
         _T.FAILED,
@@ -366,7 +366,7 @@ class Reason(Enum):
         _TRUE,
         "ScriptEnded",
         "The start script ended without starting its ranks: it must call torchrun or msrun.",
-        "Call torchrun, torch.distributed.run or msrun from the start script (docs/training-images.md).",
+        "Call torchrun, torch.distributed.run or msrun from the start script (docs/user/training-images.md).",
     )
     PROGRAM_FAILED = (
         _T.FAILED,

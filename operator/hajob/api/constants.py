@@ -37,7 +37,7 @@ HOOK_CONTAINER: Final = "hajob-hook"
 PLACEMENT_APART: Final = "apart"
 PLACEMENT_ANYWHERE: Final = "anywhere"
 
-# Read by Volcano's Ascend plugin, by Kubeflow's tools and by dashboards made for them (docs/pods.md).
+# Read by Volcano's Ascend plugin, by Kubeflow's tools and by dashboards made for them (docs/admin/pods.md).
 LABEL_KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 LABEL_KUBEFLOW_OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
 LABEL_PLAIN_JOB_NAME: Final = "job-name"

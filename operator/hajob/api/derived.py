@@ -1,6 +1,6 @@
 """What follows from a spec, in one place.
 
-Product defaults: an A2 node has 8 chips and an A3 node 16 (docs/pods.md). The limits of the actions
+Product defaults: an A2 node has 8 chips and an A3 node 16 (docs/admin/pods.md). The limits of the actions
 are chosen so that a fault of the infrastructure never uses up a job's life within a working day, and a loop of
 failing recoveries ends within minutes.
 """
@@ -80,7 +80,7 @@ def with_number_of_nodes(spec: HATrainingJobSpec, nodes: int) -> HATrainingJobSp
 
 
 def expert_tensor(spec: HATrainingJobSpec) -> int:
-    """Return the number of tensor-parallel ranks of the experts (docs/layout.md, "Experts")."""
+    """Return the number of tensor-parallel ranks of the experts (docs/user/layout.md, "Experts")."""
     sizes = spec.parallelism
     if sizes.expert_tensor is not None:
         return sizes.expert_tensor

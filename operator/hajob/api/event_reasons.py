@@ -1,7 +1,7 @@
 """The reasons of the Events that Hajob posts about a job, declared once: type, and when the Event comes.
 
 A Warning is an Event that may need a person. What Hajob does by plan, or what has ended well, is Normal.
-`docs/reference.md` is the same table for readers.
+`docs/user/reference.md` is the same table for readers.
 """
 
 from __future__ import annotations

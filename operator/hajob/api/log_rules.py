@@ -1,6 +1,6 @@
 """What is wrong with the log rules of a job before a line is printed.
 
-A pattern may be none, and it may be met by a healthy training (docs/training-images.md, "Log rules").
+A pattern may be none, and it may be met by a healthy training (docs/user/training-images.md, "Log rules").
 """
 
 from __future__ import annotations

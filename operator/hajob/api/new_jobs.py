@@ -87,7 +87,7 @@ def _log_pattern_rules() -> tuple[Json, ...]:
     same = f"(has({listed}) && has({before}) && {listed} == {before})"
     message = (
         "a log rule needs a regular expression of RE2 that does not match the empty string, which every line would "
-        "meet (docs/training-images.md, Log rules): write what only a fault prints"
+        "meet (docs/user/training-images.md, Log rules): write what only a fault prints"
     )
     field = ".spec.recovery.logRules"
     return (

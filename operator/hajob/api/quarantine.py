@@ -1,7 +1,8 @@
 """The NodeQuarantine: a node on which Hajob places nothing new, who said so, why, and until when.
 
 Cluster-scoped, one for each node, with the node's name. The operator makes one when a chip or the whole node is
-isolated; an admin can make one by hand, and lets a node back in with `releaseTime` (docs/faults.md, "Quarantine").
+isolated; an admin can make one by hand, and lets a node back in with `releaseTime` (docs/admin/faults.md,
+"Quarantine").
 """
 
 from datetime import datetime

@@ -110,7 +110,7 @@ class Effective(ApiModel):
     num_copy_groups: Number = 0
     """Shards of the optimizer."""
     copy_groups: Annotated[tuple[CopyGroup, ...], Field(max_length=16)] = ()
-    """The first of them, with the ranks that hold them; the pattern goes on (docs/layout.md)."""
+    """The first of them, with the ranks that hold them; the pattern goes on (docs/user/layout.md)."""
 
 
 class DataParallel(ApiModel):
@@ -222,7 +222,7 @@ class MissingPrecondition(ApiModel):
     """Something that is missing, with everything that fails without it."""
 
     name: Word
-    """The precondition, in one CamelCase word (docs/preconditions.md)."""
+    """The precondition, in one CamelCase word (docs/user/preconditions.md)."""
     actions: Annotated[tuple[Action, ...], Field(max_length=6)] = ()
     """The actions that would not work."""
     message: Sentence = ""
@@ -263,7 +263,7 @@ class RefusedActionEntry(ApiModel):
     action: Action
     """The action."""
     unmet: Annotated[tuple[Word, ...], Field(max_length=8)] = ()
-    """Preconditions that were not met, by name (docs/preconditions.md)."""
+    """Preconditions that were not met, by name (docs/user/preconditions.md)."""
 
 
 class PhaseEntry(ApiModel):
@@ -276,7 +276,7 @@ class PhaseEntry(ApiModel):
 
 
 class RefusedCheckpoint(ApiModel):
-    """A checkpoint that was not loaded (docs/checkpoints.md)."""
+    """A checkpoint that was not loaded (docs/user/checkpoints.md)."""
 
     name: Annotated[str, StringConstraints(max_length=128)]
     """Its name below checkpoint.path."""
@@ -355,8 +355,8 @@ class HATrainingJobStatus(ApiModel):
     observed_generation: Number | None = None
     """The generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=keyed_list("type"))] = ()
-    """How the job stands, one entry for each of its conditions (docs/reference.md); SparesReady only where spare nodes
-    are asked for."""
+    """How the job stands, one entry for each of its conditions (docs/user/reference.md); SparesReady only where spare
+    nodes are asked for."""
     summary: Summary | None = None
     """Short texts for the columns of kubectl; no promise."""
     effective: Effective | None = None

@@ -63,7 +63,7 @@ JOB_METRICS: Final = (
     JobMetric("hajob_job_budget_left", "gauge", "How often each action may still be taken in its window.", ("action",)),
     JobMetric("hajob_job_coordinator_up", "gauge", "1 while the coordinator and its MindIO controller serve."),
 )
-"""What is told of each job; docs/operator.md lists them."""
+"""What is told of each job; docs/admin/operator.md lists them."""
 
 
 class JobReading(NamedTuple):

@@ -184,7 +184,7 @@ def findings_of_unread(gathered: Gathered) -> Iterator[Finding]:
                 yield Finding(Grade.UNKNOWN, look, one.problem, _ASK_ITSELF if look is Look.REPORT else "try again")
 
 
-_ASK_ITSELF: Final = "kubectl -n hajob-system port-forward, /faults (docs/faults.md)"
+_ASK_ITSELF: Final = "kubectl -n hajob-system port-forward, /faults (docs/admin/faults.md)"
 
 
 def _findings_of_crds(gathered: Gathered) -> Iterator[Finding]:
@@ -218,7 +218,7 @@ def findings_of_operator(gathered: Gathered) -> Iterator[Finding]:
     spec = mapping((gathered.lease or {}).get("spec"))
     holder = text(spec.get("holderIdentity"))
     renewed = Reading(Terms(gathered.now_ms)).parse_timestamp(spec.get("renewTime"), "renewTime")
-    do = "kubectl -n hajob-system get pods; trainings go on, but no node is replaced (docs/admin.md)"
+    do = "kubectl -n hajob-system get pods; trainings go on, but no node is replaced (docs/admin/admin.md)"
     if not holder or renewed is None:
         yield Finding(Grade.PROBLEM, "operator", "no operator leads: its Lease has no holder", do)
     elif (age := (gathered.now_ms - renewed) // 1000) > LEADS_SECONDS:
@@ -245,7 +245,7 @@ def _findings_of_report(gathered: Gathered) -> Iterator[Finding]:
         if not report.get("complete"):
             yield Finding(Grade.NOTE, "operator", "the leader has not listed all objects yet")
     if why:
-        do = "if the faults are real: kubectl hajob breaker --believe (docs/faults.md#the-breaker)"
+        do = "if the faults are real: kubectl hajob breaker --believe (docs/admin/faults.md#the-breaker)"
         yield Finding(Grade.PROBLEM, "breaker", f"open: {why}", do)
     else:
         yield Finding(Grade.FINE, "breaker", "closed: Hajob acts on faults of nodes and chips")
@@ -293,7 +293,7 @@ def _findings_of_rejected(gathered: Gathered, faults: FaultsRead) -> Iterator[Fi
     for reason, listed in sorted(by_reason.items()):
         title, first = listed[0]
         more = f" and {len(listed) - 1} more" if len(listed) > 1 else ""
-        do = "kubectl hajob facts -f OBJECT.yaml names each rejected part (docs/faults.md)"
+        do = "kubectl hajob facts -f OBJECT.yaml names each rejected part (docs/admin/faults.md)"
         yield Finding(Grade.PROBLEM, f"rejected: {reason}", f"{title}: {first.rejection_message}{more}", do)
     if not by_reason and Look.SOURCES not in gathered.unread:
         yield Finding(Grade.FINE, "rejected", "no object is rejected")
@@ -585,7 +585,7 @@ def _findings_of_leaving(pods: Iterable[Json], now_ms: int) -> Iterator[Finding]
                 else ""
             )
             message = f"should have been gone for {_duration_in_words(age)}{held}"
-            do = "see who holds it; kubectl describe pod, and its node (docs/operations.md)"
+            do = "see who holds it; kubectl describe pod, and its node (docs/admin/operations.md)"
             yield Finding(Grade.PROBLEM, f"pod {name_of_object(raw)}", message, do)
 
 

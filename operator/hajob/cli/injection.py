@@ -1,7 +1,7 @@
 """What an injected fault changes in the objects that device plugin and NodeD write: pure, in their exact formats.
 
-Formats and seals are those of docs/faults.md. A fault joins what an object says already; recovery takes all faults of
-the place away again, whoever told them.
+Formats and seals are those of docs/admin/faults.md. A fault joins what an object says already; recovery takes all
+faults of the place away again, whoever told them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the commands share: how one is declared, with a sentence and an example, and the options that many take.
 
-`docs/cli.md` is made from the declarations, and a test runs the examples that need no cluster.
+`docs/user/cli.md` is made from the declarations, and a test runs the examples that need no cluster.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def _parallelism_of_command(spec: Json, words: list[str], found: Findings) -> Js
     if "tensor" not in degrees:
         found.ask_person(
             "spec.parallelism: tensor, pipeline, context and expert as in the start script, which the manifest "
-            "does not hold (docs/training-images.md)"
+            "does not hold (docs/user/training-images.md)"
         )
     return {"tensor": 1, **degrees}
 

@@ -1,7 +1,7 @@
 """Distribution of the global batch while data-parallel ranks are missing.
 
 The global batch size is kept, so the loss curve is, too: the others take over the micro batches of the missing
-ranks, the first ones taking one more (docs/layout.md, "Micro batches while shrunk").
+ranks, the first ones taking one more (docs/user/layout.md, "Micro batches while shrunk").
 """
 
 from dataclasses import dataclass

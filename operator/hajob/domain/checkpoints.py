@@ -1,7 +1,7 @@
 """Reasons for refusing a checkpoint, declared once for agents, operator, status and docs.
 
 The sidecar does the check itself, which needs a directory (`trainer_sidecar.checkpoints`); these reasons travel.
-docs/checkpoints.md explains each reason.
+docs/user/checkpoints.md explains each reason.
 """
 
 from collections.abc import Sequence

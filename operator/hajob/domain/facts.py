@@ -83,7 +83,7 @@ FIRST_ACTION: Final = {
     FactKind.SUB_HEALTH: Action.REPLACE,
     FactKind.CORDONED: Action.REPLACE,
 }
-"""The smallest action that can cure a fact of this kind, before anything else is looked at (docs/state-machine.md)."""
+"""The smallest action that can cure a fact of this kind, before anything else (docs/internals/state-machine.md)."""
 
 TAKES_THE_NODE: Final = frozenset(kind for kind, action in FIRST_ACTION.items() if action is Action.REPLACE)
 """Kinds after which every rank of the node is lost."""

@@ -2,7 +2,7 @@
 
 Every source of hardware faults (device plugin, NodeD, switches, public faults, nodes) has its own format; its
 parser returns a `ClusterFact`. A fact about a chip becomes a fact of a job only where one of the job's ranks sits
-on that chip (docs/faults.md).
+on that chip (docs/admin/faults.md).
 """
 
 from dataclasses import dataclass

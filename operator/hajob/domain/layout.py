@@ -2,7 +2,7 @@
 
 A job of 100,000 ranks is described by eight numbers; every question is answered by a few divisions, so that nothing
 grows with the size of the world. Groups are `range` objects or short generators for the same reason. The orders and
-the placement of copies are those of the training frameworks and must be computed identically (docs/layout.md).
+the placement of copies are those of the training frameworks and must be computed identically (docs/user/layout.md).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,8 +54,8 @@ class CopyRow(NamedTuple):
 class Layout:
     """Sizes of one job. `world_size` and `data` are derived and checked.
 
-    The experts have a grid of their own over the same ranks (docs/layout.md, "Experts"): expert tensor, expert, expert
-    data, pipeline. A rank's coordinates in the two grids differ.
+    The experts have a grid of their own over the same ranks (docs/user/layout.md, "Experts"): expert tensor, expert,
+    expert data, pipeline. A rank's coordinates in the two grids differ.
 
     Attributes:
         expert_tensor: tensor-parallel ranks of the experts; 0 in the constructor stands for `tensor`.
@@ -294,7 +294,7 @@ class Layout:
     def report_group_list(self) -> Iterator[CopyRow]:
         """Yield the holders of each shard, one row for each: the list MindIO prints as "report group list"."""
         for kind in self.copy_kinds:
-            # MindIO places copies at even distances in the sorted group (docs/layout.md).
+            # MindIO places copies at even distances in the sorted group (docs/user/layout.md).
             size, offset, copies = self.group_size(kind), self.copy_offset(kind), self.effective_copies(kind)
             for key in range(self.world_size // size):
                 group = self.ranks_of_group(key, kind)

@@ -2,8 +2,8 @@
 
 MindIO drops whole data-parallel ranks and computes them once; pods are ended whole. Where a pod also hosts a healthy
 data-parallel rank the two disagree and the training would hang, so the closure is computed here to a fixed point and
-MindIO's single pass is kept beside it (docs/layout.md, "What a loss takes along"). The cost of every function grows
-with the fault, never with the world.
+MindIO's single pass is kept beside it (docs/user/layout.md, "What a loss takes along"). The cost of every function
+grows with the fault, never with the world.
 """
 
 from collections import Counter

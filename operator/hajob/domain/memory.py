@@ -1,7 +1,7 @@
 """Device memory that the second optimizer copy and elastic training cost, known beforehand.
 
 Bytes per parameter of a chip with fp16 or bf16 gradients, d being data x context: 4 + 16/d with one copy and 4 + 32/d
-with two; without a distributed optimizer 20 (docs/layout.md, with fp32 gradients as well).
+with two; without a distributed optimizer 20 (docs/user/layout.md, with fp32 gradients as well).
 """
 
 from dataclasses import dataclass

@@ -162,7 +162,7 @@ class Quarantines(FaultListener):
             return True
         if node not in self._refused:
             self._refused.add(node)
-            log.warning("node %s is not quarantined: %d are, of at most %d; see docs/faults.md", node, ours, most)
+            log.warning("node %s is not quarantined: %d are, of at most %d; see docs/admin/faults.md", node, ours, most)
         return False
 
     def _has_turned(self, node: str) -> bool:

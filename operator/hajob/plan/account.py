@@ -1,4 +1,4 @@
-"""Map a job's state to the bucket of the goodput account that its time goes into (docs/goodput.md)."""
+"""Map a job's state to the bucket of the goodput account that its time goes into (docs/user/goodput.md)."""
 
 from collections.abc import Mapping
 from typing import Final

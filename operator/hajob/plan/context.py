@@ -238,7 +238,7 @@ class Guard:
 
     Attributes:
         name: short name.
-        sentence: for docs/state-machine.md.
+        sentence: for docs/internals/state-machine.md.
         test: the condition itself.
     """
 

@@ -2,7 +2,7 @@
 
 Pure arithmetic over a loss. The evaluator checks the actions smallest first, each in the same order (needed at all,
 allowed, offered, possible, within budget, making progress), and takes the first without a refusal. The identifiers
-of refusals are those of docs/preconditions.md.
+of refusals are those of docs/user/preconditions.md.
 """
 
 from collections.abc import Callable

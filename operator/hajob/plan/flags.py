@@ -2,7 +2,7 @@
 
 Most images start with a script whose contents the operator cannot see; then nothing is known and nothing claimed. If
 the container's command or arguments carry Megatron's or MindSpeed's flags, they are read, also from a
-`bash -c "..."` text, so that a contradiction is reported before the first fault (docs/preconditions.md).
+`bash -c "..."` text, so that a contradiction is reported before the first fault (docs/user/preconditions.md).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Guards: the conditions of the table's rows, each with its sentence in docs/state-machine.md."""
+"""Guards: the conditions of the table's rows, each with its sentence in docs/internals/state-machine.md."""
 
 from functools import partial
 from typing import Final

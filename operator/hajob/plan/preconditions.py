@@ -2,7 +2,7 @@
 
 The training stack documents these in prose, in many places, and fails only at the fault. Here they are one table;
 hajob.plan.checks evaluates what follows from the spec and the visible arguments once, before any fault
-(docs/preconditions.md is generated from this table).
+(docs/user/preconditions.md is generated from this table).
 """
 
 from collections.abc import Callable

@@ -64,7 +64,7 @@ MOST_SHOWN: Final = 16
 
 def remedy_of_precondition(name: str) -> str:
     """Return what to change about an unmet precondition."""
-    return REMEDIES.get(name, "Read docs/preconditions.md.")
+    return REMEDIES.get(name, "Read docs/user/preconditions.md.")
 
 
 def need_of_precondition(name: str) -> str:

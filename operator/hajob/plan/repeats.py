@@ -2,7 +2,7 @@
 
 A process that ends, or a fault that MindIO reports, looks alike whether the machine or the program caused it, and the
 first time it counts as the machine's. A machine fails at a random step; a program, its data or its memory limit fail
-at the same one again. What the machine explains is never held against the program (docs/operations.md#repeats).
+at the same one again. What the machine explains is never held against the program (docs/admin/operations.md#repeats).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _is_of_an_earlier_try(failure: Failure, state: JobState) -> bool:
 
 
 def _excludes_the_machine(before: Failure, fact: Fact, rank: int, state: JobState, view: ClusterView) -> bool:
-    """Whether a broken node or chip would not look like this: see docs/operations.md#repeats for each case."""
+    """Whether a broken node or chip would not look like this: see docs/admin/operations.md#repeats for each case."""
     moved = bool(before.node_name) and _name_of_node(rank, view) not in {"", before.node_name}
     trained = state.resumed_ms > before.time_ms
     return moved or trained or _has_words_of_its_own(fact) or before.count + 1 >= CERTAIN_COUNT

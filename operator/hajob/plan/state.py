@@ -15,7 +15,7 @@ from hajob.domain.incidents import Incident
 
 
 class JobPhase(StrEnum):
-    """The states of the table; docs/state-machine.md has a sentence for each."""
+    """The states of the table; docs/internals/state-machine.md has a sentence for each."""
 
     NEW = "New"
     PENDING = "Pending"

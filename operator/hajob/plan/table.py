@@ -1,8 +1,8 @@
 """The one table: (state, event, guard, effect, next).
 
-Code, diagram (docs/state-machine.md) and the exhaustive test all come from these rows. The planner tests the rows of
-a cell from top to bottom and takes the first whose guard holds; the last row of every cell has the guard `always`,
-so that every event has an answer. Rows that do nothing say why; the shell counts them.
+Code, diagram (docs/internals/state-machine.md) and the exhaustive test all come from these rows. The planner tests the
+rows of a cell from top to bottom and takes the first whose guard holds; the last row of every cell has the guard
+`always`, so that every event has an answer. Rows that do nothing say why; the shell counts them.
 """
 
 from collections.abc import Callable

@@ -34,7 +34,7 @@ _CONTROLLER_RESOURCES: Final[Json] = {"requests": {"cpu": "100m", "memory": "256
 
 _SIDECAR_MILLICPUS: Final = 50
 _MILLICPUS_PER_NODE: Final = 0.5
-"""Measured with 2,048 agents: 0.6 of a core (docs/benchmarks.md)."""
+"""Measured with 2,048 agents: 0.6 of a core (docs/internals/benchmarks.md)."""
 
 
 def _sidecar_resources(job: HATrainingJob) -> Json:

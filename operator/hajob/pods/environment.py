@@ -1,8 +1,8 @@
 """The environment that a training process needs, derived from the job.
 
-Users of the stack write these by hand today, in every job and on every rank (docs/pods.md). What is the
+Users of the stack write these by hand today, in every job and on every rank (docs/admin/pods.md). What is the
 same for all ranks goes to the coordinator as `Assignment.environment`; the coordinator and the agent add what only they
-know, because pod environment cannot change while a pod lives. docs/pods.md says of every variable who sets it.
+know, because pod environment cannot change while a pod lives. docs/admin/pods.md says of every variable who sets it.
 """
 
 from collections.abc import Collection

@@ -34,7 +34,7 @@ _LOST_WITH_THE_POD: Final = {
 }
 """Kinds of volumes that keep no checkpoint, and why."""
 _SET_FOR_RANKS: Final = frozenset({"MASTER_ADDR", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"})
-"""Variables that people write by hand, and that coordinator or agent set (docs/pods.md)."""
+"""Variables that people write by hand, and that coordinator or agent set (docs/admin/pods.md)."""
 _USERS_FIRST: Final = frozenset({"HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"})
 """Of these the launcher takes what the user has written."""
 _NAMES_SHOWN: Final = 8

@@ -1,7 +1,8 @@
 """Interval of an agent's heartbeats to its coordinator.
 
 A heartbeat and its answer cost a coordinator about 0.3 ms of a processor, so the agents of a large job send half as
-often: 2,048 of them then take 0.6 of a core (docs/benchmarks.md). A lease lasts for three of the longer intervals.
+often: 2,048 of them then take 0.6 of a core (docs/internals/benchmarks.md). A lease lasts for three of the longer
+intervals.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The CheckCode by which MindCluster's writers seal their objects: a SHA-256 over Go's JSON of the inner object.
 
 The readers there decode the object into a Go struct, encode it again and compare, so what counts is Go's encoding:
-compact, fields in the order of the struct, map keys sorted, `<`, `>`, `&`, U+2028 and U+2029 escaped (docs/faults.md).
+compact, fields in the order of the struct, map keys sorted, `<`, `>`, `&`, U+2028 and U+2029 escaped
+(docs/admin/faults.md).
 """
 
 from __future__ import annotations

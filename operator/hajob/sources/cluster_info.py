@@ -1,7 +1,7 @@
 """What ClusterD has gathered: `cluster-info-device-<n>`, `cluster-info-switch-<n>`, `cluster-info-node-cm`.
 
 The maps repeat what device plugin and NodeD write for each node, so their facts have the same ids, and a fault that is
-read twice counts once. Formats: docs/faults.md.
+read twice counts once. Formats: docs/admin/faults.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Faults of chips: the ConfigMap `mindx-dl-deviceinfo-<node>` that MindCluster's device plugin writes.
 
 `DeviceInfoCfg` lists the chips and their faults and is sealed by a CheckCode; `ManuallySeparateNPU` and
-`UpgradeFaultReason` say which chips a person, or a rule of the plugin, has isolated. Formats: docs/faults.md.
+`UpgradeFaultReason` say which chips a person, or a rule of the plugin, has isolated. Formats: docs/admin/faults.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which level a fault code has: the table that MindCluster ships, and what an admin changes of it.
 
 The table is data (`fault_codes.json`): chip, switch, node and public codes by level. An override names codes with a
-level of their own, so that an admin can make a code milder or worse without a new version (docs/faults.md, "Codes").
+level of their own, so that an admin can make a code milder or worse without a new version (docs/admin/faults.md,
+"Codes").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Faults of nodes and chips as facts of a job: which pod, and which of its ranks, sits on a chip.
 
 A fault names a chip of a node; only the pod says which of its ranks sits there. Where it does not say, nothing is
-guessed (docs/faults.md, "From chip to rank").
+guessed (docs/admin/faults.md, "From chip to rank").
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rank_on_chip(number: str, chips: tuple[str, ...], node_rank: int, chips_per_
 
 
 def seat_of_pod(pod: PodView, chip: str, node: NodeView | None, resource: str) -> Seat:
-    """Say whether a pod has a chip, by its number; no number is the node (docs/faults.md, "From chip to rank").
+    """Say whether a pod has a chip, by its number; no number is the node (docs/admin/faults.md, "From chip to rank").
 
     A pod that asks for as many chips as its node has sits on each of them; `resource`: what the job calls chips, for a
     pod may ask for all of something else that its node has, such as network adapters.

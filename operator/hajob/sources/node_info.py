@@ -1,6 +1,7 @@
 """Faults of a node's own hardware (CPU, memory, disks, fans): the ConfigMap `mindx-dl-nodeinfo-<node>` of NodeD.
 
-It is there only while something is wrong: its deletion is the recovery. Sealed by a CheckCode. Formats: docs/faults.md.
+It is there only while something is wrong: its deletion is the recovery. Sealed by a CheckCode. Formats:
+docs/admin/faults.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Public faults: what other systems report about nodes and chips through a ConfigMap (label `mc-consumer-publicfault`).
 
 Limits and senders are MindCluster's own, so that what ClusterD takes is taken here, and nothing else. Formats:
-docs/faults.md.
+docs/admin/faults.md.
 """
 
 from __future__ import annotations

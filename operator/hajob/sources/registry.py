@@ -30,7 +30,7 @@ class SourceRow:
         read: the pure parser; gets the object, the node's name (or nothing) and the terms.
         tells: sources of the facts that it writes, where it writes now and then though nothing changes.
         silent_after_seconds: without an update for so long the writer is taken for dead; 0: it writes only on change.
-        ends: how its facts end, for the table in docs/faults.md.
+        ends: how its facts end, for the table in docs/admin/faults.md.
     """
 
     name: str

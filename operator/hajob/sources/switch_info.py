@@ -1,7 +1,7 @@
 """Faults of a node's switch chips (A3): `SwitchInfoCfg` in the device plugin's ConfigMap.
 
 A switch joins every chip of its node to the others, so a fault of it concerns all ranks on the node, whatever its port.
-Formats: docs/faults.md.
+Formats: docs/admin/faults.md.
 """
 
 from __future__ import annotations

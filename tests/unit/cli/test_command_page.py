@@ -1,4 +1,4 @@
-"""docs/cli.md: every option of every command with its meaning, and examples that work."""
+"""docs/user/cli.md: every option of every command with its meaning, and examples that work."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_an_undecided_death_is_the_operators_while_it_is_there() -> None:
 
 
 def test_the_page_has_the_numbers() -> None:
-    page = (ROOT / "docs/clocks.md").read_text()
+    page = (ROOT / "docs/admin/clocks.md").read_text()
     for number in (LONGEST_WAIT_SECONDS, MINDIO_WAIT_SECONDS, LAST_RESORT, MINDIO_WAIT_SECONDS - ANSWER_MARGIN_SECONDS):
         assert f"{number:g}" in page
     assert f"| {DECISION_SECONDS}, the operator away as long |" in page

@@ -7,7 +7,7 @@ import re
 from e2e.bootstrap.paths import CHECKOUT
 from tests.rigs.names_of_tests import NAMES_IN_THE_PROJECT
 
-PAGE = (CHECKOUT / "docs/toy-trainer.md").read_text()
+PAGE = (CHECKOUT / "docs/internals/toy-trainer.md").read_text()
 TABLE = PAGE.partition("{#checklist}")[2]
 ROWS = [line.replace("\\|", "/").split("|")[1:-1] for line in TABLE.splitlines() if line.startswith("| ")][2:]
 

@@ -1,4 +1,4 @@
-"""docs/faults.md says of every source how its facts end, in the words of the table that the code follows."""
+"""docs/admin/faults.md says of every source how its facts end, in the words of the table that the code follows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hajob.sources import registry
 from hajob.sources.reading import CONDITIONS, DRAIN_TAINTS
 
-PAGE = (Path(__file__).parents[3] / "docs" / "faults.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "admin" / "faults.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("row", registry.SOURCES, ids=lambda row: row.name)

@@ -1,4 +1,4 @@
-"""The commands of docs/install.md fit together: what one puts somewhere, the next one finds there."""
+"""The commands of docs/admin/install.md fit together: what one puts somewhere, the next one finds there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hajob.pki.authority_store import SECRET_NAME
 from hajob.version import VERSION
 from release.image import NAME
 
-PAGE = (CHECKOUT / "docs/install.md").read_text(encoding="utf-8")
+PAGE = (CHECKOUT / "docs/admin/install.md").read_text(encoding="utf-8")
 
 
 def test_the_image_is_asked_for_where_it_was_put() -> None:

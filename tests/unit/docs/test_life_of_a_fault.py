@@ -1,4 +1,4 @@
-"""The life of a fault in docs/architecture.md is the way that the running product takes: the walks of `make house`."""
+"""The life of a fault in docs/internals/architecture.md is what the running product does: the walks of `make house`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from e2e.bootstrap.paths import CHECKOUT
 from tests.house.walks import Walk
 from tests.rigs.walks import exit_to_stop_train, walks_to_orders
 
-LIFE = (CHECKOUT / "docs/architecture.md").read_text(encoding="utf-8").partition("## The life of a fault")[2]
+LIFE = (CHECKOUT / "docs/internals/architecture.md").read_text(encoding="utf-8").partition("## The life of a fault")[2]
 STEPS = re.split(r"\n\d+\. ", LIFE.partition("\n## ")[0])[1:]
-FUNCTION = re.compile(r"\[`((?:\w+\.)*[a-z_]\w*)`\]\(\.\./([^)]+)\)")
+FUNCTION = re.compile(r"\[`((?:\w+\.)*[a-z_]\w*)`\]\(\.\./\.\./([^)]+)\)")
 """A link to a function or a method; classes and constants are not called."""
 
 BESIDE_THE_WALKS = {

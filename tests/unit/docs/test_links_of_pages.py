@@ -11,7 +11,7 @@ import pytest
 
 from e2e.bootstrap.paths import CHECKOUT
 
-ARCHITECTURE = CHECKOUT / "docs/architecture.md"
+ARCHITECTURE = CHECKOUT / "docs/internals/architecture.md"
 PAGES = sorted([*(CHECKOUT / "docs").rglob("*.md"), *CHECKOUT.glob("*.md"), CHECKOUT / "e2e/README.md"])
 LINK = re.compile(r"\[([^]\n]+)\]\(([^)\s]+)\)")
 SOURCES = sorted(path for root in ("operator", "trainer_sidecar") for path in (CHECKOUT / root).rglob("*.py"))
@@ -84,12 +84,12 @@ def test_code_is_named_wherever_it_is_linked() -> None:
 @pytest.mark.parametrize(
     ("words", "target", "problem"),
     [
-        ("`JobController.apply_report`", "../operator/hajob/job/controller.py", ""),
-        ("`TABLE`", "../operator/hajob/plan/table.py", ""),
-        ("`JobController.gone`", "../operator/hajob/job/controller.py", "it has no JobController.gone"),
-        ("`JobController`", "../operator/hajob/job/nowhere.py", "there is no such file"),
-        ("launcher", "protocols/launcher.md#reached", ""),
-        ("launcher", "protocols/launcher.md#arguments", "there is no such heading"),
+        ("`JobController.apply_report`", "../../operator/hajob/job/controller.py", ""),
+        ("`TABLE`", "../../operator/hajob/plan/table.py", ""),
+        ("`JobController.gone`", "../../operator/hajob/job/controller.py", "it has no JobController.gone"),
+        ("`JobController`", "../../operator/hajob/job/nowhere.py", "there is no such file"),
+        ("launcher", "../protocols/launcher.md#reached", ""),
+        ("launcher", "../protocols/launcher.md#arguments", "there is no such heading"),
     ],
 )
 def test_wrong_links_are_found(words: str, target: str, problem: str) -> None:

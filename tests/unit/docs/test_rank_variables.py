@@ -1,4 +1,4 @@
-"""docs/pods.md says of every variable of a rank who sets it, and nobody else does."""
+"""docs/admin/pods.md says of every variable of a rank who sets it, and nobody else does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainer_sidecar.coordinator.state.job import Endpoint, Setup
 from trainer_sidecar.launcher.program import mindspore_environment
 
 ROOT = Path(__file__).parents[3]
-SECTION = (ROOT / "docs/pods.md").read_text().partition("## Environment")[2].partition("\n## ")[0]
+SECTION = (ROOT / "docs/admin/pods.md").read_text().partition("## Environment")[2].partition("\n## ")[0]
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in SECTION.splitlines() if line.startswith("| `")]
 TOLD = {name: row[1] for row in ROWS for name in re.findall(r"`([A-Z_]+)`", row[0])}
 IN_THE_CONTAINER_TOO = {"HAJOB_NODE_RANK", "MINDX_TASK_ID", "POD_IP"}

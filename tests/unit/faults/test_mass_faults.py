@@ -1,6 +1,7 @@
 """Many nodes break at once: a whole operator on the server in memory, fed with the objects of the device plugins.
 
-The rack of docs/benchmarks.md is measured on a real server; here is what must follow, by a clock that the test moves.
+The rack of docs/internals/benchmarks.md is measured on a real server; here is what must follow, by a clock that the
+test moves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is edited on a running job reaches whoever needs it within two seconds, one row for each field.
 
 The table is complete: a field that can be edited and has no row fails a test, and so does a row whose field reaches
-somebody else than it says. docs/hatrainingjob.md, "Editing a job", tells people the same.
+somebody else than it says. docs/user/hatrainingjob.md, "Editing a job", tells people the same.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ async def test_an_edit_without_meaning_for_anybody_is_observed(town: ControllerT
 
 
 def test_the_docs_name_every_field() -> None:
-    page = (Path(__file__).parents[3] / "docs/hatrainingjob.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/user/hatrainingjob.md").read_text()
     section = page.partition("## Editing a job")[2].partition("\n## ")[0]
     missing = [
         field for field in fields() if f"`{field}`" not in section and f"`{field.rpartition('.')[0]}.*`" not in section

@@ -2,7 +2,7 @@
 
 A small cluster places the pods that the planner's state asks for, agents fall silent with their nodes, and a
 coordinator does what MindIO does with an order. Nothing of the planner is used to check it: which shrink is legal, how
-long nodes were free, how often the job has grown are kept here (docs/layout.md, docs/protocols/mindio.md).
+long nodes were free, how often the job has grown are kept here (docs/user/layout.md, docs/protocols/mindio.md).
 """
 
 from __future__ import annotations

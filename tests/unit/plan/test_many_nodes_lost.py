@@ -1,7 +1,7 @@
 """Any nodes lost at once, or one after the other: one incident, one decision, exactly these pods made anew.
 
 Every set of nodes up to half of them, over layouts with one and two pods for a data-parallel rank and with two
-data-parallel ranks in a pod, in both rank orders. Which copies survive is counted here by hand (docs/layout.md).
+data-parallel ranks in a pod, in both rank orders. Which copies survive is counted here by hand (docs/user/layout.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What of Hajob depends on the processor is little, known, and right on aarch64, which cannot be run everywhere.
 
-docs/install.md ("Both architectures") lists it; whatever is added must be added there, too.
+docs/admin/install.md ("Both architectures") lists it; whatever is added must be added there, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def sources() -> Iterator[tuple[str, str]]:
 def test_two_modules_call_c_and_the_page_names_them() -> None:
     found = [path for path, text in sources() if re.search(r"^\s*import ctypes|^\s*from ctypes", text, re.MULTILINE)]
     assert found == ["operator/hajob/app/memory_tuning.py", "trainer_sidecar/prctl.py"]
-    page = (CHECKOUT / "docs/install.md").read_text(encoding="utf-8")
+    page = (CHECKOUT / "docs/admin/install.md").read_text(encoding="utf-8")
     assert all(Path(path).name in page for path in found)
 
 

@@ -35,13 +35,13 @@ def test_the_chart_is_packed_as_helm_does() -> None:
 
 def test_its_pages_link_only_to_pages_that_are_in_it() -> None:
     pages = bundle.pages()
-    assert "docs/install.md" in pages
+    assert "docs/admin/install.md" in pages
     links = {
         (path, normpath(join(dirname(path), link.partition("#")[0])))
         for path, page in pages.items()
         for link in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", page.content.decode())
     }
-    assert {target for _, target in links} >= {"docs/admin.md", "docs/chart.md", "docs/operations.md"}
+    assert {target for _, target in links} >= {"docs/admin/admin.md", "docs/admin/chart.md", "docs/admin/operations.md"}
     assert [link for link in sorted(links) if link[1].startswith("docs/") and link[1] not in pages] == []
 
 

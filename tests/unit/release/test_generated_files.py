@@ -44,7 +44,7 @@ def test_the_check_fails_when_a_page_is_stale(tmp_path: Path, capsys: pytest.Cap
     assert diagram.main(["--directory", str(tmp_path), "--check"]) == 1
     assert diagram.main(["--directory", str(tmp_path)]) == 0
     assert diagram.main(["--directory", str(tmp_path), "--check"]) == 0
-    page = tmp_path / "docs/state-machine.md"
+    page = tmp_path / "docs/internals/state-machine.md"
     page.write_text(page.read_text(encoding="utf-8") + "x", encoding="utf-8")
     assert diagram.main(["--directory", str(tmp_path), "--check"]) == 1
     assert "state-machine.md" in capsys.readouterr().err

@@ -74,4 +74,4 @@ def test_krews_manifest_names_every_archive_and_its_digest() -> None:
 def test_krew_says_how_completion_gets_on_the_path() -> None:
     caveats = plugin.manifest({}, "https://example.org/x")["spec"]["caveats"]
     assert "kubectl_complete-hajob" in caveats
-    assert caveats.splitlines()[-1].strip() in (CHECKOUT / "docs/admin.md").read_text()
+    assert caveats.splitlines()[-1].strip() in (CHECKOUT / "docs/admin/admin.md").read_text()

@@ -1,4 +1,4 @@
-"""Look at the job's checkpoints when the coordinator asks this agent to (docs/checkpoints.md).
+"""Look at the job's checkpoints when the coordinator asks this agent to (docs/user/checkpoints.md).
 
 A volume that all ranks share may be slow, or hang: every look runs in a thread, one at a time, and nothing else of the
 agent waits for it. The result is a level: the agent reports it as often as the coordinator asks.

@@ -1,7 +1,7 @@
 """The variables of one rank's process: what comes with the order, and what only this pod knows.
 
 The pod's part is its address, because a rank dials MindIO and the rendezvous store at the gates of its own pod, and its
-place among the local ranks. docs/pods.md says of every variable who sets it.
+place among the local ranks. docs/admin/pods.md says of every variable who sets it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Effects of the takeover's rows: each changes the job. The first line of its docstring stands in docs/takeover.md."""
+"""Effects of the takeover's rows: each changes the job. Its first line stands in docs/internals/takeover.md."""
 
 from __future__ import annotations
 

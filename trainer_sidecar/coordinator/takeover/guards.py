@@ -1,4 +1,4 @@
-"""Guards of the takeover's rows: each answers one question, which stands in docs/takeover.md by its docstring."""
+"""Guards of the takeover's rows: each answers one question; docs/internals/takeover.md has them by docstring."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The phases of a takeover by another MindIO controller: one table of (phase, event, guard, effect, next).
 
 `LOOK` rows continue the takeover as far as gates, ranks and the controller container have come. The others say that a
-controller is lost; of them the first whose guard holds is taken. docs/takeover.md is made from these rows.
+controller is lost; of them the first whose guard holds is taken. docs/internals/takeover.md is made from these rows.
 """
 
 from __future__ import annotations

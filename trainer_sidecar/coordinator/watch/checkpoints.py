@@ -1,4 +1,4 @@
-"""The choice of the agent that checks the checkpoints, and whether an attempt's ranks may start (docs/checkpoints.md).
+"""Choice of the agent that checks the checkpoints; whether an attempt's ranks may start (docs/user/checkpoints.md).
 
 The coordinator asks one agent: that of the lowest node rank that can see the checkpoints. It lets the agent repair what
 an attempt loads only while no rank of the job can write: before the start, after the last rank of an older attempt has

@@ -1,7 +1,7 @@
 """Which standing faults of a node a job receives, and when: the rules by which one fault explains another.
 
-The rules and windows are those that MindCluster applies before it acts (docs/faults.md, "Filters"). Each looks at what
-stands on one node, so a change costs what that node holds.
+The rules and windows are those that MindCluster applies before it acts (docs/admin/faults.md, "Filters"). Each looks at
+what stands on one node, so a change costs what that node holds.
 
 Faults of a chip that recur isolate it for longer than each single one: the same code three times in a day. The same
 code on several chips at once is the program's doing, and is not counted.

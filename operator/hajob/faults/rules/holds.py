@@ -2,7 +2,8 @@
 
 A broken feed or a wrong rule looks like the death of half the cluster, and acting on it would do the damage itself. So
 when too many nodes turn bad within a window, no fault of a node or chip leads to an irreversible action, however
-long it stands: until enough of them are well again, or an admin confirms the faults (docs/faults.md, "The breaker").
+long it stands: until enough of them are well again, or an admin confirms the faults (docs/admin/faults.md, "The
+breaker").
 
 The device plugin writes at least every five minutes, NodeD every thirty. One that does not is dead, and its last report
 may be long out of date; when many are silent at once, the path to us is broken. A writer lives for as long as its

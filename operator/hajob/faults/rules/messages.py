@@ -1,8 +1,9 @@
 """Messages of public faults over time: a message reports a change, and not a state.
 
-ClusterD's rules (docs/faults.md, "Public faults"): a recovery ends a fault on all chips of its node; what happens once
-stands for five seconds; a recovery that overtakes its fault counts for five seconds; no more than so many faults stand;
-a sender that sends too many messages is not listened to. All times are milliseconds of one clock that never runs back.
+ClusterD's rules (docs/admin/faults.md, "Public faults"): a recovery ends a fault on all chips of its node; what happens
+once stands for five seconds; a recovery that overtakes its fault counts for five seconds; no more than so many faults
+stand; a sender that sends too many messages is not listened to. All times are milliseconds of one clock that never runs
+back.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A fault that isolates keeps its node out for as long as it stands, and then for a time that doubles with every offence;
 a quiet day takes an offence away. An admin's decision is never reverted: a quarantine of their own ends when they
 said, and a release pardons what stands: it harms nobody until it is over, and only another fault keeps the node out
-again, as its first offence (docs/faults.md, "Quarantine").
+again, as its first offence (docs/admin/faults.md, "Quarantine").
 """
 
 from __future__ import annotations

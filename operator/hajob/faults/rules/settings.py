@@ -1,7 +1,7 @@
 """An admin's settings for faults: the ConfigMap `hajob-faults` in the operator's namespace.
 
 Read whole each time it changes; what cannot be used is refused by name and the rest counts, so that a slip of the pen
-costs one line and not the protection of a cluster. Keys and bounds: docs/faults.md, "Settings".
+costs one line and not the protection of a cluster. Keys and bounds: docs/admin/faults.md, "Settings".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A source reports the full content of an object each time; the store compares it with the content before.
 A fault stands for as long as one object reports it, so a report by device plugin and ClusterD is one fault, and
-appears and goes once. Nothing here knows a job (docs/faults.md, "From a fact to a job").
+appears and goes once. Nothing here knows a job (docs/admin/faults.md, "From a fact to a job").
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The planner decides where the state after an outage should come from (`Incident.restored_from`). The record holds what
 really happened and what that cost, from the coordinator's milestones and from the agent's findings in the checkpoint
-directory (docs/checkpoints.md).
+directory (docs/user/checkpoints.md).
 """
 
 from __future__ import annotations
