@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from e2e import providers
 from e2e.bootstrap.paths import CHECKOUT
 from e2e.bootstrap.setup import missing_binaries
@@ -29,6 +31,7 @@ from e2e.harness.job import IMPATIENT, Job
 from e2e.harness.preflight import require_free_ports
 from e2e.harness.rig import HOST_PATH, RigLayout
 from e2e.harness.undisturbed import undisturbed
+from e2e.volcano.install import is_chosen, placed_by_volcano
 
 EXAMPLE = CHECKOUT / "examples/quickstart.yaml"
 JOB_NAME = "quickstart"
@@ -198,7 +201,11 @@ class Demo:
 
     def _submit(self, rig: ClusterRig) -> Job:
         self.screen.begin(f"kubectl apply -f {EXAMPLE.relative_to(CHECKOUT)}")
-        rig.plane.kubectl("apply", "-f", str(EXAMPLE))
+        if is_chosen():
+            self.screen.say("  with scheduling: {gangPolicy: Volcano}")
+            rig.plane.apply(placed_by_volcano(yaml.safe_load(EXAMPLE.read_text())))
+        else:
+            rig.plane.kubectl("apply", "-f", str(EXAMPLE))
         if not self.switches.stays:
             self._patch(rig, SPARE)
         return Job(rig.plane, JOB_NAME, rig.namespace, rig.host_path(VOLUME))

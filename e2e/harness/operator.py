@@ -18,6 +18,8 @@ from e2e.cluster.control_plane import ControlPlane
 MANIFEST = CHECKOUT / "deploy/hajob.yaml"
 MINDCLUSTER = CHECKOUT / "deploy/mindcluster.yaml"
 """Process nodes write where NodeD and ClusterD do."""
+VOLCANO = CHECKOUT / "deploy/volcano.yaml"
+SERVES_VOLCANO = "HAJOB_VOLCANO_ENABLED"
 CRDS = CHECKOUT / "crds"
 NAMESPACE = "hajob-system"
 NAME = "hajob-operator"
@@ -51,7 +53,9 @@ def manifests(
         node_selector: Where its pods run, and the nodes that are its own: other tests have theirs beside them.
         command: What its pods run instead of the image's entry point.
     """
-    texts = (path.read_text() for path in (MANIFEST, MINDCLUSTER))
+    settings = dict(environment or {})
+    paths = (MANIFEST, MINDCLUSTER, *((VOLCANO,) if SERVES_VOLCANO in settings else ()))
+    texts = (path.read_text() for path in paths)
     objects = [each for text in texts for each in yaml.safe_load_all(text) if each]
     found = [moved(each, namespace) for each in objects if each["kind"] != "Namespace" or namespace == NAMESPACE]
     spec = next(each for each in found if each["kind"] == "Deployment")["spec"]
@@ -62,7 +66,6 @@ def manifests(
         pod["nodeSelector"] = dict(node_selector)
     if command:
         pod["containers"][0]["command"] = list(command)
-    settings = dict(environment or {})
     if node_selector:
         settings["HAJOB_FAULT_NODE_SELECTOR"] = ",".join("=".join(pair) for pair in node_selector.items())
     if watch_namespace:

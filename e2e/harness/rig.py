@@ -18,6 +18,7 @@ from e2e.harness.job import Job, manifest
 from e2e.harness.preflight import require_free_ports
 from e2e.nodes.config import NodeSettings
 from e2e.nodes.launch import RunningNodes, start_nodes
+from e2e.volcano.install import install_volcano, is_chosen, placed_by_volcano
 
 RIG_LABEL = "hajob.io/rig"
 HOST_PATH = "/var/lib/hajob-demo"
@@ -36,6 +37,7 @@ class RigLayout:
         trainer_environment: More variables of the trainer's image.
         node_settings: More fields of the node set's settings.
         images: More images, by name: the directory that stands for each.
+        volcano: Jobs are placed by Volcano, or what stands in for it.
     """
 
     chip_nodes: int = 5
@@ -46,6 +48,13 @@ class RigLayout:
     trainer_environment: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Any] = field(default_factory=dict)
     images: Mapping[str, Path] = field(default_factory=dict)
+    volcano: bool = field(default_factory=is_chosen)
+
+    @property
+    def settings_of_operator(self) -> Mapping[str, str]:
+        """Its settings, with what Volcano needs."""
+        more = {operator.SERVES_VOLCANO: "true"} if self.volcano else {}
+        return {**more, **self.operator_environment}
 
 
 class Rig:
@@ -58,6 +67,7 @@ class Rig:
         nodes: Its process nodes; `nodes.control` makes faults.
         directory: Everything it writes.
         operator_namespace: Where its operator runs.
+        volcano: Its jobs are placed by Volcano.
     """
 
     def __init__(self, plane: ControlPlane, name: str, namespace: str, nodes: RunningNodes, directory: Path) -> None:
@@ -67,6 +77,7 @@ class Rig:
         self.nodes = nodes
         self.directory = directory
         self.operator_namespace = namespace
+        self.volcano = False
         self.jobs: list[Job] = []
         self.installed: list[operator.Object] = []
 
@@ -76,8 +87,11 @@ class Rig:
         layout = layout or RigLayout()
         name = f"rig-{namespace[-6:]}"
         rig = cls(plane, name, namespace, *_start_nodes(plane, name, layout))
+        rig.volcano = layout.volcano
+        if layout.volcano:
+            install_volcano(plane)
         if layout.operators:
-            rig.install_operator(layout.operators, layout.operator_environment)
+            rig.install_operator(layout.operators, layout.settings_of_operator)
         return rig
 
     @classmethod
@@ -85,8 +99,11 @@ class Rig:
         """The only rig of a control plane: nodes with plain names, the operator as an admin installs it."""
         rig = cls(plane, "node", "default", *_start_nodes(plane, "node", layout))
         rig.operator_namespace = operator.NAMESPACE
+        rig.volcano = layout.volcano
+        if layout.volcano:
+            install_volcano(plane)
         operator.install_crd(plane)
-        objects = operator.manifests(replicas=layout.operators, environment=layout.operator_environment)
+        objects = operator.manifests(replicas=layout.operators, environment=layout.settings_of_operator)
         operator.install(plane, objects)
         return rig
 
@@ -119,7 +136,7 @@ class Rig:
 
     def apply(self, content: Mapping[str, Any], volume: Path) -> Job:
         """`kubectl apply` a job whose checkpoint volume is the directory `volume` of this machine."""
-        self.plane.apply(content)
+        self.plane.apply(placed_by_volcano(content) if self.volcano else content)
         metadata = content["metadata"]
         job = Job(self.plane, metadata["name"], metadata.get("namespace", self.namespace), volume)
         self.jobs.append(job)

@@ -44,6 +44,7 @@ BY_THE_CHART: Final = frozenset(
         "metrics_port",
         "log_level",
         "log_format",
+        "volcano_enabled",
     }
 )
 """Settings that the chart derives from its own values."""
@@ -141,6 +142,14 @@ class AdmissionPolicy(Values):
     Kubernetes 1.30. Off, because with it an admin, too, cannot repair a job by hand while there is no operator."""
 
 
+class Volcano(Values):
+    """For jobs with `gangPolicy: Volcano`."""
+
+    enabled: bool = False
+    """Whether such jobs are served: the operator gets the rights to PodGroups and Queues, and watches both. Volcano
+    must be installed."""
+
+
 class Crds(Values):
     """The CRD."""
 
@@ -190,6 +199,8 @@ class ChartValues(Values):
     """Who may speak to operator, coordinators and agents."""
     admission_policy: AdmissionPolicy = AdmissionPolicy()
     """Who may write what in a HATrainingJob, beside the rights."""
+    volcano: Volcano = Volcano()
+    """For jobs with `gangPolicy: Volcano`."""
     job_defaults: Json = {}
     """What jobs have where they say nothing, from their creation on: a path below `spec` and its value
     (`{"network.interface": "bond0", "coordinator.tolerations": [{"operator": "Exists"}]}`). Needs Kubernetes 1.36."""

@@ -56,6 +56,18 @@ def beside(where: str = "containers", first: bool = False, **fields: Any) -> Edi
     return edit
 
 
+def by_volcano(metadata: Json | None = None, spec: Json | None = None, **fields: Any) -> Edit:
+    """Make an edit that has Volcano place the pods, and adds to the template or replaces fields of the spec."""
+
+    def edit(job: Json) -> None:
+        job["spec"].setdefault("scheduling", {})["gangPolicy"] = "Volcano"
+        job["spec"]["template"].setdefault("metadata", {}).update(metadata or {})
+        pod(job).update(spec or {})
+        job["spec"].update(fields)
+
+    return edit
+
+
 BY_A_RULE: dict[str, tuple[Edit, str]] = {
     "nodeName": (in_pod(nodeName="node-7"), "node-7: spec.template.spec.nodeName binds every pod to one node"),
     "schedulingGates": (in_pod(schedulingGates=[{"name": "a/b"}]), "hold the job with spec.suspend"),
@@ -104,8 +116,26 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
         "set recovery.replacementTimeoutSeconds to 3480 or less",
     ),
     "launcher": (lambda job: job["spec"].update(launcher="TaskD"), "launcher: TaskD is not supported"),
-    "gangPolicy": (in_spec("scheduling", gangPolicy="Volcano"), "gangPolicy: Volcano is not supported"),
-    "queueName": (in_spec("scheduling", queueName="q"), "q: spec.scheduling.queueName is not supported"),
+    "queueName without Volcano": (
+        in_spec("scheduling", queueName="q"),
+        "q: spec.scheduling.queueName is a queue",
+    ),
+    "a label by which Volcano deletes": (
+        by_volcano(metadata={"labels": {"fault-scheduling": "force"}}),
+        "spec.template.metadata.labels has one of fault-scheduling, ",
+    ),
+    "an annotation that Volcano reads": (
+        by_volcano(metadata={"annotations": {"sp-block": "32"}}),
+        "spec.template.metadata.annotations has one of scheduling.k8s.io/group-name, ",
+    ),
+    "the default scheduler with Volcano": (
+        by_volcano(spec={"schedulerName": "default-scheduler"}),
+        "default-scheduler knows no PodGroups of Volcano",
+    ),
+    "an odd number of chips with Volcano": (
+        by_volcano(accelerator={"product": "A3", "chipsPerNode": 7}, parallelism={"tensor": 1}),
+        "spec.accelerator.chipsPerNode is odd",
+    ),
     "mindIOTLSPolicy": (in_spec("network", mindIOTLSPolicy="Enabled"), "mindIOTLSPolicy: Enabled is not supported"),
     "superPodChips": (
         lambda job: job["spec"]["accelerator"].update(product="A3", superPodChips=16),
@@ -129,7 +159,8 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
 """Refused when they are applied."""
 
 MUTABLE = (
-    *("nodeName", "a replacement timeout beyond MindIO's", "gangPolicy", "queueName", "mindIOTLSPolicy"),
+    *("nodeName", "a replacement timeout beyond MindIO's", "mindIOTLSPolicy"),
+    *("queueName without Volcano", "a label by which Volcano deletes", "an annotation that Volcano reads"),
     *("an interface with blanks", "a relative output path", "a log rule that is no pattern"),
 )
 """Those that an edit of a stored job, if it is suspended, could bring in."""

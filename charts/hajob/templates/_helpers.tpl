@@ -43,6 +43,9 @@ subjects:
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, create, patch]}
 # list: why a pod does not start, where its status does not say it
 - {apiGroups: [""], resources: [events], verbs: [create, list]}
+{{- if (.Values.volcano | default dict).enabled }}
+- {apiGroups: [scheduling.volcano.sh], resources: [podgroups], verbs: [create, patch, delete]}
+{{- end }}
 {{- end }}
 
 {{/* Settings of the operator that are not the default, as environment variables. */}}

@@ -42,6 +42,16 @@ LABEL_KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 LABEL_KUBEFLOW_OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
 LABEL_PLAIN_JOB_NAME: Final = "job-name"
 ANNOTATION_RANK_INDEX: Final = "hccl/rankIndex"
+# Volcano's, and those of Huawei's plugin in it (docs/admin/schedulers.md).
+VOLCANO_GROUP: Final = "scheduling.volcano.sh"
+VOLCANO_API_VERSION: Final = f"{VOLCANO_GROUP}/v1beta1"
+POD_GROUPS: Final = "podgroups"
+VOLCANO_QUEUES: Final = "queues"
+VOLCANO_SCHEDULER: Final = "volcano"
+VOLCANO_DEFAULT_QUEUE: Final = "default"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+ANNOTATION_GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+ANNOTATION_SCHEDULE_POLICY: Final = "huawei.com/schedule_policy"
 LABEL_HOSTNAME: Final = "kubernetes.io/hostname"  # written by the kubelet
 LABEL_NODE_ACCELERATOR: Final = "accelerator"  # written by the device plugin on nodes that have chips
 

@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hajob.api.enums import Framework, GangPolicy, Launcher, MindIOTLSPolicy, Product, RestartSize
+from hajob.api.enums import Framework, Launcher, MindIOTLSPolicy, Product, RestartSize
 from hajob.api.spec import ActionPolicy, HATrainingJobSpec
 from hajob.api.status import CopyGroup, Effective
 from hajob.domain.actions import FAULT_ACTIONS, Action
@@ -191,8 +191,6 @@ def why_not_served(spec: HATrainingJobSpec) -> str:
     resizes = spec.elastic.restart_size is RestartSize.AVAILABLE
     settings = {
         "launcher: TaskD": spec.launcher is Launcher.TASKD,
-        f"scheduling.gangPolicy: {spec.scheduling.gang_policy}": spec.scheduling.gang_policy is GangPolicy.VOLCANO,
-        "scheduling.queueName": bool(spec.scheduling.queue_name),
         "elastic.restartSize: Available with framework: MindSpore": resizes and spec.framework is Framework.MINDSPORE,
         "checkpoint.savedLimit": spec.checkpoint.saved_limit != saved,
         "accelerator.superPodChips": super_pods,

@@ -12,6 +12,9 @@ from typing import Final
 
 from hajob.api.base import Json, validation_rule
 from hajob.api.constants import (
+    ANNOTATION_GROUP_NAME,
+    ANNOTATION_SCHEDULE_POLICY,
+    DEFAULT_SCHEDULER,
     HOOK_CONTAINER,
     TRAINER_CONTAINER,
 )
@@ -93,6 +96,58 @@ def _log_pattern_rules() -> tuple[Json, ...]:
     return (
         validation_rule(f"has(self.status) || {served}", message, field=field),
         validation_rule(f"{same} || {served}", message, field=field),
+    )
+
+
+_OF_VOLCANO: Final = "self.spec.scheduling.gangPolicy == 'Volcano'"
+_ENDS_OR_SPLITS: Final = (
+    *("fault-scheduling", "fault-retry-times", "pod-rescheduling", "process-recover-enable", "subHealthyStrategy"),
+    *("elastic-scheduling", "tor-affinity", "super-pod-affinity"),
+)
+"""Labels of a pod by which Huawei's plugin in Volcano deletes all pods of a job, or places them by rules of its own:
+one of the pods is enough."""
+_READ_FROM_PODS: Final = (
+    *(ANNOTATION_GROUP_NAME, ANNOTATION_SCHEDULE_POLICY, "huawei.com/schedule_minAvailable"),
+    *("huawei.com/recover_policy_path", "huawei.com/affinity-config", "huawei.com/skip-ascend-plugin", "sp-block"),
+    "volcano.sh/task-spec",
+)
+"""Annotations of a pod that Volcano and the plugin read as if they were the PodGroup's, which is Hajob's."""
+
+
+def _volcano_rules() -> tuple[Json, ...]:
+    """What of the template would turn Volcano, or Huawei's plugin in it, against the job."""
+    found = list[Json]()
+    for part, keys, why in (
+        (
+            "labels",
+            _ENDS_OR_SPLITS,
+            "by it Volcano's Ascend plugin deletes or moves pods of the job behind Hajob's back",
+        ),
+        ("annotations", _READ_FROM_PODS, "Hajob writes what Volcano reads, into the job's PodGroup"),
+    ):
+        at = f"self.spec.template.metadata.{part}"
+        there = f"has(self.spec.template.metadata) && has({at})"
+        listed = ", ".join(f"'{key}'" for key in keys)
+        found += _refusal_rules(
+            f"(!({_OF_VOLCANO}) || !({there}) || [{listed}].all(key, !(key in {at})))",
+            f"spec.template.metadata.{part} has one of {', '.join(keys)}: {why}; leave it out",
+            field=f".spec.template.metadata.{part}",
+        )
+    return (
+        *found,
+        *_refusal_rules(
+            f"(!({_OF_VOLCANO}) || !has({_POD}.schedulerName) || {_POD}.schedulerName != '{DEFAULT_SCHEDULER}')",
+            f"{_PATH}.schedulerName: {DEFAULT_SCHEDULER} knows no PodGroups of Volcano: leave it out, or name the "
+            "scheduler of Volcano",
+            field=f".{_PATH}",
+        ),
+        *_refusal_rules(
+            f"(!({_OF_VOLCANO}) || self.spec.accelerator.product != 'A3' || "
+            "!has(self.spec.accelerator.chipsPerNode) || self.spec.accelerator.chipsPerNode % 2 == 0)",
+            "spec.accelerator.chipsPerNode is odd: on A3 nodes Volcano's Ascend plugin gives chips in pairs; choose an "
+            "even number",
+            field=".spec.accelerator.chipsPerNode",
+        ),
     )
 
 
@@ -197,16 +252,13 @@ RULES: Final[tuple[Json, ...]] = (
         "(self.spec.launcher == 'Hajob')", f"spec.launcher: TaskD {_UNSERVED}", field=".spec.launcher", fixed=True
     ),
     *_refusal_rules(
-        "(self.spec.scheduling.gangPolicy != 'Volcano')",
-        f"spec.scheduling.gangPolicy: Volcano {_UNSERVED}; SchedulingGates, the default, works with any scheduler",
-        field=".spec.scheduling.gangPolicy",
-    ),
-    *_refusal_rules(
-        "(!has(self.spec.scheduling.queueName) || self.spec.scheduling.queueName == '')",
-        f"spec.scheduling.queueName {_UNSERVED}",
+        f"(!has(self.spec.scheduling.queueName) || self.spec.scheduling.queueName == '' || {_OF_VOLCANO})",
+        "spec.scheduling.queueName is a queue of Volcano and means nothing here: set scheduling.gangPolicy to Volcano, "
+        "or leave queueName out",
         field=".spec.scheduling.queueName",
         told="self.spec.scheduling.queueName",
     ),
+    *_volcano_rules(),
     *_refusal_rules(
         "(!has(self.spec.output) || !has(self.spec.output.path) || self.spec.output.path == '' || "
         "self.spec.output.path.startsWith('/'))",

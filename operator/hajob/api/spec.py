@@ -129,9 +129,9 @@ class Scheduling(ApiModel):
     gang_policy: GangPolicy = GangPolicy.SCHEDULING_GATES
     """Who makes sure that all pods start together. SchedulingGates: pods of a start ask for nodes once there are some
     for all of them, free or held by a lower priority (0039), with any scheduler. None: each asks when it is made, as a
-    cluster autoscaler needs it."""
+    cluster autoscaler needs it. Volcano: Volcano places them, in a PodGroup that Hajob keeps."""
     queue_name: Annotated[str, StringConstraints(max_length=253)] = ""
-    """Queue of Volcano."""
+    """Queue of Volcano, with gangPolicy Volcano; `default` when left out."""
     num_spare_nodes: Annotated[int, Field(ge=0, le=4096)] = 0
     """Nodes that pods without training hold ready, once the job trains: what is lost or moved goes there first."""
     spare_mode: SpareMode = SpareMode.PLACEHOLDER

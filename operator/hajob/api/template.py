@@ -144,6 +144,7 @@ TEMPLATE_SCHEMA: Final[Json] = {
                     "enum": ["Never", "OnFailure", "Always"],
                     "description": "Never, or left out: Hajob restarts what fails.",
                 },
+                "schedulerName": {**_NAME, "description": "Scheduler of the rank pods."},
                 "nodeName": {**_NAME, "description": "Refused: the pods of a job are on several nodes."},
                 "schedulingGates": {**_LIST, "description": "Refused: nobody would open them."},
                 "activeDeadlineSeconds": {

@@ -42,6 +42,7 @@ from hajob.leader.reachability import LOOK_SECONDS, count_reachable
 from hajob.plan.evaluator import budgets_left
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView
+from hajob.sources.pod_group import RUNNING, PodGroupView, VolcanoQueue
 from hajob.sources.quota import Quota
 
 log = logging.getLogger(__name__)
@@ -312,6 +313,40 @@ class OperatorCore(FaultListener, JobSource):
         for uid, controller in list(self._controllers.items()):
             if controller.job.metadata.namespace == namespace:
                 self._call_guarded(uid, controller.handle_changed_quota)
+
+    def handle_changed_pod_group(self, group: PodGroupView, *, deleted: bool) -> None:
+        """Handle a changed PodGroup of Volcano, a job's or somebody else's."""
+        known = self._ports.cluster.pod_groups
+        if deleted:
+            known.remove_group(group)
+        else:
+            known.store_group(group)
+        controller = self._controllers.get(group.job_uid)
+        if controller is not None:
+            self._call_guarded(group.job_uid, controller.handle_changed_pod_group)
+
+    def handle_changed_queue(self, queue: VolcanoQueue, *, deleted: bool) -> None:
+        """Handle a changed Queue of Volcano."""
+        known = self._ports.cluster.pod_groups
+        if deleted:
+            known.remove_queue(queue.name)
+        else:
+            known.store_queue(queue)
+        self._tell_waiting_in_queues({queue.name})
+
+    def note_listed_queues(self) -> None:
+        """Note that every Queue of Volcano is known: one that is named and unknown does not exist."""
+        known = self._ports.cluster.pod_groups
+        if not known.queues_are_known:
+            known.queues_are_known = True
+            self._tell_waiting_in_queues({group.queue for group in known.groups.values()})
+
+    def _tell_waiting_in_queues(self, queues: Collection[str]) -> None:
+        """Tell the jobs that wait in these queues that something of them has changed."""
+        groups = self._ports.cluster.pod_groups.groups.values()
+        for uid in {group.job_uid for group in groups if group.queue in queues and group.phase != RUNNING}:
+            if uid in self._controllers:
+                self._call_guarded(uid, self._controllers[uid].handle_changed_pod_group)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""

@@ -32,6 +32,7 @@ from hajob.app.job_pods import JobPods
 from hajob.app.pod_warnings import PodWarnings
 from hajob.app.settings import Settings
 from hajob.app.tenants import Tenants
+from hajob.app.volcano import VolcanoWatch
 from hajob.backoff import Backoff
 from hajob.capacity.caches import Caches
 from hajob.clock import Clock, SystemClock
@@ -110,6 +111,7 @@ class Operator(Candidate):
         self._nodes.on_older_list = self._handle_restored_server
         self._faults.readers.append(self._nodes)
         self._tenants = Tenants(kube, clock, namespaces, self._core)
+        self._volcano = VolcanoWatch(kube, clock, self._core, enabled=settings.volcano_enabled)
 
     def _build_ports(self) -> Ports:
         return Ports(
@@ -203,6 +205,7 @@ class Operator(Candidate):
             *self._pods.informers,
             self._nodes,
             *self._tenants.informers,
+            *self._volcano.informers,
             *self._faults.informers,
         )
         self._watch_over_tasks(
@@ -224,7 +227,10 @@ class Operator(Candidate):
     async def _begin_when_listed(self) -> None:
         """Once everything is listed, stand for leader and do what a process does besides."""
         await asyncio.gather(
-            self._pods.wait_until_synced(), self._nodes.synced.wait(), self._tenants.wait_until_synced()
+            self._pods.wait_until_synced(),
+            self._nodes.synced.wait(),
+            self._tenants.wait_until_synced(),
+            self._volcano.wait_until_synced(),
         )
         await self._crd.compare_once()
         self.fence_floor, self._jobs_are_listed = await self._highest_fence(), True

@@ -92,6 +92,9 @@ class Settings:
     """Functions and directories in whose Python stacks a rank that ends no step saves or evaluates, and does not hang:
     names separated by commas, `*` at an end stands for more letters."""
 
+    volcano_enabled: bool = False
+    """Whether jobs with `gangPolicy: Volcano` are served: PodGroups are made, and PodGroups and Queues are watched."""
+
     certificate_days: Annotated[int, Field(ge=1)] = 365
     """For how long the certificates of a job hold; they are replaced, in running jobs too, when two thirds are over."""
 
@@ -201,6 +204,7 @@ class Settings:
             log_format=self.log_format,
             topology_label=self.topology_label,
             saving_functions=self.saving_functions,
+            serves_volcano=self.volcano_enabled,
             security_context=parse_json_object("HAJOB_SIDECAR_SECURITY_CONTEXT", self.sidecar_security_context),
         )
 

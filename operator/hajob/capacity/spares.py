@@ -55,6 +55,7 @@ def spare_changes(
     may_hold: Callable[[str], bool],
     *,
     warm: bool = False,
+    nominates: bool = True,
 ) -> SpareTurn:
     """Return the changes to make.
 
@@ -64,15 +65,17 @@ def spare_changes(
         pods: of the job, by name.
         may_hold: whether a node could take a rank pod, its chips apart.
         warm: the spec's `spareMode` is Warm.
+        nominates: the scheduler keeps a node for a pod that is nominated; Volcano's does not, so that the spare goes
+            as soon as its successor is there.
     """
     known = frozenset() if state.phase in WITHOUT_COORDINATOR else frozenset(desired)
     calm, coming = state.phase is JobPhase.RUNNING and not state.nodes, successors_by_node(pods)
     surplus, nominate = [], []
     for pod in (pod for pod in pods.values() if pod.is_spare_pod and not pod.deleting):
         successor = coming.get(pod.node_name) if pod.node_name else None
-        if successor is not None and successor.unschedulable and not successor.nominated:
+        if nominates and successor is not None and successor.unschedulable and not successor.nominated:
             nominate.append(successor)
-        handed_over = successor is not None and bool(successor.nominated)
+        handed_over = successor is not None and (bool(successor.nominated) or not nominates)
         may_stay = may_hold(pod.node_name) if pod.node_name else calm and not _keeps_away_in_vain(pod, may_hold)
         held = pod.name in known and not pod.has_ended and may_stay
         if handed_over or not held or (calm and pod.warm is not warm):

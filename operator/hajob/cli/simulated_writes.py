@@ -54,7 +54,8 @@ def writes_of_simulation(answer: SimulationResult) -> tuple[Write, ...]:
         found += [STATUS] if urgent else []
         late = not urgent and (late or turn.transition.state is not turn.before)
         found += [Write("create", "events", reason=one.reason) for one in _announcements_of_turn(turn)]
-        found += _pod_writes(placements(turn.before, num_nodes), placements(turn.transition.state, num_nodes))
+        pods = placements(turn.before, num_nodes), placements(turn.transition.state, num_nodes)
+        found += _pod_writes(*pods, by_volcano=answer.by_volcano)
     return (*found, STATUS) if late else tuple(found)
 
 
@@ -71,11 +72,21 @@ def _announcements_of_turn(turn: SimulatedTurn) -> Iterator[announcements.Announ
     return (one for one in told if one is not None)
 
 
-def _pod_writes(before: Placements, after: Placements) -> Iterator[Write]:
-    """Old pods first: they may hold what the new ones need."""
+def _pod_writes(before: Placements, after: Placements, *, by_volcano: bool) -> Iterator[Write]:
+    """Old pods first: they may hold what the new ones need. Those of Volcano leave their PodGroup before."""
     old, new = [_identity_of_pod(one) for one in before], [_identity_of_pod(one) for one in after]
-    yield from (Write("delete", "pods", *pod) for pod in old if pod not in new)
+    if by_volcano and after.ranks and len(_node_ranks(before)) != len(_node_ranks(after)):
+        yield Write("patch", names.POD_GROUPS)
+    for pod in old:
+        if pod not in new:
+            if by_volcano and pod[1] == names.ROLE_RANK:
+                yield Write("patch", "pods", *pod)
+            yield Write("delete", "pods", *pod)
     yield from (Write("create", "pods", *pod) for pod in new if pod not in old)
+
+
+def _node_ranks(placed: Placements) -> set[int]:
+    return {one.node_rank for one in placed.ranks}
 
 
 def _identity_of_pod(placement: Placement | CoordinatorPlacement) -> tuple[int | None, str, int]:

@@ -76,7 +76,10 @@ def build_job(job: ForeignJob, found: Findings) -> Json | None:
     if recovery := _recovery_of_job(job, found):
         spec["recovery"] = recovery
     if job.queue:
-        found.leave_out(f"queue {job.queue} of Volcano: this version of Hajob does not serve its queues")
+        found.leave_out(
+            f"queue {job.queue} of Volcano: where Hajob is installed with Volcano, set spec.scheduling: "
+            f"{{gangPolicy: Volcano, queueName: {job.queue}}}"
+        )
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,

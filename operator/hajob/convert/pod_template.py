@@ -113,8 +113,8 @@ def convert_template(template: Json, found: Findings) -> Json:
     if spec.get("schedulerName") == "volcano":
         del spec["schedulerName"]
         found.leave_out(
-            "schedulerName: volcano: this version of Hajob starts all pods of a job together by itself, with any "
-            "scheduler (spec.scheduling.gangPolicy)"
+            "schedulerName: volcano: Hajob starts all pods of a job together by itself, with any scheduler; for "
+            "Volcano's set spec.scheduling.gangPolicy: Volcano"
         )
     grace = spec.get("terminationGracePeriodSeconds")
     if isinstance(grace, int) and not 1 <= grace <= LONGEST_GRACE_SECONDS:

@@ -27,6 +27,7 @@ from hajob.pki.authority_store import AuthorityStore
 from hajob.pki.job_certificates import JobCertificates
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.hook_pod import build_hook_pod
+from hajob.pods.pod_group import build_pod_group
 from hajob.pods.rank_pod import OWN_INIT_CONTAINERS, build_rank_pod
 from hajob.pods.review import checkpoint_claim, note_on_claim, why_not_started
 from hajob.pods.settings import PodSettings
@@ -163,12 +164,14 @@ async def evaluate_pods(kube: Kube, job: HATrainingJob, settings: PodSettings) -
         ApiError: the server could not be asked.
     """
     try:
-        if found := why_not_started(job.spec):
+        if found := why_not_started(job.spec, serves_volcano=settings.serves_volcano):
             return Reason.INVALID, found
         pods = _build_one_of_each(job, settings)
     except _MALFORMED as error:
         refusal = await _why_pod_refused(kube, job.metadata.namespace, _template_as_pod(job))
         return Reason.INVALID, f"spec.template: {refusal or error}"
+    if job.spec.scheduling.gang_policy is GangPolicy.VOLCANO and (refusal := await _why_group_refused(kube, job)):
+        return Reason.POD_REFUSED, refusal
     for pod in pods:
         if refusal := await _why_pod_refused(kube, job.metadata.namespace, pod):
             role = pod["metadata"]["labels"][names.LABEL_ROLE]
@@ -198,6 +201,8 @@ def _build_one_of_each(job: HATrainingJob, settings: PodSettings) -> list[Json]:
     pods = [build_rank_pod(job, 0, 1, settings, gated=gated), coordinator_pod(job, 1, settings)]
     if job.spec.scheduling.num_spare_nodes:
         pods.append(build_spare_pod(job, 0, settings))
+    for pod in pods:  # Volcano's webhook refuses pods whose group is not there yet
+        (pod["metadata"].get("annotations") or {}).pop(names.ANNOTATION_GROUP_NAME, None)
     if job.spec.pause is not None and job.spec.pause.template is not None:
         pods.append(build_hook_pod(job, 0, _SOME_NODE, 1))
     return pods
@@ -230,11 +235,30 @@ def _digest_but_for_name(job: HATrainingJob, settings: PodSettings) -> bytes:
     return hashlib.sha256(
         orjson.dumps(
             [
-                why_not_started(job.spec),
+                why_not_started(job.spec, serves_volcano=settings.serves_volcano),
                 _build_one_of_each(job.model_copy(update={"metadata": metadata}), settings),
             ]
         )
     ).digest()
+
+
+async def _why_group_refused(kube: Kube, job: HATrainingJob) -> str:
+    """Return why no PodGroup of Volcano can be made for the job; empty where one can."""
+    group = build_pod_group(job, names.ROLE_RANK, job.spec.num_nodes)
+    try:
+        await kube.create_object(names.POD_GROUPS, job.metadata.namespace, group, dry_run=True)
+    except ApiError as error:
+        if error.status == 404:
+            return (
+                "spec.scheduling.gangPolicy: Volcano: the cluster has no PodGroups of Volcano "
+                f"({names.VOLCANO_API_VERSION}): install Volcano, or leave gangPolicy out"
+            )
+        if error.reason == ALREADY_EXISTS:
+            return ""
+        if error.status not in REFUSALS:
+            raise
+        return f"spec.scheduling.gangPolicy: Volcano: no PodGroup can be made: {error.message}"
+    return ""
 
 
 async def _why_pod_refused(kube: Kube, namespace: str, pod: Json) -> str:

@@ -15,6 +15,7 @@ from hajob.capacity.avoided_nodes import AvoidedNodes
 from hajob.capacity.demand import Demand, is_kept_off
 from hajob.capacity.drains import Openings
 from hajob.capacity.nodes import Capacity
+from hajob.capacity.pod_groups import PodGroups
 from hajob.capacity.quotas import Quotas
 from hajob.capacity.start_queue import StartQueue
 from hajob.clock import Clock
@@ -54,6 +55,7 @@ class Cluster:
         avoided_nodes: where a job had trouble a moment ago.
         starts: jobs that need nodes, and which of them may have some.
         openings: when each job's budgets let unannounced evictions through.
+        pod_groups: what is known of Volcano.
         watchers: UIDs of the jobs that wait for nodes: they are told of each change.
     """
 
@@ -66,6 +68,7 @@ class Cluster:
         quotas: Quotas | None = None,
     ) -> None:
         self._clock, self._capacity = clock, capacity
+        self.pod_groups = PodGroups()
         self.faults = faults if faults is not None else NodeFaults()
         self.marks = marks if marks is not None else NodeMarks()
         self.quotas = quotas if quotas is not None else Quotas()

@@ -357,6 +357,12 @@ class JobController(CoordinatorOwner, LoopOwner):
         if refused is not None and refused.over_quota:
             self._loop.retry_soon()
 
+    def handle_changed_pod_group(self) -> None:
+        """Handle that the job's PodGroup, or the queue in which it waits, has changed."""
+        self._look_for_places()
+        self._loop.wake_soon()
+        self.status.publish_status(lazy=True)
+
     def _set_deadline_alarm(self) -> None:
         """Look at the earliest deadline in time; a new leader gets it from the journal."""
         now, now_ms = self._ports.clock.monotonic(), self._memory.time.now()

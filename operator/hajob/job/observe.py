@@ -143,14 +143,15 @@ def events_of_places(snapshot: JobSnapshot, blocked: str = "") -> Seen:
         return
     state, num_nodes, coordinator = snapshot.state, snapshot.layout.num_nodes, snapshot.coordinator_pod
     serving, refused = snapshot.pods.serving_pods(state), snapshot.creation.why_missing
+    gang_wait = snapshot.gang_wait
     placed = len(serving.node_names) + (coordinator is not None and bool(coordinator.node_name))
     unplaced = serving.unplaced or (coordinator is not None and coordinator.unschedulable)
-    if (state.waiting is None and not unplaced and refused is None and not blocked) or (
+    if (state.waiting is None and not unplaced and refused is None and not blocked and not gang_wait) or (
         state.waiting is not None and placed <= num_nodes
     ):
         return
     known = [*serving.pods.values(), *([coordinator] if coordinator is not None else [])]
-    missing = shortage_of_pods(known, refused)
+    missing = gang_wait or shortage_of_pods(known, refused)
     if missing and state.waiting is None:
         yield events.PlacesMissing(message=missing)
     elif blocked and state.waiting is None:

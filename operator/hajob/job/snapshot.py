@@ -14,12 +14,14 @@ from functools import cached_property
 from math import inf
 from typing import Final
 
+from hajob.api import constants as names
 from hajob.api.conditions import Reason
 from hajob.api.derived import with_number_of_nodes
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.job import HATrainingJob
 from hajob.backoff import Backoff
 from hajob.capacity.demand import Demand
+from hajob.capacity.pod_group_waits import why_group_waits
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
 from hajob.domain.layout import Layout
@@ -34,11 +36,13 @@ from hajob.plan.placements import Placements, placements
 from hajob.plan.policy import Policy
 from hajob.plan.state import UNTRAINED, WITHOUT_PODS, Deadline, JobPhase, JobState
 from hajob.plan.waits import nodes_to_return
+from hajob.pods.naming import pod_group_name
 from hajob.pods.settings import PodSettings
 from hajob.sources import observe
 from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
+from hajob.sources.pod_group import PodGroupView
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +310,21 @@ class JobSnapshot:
             if any(is_serving_pod(pod, self.state) for pod in self.pods.pods_on_node(name))
         )
 
+    def pod_group_of_role(self, role: str) -> PodGroupView | None:
+        """Return the job's PodGroup of Volcano for pods of a role, if it exists."""
+        metadata = self.job.metadata
+        return self.cluster.pod_groups.groups.get(f"{metadata.namespace}/{pod_group_name(self.job, role)}")
+
+    @property
+    def gang_wait(self) -> str:
+        """Return why Volcano gives the rank pods no nodes, in words; empty where it does, or says nothing yet."""
+        group, serving = self.pod_group_of_role(names.ROLE_RANK), self.pods.serving_pods(self.state)
+        if group is None or len(serving.node_names) == len(serving.pods):
+            return ""
+        if not serving.unplaced and not group.is_overdue(self.wall_seconds):
+            return ""
+        return why_group_waits(group, self.cluster.pod_groups, self.job.spec.accelerator.resource_name)
+
     # --------------------------------------------------------------------------------------- nodes for its pods
 
     @property
@@ -407,7 +426,7 @@ class JobSnapshot:
         """Return whether a node can be a spare: in service, and free of known trouble."""
         view, excluded = self.nodes.get(node), self.job.spec.scheduling.excluded_node_names
         in_service = view is not None and view.is_usable and not view.is_to_be_emptied
-        return in_service and not any(node in names for names in (*self._unfit_nodes, excluded))
+        return in_service and not any(node in listed for listed in (*self._unfit_nodes, excluded))
 
     def refused_nodes(self, missing: int) -> Collection[str]:
         """Return the nodes where none of this many new pods may be placed."""

@@ -32,6 +32,8 @@ API_PATHS: Final[Mapping[str, str]] = {
     "tokenreviews": "/apis/authentication.k8s.io/v1",
     names.PLURAL: f"/apis/{names.API_VERSION}",
     names.QUARANTINES: f"/apis/{names.API_VERSION}",
+    names.POD_GROUPS: f"/apis/{names.VOLCANO_API_VERSION}",
+    names.VOLCANO_QUEUES: f"/apis/{names.VOLCANO_API_VERSION}",
 }
 
 UNREACHABLE: Final = "Unreachable"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
+from hajob.api.enums import GangPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.actions import ACTION_ORDER, FAULT_ACTIONS, Action
 from hajob.domain.batch import Batch
@@ -103,6 +104,7 @@ class SimulationResult:
         failure: why the job fails, when it does.
         places: node ranks whose pods go onto spare nodes, with the spare.
         protection: which actions spec and arguments leave, and what is missing for the others; empty where nothing is.
+        by_volcano: Volcano places the pods.
     """
 
     layout: Layout
@@ -120,6 +122,7 @@ class SimulationResult:
     failure: str = ""
     places: Mapping[int, str] = field(default_factory=dict)
     protection: str = ""
+    by_volcano: bool = False
 
     @property
     def refused_actions(self) -> dict[Action, tuple[str, ...]]:
@@ -205,6 +208,7 @@ def _build_answer(
         failure=run.failure,
         places=run.places,
         protection=protection_in_words(run.policy),
+        by_volcano=model.scheduling.gang_policy is GangPolicy.VOLCANO,
     )
 
 

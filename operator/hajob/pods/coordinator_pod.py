@@ -12,6 +12,7 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.derived import coordinator_ports
+from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
 from hajob.domain.patience import MINDIO_WAIT_SECONDS
 from hajob.pods import containers as parts
@@ -128,6 +129,8 @@ def coordinator_pod(
     labels = labels_of_pod(job, names.ROLE_COORDINATOR, incarnation)
     labels[names.LABEL_PLACEMENT] = names.PLACEMENT_APART if apart else names.PLACEMENT_ANYWHERE
     spec: Json = {name: copy.deepcopy(template[name]) for name in _INHERITED if name in template}
+    if job.spec.scheduling.gang_policy is GangPolicy.VOLCANO:
+        spec.pop("schedulerName", None)  # in no group: neither its chips nor its end concern those of the ranks
     spec |= parts.pull_secrets(template, settings)
     spec |= {
         "initContainers": [parts.install_container(job, settings), _coordinator_container(job, settings, incarnation)],

@@ -67,6 +67,15 @@ def budget_name(job: HATrainingJob, role: str) -> str:
     return f"{job.metadata.name}-{role}-{_short_hash(job.metadata.uid)}"
 
 
+def pod_group_name(job: HATrainingJob, role: str = names.ROLE_RANK) -> str:
+    """Name the PodGroup of the job's pods of a role, rank or spare: `<job>-<hash>`, `<job>-spare-<hash>`.
+
+    It is the same for every start of the job: what a queue of Volcano has let in once keeps its place.
+    """
+    middle = "" if role == names.ROLE_RANK else f"{role}-"
+    return f"{job.metadata.name}-{middle}{_short_hash(job.metadata.uid)}"
+
+
 def labels_of_pod(job: HATrainingJob, role: str, incarnation: int) -> dict[str, str]:
     """Return the labels of every pod of the job, with those that tools made for other operators look for."""
     return {

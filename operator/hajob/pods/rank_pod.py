@@ -12,11 +12,12 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.derived import chips_per_node, rank_host_ports, world_size_of
-from hajob.api.enums import Launcher
+from hajob.api.enums import GangPolicy, Launcher
 from hajob.api.job import HATrainingJob
 from hajob.pods import containers as parts
 from hajob.pods.affinity import rank_affinity, with_node_loss_tolerations
 from hajob.pods.naming import labels_of_pod, owner_references, rank_pod_name
+from hajob.pods.pod_group import put_into_group
 from hajob.pods.settings import PodSettings
 
 OWN_INIT_CONTAINERS: Final = ("install", parts.AGENT_CONTAINER)
@@ -189,9 +190,12 @@ def build_rank_pod(
     spec.setdefault("terminationGracePeriodSeconds", settings.rank_grace_seconds)
     spec.setdefault("enableServiceLinks", False)
     spec.setdefault("automountServiceAccountToken", False)
-    return {
+    pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata_of_pod(job, node_rank, incarnation),
         "spec": spec,
     }
+    if job.spec.scheduling.gang_policy is GangPolicy.VOLCANO:
+        put_into_group(pod, job, names.ROLE_RANK)
+    return pod

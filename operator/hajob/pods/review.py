@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from hajob.api.derived import allowed_actions, chips_per_node, why_not_served
+from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_refusal
 from hajob.api.spec import HATrainingJobSpec
@@ -38,15 +39,24 @@ _SET_FOR_RANKS: Final = frozenset({"MASTER_ADDR", "RANK", "LOCAL_RANK", "LOCAL_W
 _USERS_FIRST: Final = frozenset({"HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"})
 """Of these the launcher takes what the user has written."""
 _NAMES_SHOWN: Final = 8
+_WITHOUT_VOLCANO: Final = (
+    "spec.scheduling.gangPolicy: Volcano: this operator is installed without Volcano: whoever installs it sets "
+    "volcano.enabled in the chart, or HAJOB_VOLCANO_ENABLED; or leave gangPolicy out"
+)
 
 
-def why_not_started(spec: HATrainingJobSpec) -> str:
+def why_not_started(spec: HATrainingJobSpec, *, serves_volcano: bool = True) -> str:
     """Return all that is to be changed before the operator starts the job, in sentences; empty for nothing.
+
+    Args:
+        spec: of the job.
+        serves_volcano: the operator may make PodGroups of Volcano.
 
     Raises:
         ValueError, TypeError, KeyError, AttributeError: the template is no pod; the API server says it better.
     """
-    return "; ".join(filter(None, (why_not_served(spec), log_rule_refusal(spec), *refusals_of_spec(spec))))
+    away = "" if serves_volcano or spec.scheduling.gang_policy is not GangPolicy.VOLCANO else _WITHOUT_VOLCANO
+    return "; ".join(filter(None, (why_not_served(spec), away, log_rule_refusal(spec), *refusals_of_spec(spec))))
 
 
 def refusals_of_spec(spec: HATrainingJobSpec) -> Iterator[str]:

@@ -36,6 +36,8 @@ class PodSettings:
     """Label of nodes by which a job's pods keep apart."""
     saving_functions: str = DEFAULT_SAVERS
     """Names of functions in whose stacks a rank saves or evaluates (`hajob.domain.savers`)."""
+    serves_volcano: bool = False
+    """Whether PodGroups of Volcano may be made."""
     fence_after_seconds: int = FENCE_AFTER_SECONDS
     shared_directory: str = "/hajob"
     tls_directory: str = "/hajob-tls"

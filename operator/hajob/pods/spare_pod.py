@@ -12,11 +12,12 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.derived import chips_per_node
-from hajob.api.enums import SpareMode
+from hajob.api.enums import GangPolicy, SpareMode
 from hajob.api.job import HATrainingJob
 from hajob.pods import containers as parts
 from hajob.pods.affinity import spare_affinity, with_node_loss_tolerations
 from hajob.pods.naming import labels_of_pod, owner_references, spare_pod_name
+from hajob.pods.pod_group import put_into_group
 from hajob.pods.rank_pod import AGENT_RESOURCES, build_rank_pod
 from hajob.pods.settings import PodSettings
 
@@ -45,8 +46,16 @@ def build_spare_pod(
 
     It must not run on `excluded_nodes`, nor on those that the spec excludes.
     """
-    if job.spec.scheduling.spare_mode is SpareMode.WARM:
-        return _build_warm_spare(job, number, settings, excluded_nodes)
+    warm = job.spec.scheduling.spare_mode is SpareMode.WARM
+    build = _build_warm_spare if warm else _build_placeholder
+    pod = build(job, number, settings, excluded_nodes)
+    if job.spec.scheduling.gang_policy is GangPolicy.VOLCANO:
+        put_into_group(pod, job, names.ROLE_SPARE)
+    return pod
+
+
+def _build_placeholder(job: HATrainingJob, number: int, settings: PodSettings, excluded_nodes: Collection[str]) -> Json:
+    """A pod that asks for the chips of a node, and waits."""
     template: Json = job.spec.template["spec"]
     trainer = parts.trainer_container(template)
     spec: Json = {name: copy.deepcopy(template[name]) for name in _INHERITED if name in template}

@@ -51,6 +51,11 @@ ENDED_PHASES: Final = frozenset({"Failed", "Succeeded"})
 _NEVER: Final = "Never"
 """The preemptionPolicy of a pod that waits for nodes, whatever its priority."""
 
+_WITHOUT_A_NODE: Final = frozenset({"Unschedulable", "Schedulable"})
+"""Reasons of a pod without a node. Schedulable says Volcano of one that would fit, were there room for its group."""
+_GANG: Final = re.compile(r"tasks in gang unschedulable: pod group is not ready, ([^;]*)")
+_COUNT: Final = re.compile(r"(\d+) (\w+)")
+
 _NO_NODES: Final[frozenset[str]] = frozenset()
 """One for all: each empty set of its own takes 216 bytes."""
 
@@ -102,6 +107,7 @@ class PodView:
         preempts: its priority class lets it take the nodes of pods of a lower priority.
         use: of a rank pod, what it uses of quotas.
         ports: of its node, that it takes.
+        group: name of the PodGroup of Volcano that it says it belongs to; empty for none.
         key: namespace and name; made once, for it is asked for at each step of an event.
     """
 
@@ -138,6 +144,7 @@ class PodView:
     preempts: bool = True
     use: Use = ()
     ports: HostPorts = ()
+    group: str = ""
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -193,6 +200,7 @@ def pod_view_of(pod: Mapping[str, Any]) -> PodView:
     requests = _extended_requests(spec)
     gates = [text(mapping(gate).get("name")) for gate in items(spec.get("schedulingGates"))]
     disruption, disruption_text = _disruption_reason(status)
+    annotations = mapping(metadata.get("annotations"))
     return PodView(
         namespace=intern(text(metadata.get("namespace"))),
         name=text(metadata.get("name")),
@@ -215,7 +223,7 @@ def pod_view_of(pod: Mapping[str, Any]) -> PodView:
         disruption=disruption,
         disruption_text=disruption_text,
         last_word=_termination_message(status),
-        chips=chip_numbers(mapping(metadata.get("annotations")), (name for name, _ in requests)),
+        chips=chip_numbers(annotations, (name for name, _ in requests)),
         started_ms=milliseconds_of(status["startTime"]) if status.get("startTime") else None,
         requests=requests,
         excluded=frozenset(_nodes_named_in_affinity(spec, "NotIn")) or _NO_NODES
@@ -229,6 +237,7 @@ def pod_view_of(pod: Mapping[str, Any]) -> PodView:
         preempts=spec.get("preemptionPolicy") != _NEVER,
         use=use_of_pod(spec) if labels.get(names.LABEL_ROLE) == names.ROLE_RANK else (),
         ports=host_ports_of_spec(spec),
+        group=intern(text(annotations.get(names.ANNOTATION_GROUP_NAME))),
     )
 
 
@@ -434,7 +443,20 @@ def _unschedulable(gates: Sequence[str], status: Mapping[str, Any]) -> str:
     if foreign := [gate for gate in gates if gate != names.GATE]:
         return f"held by the scheduling gate {', '.join(foreign)}: whoever set it has to remove it"
     scheduled = _condition_of_kind(status, "PodScheduled")
-    return text(scheduled.get("message")) if scheduled.get("reason") == "Unschedulable" else ""
+    if scheduled.get("status") == "True" or scheduled.get("reason") not in _WITHOUT_A_NODE:
+        return ""
+    told = text(scheduled.get("message"))
+    return "" if _is_gang_incomplete(told) else told
+
+
+def _is_gang_incomplete(message: str) -> bool:
+    """Whether Volcano says no more than that it has not seen all pods of the group yet."""
+    found = _GANG.search(message)
+    if found is None:
+        return False
+    counts = [(int(number), word) for number, word in _COUNT.findall(found[1])]
+    needed = next((number for number, word in counts if word == "minAvailable"), 0)
+    return sum(number for number, word in counts if word != "minAvailable") < needed
 
 
 def _condition_of_kind(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -65,14 +65,13 @@ def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
 
 def test_a_request_that_cannot_be_met_is_named() -> None:
     assert why_not_served(smallest_spec()) == ""
-    sentence = why_not_served(smallest_spec(launcher="TaskD", scheduling={"gangPolicy": "Volcano", "queueName": "q"}))
-    assert "launcher: TaskD, scheduling.gangPolicy: Volcano, scheduling.queueName" in sentence
+    told = why_not_served(smallest_spec(launcher="TaskD", checkpoint={"path": "/ckpt", "savedLimit": 3}))
+    assert "launcher: TaskD, checkpoint.savedLimit" in told
 
 
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"scheduling": {"queueName": "q"}}, "scheduling.queueName"),
         (
             {"framework": "MindSpore", "elastic": {"restartSize": "Available"}},
             "elastic.restartSize: Available with framework: MindSpore",

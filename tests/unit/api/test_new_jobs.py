@@ -75,8 +75,8 @@ async def test_an_edit_brings_in_none_of_it(kube: MemoryKube, case: str) -> None
 
 
 async def test_an_edit_may_take_it_out(kube: MemoryKube) -> None:
-    await stored(kube, BY_A_RULE["gangPolicy"][0])
-    await patched(kube, {"spec": {"scheduling": {"gangPolicy": "None"}}})
+    await stored(kube, BY_A_RULE["queueName without Volcano"][0])
+    await patched(kube, {"spec": {"scheduling": {"queueName": ""}}})
 
 
 async def test_a_field_that_nobody_knows_is_refused(kube: MemoryKube) -> None:

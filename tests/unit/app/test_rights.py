@@ -112,9 +112,10 @@ def _resource(path: Path, given: ast.expr, constants: dict[str, str]) -> str:
     return constants[text]
 
 
-def granted() -> dict[Right, str]:
-    """Resource and verb of every rule in deploy/hajob.yaml that is bound to the operator, with its API group."""
-    return rights_bound_to_the_operator(list(yaml.safe_load_all((CHECKOUT / "deploy/hajob.yaml").read_text())))
+def granted(*files: str) -> dict[Right, str]:
+    """Resource and verb of every rule in these files of deploy that is bound to the operator, with its API group."""
+    texts = ((CHECKOUT / "deploy" / name).read_text() for name in files or ("hajob.yaml", "volcano.yaml"))
+    return rights_bound_to_the_operator([each for text in texts for each in yaml.safe_load_all(text)])
 
 
 def test_the_calls_are_found() -> None:
@@ -170,6 +171,6 @@ def test_with_a_list_the_rights_to_jobs_are_in_its_namespaces() -> None:
         )
         for where in ("jobs", "more-jobs", None)
     )
-    assert rights_bound_to_the_operator(objects).keys() == granted().keys()
+    assert rights_bound_to_the_operator(objects).keys() == granted("hajob.yaml").keys()
     assert one == two != {}
     assert {(resource, verb) for resource, verb in cluster if resource not in CLUSTER_SCOPED} == BEYOND_A_LIST

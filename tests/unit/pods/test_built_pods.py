@@ -22,6 +22,7 @@ from hajob.plan.policy import policy_from_spec
 from hajob.pods.coordinator_pod import coordinator_pod
 from hajob.pods.environment import rank_environment
 from hajob.pods.naming import coordinator_pod_name, is_same_pod, rank_pod_name
+from hajob.pods.pod_group import build_pod_group
 from hajob.pods.rank_pod import build_rank_pod, innermost_mount, output_directory
 from hajob.pods.settings import PodSettings
 from hajob.pods.spare_pod import build_spare_pod
@@ -29,6 +30,7 @@ from tests.rigs.example_jobs import Object, example_in_the_nodes_network, exampl
 
 GOLDEN = Path(__file__).parent / "golden"
 SETTINGS = PodSettings("hajob/sidecar:dev")
+VOLCANO = {"gangPolicy": "Volcano"}
 
 
 def ranks_of(job: HATrainingJob) -> Object:
@@ -51,6 +53,10 @@ BUILT: dict[str, Callable[[], Object]] = {
     "mindspore-rank-environment": lambda: ranks_of(example_job("full", framework="MindSpore")),
     "host-network-rank-pod": lambda: build_rank_pod(example_in_the_nodes_network("quickstart"), 0, 1, SETTINGS),
     "host-network-coordinator-pod": lambda: coordinator_pod(example_in_the_nodes_network("quickstart"), 1, SETTINGS),
+    "volcano-rank-pod": lambda: build_rank_pod(example_job("quickstart", scheduling=VOLCANO), 3, 17, SETTINGS),
+    "volcano-pod-group": lambda: build_pod_group(
+        example_job("quickstart", scheduling={**VOLCANO, "queueName": "research"}), names.ROLE_RANK, 4
+    ),
     "tls-secret": lambda: tls_secret(example_job("quickstart"), {name: name.encode() for name in KEYS}),
 }
 
@@ -74,6 +80,39 @@ def test_pods_keep_apart_by_the_label_that_the_admin_has_chosen(apart: bool) -> 
     ]
     told = [json.dumps(pod["spec"]["affinity"]["podAntiAffinity"]) for pod in pods]
     assert all('"topologyKey": "example.com/blade"' in one and "hostname" not in one for one in told)
+
+
+def test_the_groups_of_ranks_and_spares_are_apart() -> None:
+    job = example_job("quickstart", scheduling={**VOLCANO, "numSpareNodes": 1})
+    warm = example_job("quickstart", scheduling={**VOLCANO, "numSpareNodes": 1, "spareMode": "Warm"})
+    pods = [build_rank_pod(job, 0, 1, SETTINGS), build_spare_pod(job, 0, SETTINGS), build_spare_pod(warm, 0, SETTINGS)]
+    ranks, spare, warm_spare = (pod["metadata"]["annotations"][names.ANNOTATION_GROUP_NAME] for pod in pods)
+    assert ranks != spare == warm_spare
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"volcano"}
+
+
+def test_the_coordinator_is_none_of_volcanos_pods() -> None:
+    """The plugin would give it a node rank, and its end would hold those of the ranks."""
+    job = example_job("quickstart", scheduling=VOLCANO)
+    job.spec.template["spec"]["schedulerName"] = "my-volcano"
+    pod = coordinator_pod(job, 1, SETTINGS)
+    assert "schedulerName" not in pod["spec"]
+    assert "annotations" not in pod["metadata"]
+    assert build_rank_pod(job, 0, 1, SETTINGS)["spec"]["schedulerName"] == "my-volcano"
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "policy"),
+    [
+        ({"product": "A2"}, "chip8-node8"),
+        ({"product": "A2", "chipsPerNode": 16}, "chip8-node16"),
+        ({"product": "A3"}, "chip2-node16"),
+    ],
+)
+def test_the_plugin_is_told_the_product(accelerator: Object, policy: str) -> None:
+    group = build_pod_group(example_job("quickstart", accelerator=accelerator, scheduling=VOLCANO), names.ROLE_RANK, 4)
+    assert group["metadata"]["annotations"] == {"huawei.com/schedule_policy": policy}
+    assert group["metadata"]["ownerReferences"][0]["controller"] is True, "else it ends Volcano's scheduler"
 
 
 def _container(pod: Object, name: str) -> Object:

@@ -12,6 +12,7 @@ from hajob.job.policies.finished_pods import want_finished_pods
 from hajob.job.policies.gang_start import GangMemo, want_gang_start
 from hajob.job.policies.outdated_pods import BootMemo, want_outdated_pods
 from hajob.job.policies.pauses import PauseMemo, want_pauses
+from hajob.job.policies.pod_groups import want_pod_groups
 from hajob.job.policies.pods import PodMemo, want_pods
 from hajob.job.policies.spares import SpareMemo, want_spares
 from hajob.job.policies.start_gate import StartMemo, want_start_gate
@@ -36,6 +37,7 @@ def policies_with(memos: PolicyMemos) -> tuple[Callable[[JobSnapshot], Wants], .
     """Return all policies, each with its memo; of two changes of one object that of the later one counts."""
     return (
         partial(want_start_gate, memo=memos.start),
+        want_pod_groups,
         partial(want_outdated_pods, memo=memos.boots),
         partial(want_gang_start, memo=memos.gang),
         partial(want_drains, memo=memos.drains),

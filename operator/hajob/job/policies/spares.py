@@ -9,14 +9,14 @@ from math import inf
 from typing import Final
 
 from hajob.api import constants as names
-from hajob.api.enums import SpareMode
+from hajob.api.enums import GangPolicy, SpareMode
 from hajob.backoff import Backoff
 from hajob.capacity.spares import SpareTurn, spare_changes, successors_by_node
 from hajob.job.ages import Ages
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Create, Patch, Wants, deletion_of_pod, patch_of_pod
 from hajob.plan.placements import Placement
-from hajob.pods.naming import spare_pod_name
+from hajob.pods.naming import pod_group_name, spare_pod_name
 from hajob.pods.spare_pod import build_spare_pod
 from hajob.sources.creation import NotCreated, parse_refused_creation
 from hajob.sources.pod import PodView
@@ -64,7 +64,8 @@ def want_spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
         memo.why_missing = None
         return Wants()
     warm = snapshot.job.spec.scheduling.spare_mode is SpareMode.WARM
-    turn = spare_changes(snapshot.state, wanted, pods, snapshot.may_hold_spare, warm=warm)
+    nominates = snapshot.job.spec.scheduling.gang_policy is not GangPolicy.VOLCANO
+    turn = spare_changes(snapshot.state, wanted, pods, snapshot.may_hold_spare, warm=warm, nominates=nominates)
     _note_ended(snapshot, turn, wanted, memo)
     creations = tuple(_spare_creations(snapshot, turn, numbers)) if snapshot.now >= memo.next_at else ()
     _note_missing(snapshot, wanted, creations, memo)
@@ -92,8 +93,10 @@ def patch_to_adopt(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
         names.LABEL_NODE_RANK: str(placement.node_rank),
         names.LABEL_INCARNATION: str(placement.incarnation),
     }
-    index = {names.ANNOTATION_RANK_INDEX: str(placement.node_rank)}
-    body = {"metadata": {"labels": labels, "annotations": index}}
+    annotations = {names.ANNOTATION_RANK_INDEX: str(placement.node_rank)}
+    if snapshot.job.spec.scheduling.gang_policy is GangPolicy.VOLCANO:
+        annotations[names.ANNOTATION_GROUP_NAME] = pod_group_name(snapshot.job)
+    body = {"metadata": {"labels": labels, "annotations": annotations}}
     return patch_of_pod(pod, body, follows_status=True, done=f"spare {pod.name} is node rank {placement.node_rank}")
 
 

@@ -154,6 +154,7 @@ class Snapshot:
     held_back: str = ""
     unsatisfiable: str = ""
     shortfall: str = ""
+    gang_wait: str = ""
     checkpoint_step: int | None = None
 
 
@@ -373,8 +374,9 @@ def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     wait, since = snapshot.state.waiting, ""
     if wait is not None:
         since = f"waiting since {format_time(to_status_time(wait.since_ms).replace(microsecond=0))}"
-    if missing := shortage_of_pods(pods, None):
-        told = "; ".join(filter(None, (snapshot.shortfall, missing, since)))
+    if missing := snapshot.gang_wait or shortage_of_pods(pods, None):
+        first = (snapshot.gang_wait, snapshot.shortfall) if snapshot.gang_wait else (snapshot.shortfall, missing)
+        told = "; ".join(filter(None, (*first, since)))
         return Reason.WAITING_FOR_CAPACITY, told[:MESSAGE_LIMIT]
     if wait is not None and wait.released:
         told = "; ".join(

@@ -1,0 +1,129 @@
+"""Jobs that Volcano places, with the stand-in for it (e2e.volcano): each fault ends as under Kubernetes' own scheduler.
+
+The other scenarios play with it, too: `SCHEDULER=volcano`. With `HAJOB_VOLCANO` it is Volcano itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+
+import pytest
+
+from e2e.harness.account import recovery
+from e2e.harness.job import IMPATIENT, Job
+from e2e.harness.marks import only_e2e
+from e2e.harness.rig import Rig, RigLayout
+from e2e.scenarios.nodes_taken import DRAIN, pod_of
+from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.trainer import proof
+from e2e.volcano.install import make_queue
+from e2e.volcano.scheduler import API
+
+STEPS = 300
+MOST_WRITES = 12
+Start = Callable[[RigLayout], Rig]
+
+
+@pytest.fixture
+def rig(start_rig: Start) -> Rig:
+    return start_rig(RigLayout(chip_nodes=6, volcano=True))
+
+
+def group_of(job: Job) -> dict[str, object]:
+    """The PodGroup of the job's ranks; empty while there is none."""
+    found = job.plane.api.items(f"{API}/namespaces/{job.namespace}/podgroups")
+    return next((each for each in found if each["metadata"]["labels"]["training.hajob.io/role"] == "rank"), {})
+
+
+def test_a_dead_node_is_replaced_with_few_writes(rig: Rig) -> None:
+    """The old pod ends never, and holds nobody."""
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(10)
+    node = job.node_of(0)
+    fault = rig.nodes.control.power_off(node)
+    assert job.wait_incident(2)["action"] == "Replace"
+    rig.plane.wait(
+        "the first step of all ranks",
+        lambda: any(each.end_ns > fault["time"] for each in proof.outages(job.events(), job.world())),
+    )
+    found = recovery(rig, job, f"{node} powered off", fault["time"], incarnation=2, lost_ranks=[0, 1])
+    assert found.broken_promises == []
+    assert found.write_count <= MOST_WRITES, found.writes
+    assert job.node_of(0) != node
+    assert_recovered(job, [0, 1], STEPS)
+    rig.plane.wait("the PodGroup of a complete job to be gone", lambda: not group_of(job))
+
+
+def test_pods_that_others_delete_are_replaced_at_once(rig: Rig) -> None:
+    """Two in turn: a deletion that Hajob has not made, and an eviction."""
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(10)
+    rig.plane.kubectl("--namespace", job.namespace, "delete", "pod", pod_of(job, 3), "--wait=false")
+    assert job.wait_incident(2)["action"] == "Replace"
+    job.wait_step(job.common_step() + 10)
+    rig.plane.kubectl("drain", job.node_of(1), *DRAIN[1:])
+    assert job.wait_incident(3)["action"] in {"Migrate", "Replace"}
+    assert_weights_equal(job, STEPS)
+
+
+@only_e2e
+def test_two_nodes_at_once_under_volcano(rig: Rig) -> None:
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(5)
+    for node_rank in (0, 1):
+        rig.nodes.control.power_off(job.node_of(node_rank))
+    assert job.wait_incident(2)["action"] == "Replace"
+    assert_recovered(job, [0, 1, 2, 3], STEPS)
+
+
+def test_a_job_shrinks_and_grows_under_volcano(start_rig: Start) -> None:
+    """Only `minMember` changes, so that it is whole again as soon as the node is."""
+    rig = start_rig(RigLayout(chip_nodes=4, volcano=True))
+    spec = {"recovery": {**IMPATIENT["recovery"], "cordonPolicy": "Ignore"}, "elastic": IMPATIENT["elastic"]}
+    job = rig.submit(iterations=STEPS, step_milliseconds=200.0, spec=spec, arguments=["--enable-elastic-training"])
+    job.wait_step(10)
+    node, whole = job.node_of(2), group_of(job)
+    rig.plane.kubectl("cordon", node)
+    rig.plane.kubectl("--namespace", job.namespace, "delete", "pod", pod_of(job, 2), "--wait=false")
+    assert job.wait_incident(2)["action"] == "Shrink"
+    rig.plane.wait("fewer members", lambda: group_of(job)["spec"]["minMember"] == 3)  # type: ignore[index]
+    assert group_of(job)["spec"] == {**whole["spec"], "minMember": 3}  # type: ignore[dict-item]
+    rig.plane.kubectl("uncordon", node)
+    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, seconds=150)
+    assert group_of(job)["spec"] == whole["spec"]
+    assert_weights_equal(job, STEPS)
+
+
+def test_suspended_resumed_and_applied_again(rig: Rig) -> None:
+    job = rig.submit(iterations=STEPS)
+    job.wait_step(10)
+    job.patch({"spec": {"suspend": True}})
+    rig.plane.wait("no pods", lambda: not job.pods())
+    rig.plane.wait("no PodGroup", lambda: not group_of(job))
+    job.patch({"spec": {"suspend": False}})
+    job.wait_step(job.common_step() + 5)
+    job.delete()
+    again = rig.submit(iterations=STEPS)
+    again.wait_condition("Running")
+
+
+def test_what_a_job_waits_for_is_told_with_its_queue(rig: Rig) -> None:
+    """A queue that is not there, then one that is full."""
+    queue = f"q-{secrets.token_hex(3)}"
+    job = rig.submit(iterations=STEPS, spec={"scheduling": {"queueName": queue}})
+
+    def told(words: str) -> None:
+        def is_told() -> bool:
+            return words in str(job.condition("Scheduled").get("message"))
+
+        rig.plane.wait(words, is_told)
+
+    told(f"queue {queue} of Volcano: there is no such queue")
+    make_queue(rig.plane, queue, {"huawei.com/Ascend910": "4"})
+    told("the queue is full: it may have 4 huawei.com/Ascend910 and has 0; the job needs 8 in all")
+    make_queue(rig.plane, queue)
+    began = time.monotonic()
+    job.wait_step(5)
+    assert time.monotonic() - began < 60

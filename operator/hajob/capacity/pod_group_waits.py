@@ -1,0 +1,86 @@
+"""What a job waits for in a queue of Volcano, in words. Pure.
+
+What a PodGroup says of itself names neither its queue nor a queue's limit, and is never taken back
+(docs/admin/schedulers.md); so the phase decides what is read, and queues are looked up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hajob.capacity.pod_groups import PodGroups
+from hajob.sources.pod_group import INQUEUE, PENDING, RUNNING, PodGroupView
+
+_WANTED: Final = re.compile(r"require npu num is (\d+), but cluster npu num is (\d+)")
+_REFUSED_BY_PLUGIN: Final = ("JobValidateFailed", "BatchOrderFailed")
+_NO_NODE: Final = ("NodePredicateFailed", *_REFUSED_BY_PLUGIN)
+_BARE: Final = re.compile(r"Predicated-Nodes count: \d+, nodes: \[.*?\][. ,]*")
+"""What is said where every node would do and something else keeps the pods: nearly always the queue's limit."""
+_ENDING: Final = "NotEnoughPod"
+_SHOWN: Final = 3
+
+
+def why_group_waits(group: PodGroupView, known: PodGroups, resource: str) -> str:
+    """Return why the pods of a PodGroup get no node, its queue first; empty while Volcano says nothing of it.
+
+    Args:
+        group: the PodGroup, some pods of which have no node.
+        known: queues, and the PodGroups of others.
+        resource: name of the chips.
+    """
+    why = _why_not_looked_at(group, known) if not group.phase else _why_by_phase(group, known, resource)
+    return f"queue {group.queue} of Volcano: {why}" if why else ""
+
+
+def _why_not_looked_at(group: PodGroupView, known: PodGroups) -> str:
+    """Return why no scheduler has looked at the PodGroup."""
+    queue = known.queues.get(group.queue)
+    if queue is None and known.queues_are_known:
+        return "there is no such queue: create it, or name another one in spec.scheduling.queueName"
+    if queue is not None and not queue.is_open:
+        return "the queue is closed: open it, or name another one in spec.scheduling.queueName"
+    return "no scheduler has looked at the job's PodGroup: does Volcano's scheduler run?"
+
+
+def _why_by_phase(group: PodGroupView, known: PodGroups, resource: str) -> str:
+    if group.phase == PENDING:
+        return _why_not_let_in(group, known, resource)
+    if group.phase not in {INQUEUE, RUNNING, "Unknown"}:
+        return f"its PodGroup is {group.phase}"
+    reason, message = group.newest_message(*_NO_NODE)
+    if _ENDING in message:
+        return "pods of the job that are ending hold the others"
+    if reason in _REFUSED_BY_PLUGIN:
+        return f"its Ascend plugin refuses the job: {message}"
+    if reason and not _BARE.fullmatch(message):
+        return message
+    return _why_queue_full(group, known, resource)
+
+
+def _why_not_let_in(group: PodGroupView, known: PodGroups, resource: str) -> str:
+    """Return why a PodGroup is still outside: the plugin lets one in once the cluster has all of its chips free."""
+    _, message = group.newest_message("JobEnqueueFailed")
+    if found := _WANTED.search(message):
+        told = f"{found[1]} {resource} are wanted at once, and {found[2]} are free"
+    else:
+        told = _why_queue_full(group, known, resource) or message or "the job is not let in yet"
+    ahead = sorted(
+        other.key
+        for other in known.groups.values()
+        if other.queue == group.queue and other.phase == PENDING and other.made < group.made
+    )
+    if not ahead:
+        return told
+    more = f" and {len(ahead) - _SHOWN} more" if len(ahead) > _SHOWN else ""
+    return f"{told}; before it wait {', '.join(ahead[:_SHOWN])}{more}"
+
+
+def _why_queue_full(group: PodGroupView, known: PodGroups, resource: str) -> str:
+    """Return that the queue's limit has no room for the PodGroup; empty where it has, or there is none."""
+    queue, wanted = known.queues.get(group.queue), dict(group.requests).get(resource, 0)
+    left = queue.left_of(resource) if queue is not None else None
+    if queue is None or left is None or left >= wanted:
+        return ""
+    limit, used = dict(queue.capability)[resource], dict(queue.allocated).get(resource, 0)
+    return f"the queue is full: it may have {limit} {resource} and has {used}; the job needs {wanted} in all"

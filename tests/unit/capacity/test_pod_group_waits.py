@@ -1,0 +1,104 @@
+"""Why Volcano places nothing is told with the name of the queue first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hajob.capacity.pod_group_waits import why_group_waits
+from hajob.capacity.pod_groups import PodGroups
+from hajob.sources.pod_group import PodGroupView, VolcanoQueue, pod_group_view_of
+
+CHIP = "huawei.com/Ascend910"
+GROUP = PodGroupView(
+    "team-a", "qwen-80fae863", "uid", queue="research", requests=((CHIP, 32),), made="2026-01-01T00:00:05Z"
+)
+
+
+def known(*queues: VolcanoQueue, others: tuple[PodGroupView, ...] = ()) -> PodGroups:
+    found = PodGroups(queues_are_known=True)
+    for queue in queues:
+        found.store_queue(queue)
+    for group in others:
+        found.store_group(group)
+    return found
+
+
+def told(group: PodGroupView, found: PodGroups | None = None) -> str:
+    return why_group_waits(group, found or known(VolcanoQueue("research")), CHIP)
+
+
+def test_a_queue_that_does_not_exist_is_named() -> None:
+    assert told(GROUP, known()) == (
+        "queue research of Volcano: there is no such queue: create it, or name another one in spec.scheduling.queueName"
+    )
+    assert "the queue is closed" in told(GROUP, known(VolcanoQueue("research", is_open=False)))
+
+
+def test_nobody_schedules() -> None:
+    assert told(GROUP).endswith("no scheduler has looked at the job's PodGroup: does Volcano's scheduler run?")
+    not_listed = PodGroups()
+    assert "no scheduler" in told(GROUP, not_listed), "what is not known is not said to be missing"
+
+
+def test_chips_that_are_wanted_at_once_are_counted() -> None:
+    wanted = ("JobEnqueueFailed", "require npu num is 32, but cluster npu num is 16")
+    waiting = replace(GROUP, phase="Pending", reasons=(wanted,))
+    assert told(waiting) == f"queue research of Volcano: 32 {CHIP} are wanted at once, and 16 are free"
+
+
+def test_who_waits_before_is_named() -> None:
+    earlier = replace(GROUP, name="llama", phase="Pending", made="2026-01-01T00:00:01Z")
+    later = replace(earlier, name="later", made="2026-01-01T00:00:09Z")
+    elsewhere = replace(earlier, name="elsewhere", queue="default")
+    waiting = replace(GROUP, phase="Pending")
+    found = known(VolcanoQueue("research"), others=(earlier, later, elsewhere))
+    assert told(waiting, found).endswith("the job is not let in yet; before it wait team-a/llama")
+
+
+def test_a_full_queue_is_told_though_volcano_names_it_nowhere() -> None:
+    full = VolcanoQueue("research", capability=((CHIP, 48),), allocated=((CHIP, 24),))
+    bare = ("NodePredicateFailed", "Predicated-Nodes count: 7, nodes: [cpu-0 npu-1]..., ")
+    waiting = replace(GROUP, phase="Inqueue", reasons=(("NotEnoughResources", "2/5 tasks"), bare))
+    assert told(waiting, known(full)) == (
+        f"queue research of Volcano: the queue is full: it may have 48 {CHIP} and has 24; the job needs 32 in all"
+    )
+
+
+def test_what_the_plugin_refuses_is_told_in_its_words() -> None:
+    refused = ("JobValidateFailed", "InvalidResourceRequest: expected: job req npu num should small than 8")
+    waiting = replace(GROUP, phase="Inqueue", reasons=(refused,))
+    assert told(waiting).endswith(
+        "its Ascend plugin refuses the job: InvalidResourceRequest: expected: job req npu num should small than 8"
+    )
+
+
+def test_pods_that_hold_the_others_by_ending_are_told() -> None:
+    held = ("JobValidateFailed", "NotEnoughPod: the pods of job is not enough, req: 5, actual: 5")
+    assert "pods of the job that are ending hold the others" in told(replace(GROUP, phase="Unknown", reasons=(held,)))
+
+
+def test_the_newest_condition_counts_and_no_old_one() -> None:
+    def condition(reason: str, message: str, second: int) -> dict[str, str]:
+        at = f"2026-01-01T00:00:0{second}Z"
+        return {"type": "Unschedulable", "status": "True", "reason": reason, "message": message} | {
+            "lastTransitionTime": at
+        }
+
+    raw = {
+        "metadata": {"name": "g", "namespace": "team-a", "uid": "u"},
+        "spec": {"queue": "research", "minMember": 4, "minResources": {CHIP: "32", "cpu": "8"}},
+        "status": {
+            "phase": "Unknown",
+            "conditions": [
+                condition("JobValidateFailed", "NotEnoughPod: old", 1),
+                condition("NodePredicateFailed", "0/7 nodes are unavailable: 7 Insufficient chips.", 2),
+            ],
+        },
+    }
+    view = pod_group_view_of(raw)
+    assert (view.min_member, view.requests) == (4, ((CHIP, 32),))
+    assert told(view) == "queue research of Volcano: 0/7 nodes are unavailable: 7 Insufficient chips."
+
+
+def test_of_a_group_that_is_let_in_and_silent_nothing_is_told() -> None:
+    assert told(replace(GROUP, phase="Inqueue")) == ""
