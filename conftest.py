@@ -13,6 +13,9 @@ pytest_plugins = ["e2e.harness.fixtures"]
 if "HAJOB_KUBELETS" in os.environ:  # e2e/kubelets/configuration.py
     pytest_plugins.append("e2e.kubelets.fixtures")
 
+# What tests expect of commands is English, in any locale; a process that a test starts has the same environment.
+os.environ["HAJOB_LANG"] = "en"
+
 # How long an example takes says something about the machine, nothing about the code.
 hypothesis.settings.register_profile("hajob", deadline=None)
 hypothesis.settings.load_profile("hajob")

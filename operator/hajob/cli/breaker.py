@@ -8,6 +8,7 @@ from hajob.api import constants as names
 from hajob.api.base import format_time
 from hajob.api.conditions import ConditionType, Reason
 from hajob.cli.exits import run_reported
+from hajob.cli.language import say
 from hajob.cli.objects import JOBS, KubernetesObjects, Objects, path_of_config_maps
 from hajob.cli.options import Commands, add_context_option, add_operator_namespace, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, print_answer
@@ -32,7 +33,7 @@ def run_breaker(arguments: argparse.Namespace) -> int:
     def print_or_believe() -> None:
         objects = KubernetesObjects(context=arguments.context)
         if arguments.believe:
-            print(believe_faults(objects, arguments.operator_namespace, now))
+            say(believe_faults(objects, arguments.operator_namespace, now))
         else:
             print_answer(answer_of_breaker(objects), arguments.output)
 

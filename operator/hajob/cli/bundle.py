@@ -23,6 +23,7 @@ from hajob.api import constants as names
 from hajob.cli import doctor, report, status, timeline, why
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import run_reported
+from hajob.cli.language import say
 from hajob.cli.objects import NODES, Objects, find_job, job_asked_for, listed
 from hajob.cli.options import (
     Commands,
@@ -76,10 +77,10 @@ def run_bundle(arguments: argparse.Namespace) -> int:
         at = datetime.fromtimestamp(now_ms / 1000, UTC)
         path = Path(arguments.filename or f"hajob-{namespace}-{name}-{at:%Y%m%d-%H%M%S}.tar.gz")
         write_archive(path, contents, now_ms)
-        print(f"{path}: {counted_noun(len(contents), 'file')}, {path.stat().st_size / 1e3:,.0f} kB")
+        say(f"{path}: {counted_noun(len(contents), 'file')}, {path.stat().st_size / 1e3:,.0f} kB")
         for line in bundle.missing:
-            print(line)
-        print("secrets that are known by their name or form are removed; look into it before you give it away")
+            say(line)
+        say("secrets that are known by their name or form are removed; look into it before you give it away")
 
     return run_reported(write_bundle)
 

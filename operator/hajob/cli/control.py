@@ -9,6 +9,7 @@ from functools import partial
 
 from hajob.api.base import Json, format_time
 from hajob.cli.exits import run_reported
+from hajob.cli.language import say
 from hajob.cli.objects import Objects, find_job, job_asked_for, path_of_job
 from hajob.cli.options import Commands, add_context_option, add_job, add_verb
 from hajob.sources.reading import mapping, text
@@ -28,7 +29,7 @@ def add_parser(commands: Commands) -> None:
 
 def run_steering(steer: Steer, arguments: argparse.Namespace) -> int:
     """Write it into the spec, and say what follows."""
-    return run_reported(lambda: print(steer(*job_asked_for(arguments))))
+    return run_reported(lambda: say(steer(*job_asked_for(arguments))))
 
 
 def suspend_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str:

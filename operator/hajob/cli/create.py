@@ -12,6 +12,7 @@ from hajob.api import constants as names
 from hajob.api.enums import Product
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
+from hajob.cli.language import say
 from hajob.cli.lint import ERROR, findings_of_job
 from hajob.cli.objects import KubernetesObjects, Objects, path_of_job
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
@@ -71,7 +72,7 @@ def run_create(arguments: argparse.Namespace) -> int:
             print(yaml.safe_dump(made, sort_keys=False), end="")
             return
         objects = KubernetesObjects(context=arguments.context)
-        print(create_job(objects, arguments.namespace or objects.namespace, made))
+        say(create_job(objects, arguments.namespace or objects.namespace, made))
 
     return run_reported(create)
 

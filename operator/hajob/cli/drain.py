@@ -16,6 +16,7 @@ from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import DONE, NOT_DONE, run_reported
 from hajob.cli.job_view import JobView, age_in_words, one_line
+from hajob.cli.language import say
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_node, listed, path_of_job
 from hajob.cli.options import Commands, add_context_option, add_verb
 from hajob.cli.output import UNKNOWN
@@ -75,11 +76,11 @@ def run_drain(arguments: argparse.Namespace) -> int:
     def drain() -> int:
         objects = KubernetesObjects(context=arguments.context)
         if arguments.undo:
-            print(uncordon_node(objects, arguments.node))
+            say(uncordon_node(objects, arguments.node))
             return DONE
         clock = SystemClock()
         for line in cordon_node(objects, arguments.node, must_know=arguments.wait):
-            print(line, flush=True)
+            say(line)
         if not arguments.wait:
             return DONE
         wait = NodeWait(objects, arguments.node, clock, threading.Event())
@@ -200,12 +201,12 @@ class NodeWait:
                 raise ClusterError(f"what is on {self._node} is {UNKNOWN}: {residents.unread}")
             waited = self._clock.monotonic() - began
             if not residents.jobs:
-                print(f"{self._node} is empty of Hajob's pods after {age_in_words(round(waited))}")
+                say(f"{self._node} is empty of Hajob's pods after {age_in_words(round(waited))}")
                 return DONE
             self._say_if_changed(residents, waited)
             if 0 < timeout_seconds <= waited:
                 left = counted_noun(len(residents.jobs), "job")
-                print(f"{left} still on {self._node} after {age_in_words(round(waited))}; it stays cordoned")
+                say(f"{left} still on {self._node} after {age_in_words(round(waited))}; it stays cordoned")
                 return NOT_DONE
             self._pause.wait(_POLL_SECONDS)
 
@@ -213,5 +214,5 @@ class NodeWait:
         said = tuple(one.sentence for one in residents.jobs)
         if said != self._said or waited - self._said_at >= _REMINDER_SECONDS:
             for line in said:
-                print(f"{age_in_words(round(waited)):>5}  {line}", flush=True)
+                say(f"{age_in_words(round(waited)):>5}  {line}")
             self._said, self._said_at = said, waited

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hajob.cli.cluster import ClusterError
+from hajob.cli.language import say
 
 # Scripts tell them apart: what the cluster refuses may be tried again, what makes no sense may not.
 DONE: Final = 0
@@ -46,8 +47,8 @@ def run_reported(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return ENDED_BY_PERSON
     except ClusterError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", to_errors=True)
         return NOT_DONE
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", to_errors=True)
         return BAD_INPUT

@@ -19,6 +19,7 @@ from hajob.api.base import ApiModel, Json
 from hajob.api.job import HATrainingJob
 from hajob.api.log_rules import log_rule_notes
 from hajob.cli.exits import NOT_DONE, run_reported
+from hajob.cli.language import in_language
 from hajob.cli.manifests import read_objects, unknown_fields
 from hajob.cli.options import Commands, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Block, print_answer
@@ -67,7 +68,7 @@ def findings_of_file(filename: str) -> list[Json]:
 
 
 def _answer_with_findings(filename: str, found: list[Json]) -> Answer:
-    told: list[Block] = [f"{one['grade']:<5} {one['job']}: {one['message']}" for one in found]
+    told: list[Block] = [f"{one['grade']:<5} {one['job']}: {in_language(one['message'])}" for one in found]
     errors = sum(one["grade"] == ERROR for one in found)
     told.append(f"{filename}: {errors} to be changed, {len(found) - errors} worth knowing")
     return Answer(told, found)

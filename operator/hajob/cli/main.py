@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import cast
 
 from hajob.cli.exits import until_nobody_reads
+from hajob.cli.language import Help, Parser
 from hajob.cli.options import add_verb
 from hajob.cli.verbs import VERBS
 
@@ -32,7 +33,8 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         words: of the command line. Only the command that they name is declared with its options, since to declare it
             loads its module; of the others the help needs the sentence alone. None: all are declared.
     """
-    top = argparse.ArgumentParser(prog="kubectl hajob", description="Inspect, simulate and control HATrainingJobs.")
+    told = "Inspect, simulate and control HATrainingJobs."
+    top: argparse.ArgumentParser = Parser(prog="kubectl hajob", description=told, formatter_class=Help)
     top.add_argument("--version", action=_PrintVersion, nargs=0, help="show program's version number and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in dict.fromkeys(verb.module for verb in VERBS.values()):

@@ -11,6 +11,7 @@ from typing import Final
 
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import run_reported
+from hajob.cli.language import say
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_job, path_of_job
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
 
@@ -36,7 +37,7 @@ def run_migrate(arguments: argparse.Namespace) -> int:
     def print_migration() -> None:
         objects = KubernetesObjects(context=arguments.context)
         namespace = arguments.namespace or objects.namespace
-        print(write_excluded_nodes(objects, namespace, arguments.job, arguments.off, undo=arguments.undo))
+        say(write_excluded_nodes(objects, namespace, arguments.job, arguments.off, undo=arguments.undo))
 
     return run_reported(print_migration)
 

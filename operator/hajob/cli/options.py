@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from hajob.api import constants as names
+from hajob.cli.language import Help
 from hajob.cli.verbs import VERBS
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -23,7 +24,7 @@ def add_command(commands: Commands, name: str, sentence: str, example: str) -> a
         help=sentence,
         description=f"{sentence[0].upper()}{sentence[1:]}.",
         epilog=EXAMPLE + example,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
 
 

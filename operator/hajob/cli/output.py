@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import yaml
 
+from hajob.cli.language import display_width, in_language
+
 FORMATS: Final = ("text", "json", "yaml", "name")
 """What `print_answer` can print."""
 
@@ -52,10 +54,11 @@ class Table:
 
     def plain_lines(self) -> Iterator[str]:
         """Yield the lines of the table as kubectl would print it: three spaces between columns, none at the end."""
-        lines = [self.columns, *self.rows]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(self.columns))]
+        lines = [self.columns, *(tuple(map(in_language, row)) for row in self.rows)]
+        widths = [max(display_width(line[place]) for line in lines) for place in range(len(self.columns))]
         for line in lines:
-            yield "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            padded = (cell + " " * (width - display_width(cell)) for cell, width in zip(line, widths, strict=True))
+            yield "   ".join(padded).rstrip()
 
 
 Block = str | Table
@@ -113,7 +116,7 @@ class _PlainDumper(yaml.SafeDumper):
 def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
     """Yield the lines of an answer as a pipe gets them."""
     for block in blocks:
-        yield from block.plain_lines() if isinstance(block, Table) else (block,)
+        yield from block.plain_lines() if isinstance(block, Table) else (in_language(block),)
 
 
 @contextmanager
@@ -154,11 +157,11 @@ def _as_rich_block(block: Block) -> Any:  # noqa: ANN401  rich is optional
 
     if isinstance(block, str):
         # The first word of a line names it: whoever skims reads only those.
-        head, gap, rest = block.partition(" ")
-        return Text.assemble((head, "bold"), gap, rest) if head else Text(block)
+        head, gap, rest = in_language(block).partition(" ")
+        return Text.assemble((head, "bold"), gap, rest) if head else Text(in_language(block))
     made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for name in block.columns:
         made.add_column(name, overflow="fold", justify="right" if name in {"STEP", "LOST", "CHIPS"} else "left")
     for row in block.rows:
-        made.add_row(*(Text(cell, style=style_of(cell)) for cell in row))
+        made.add_row(*(Text(in_language(cell), style=style_of(cell)) for cell in row))
     return made

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -13,6 +12,7 @@ from hajob.api import constants as names
 from hajob.api.base import Json, format_time
 from hajob.api.quarantine import BY_HAND, NodeQuarantine, QuarantineState
 from hajob.cli.exits import run_reported
+from hajob.cli.language import say
 from hajob.cli.objects import QUARANTINES, KubernetesObjects, Objects, find_node
 from hajob.cli.options import Commands, add_command, add_context_option, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Table, lines_of_answer
@@ -119,7 +119,7 @@ def _parse_quarantines(items: Iterable[Json]) -> list[NodeQuarantine]:
         try:
             found.append(NodeQuarantine.from_object(raw))
         except ValidationError as error:
-            print(f"error: {(raw.get('metadata') or {}).get('name')}: {error}", file=sys.stderr)
+            say(f"error: {(raw.get('metadata') or {}).get('name')}: {error}", to_errors=True)
     return sorted(found, key=lambda one: one.spec.node_name)
 
 

@@ -5,12 +5,12 @@ error, with exit code 2; the answer is always exit code 0, also when it is Resta
 """
 
 import argparse
-import sys
 from typing import Any, Final
 
 from hajob.api.log_rules import log_rule_notes
 from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.exits import run_reported
+from hajob.cli.language import say
 from hajob.cli.manifests import read_job_manifest
 from hajob.cli.options import Commands, add_output_option, add_verb
 from hajob.cli.output import WITHOUT_NAMES, Answer, print_answer
@@ -68,9 +68,9 @@ def _print_answer(arguments: argparse.Namespace) -> None:
     spec = read_job_manifest(arguments.filename)
     answer = simulate_loss(spec, read_question(arguments))
     if unserved := _why_not_started(spec):
-        print(f"note: the operator does not start this job: {unserved}", file=sys.stderr)
+        say(f"note: the operator does not start this job: {unserved}", to_errors=True)
     for note in filter(None, (answer.protection, log_rule_notes(spec))):
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}", to_errors=True)
     print_answer(Answer([answer_as_text(answer)], answer_as_json(answer)), arguments.output)
 
 

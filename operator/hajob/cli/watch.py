@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from hajob.cli.exits import DONE, run_reported
 from hajob.cli.job_view import JobView, age_since, one_line, short_duration
+from hajob.cli.language import say
 from hajob.cli.objects import Objects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_verb
 from hajob.cli.output import UNKNOWN, Block, Table, live_screen, plain_lines
@@ -118,7 +119,7 @@ class Watching:
             for about, line in changes_of_job(self._job, self._pods, self._unread):
                 if said.get(about) == line or (about == _STEP and now_ms < next_step_ms):
                     continue
-                print(f"{time_of_day_of(now_ms)}  {line}", flush=True)
+                say(f"{time_of_day_of(now_ms)}  {line}")
                 said[about] = line
                 next_step_ms = now_ms + _STEP_EVERY_MS if about == _STEP else next_step_ms
             if self._has_ended():

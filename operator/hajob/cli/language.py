@@ -1,0 +1,342 @@
+"""The language in which commands speak: English as the code has it, or Chinese from a catalogue.
+
+The operator writes English into statuses and Events, because it does not know who reads them. So a sentence is
+translated where it is shown, not where it is made: the catalogue has templates (`node {node} is in quarantine until
+{until}`), a text is matched with them, and what stands for a placeholder is translated in the same way. What matches
+nothing, such as the output of a training, is shown as it is. Answers for programs (`-o json`) are never translated.
+
+For English nothing of the catalogue is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+CHINESE: Final = "zh"
+ENGLISH: Final = "en"
+BAD_COMMAND_LINE: Final = 2
+"""What argparse ends with."""
+CATALOGUE: Final = Path(__file__).parent / "locale" / "zh.po"
+VARIABLE: Final = "HAJOB_LANG"
+_LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
+"""Asked in this order, as every program of the system does."""
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_HELD: Final = {"number": r"\d[\d,]*\+?"}
+"""What a placeholder of such a name holds; any other holds any text."""
+_LEADING_WORD: Final = 20
+"""Characters that a word at the beginning is worth: `why`, `error:` and their like go before what the rest may be."""
+_WORD: Final = re.compile(r"[A-Za-z]{2,}")
+_LEFT: Final = re.compile(r"(?<![\w/.-])[a-z]{2,}(?![\w/(=-])")
+"""A word of English in a translation, as names, paths and options are none."""
+_GAP: Final = re.compile(r"( {2,})")
+_SEPARATORS: Final = ((" -> ", " -> "), ("; ", "；"), (": ", "："), (", ", "，"))
+"""What joins sentences, and what joins them in Chinese; the first one that occurs is taken."""
+_BRACKETS: Final = re.compile(r"(.*\S) \((.*)\)", re.DOTALL)
+_MOST_KEPT: Final = 4096
+"""Texts whose translation is kept: a live view shows the same ones every second."""
+
+OF_ARGPARSE: Final = (
+    "positional arguments",
+    "the following arguments are required: {names}",
+    "argument {name}: {problem}",
+    "invalid choice: {value} (choose from {choices})",
+    "unrecognized arguments: {arguments}",
+    "expected one argument",
+    "expected at least one argument",
+    "one of the arguments {names} is required",
+    "not allowed with argument {name}",
+    "invalid int value: {value}",
+    "show this help message and exit",
+)
+"""Sentences of Python's own parser of command lines."""
+
+SHORT: Final = (
+    *("unknown", "none", "ok", "note", "problem", "error", "options", "commands", "usage: ", "Example:"),
+    *(
+        "operator",
+        "breaker",
+        "sources",
+        "rejected",
+        "faults",
+        "conditions",
+        "pods",
+        "status",
+        "state",
+        "rights",
+        "jobs",
+    ),
+    *(
+        "actions",
+        "refused",
+        "taken",
+        "ready",
+        "starts",
+        "ends",
+        "training",
+        "free",
+        "cordoned",
+        "sick",
+        "waits",
+        "stands",
+        "stand",
+        "not ready",
+    ),
+    *("{number} node", "{number} nodes", "{number} such node", "{number} such nodes", "{number} pod", "{number} pods"),
+    *("{number} free node", "{number} free nodes", "{number} spare node", "{number} spare nodes", "{number} rank"),
+    *("{number} ranks", "{number} step", "{number} steps", "{number} incident", "{number} incidents", "{number} job"),
+    *("{number} jobs", "{number} chip", "{number} chips", "{number} file", "{number} files", "{number} call"),
+    *(
+        "{number} calls",
+        "{number} precondition",
+        "{number} preconditions",
+        "a node",
+        "a rank",
+        "data-parallel rank 0 would be dropped",
+        "no step lost",
+    ),
+)
+"""Single words of tables, and what is made of a number and a noun."""
+
+
+def language_of(environment: Mapping[str, str]) -> str:
+    """Return the language that an environment asks for by `HAJOB_LANG`, else by its locale; English by default."""
+    asked = environment.get(VARIABLE) or next(filter(None, map(environment.get, _LOCALES)), "")
+    return CHINESE if asked.lower().startswith(CHINESE) else ENGLISH
+
+
+def in_language(text: str) -> str:
+    """Return a text in the language of the person who asks."""
+    catalogue = catalogue_of_person()
+    return text if catalogue is None else catalogue.translate(text)
+
+
+def say(sentence: str, *, to_errors: bool = False) -> None:
+    """Print a sentence at once, in the language of the person who asks."""
+    print(in_language(sentence), file=sys.stderr if to_errors else sys.stdout, flush=True)
+
+
+def display_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+
+
+@cache
+def catalogue_of_person() -> Catalogue | None:
+    """Return the catalogue of the language that the process was started in; None for English."""
+    if language_of(os.environ) == ENGLISH:
+        return None
+    return Catalogue(read_catalogue(CATALOGUE.read_text(encoding="utf-8")))
+
+
+def read_catalogue(source: str) -> dict[str, str]:
+    """Return the translations of a gettext catalogue (.po), without its header and without sentences that have none."""
+    entries: dict[str, str] = {}
+    kind, parts = "", {"msgid": "", "msgstr": ""}
+    for line in [*source.splitlines(), 'msgid ""']:
+        word, _, rest = line.partition(" ")
+        if word in parts:
+            if word == "msgid":
+                entries[parts["msgid"]] = parts["msgstr"]
+                parts = {"msgid": "", "msgstr": ""}
+            kind, quoted = word, rest
+        elif line.startswith('"'):
+            quoted = line
+        else:
+            continue
+        parts[kind] += _unquoted(quoted)
+    return {msgid: told for msgid, told in entries.items() if msgid and told}
+
+
+def _unquoted(quoted: str) -> str:
+    # What is escaped in a catalogue: a quote, a backslash, the end of a line.
+    return re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), quoted.strip()[1:-1])
+
+
+class Template(NamedTuple):
+    """A sentence with placeholders, and its translation.
+
+    Attributes:
+        literals: the text between the placeholders, without what is empty.
+        weight: number of characters of these, more where a word leads; the heaviest template that matches is taken.
+        pattern: what a text must match as a whole.
+        translation: with the same placeholders.
+        is_plain: whether it has words enough to be meant; else each placeholder holds two words at most.
+    """
+
+    literals: tuple[str, ...]
+    weight: int
+    pattern: str
+    translation: str
+    is_plain: bool
+
+    @classmethod
+    def from_entry(cls, msgid: str, translation: str) -> Template:
+        """Return the template of an entry; one that begins or ends with a gap is a part of a longer sentence."""
+        before = "{before}" if msgid[:1] in {" ", ",", ";"} else ""
+        after = "{after}" if msgid[-1:] == " " else ""
+        pieces = _PLACEHOLDER.split(f"{before}{msgid}{after}")
+        literals = tuple(filter(None, pieces[::2]))
+        # A template with few words may match what it is not meant for: then each placeholder holds two words at most.
+        is_plain = (
+            len(_WORD.findall(" ".join(literals))) >= 2
+            or msgid in OF_ARGPARSE
+            or any(each in msgid for each in ("; ", " -> "))
+        )
+        others = r".*?" if is_plain else r"(?:\S+(?: \S+)?)?"
+        pattern = "".join(
+            re.escape(piece) if place % 2 == 0 else f"(?P<{piece}>{_HELD.get(piece, others)})"
+            for place, piece in enumerate(pieces)
+        )
+        leads = _LEADING_WORD if _WORD.search(pieces[0]) else 0
+        weight = leads + sum(map(len, literals))
+        return cls(literals, weight, pattern, f"{before}{translation}{after}", is_plain)
+
+    def may_match(self, text: str) -> bool:
+        """Return whether every literal occurs in the text, one after the other."""
+        at = 0
+        for literal in self.literals:
+            at = text.find(literal, at)
+            if at < 0:
+                return False
+            at += len(literal)
+        return True
+
+
+class Translation(NamedTuple):
+    """A text in Chinese, and how surely it is a sentence of Hajob's: 0 it is none, 1 it may be one, 2 it is."""
+
+    text: str
+    sureness: int
+
+
+class Catalogue:
+    """Translates texts by the entries of a catalogue."""
+
+    def __init__(self, entries: Mapping[str, str]) -> None:
+        self._whole = dict(entries)
+        made = (Template.from_entry(*entry) for entry in entries.items() if _needs_template(entry[0]))
+        self._templates = sorted(made, key=lambda one: -one.weight)
+        self._translation_of = lru_cache(_MOST_KEPT)(self._find_translation)
+
+    def translate(self, text: str) -> str:
+        """Return a text in Chinese, as far as the catalogue knows it."""
+        return self._translation_of(text).text
+
+    def _find_translation(self, text: str) -> Translation:
+        if text in self._whole:
+            return Translation(self._whole[text], 2)
+        if "\n" in text:
+            return Translation("\n".join(map(self.translate, text.split("\n"))), 2)
+        if not _WORD.search(text):
+            return Translation(text, 0)
+        found = self._by_template(text) or self._by_gaps(text) or self._by_parts(text)
+        return found or Translation(text, 0)
+
+    def _by_template(self, text: str) -> Translation | None:
+        found = [one for template in self._templates if (one := self._filled(template, text)) is not None]
+        # Of several templates that match, the right one leaves the fewest words of English between its own.
+        return min(found, key=lambda one: one[0])[1] if found else None
+
+    def _filled(self, template: Template, text: str) -> tuple[int, Translation] | None:
+        """Return what a template makes of a text, behind the number of English words that it leaves; None: no match."""
+        found = re.fullmatch(template.pattern, text) if template.may_match(text) else None
+        if found is None or text in found.groupdict().values():
+            return None
+        held = {name: self.translate(value) for name, value in found.groupdict().items()}
+        told = _PLACEHOLDER.sub(lambda place: held[place[1]], template.translation)
+        left = sum(len(_LEFT.findall(value)) for value in held.values())
+        return left, Translation(told, 2 if template.is_plain else 1)
+
+    def _by_gaps(self, text: str) -> Translation | None:
+        """Translate what stands in columns, each for itself, so that columns stay below one another."""
+        parts = _GAP.split(text)
+        return Translation("".join(self._columns(parts)), 2) if len(parts) > 1 else None
+
+    def _columns(self, parts: list[str]) -> Iterator[str]:
+        for place, part in enumerate(parts):
+            told = part if place % 2 else self.translate(part)
+            padding = 0 if place == len(parts) - 1 else display_width(part) - display_width(told)
+            yield told + " " * padding
+
+    def _by_parts(self, text: str) -> Translation | None:
+        """Translate a sentence that is put together, where its first part is known, or another one for sure."""
+        for separator, theirs in _SEPARATORS:
+            first, *others = text.split(separator)
+            if not others:
+                continue
+            told = [self._translation_of(part) for part in (first, *others)]
+            if sureness := max(told[0].sureness, *(one.sureness - 1 for one in told[1:])):
+                return Translation(theirs.join(one.text for one in told), sureness)
+        if found := _BRACKETS.fullmatch(text):
+            outside, inside = map(self._translation_of, found.groups())
+            if sureness := max(outside.sureness, inside.sureness - 1):
+                return Translation(f"{outside.text}（{inside.text}）", sureness)
+        return None
+
+
+def _needs_template(msgid: str) -> bool:
+    return bool(_PLACEHOLDER.search(msgid)) or msgid[:1] in {" ", ",", ";"} or msgid[-1:] == " "
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Prints the help of a command in the person's language."""
+
+    def add_text(self, text: str | None) -> None:
+        """Add a paragraph; that of a command is the sentence by which the list of commands knows it."""
+        told = text and in_language(text)
+        if text and told == text:
+            sentence = f"{text[0].lower()}{text[1:-1]}"
+            told = text if in_language(sentence) == sentence else f"{in_language(sentence)}。"
+        super().add_text(told)
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[argparse._MutuallyExclusiveGroup],
+        prefix: str | None = None,
+    ) -> None:
+        """Add the line of options."""
+        super().add_usage(usage, actions, groups, in_language("usage: ") if prefix is None else prefix)
+
+    def start_section(self, heading: str | None) -> None:
+        """Begin a section."""
+        super().start_section(heading and in_language(heading))
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help and in_language(action.help)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        lines = super()._split_lines(text, width)
+        return lines if text.isascii() else list(_wrapped_by_width(text, width))
+
+
+def _wrapped_by_width(text: str, width: int) -> Iterator[str]:
+    """Yield the lines of a text that may be broken between any two Chinese characters."""
+    line = ""
+    for word in re.findall(r"[!-~]+|\s+|.", text):
+        if display_width(line + word) > width and line:
+            yield line.rstrip()
+            line = ""
+        line += word if line else word.lstrip()
+    if line:
+        yield line.rstrip()
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of command lines that tells its errors in the person's language."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong with the command line, and end."""
+        self.print_usage(sys.stderr)
+        self.exit(BAD_COMMAND_LINE, f"{self.prog}: {in_language('error')}: {in_language(message)}\n")

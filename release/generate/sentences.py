@@ -1,0 +1,162 @@
+"""Find the sentences of the source that people read: constants, and f-strings as templates with named placeholders."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from hajob.cli import language
+from release.generate.files import ROOT
+
+SPOKEN: Final = (
+    "cli",
+    "api/conditions.py",
+    "api/log_rules.py",
+    "api/new_jobs.py",
+    "api/template.py",
+    "capacity/quotas.py",
+    "capacity/shortfall.py",
+    "capacity/unsatisfiable.py",
+    "domain/cause_words.py",
+    "domain/incident_words.py",
+    "domain/patterns.py",
+    "domain/text.py",
+    "job/status/announcements.py",
+    "job/status/build.py",
+    "faults/rules/holds.py",
+    "job/policies",
+    "job/unserved.py",
+    "plan/checks.py",
+    "plan/coordinators.py",
+    "plan/elastic.py",
+    "plan/ending.py",
+    "plan/evaluator.py",
+    "plan/lifecycle.py",
+    "plan/pause.py",
+    "plan/policy.py",
+    "plan/preconditions.py",
+    "plan/protection.py",
+    "plan/recovery.py",
+    "plan/recoverability.py",
+    "plan/repeats.py",
+    "plan/resize.py",
+    "plan/simulate.py",
+    "plan/waits.py",
+    "pods/review.py",
+    "sources",
+)
+"""Modules, below `operator/hajob`, whose words reach the screen of the plugin: its own, and those of a job's status."""
+_CODE: Final = re.compile(
+    r"%s|iteration +\d|\d\d:\d\d:\d\d|megatron|torch distributed|world size: \d|will not load any|loss value"
+    r"|\(\?|\(!|\[\^|\\[swbdn]|\$\(|^import |^kubectl |https?://|^Callable|has\(|oldSelf|self\.spec"
+)
+"""What is no sentence, although it has blanks: patterns, scripts, commands to be copied, rules of the CRD."""
+_WORD: Final = re.compile(r"(?<![\w/.\-])[a-z][a-z'’-]+(?![\w/(=])")
+_GAP: Final = " \u00a7 "
+_NOT_SPOKEN: Final = frozenset({"metavar", "choices", "dest", "style", "justify", "example"})
+"""Arguments that hold words for programs."""
+
+
+def sentences() -> dict[str, list[tuple[str, int]]]:
+    """Return the sentences, each with the places (path below the checkout, line) where it is written."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for path in _modules():
+        for line, sentence in sentences_of_module(path.read_text(encoding="utf-8")):
+            found.setdefault(sentence, []).append((path.relative_to(ROOT).as_posix(), line))
+    for sentence in (*language.SHORT, *language.OF_ARGPARSE):
+        found.setdefault(sentence, [("operator/hajob/cli/language.py", 0)])
+    return found
+
+
+def _modules() -> Iterator[Path]:
+    for name in SPOKEN:
+        path = ROOT / "operator" / "hajob" / name
+        yield from sorted(path.glob("*.py")) if path.is_dir() else (path,)
+
+
+def sentences_of_module(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and sentence of everything in a module that looks like one, each line of a text for itself."""
+    tree = ast.parse(source)
+    silent = set(_silent_nodes(tree))
+    spoken = [
+        (node.lineno, template_of(node))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in silent
+    ]
+    for number, text in sorted(spoken):
+        if not _CODE.search(text):
+            yield from ((number, line) for line in text.split("\n") if is_sentence(line))
+
+
+def _silent_nodes(tree: ast.AST) -> Iterator[int]:
+    """Yield the nodes that hold no sentence of their own: docstrings, parts of f-strings, words for programs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield id(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            for part in node.values:
+                yield from (id(below) for below in (part, getattr(part, "format_spec", None)) if below is not None)
+        elif isinstance(node, ast.keyword) and node.arg in _NOT_SPOKEN:
+            yield id(node.value)
+        elif isinstance(node, ast.Dict):  # descriptions of fields are for `kubectl explain`
+            yield from (id(value) for key, value in zip(node.keys, node.values, strict=True) if _is_silent_key(key))
+
+
+def _is_silent_key(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and key.value in {"description", "rule"}
+
+
+def template_of(node: ast.JoinedStr | ast.Constant) -> str:
+    """Return a constant's text, or an f-string with `{names}` for its values; empty for what is no text."""
+    if isinstance(node, ast.Constant):
+        # What `str.format` fills in has no name.
+        text = node.value.replace("{}", "{value}", 1) if isinstance(node.value, str) else ""
+        return text if "{" not in text.replace("{value}", "") else ""
+    parts: list[str] = []
+    names: dict[str, int] = {}
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            parts.append(str(part.value))
+        elif not (parts and parts[-1].startswith("{")):  # of two values side by side nobody can tell where one ends
+            name = _name_of(part.value) if isinstance(part, ast.FormattedValue) else "value"
+            names[name] = names.get(name, 0) + 1
+            parts.append("{" + name + (str(names[name]) if names[name] > 1 else "") + "}")
+    return "".join(parts)
+
+
+_PASSED_ON: Final = frozenset(
+    {"len", "text", "str", "round", "map", "join", "sorted", "mapping", "next", "first_of_list", "one_line", "int"}
+)
+"""Functions whose value is called by the name of their argument."""
+
+
+def _name_of(value: ast.expr) -> str:
+    match value:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.strip("_").lower() or "value"
+        case ast.Call(func=function, args=[ast.expr() as first, *_]) if _name_of(function) in _PASSED_ON:
+            return _name_of(first)
+        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
+            return re.sub(r"\W", "_", key)
+        case ast.Call(func=function):
+            return _name_of(function)
+        case ast.Subscript(slice=ast.Constant(value=str(key))):
+            return re.sub(r"\W", "_", key)
+        case ast.Subscript(value=below):
+            return _name_of(below)
+    return "value"
+
+
+def is_sentence(line: str) -> bool:
+    """Return whether a line has words for people: two, or one beside a value."""
+    bare = re.sub(r"\{\w+\}", _GAP, line)
+    words = len(_WORD.findall(re.sub(r"%\(\w+\)s", _GAP, bare)))
+    return " " in line.strip() and (words >= 2 or (words == 1 and _GAP.strip() in bare))
+
+
+def placeholders_of(sentence: str) -> Sequence[str]:
+    """Return the placeholders of a sentence, in the order of their names."""
+    return sorted(re.findall(r"\{\w+\}|%\(\w+\)s", sentence))
