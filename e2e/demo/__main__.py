@@ -87,18 +87,19 @@ def _switches() -> tuple[argparse.Namespace, Switches]:
     parser = argparse.ArgumentParser(prog="e2e.demo", description="A training survives six faults, before your eyes.")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"length of the training (default: {STEPS})")
     parser.add_argument("--stay", action="store_true", help="make no fault, train until Ctrl-C: for make inject")
+    parser.add_argument("--ui", action="store_true", help="show it in a browser, too")
     parser.add_argument("--faults", type=int, default=len(ACTIONS), help="only the first so many of the six")
     providers.add_option(parser)
     options = parser.parse_args()
     if options.stay:
-        return options, Switches(STAY_STEPS, stays=True)
+        return options, Switches(STAY_STEPS, stays=True, has_page=options.ui)
     if not 1 <= options.faults <= len(ACTIONS):
         parser.error(f"--faults {options.faults}: there are {len(ACTIONS)}")
     if options.steps < FEWEST_STEPS * options.faults:
         needed = FEWEST_STEPS * options.faults
         parser.error(f"--steps {options.steps}: {options.faults} faults need at least {needed} steps")
     flipped = os.environ.get("TOY_FLIP_RESTORED_BYTE") == "1"
-    return options, Switches(options.steps, flip_restored_byte=flipped, faults=options.faults)
+    return options, Switches(options.steps, flip_restored_byte=flipped, faults=options.faults, has_page=options.ui)
 
 
 def _play(screen: Screen, chosen: Switches, ending: Ending) -> Outcome | None:

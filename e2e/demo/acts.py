@@ -22,6 +22,7 @@ from e2e.cluster.control_plane import ControlPlane
 from e2e.cluster.run import Run
 from e2e.demo.board import Board, ShownIncident
 from e2e.demo.observer import DemoError, Observer
+from e2e.demo.page import serve_page
 from e2e.demo.preparation import Building, announcement
 from e2e.demo.screen import Screen
 from e2e.harness.account import Recovery, layout_of, recovery
@@ -54,6 +55,14 @@ LOST_NODE_RANK = 2
 SICK_NODE_RANK = 1
 LAST_KILLED_RANK = 5
 SUB_HEALTH: Final = {"code": "80E18400", "level": "SubHealthFault"}
+MENU: Final = (
+    'make inject ARGS="chip node-1 1"         a chip breaks: its ranks go to another node',
+    'make inject ARGS="sub-health node-2 0"   a chip works badly: the node is left while the job trains',
+    'make inject ARGS="memory node-0 0"       an uncorrectable error of a chip\'s memory',
+    'make inject ARGS="recover node-1"        what was broken is well again',
+    "kubectl delete pod -l training.hajob.io/node-rank=3   somebody deletes a pod",
+    "kubectl cordon node-2                    maintenance; kubectl uncordon node-2 ends it",
+)
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
 END_SECONDS = 240.0
@@ -101,12 +110,14 @@ class Switches:
         flip_restored_byte: In each shard that a rank gets back.
         stays: No fault is made; it trains until Ctrl-C, for faults of your own (`make inject`).
         faults: How many of the six are made, the first ones.
+        has_page: A browser shows it, too (`kubectl hajob ui`).
     """
 
     steps: int = STEPS
     flip_restored_byte: bool = False
     stays: bool = False
     faults: int = len(ACTIONS)
+    has_page: bool = False
 
     def environment(self) -> Mapping[str, str]:
         """Variables of the trainer's image."""
@@ -144,8 +155,10 @@ class Demo:
         """
         self._prepare()
         rig = self._build()
+        if self.switches.has_page:
+            self.screen.say(f"the page: {serve_page(self.run, rig.plane.kubeconfig)}")
         job = self._submit(rig)
-        observer = Observer(job, self.screen, self.switches.steps)
+        observer = Observer(job, self.screen, 0 if self.switches.stays else self.switches.steps)
         scene = Scene(rig, job, observer)
         self.screen.begin("waiting for 8 ranks to train")
         observer.wait("the training", _is_under_way, START_SECONDS)
@@ -217,7 +230,10 @@ class Demo:
 
     def _stay(self, scene: Scene) -> None:
         """Until Ctrl-C, or the training's end."""
-        self.screen.begin('training until Ctrl-C; in a second terminal: make inject ARGS="chip node-1 1"')
+        self.screen.say("try in a second terminal, one at a time, or several:")
+        for line in MENU:
+            self.screen.text(f"{'':>10}{line}")
+        self.screen.begin("training until Ctrl-C")
         scene.observer.wait(
             "the end of the training", lambda board: board.state in {"Complete", "Failed"}, STAY_SECONDS
         )

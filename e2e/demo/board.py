@@ -1,13 +1,15 @@
 """The picture of a moment: what nodes, ranks, job and incidents look like. Pure, made from raw objects and log lines.
 
 Two sources that know nothing of each other: the API server says where pods are and what Hajob thinks, the ranks' own
-event logs say what each process does. The third is the demo itself, which knows what it has just killed.
+event logs say what each process does. The third is the demo itself, which knows what it has just killed. A process that
+was lost says nothing more, so what its rank does now follows from the job's state and its pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 Object = Mapping[str, Any]
@@ -32,6 +34,8 @@ DOES_AFTER = {
     "finish": "finished",
 }
 STARTING = frozenset({"exec", "first_call", "registered"})
+STANDS = frozenset({"Recovering", "Restarting", "Held", "OnHold", "Saving", "Paused", "Starting", "Pending"})
+"""States in which no rank takes a step, whatever the last line of its log says."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +50,77 @@ class ShownRank:
 
 @dataclass(frozen=True)
 class ShownNode:
-    """One node: chips it has, what is placed there in words, node rank of a rank pod (-1: none)."""
+    """One node.
+
+    Attributes:
+        name: Of the node.
+        chips: It has so many.
+        guests: What is placed there, in words.
+        node_rank: Of the rank pod there; -1: none.
+        is_off: It is known to be powered off.
+        pod: Name of the rank pod.
+        is_reserved: A pod holds it as a spare.
+        trouble: What keeps pods out, in words; empty: nothing.
+        other_job: Name of another job with ranks there.
+    """
 
     name: str
     chips: int
     guests: tuple[str, ...] = ()
     node_rank: int = -1
     is_off: bool = False
+    pod: str = ""
+    is_reserved: bool = False
+    trouble: str = ""
+    other_job: str = ""
+
+    @property
+    def vacancy(self) -> str:
+        """What it is, where no rank of the job is on it."""
+        if self.is_off:
+            return "powered off"
+        if self.trouble or self.other_job:
+            return self.trouble or f"job {self.other_job}"
+        return "reserved" if self.is_reserved else "free"
 
 
 @dataclass(frozen=True)
 class ShownIncident:
-    """One incident as the status tells it; `phases` are names and milliseconds."""
+    """One incident as the status tells it.
+
+    Attributes:
+        number: Its incarnation.
+        cause: Its code and ranks.
+        action: What is done.
+        outcome: How it stands.
+        phases: Names and milliseconds.
+        message: All of it in a sentence; empty where an older operator wrote it.
+        started: When, in milliseconds since 1970; 0: not told.
+        ranks: That it hit.
+        lost_steps: Steps that were done again.
+    """
 
     number: int
     cause: str
     action: str
     outcome: str
     phases: tuple[tuple[str, int], ...] = ()
+    message: str = ""
+    started: int = 0
+    ranks: range = range(0)
+    lost_steps: int = 0
+
+    @property
+    def words(self) -> str:
+        """What happened and what was done about it."""
+        if self.message:
+            return self.message
+        return f"{self.cause}: {self.action}, {self.outcome}"
+
+    @property
+    def happened(self) -> str:
+        """What happened alone."""
+        return self.message.partition("; ")[0] or self.cause
 
     @property
     def milliseconds(self) -> int:
@@ -82,8 +139,12 @@ class Board:
         ranks: By number.
         incidents: Oldest first.
         ranks_per_node: To find the ranks of a node rank.
-        goal: The last step of the training.
+        goal: The last step of the training; 0: it goes on until somebody ends it.
         dropped: Ranks that the training goes on without.
+        goodput: As the column of kubectl has it.
+        step_time: As the column of kubectl has it.
+        others: Other jobs, a line each.
+        uid: Of the job; another one of the same name has another.
     """
 
     state: str = ""
@@ -94,6 +155,10 @@ class Board:
     ranks_per_node: int = 2
     goal: int = 0
     dropped: frozenset[int] = frozenset()
+    goodput: str = ""
+    step_time: str = ""
+    others: tuple[str, ...] = ()
+    uid: str = ""
 
     @property
     def step(self) -> int:
@@ -110,6 +175,31 @@ class Board:
     def incident(self, number: int) -> ShownIncident | None:
         """The incident with this number."""
         return next((each for each in self.incidents if each.number == number), None)
+
+
+def rank_now(rank: ShownRank, board: Board, gone: Mapping[int, str]) -> ShownRank:
+    """A rank as it is shown: what its log says last is old as soon as its process or its job stands still.
+
+    Args:
+        rank: As its log has it.
+        board: The moment, before its ranks are shown.
+        gone: Processes that are known to be lost, and what became of them.
+    """
+    if rank.pid in gone:
+        home = next((node for node in board.nodes if rank.number in _numbers_of(board, node)), None)
+        # Its successor writes nothing before it is started: that its pod is there is all there is to know.
+        moved = home is not None and home.pod not in {"", gone[rank.pid].partition(":")[2]}
+        return replace(rank, does="starting" if moved else gone[rank.pid].partition(":")[0])
+    if board.state in STANDS and rank.does == "training":
+        return replace(rank, does="waits")
+    return rank
+
+
+def _numbers_of(board: Board, node: ShownNode) -> range:
+    if node.node_rank < 0:
+        return range(0)
+    first = node.node_rank * board.ranks_per_node
+    return range(first, first + board.ranks_per_node)
 
 
 def rank_after(rank: ShownRank | None, event: Object) -> ShownRank:
@@ -132,27 +222,53 @@ def dropped_after(dropped: frozenset[int], event: Object) -> frozenset[int]:
     return frozenset() if event["event"] == "upgrade" else dropped
 
 
-def nodes_of(nodes: Iterable[Object], pods: Iterable[Object], off: Iterable[str] = ()) -> tuple[ShownNode, ...]:
-    """Nodes with their guests, from the objects of nodes and of all pods; `off` are known to be powered off.
+def nodes_of(
+    nodes: Iterable[Object],
+    pods: Iterable[Object],
+    off: Iterable[str] = (),
+    *,
+    job: str = "",
+    troubles: Mapping[str, str] | None = None,
+) -> tuple[ShownNode, ...]:
+    """Nodes with their guests, from the objects of nodes and of all pods.
 
     A node rank is where its newest pod is, however long the former one stays on a dead node.
+
+    Args:
+        nodes: Raw.
+        pods: Raw, of all namespaces.
+        off: Names of those that are known to be powered off.
+        job: Name of the job whose ranks are shown; empty: there is only one.
+        troubles: By name, what keeps pods out of nodes.
     """
     guests: dict[str, list[str]] = {}
-    homes: dict[int, str] = {}
+    homes: dict[int, tuple[str, str]] = {}
+    others: dict[str, str] = {}
+    reserved: set[str] = set()
     for pod in sorted(pods, key=_incarnation):
         name, labels = pod["spec"].get("nodeName", ""), pod["metadata"].get("labels", {})
-        if name and labels.get(f"{LABEL}/role") == "rank":
-            homes[int(labels[f"{LABEL}/node-rank"])] = name
-        elif name:
+        role, owner = labels.get(f"{LABEL}/role"), labels.get(f"{LABEL}/job-name", "")
+        if not name:
+            continue
+        if role == "rank" and (not job or owner in {"", job}):
+            homes[int(labels[f"{LABEL}/node-rank"])] = (name, pod["metadata"].get("name", ""))
+        elif role == "rank":
+            others[name] = owner
+        else:
             guests.setdefault(name, []).append(_guest(labels))
-    node_ranks = {name: node_rank for node_rank, name in homes.items()}
+            reserved |= {name} if role == "spare" else set()
+    ranks = {name: (node_rank, pod) for node_rank, (name, pod) in homes.items()}
     return tuple(
         ShownNode(
             name=name,
             chips=int(capacity.get(CHIPS, 0)),
             guests=tuple(guests.get(name, [])),
-            node_rank=node_ranks.get(name, -1),
+            node_rank=ranks.get(name, (-1, ""))[0],
             is_off=name in set(off),
+            pod=ranks.get(name, (-1, ""))[1],
+            is_reserved=name in reserved,
+            trouble=(troubles or {}).get(name, ""),
+            other_job=others.get(name, ""),
         )
         for name, capacity in sorted(map(_capacity, nodes), key=lambda found: _place(found[0]))
     )
@@ -194,7 +310,21 @@ def _incident(incident: Object) -> ShownIncident:
         action=incident["action"],
         outcome=incident["outcome"],
         phases=tuple((each["name"], int(each["milliseconds"])) for each in incident.get("phases", [])),
+        message=str(incident.get("message", "")),
+        started=milliseconds_at(incident.get("startTime")),
+        ranks=_ranks_of_cause(incident["cause"]),
+        lost_steps=int(incident.get("lostSteps", 0)),
     )
+
+
+def _ranks_of_cause(cause: Object) -> range:
+    first, number = int(cause.get("firstRank", -1)), int(cause.get("numRanks", 0))
+    return range(first, first + number) if first >= 0 else range(0)
+
+
+def milliseconds_at(time: object) -> int:
+    """A time of an object, in milliseconds since 1970; 0 where there is none."""
+    return int(datetime.fromisoformat(str(time)).timestamp() * 1000) if time else 0
 
 
 def _cause_in_words(cause: Object) -> str:

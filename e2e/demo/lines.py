@@ -1,23 +1,29 @@
-"""What has changed between two pictures, in sentences: all there is to see where the output is no terminal."""
+"""What has changed between two pictures, in sentences: all there is to see where the output is no terminal.
+
+The cause comes before what follows from it: an incident, then the job's state, then where its ranks go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from e2e.demo.board import Board, ShownIncident
+from e2e.demo.words import seconds_in_words
 
 EVERY = 50
+EVERY_OF_AN_ENDLESS_ONE = 5000
+"""Nobody reads a line every three seconds for hours."""
 
 
 def changes(before: Board, after: Board) -> list[str]:
     """Sentences about what `after` shows and `before` did not."""
-    return [*_placements(before, after), *_job(before, after), *_incidents(before, after)]
+    return [*_incidents(before, after), *_job(before, after), *_placements(before, after), *_others(before, after)]
 
 
 def phases(incident: ShownIncident) -> str:
-    """Phases of an incident as a sum: `Detection 53 + Stop 18 = 71 ms`."""
-    parts = " + ".join(f"{name} {length}" for name, length in incident.phases)
-    return f"{parts} = {incident.milliseconds} ms" if parts else ""
+    """Phases of an incident as a sum: `Detection 53 ms + Stop 18 ms = 71 ms`."""
+    parts = " + ".join(f"{name} {seconds_in_words(length)}" for name, length in incident.phases if length)
+    return f"{parts} = {seconds_in_words(incident.milliseconds)}" if parts else ""
 
 
 def _placements(before: Board, after: Board) -> Iterator[str]:
@@ -27,13 +33,16 @@ def _placements(before: Board, after: Board) -> Iterator[str]:
         if node.node_rank >= 0 and (old is None or old.node_rank != node.node_rank):
             first = node.node_rank * after.ranks_per_node
             yield f"{node.name} gets ranks {first} to {first + after.ranks_per_node - 1}"
+        if node.trouble and (old is None or old.trouble != node.trouble):
+            yield f"{node.name} is {node.trouble}"
 
 
 def _job(before: Board, after: Board) -> Iterator[str]:
     if after.state and after.state != before.state:
         yield f"the job is {after.state}" + (f": {after.problem}" if after.problem else "")
-    if after.step // EVERY > before.step // EVERY or (after.step == after.goal != before.step):
-        yield f"step {after.step} of {after.goal}"
+    every = EVERY if after.goal else EVERY_OF_AN_ENDLESS_ONE
+    if after.step // every > before.step // every or (after.step == after.goal != before.step):
+        yield f"step {after.step} of {after.goal}" if after.goal else f"step {after.step}"
 
 
 def _incidents(before: Board, after: Board) -> Iterator[str]:
@@ -41,5 +50,9 @@ def _incidents(before: Board, after: Board) -> Iterator[str]:
         old = before.incident(incident.number)
         if old is None or (old.action, old.outcome) != (incident.action, incident.outcome):
             account = phases(incident) if incident.outcome != "Open" else ""
-            words = [f"incident {incident.number} ({incident.cause}): {incident.action}, {incident.outcome}", account]
-            yield "; ".join(word for word in words if word)
+            yield "; ".join(word for word in (incident.words, account) if word)
+
+
+def _others(before: Board, after: Board) -> Iterator[str]:
+    known = {line.partition(":")[0] for line in before.others}
+    yield from (f"also there: {line}" for line in after.others if line.partition(":")[0] not in known)

@@ -1,27 +1,62 @@
 """Takes the pictures: reads the API server and the ranks' logs a few times per second, and waits for what must come.
 
 It only reads. Logs are read on from where the last look ended, because a machine with two cores has better things to do
-than to parse them from the start ten times per second.
+than to parse them from the start ten times per second. What keeps pods out of nodes is read as `kubectl hajob nodes`
+does, more rarely: that is a dozen requests.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from e2e.cluster.rest import ApiError
-from e2e.demo.board import Board, ShownRank, dropped_after, incidents_of, nodes_of, problem_of, rank_after
+from e2e.cluster.rest import ApiClient, ApiError
+from e2e.demo.board import (
+    CHIPS,
+    STANDS,
+    Board,
+    Object,
+    ShownRank,
+    dropped_after,
+    incidents_of,
+    nodes_of,
+    problem_of,
+    rank_after,
+    rank_now,
+)
 from e2e.demo.screen import Screen
-from e2e.harness.job import Job
+from e2e.harness.job import GROUP, Job
 from e2e.trainer.events import EventReader
+from hajob.api import constants as names
+from hajob.cli.cluster import ClusterError
+from hajob.cli.job_view import JobView
+from hajob.cli.nodes import NodeRow, read_nodes, what_keeps_out
 
 LOOK_SECONDS = 0.2
+TROUBLES_SECONDS = 2.0
+TROUBLED = frozenset({"not ready", "quarantined", "sick", "cordoned"})
+REPLACING = frozenset({"InPlace", "Replace", "Shrink"})
+"""Actions whose ranks have lost their processes."""
 
 
 class DemoError(RuntimeError):
     """What must come did not come; the message says what."""
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """An API server as the commands read it."""
+
+    api: ApiClient
+
+    def find_object(self, path: str) -> dict[str, object] | None:
+        """The object or list at a path, or None."""
+        try:
+            return self.api.find(path)
+        except (ApiError, OSError) as error:
+            raise ClusterError(str(error)) from error
 
 
 class Observer:
@@ -36,21 +71,32 @@ class Observer:
         self._job, self._screen = job, screen
         self._logs = EventReader(job.logs)
         self._ranks: dict[int, ShownRank] = {}
+        self._gone: dict[int, str] = {}
+        self._noted: set[int] = set()
+        self._troubles: dict[str, str] = {}
+        self._troubles_due = 0.0
         self.lost: dict[int, str] = {}
         self.off: set[str] = set()
         self.board = Board(goal=goal)
 
     def look(self) -> Board:
         """Take a picture and show it; a request that fails leaves that part as it was."""
-        dropped = self.board.dropped
+        before, dropped = self.board, self.board.dropped
         for event in self._logs.read():
             number = int(event["rank"])
             self._ranks[number] = rank_after(self._ranks.get(number), event)
             dropped = dropped_after(dropped, event)
-        ranks = {number: self._seen(rank) for number, rank in self._ranks.items()}
-        board = replace(self.board, ranks=ranks, dropped=dropped)
+        board = replace(before, dropped=dropped)
         with contextlib.suppress(ApiError, OSError):
             board = self._ask(board)
+        if before.uid and board.uid and board.uid != before.uid:
+            # Another job of the same name: what the ranks of the one before did is over.
+            self._ranks, self._gone, self._noted = {}, {}, set()
+            board = replace(board, dropped=frozenset())
+        self._note_lost(before, board)
+        board = replace(
+            board, ranks={number: rank_now(rank, board, self._gone) for number, rank in self._ranks.items()}
+        )
         self.board = board
         self._screen.show(board)
         return board
@@ -74,16 +120,96 @@ class Observer:
         )
         raise DemoError(f"waited {seconds:.0f} s in vain for {what}; {state}, at step {self.board.step}")
 
-    def _seen(self, rank: ShownRank) -> ShownRank:
-        return replace(rank, does=self.lost[rank.pid]) if rank.pid in self.lost else rank
+    def _note_lost(self, before: Board, board: Board) -> None:
+        """Note which processes are lost, with the pod that they were in: another pod is a new beginning."""
+        pods = _pods_of_ranks(before) or _pods_of_ranks(board)
+        for pid, word in self.lost.items():
+            rank = next((each for each in self._ranks.values() if each.pid == pid), None)
+            if rank is not None:
+                self._gone.setdefault(pid, f"{word}:{pods.get(rank.number, '')}")
+        if board.state not in STANDS:
+            return
+        hit = {
+            number
+            for each in board.incidents
+            if each.outcome == "Open" and each.action in REPLACING and each.number not in self._noted
+            for number in each.ranks
+        }
+        self._noted |= {each.number for each in board.incidents if each.action in REPLACING}
+        after = _pods_of_ranks(board)
+        moved = {number for number, pod in pods.items() if pod and after.get(number, pod) != pod}
+        for number in hit | moved:
+            rank = self._ranks.get(number)
+            # One that starts already is the successor.
+            if rank is not None and rank.does not in {"starting", "ready"}:
+                self._gone.setdefault(rank.pid, f"lost:{pods.get(number, '')}")
 
     def _ask(self, board: Board) -> Board:
         api = self._job.plane.api
-        status = self._job.status()
+        raw = self._find_job()
+        status = raw.get("status", {})
+        summary = status.get("summary", {})
         return replace(
             board,
-            state=status.get("summary", {}).get("state", ""),
+            state=summary.get("state", "") if raw else "deleted",
             problem=problem_of(status),
             incidents=incidents_of(status),
-            nodes=nodes_of(api.items("/api/v1/nodes"), api.items("/api/v1/pods"), self.off),
+            goodput=summary.get("goodput", ""),
+            step_time=summary.get("stepTime", ""),
+            uid=str(raw.get("metadata", {}).get("uid", "")),
+            others=tuple(_other_jobs(api.items(f"{GROUP}/hatrainingjobs"), self._job)),
+            nodes=nodes_of(
+                api.items("/api/v1/nodes"),
+                api.items("/api/v1/pods"),
+                self.off,
+                job=self._job.name,
+                troubles=self._read_troubles(api),
+            ),
         )
+
+    def _find_job(self) -> Object:
+        """The job's object; empty once somebody has deleted it."""
+        try:
+            return self._job.get()
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return {}
+
+    def _read_troubles(self, api: ApiClient) -> Mapping[str, str]:
+        """What keeps pods out of nodes, a few seconds old at most."""
+        if time.monotonic() >= self._troubles_due:
+            self._troubles_due = time.monotonic() + TROUBLES_SECONDS
+            namespaces = ("hajob-system", *names.FAULT_NAMESPACES.split(","))
+            now_ms = time.time_ns() // 1_000_000
+            with contextlib.suppress(ClusterError):
+                rows = read_nodes(_Reader(api), CHIPS, namespaces, now_ms).rows
+                self._troubles = {row.view.name: _trouble_in_words(row, now_ms) for row in rows}
+        return self._troubles
+
+
+def _trouble_in_words(row: NodeRow, now_ms: int) -> str:
+    """Short enough for a column of the grid."""
+    if row.state not in TROUBLED:
+        return ""
+    codes = ", ".join(dict.fromkeys(fact.code for fact in row.faults if fact.code))
+    return f"{row.state} {codes}".rstrip() if codes else row.state or what_keeps_out(row, now_ms)
+
+
+def _pods_of_ranks(board: Board) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for node in board.nodes:
+        if node.node_rank >= 0:
+            first = node.node_rank * board.ranks_per_node
+            found |= dict.fromkeys(range(first, first + board.ranks_per_node), node.pod)
+    return found
+
+
+def _other_jobs(jobs: Iterable[Object], shown: Job) -> Iterable[str]:
+    """The jobs beside the one that is shown, a line each."""
+    for raw in jobs:
+        view = JobView(dict(raw), 0)
+        if (view.namespace, view.name) != (shown.namespace, shown.name):
+            step = "" if view.step is None else f", step {view.step}"
+            why = view.why() if view.state != "Running" else ""
+            yield f"{view.namespace}/{view.name}: {view.state_with_reason}{step}" + (f"; {why}" if why else "")

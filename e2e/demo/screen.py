@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.spinner import Spinner
 
 from e2e.demo.board import Board
 from e2e.demo.grid import picture
 from e2e.demo.lines import changes
 
 REFRESH_PER_SECOND = 8
+SILENT_SECONDS = 15.0
+"""After so long without a line, one says that it still goes on."""
 
 
 class Screen:
@@ -32,15 +36,31 @@ class Screen:
         self._began = time.monotonic()
         self._board = Board()
         self._doing = ""
+        self._since = self._began
+        self._said_at = self._began
         self._live: Live | None = None
+        self._spinner = Spinner("dots")
 
     @contextmanager
     def open(self) -> Iterator[None]:
         """Show the picture, where there is a terminal; it is gone afterwards, the lines stay."""
         if not self.console.is_terminal or self.console.is_dumb_terminal:
-            yield
+            over = threading.Event()
+            signs = threading.Thread(target=self._show_signs_of_life, args=(over,), daemon=True)
+            signs.start()
+            try:
+                yield
+            finally:
+                over.set()
+                signs.join()
             return
-        with Live(console=self.console, refresh_per_second=REFRESH_PER_SECOND, transient=True) as self._live:
+        with Live(
+            console=self.console,
+            refresh_per_second=REFRESH_PER_SECOND,
+            transient=True,
+            get_renderable=self._picture,
+            vertical_overflow="crop",
+        ) as self._live:
             yield
         self._live = None
 
@@ -55,23 +75,29 @@ class Screen:
 
     def text(self, text: str) -> None:
         """Lines as they are."""
+        self._said_at = time.monotonic()
         self.console.print(text, markup=False, soft_wrap=True)
         if not self.console.is_terminal:
             self.console.file.flush()
 
     def begin(self, doing: str) -> None:
         """From now on the demo does this."""
-        self._doing = doing
+        self._doing, self._since = doing, time.monotonic()
         self.say(doing)
-        self._draw()
 
     def show(self, board: Board) -> None:
         """Show a picture, say what is new in it."""
         for line in changes(self._board, board):
             self.say(f"  {line}")
         self._board = board
-        self._draw()
 
-    def _draw(self) -> None:
-        if self._live:
-            self._live.update(picture(self._board, f"{self.elapsed:5.1f} s  {self._doing} …"))
+    def _picture(self) -> RenderableType:
+        # What it does stands in the line above already: here is how long.
+        waited = time.monotonic() - self._since
+        return picture(self._board, f"{self._doing} … {waited:.0f} s" if self._doing else "", self._spinner)
+
+    def _show_signs_of_life(self, over: threading.Event) -> None:
+        """Say that it still goes on, where no picture shows it."""
+        while not over.wait(1.0):
+            if self._doing and time.monotonic() - self._said_at >= SILENT_SECONDS:
+                self.say(f"  still: {self._doing} ({time.monotonic() - self._since:.0f} s)")

@@ -56,6 +56,7 @@ def rank_pod_object(number: int, **status_of_pod: Any) -> Json:
         "controller": True,
         "kind": names.KIND,
         "apiVersion": names.API_VERSION,
+        "name": NAME,
         "uid": told_job()["metadata"]["uid"],
     }
     labels = {names.LABEL_ROLE: names.ROLE_RANK, names.LABEL_NODE_RANK: str(number), names.LABEL_INCARNATION: "1"}

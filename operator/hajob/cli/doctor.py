@@ -29,7 +29,7 @@ from hajob.cli.diagnosis import (
     selector_of_pods,
 )
 from hajob.cli.exits import NOT_DONE, run_reported
-from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, Objects, find_job, path_of_config_maps
+from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, ReadObjects, find_job, path_of_config_maps
 from hajob.cli.options import (
     Commands,
     add_context_option,
@@ -76,7 +76,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 
 
 def diagnose_and_print(
-    arguments: argparse.Namespace, objects: Objects, now_ms: int, say: Callable[[str], object]
+    arguments: argparse.Namespace, objects: ReadObjects, now_ms: int, say: Callable[[str], object]
 ) -> int:
     """Collect the findings, and say them.
 
@@ -100,7 +100,7 @@ def diagnose_and_print(
     return NOT_DONE if any(one.grade is Grade.PROBLEM for one in found) else 0
 
 
-def lines_about_job(objects: Objects, job: Json, namespaces: Sequence[str], now_ms: int) -> list[str]:
+def lines_about_job(objects: ReadObjects, job: Json, namespaces: Sequence[str], now_ms: int) -> list[str]:
     """Return what the doctor says of a job; `namespaces`: of the operator, then those of MindCluster's ConfigMaps."""
     metadata, gatherer = job["metadata"], Gatherer(objects, now_ms)
     gathered = gatherer.gather_everything(namespaces[0], list(namespaces[1:]))
@@ -111,7 +111,7 @@ def lines_about_job(objects: Objects, job: Json, namespaces: Sequence[str], now_
 class Gatherer:
     """Reads what there is; what may not be read is noted, and the rest is read all the same."""
 
-    def __init__(self, objects: Objects, now_ms: int) -> None:
+    def __init__(self, objects: ReadObjects, now_ms: int) -> None:
         self._objects, self._found = objects, Gathered(now_ms)
 
     def gather_everything(self, operator_namespace: str, fault_namespaces: list[str]) -> Gathered:
@@ -217,7 +217,7 @@ def _report_on_this_machine(pod: Json | None, port: int) -> Json | None:
     return found
 
 
-def _list_of_items(objects: Objects, path: str, selector: str = "") -> Iterator[Json]:
+def _list_of_items(objects: ReadObjects, path: str, selector: str = "") -> Iterator[Json]:
     found = objects.find_object(f"{path}?labelSelector={quote(selector)}" if selector else path)
     yield from (found or {}).get("items") or []
 

@@ -72,6 +72,11 @@ class JobView:
         step = self.progress.get("step")
         return step if isinstance(step, int) and step >= 0 else None
 
+    def ranks_of_node(self, node_rank: int) -> range:
+        """Return the ranks of a node rank; one where nobody has told how many chips a node has."""
+        chips = parse_whole_number(mapping(self.status.get("effective")).get("chipsPerNode")) or 1
+        return range(node_rank * chips, node_rank * chips + chips)
+
     def condition(self, kind: str) -> Mapping[str, Any]:
         """Return a condition; empty where there is none."""
         return next((one for one in self.conditions() if one.get("type") == kind), {})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import COLUMNS, JobView
-from hajob.cli.objects import JOBS, KubernetesObjects, Objects, listed
+from hajob.cli.objects import JOBS, KubernetesObjects, ReadObjects, listed
 from hajob.cli.options import Commands, add_context_option, add_namespace, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Table, live_screen, print_answer
 from hajob.clock import SystemClock
@@ -73,20 +73,33 @@ def _namespace_asked_for(arguments: argparse.Namespace) -> str:
 
 
 def table_of_jobs(
-    objects: Objects, namespace: str, *, worst_first: bool = False, now: Callable[[], int] | None = None
+    objects: ReadObjects, namespace: str, *, worst_first: bool = False, now: Callable[[], int] | None = None
 ) -> Answer:
     """Return the jobs of a namespace (empty: of all) as a table."""
-    group, _, plural = JOBS.rpartition("/")
-    path = f"{group}/namespaces/{namespace}/{plural}" if namespace else JOBS
     now_ms = (now or SystemClock().now_milliseconds)()
-    jobs = [JobView(raw, now_ms) for raw in listed(objects, path)]
-    # Whoever watches looks at the first lines.
-    jobs.sort(key=lambda job: (_rank_of_trouble(job) if worst_first else 0, job.namespace, job.name))
+    jobs = jobs_of_namespace(objects, namespace, now_ms)
+    jobs = order_by_trouble(jobs) if worst_first else sorted(jobs, key=lambda job: (job.namespace, job.name))
     if not jobs:
         where = f"in namespace {namespace}" if namespace else "in the cluster"
         return Answer([f"there is no HATrainingJob {where}"], [])
     table = Table(COLUMNS, [job.row() for job in jobs])
     return Answer([table], [job.data() for job in jobs], [job.resource_name for job in jobs])
+
+
+def jobs_of_namespace(objects: ReadObjects, namespace: str, now_ms: int) -> list[JobView]:
+    """Return the jobs of a namespace, empty: of all.
+
+    Raises:
+        ClusterError: they may not be read.
+    """
+    group, _, plural = JOBS.rpartition("/")
+    path = f"{group}/namespaces/{namespace}/{plural}" if namespace else JOBS
+    return [JobView(raw, now_ms) for raw in listed(objects, path)]
+
+
+def order_by_trouble(jobs: Iterable[JobView]) -> list[JobView]:
+    """Return the jobs with those in trouble first: whoever watches looks at the first lines."""
+    return sorted(jobs, key=lambda job: (_rank_of_trouble(job), job.namespace, job.name))
 
 
 def _rank_of_trouble(job: JobView) -> int:

@@ -40,7 +40,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     for module in dict.fromkeys(verb.module for verb in VERBS.values()):
         names = [name for name, verb in VERBS.items() if verb.module == module]
         if words is None or any(name in words for name in names):
-            import_module(f"hajob.cli.{module}").add_parser(commands)
+            import_module(module if "." in module else f"hajob.cli.{module}").add_parser(commands)
         else:
             for name in names:
                 add_verb(commands, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +15,7 @@ from hajob.cli.diagnosis import Look, read_all_faults
 from hajob.cli.doctor import Gatherer
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import one_line, time_of_day
-from hajob.cli.objects import KubernetesObjects, Objects, listed
+from hajob.cli.objects import KubernetesObjects, ReadObjects, listed
 from hajob.cli.options import (
     Commands,
     add_context_option,
@@ -73,6 +74,32 @@ class NodeRow:
             return UNKNOWN
         return "used" if self.used else "free"
 
+    @property
+    def free(self) -> int | None:
+        """Return the chips that a pod could have; None: not known."""
+        return None if self.used is None else max(self.healthy - self.used, 0)
+
+    def as_json(self) -> Json:
+        """Return the node as JSON types."""
+        spec = mapping(self.quarantine.get("spec"))
+        return {
+            "name": self.view.name,
+            "state": self.state,
+            "chips": self.chips,
+            "used": self.used,
+            "owners": list(dict.fromkeys(self.owners)),
+            "faults": [{"code": fact.code, "level": fact.level, "message": fact.message} for fact in self.faults],
+            "quarantine": {"reason": spec.get("reason"), "until": spec.get("expireTime")} if self.quarantine else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NodesRead:
+    """The nodes that have chips; `unread`: the rights that are missing to know all about them."""
+
+    rows: list[NodeRow]
+    unread: list[str]
+
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
@@ -102,8 +129,29 @@ def run_nodes(arguments: argparse.Namespace) -> int:
     return run_reported(print_nodes)
 
 
-def table_of_nodes(objects: Objects, resource: str, namespaces: Sequence[str], now_ms: int) -> Answer:
+def table_of_nodes(objects: ReadObjects, resource: str, namespaces: Sequence[str], now_ms: int) -> Answer:
     """Return the nodes that have chips.
+
+    Args:
+        objects: of the cluster.
+        resource: name of the chips.
+        namespaces: of the operator, then those of MindCluster's ConfigMaps.
+        now_ms: milliseconds since 1970.
+
+    Raises:
+        ClusterError: the nodes may not be read.
+    """
+    found = read_nodes(objects, resource, namespaces, now_ms)
+    if not found.rows:
+        return Answer([f"no node has {resource} (--resource names other chips)"], [])
+    told: list[Block] = [Table(_COLUMNS, [_as_table_row(row, now_ms) for row in found.rows])]
+    told.append(_count_in_words(found.rows))
+    told += [f"{UNKNOWN}: needs the right to {right}" for right in found.unread]
+    return Answer(told, [row.as_json() for row in found.rows], [f"node/{row.view.name}" for row in found.rows])
+
+
+def read_nodes(objects: ReadObjects, resource: str, namespaces: Sequence[str], now_ms: int) -> NodesRead:
+    """Return the nodes that have chips, in order of their names.
 
     Args:
         objects: of the cluster.
@@ -127,13 +175,9 @@ def table_of_nodes(objects: Objects, resource: str, namespaces: Sequence[str], n
     for one in gathered.quarantines:
         if name_of_object(one) in rows and mapping(one.get("status")).get("state") == "Active":
             rows[name_of_object(one)].quarantine = one
-    if not rows:
-        return Answer([f"no node has {resource} (--resource names other chips)"], [])
-    ordered = [rows[name] for name in sorted(rows, key=_sort_key_of_name)]
-    told: list[Block] = [Table(_COLUMNS, [_as_table_row(row, now_ms) for row in ordered]), _count_by_state(ordered)]
     rights = [one.right for found in gathered.unread.values() for one in found if one.right]
-    told += [f"{UNKNOWN}: needs the right to {right}" for right in dict.fromkeys([*filter(None, (unread,)), *rights])]
-    return Answer(told, [_as_json(row) for row in ordered], [f"node/{row.view.name}" for row in ordered])
+    ordered = [rows[name] for name in sorted(rows, key=_sort_key_of_name)]
+    return NodesRead(ordered, list(dict.fromkeys([*filter(None, (unread,)), *rights])))
 
 
 def _rows_of_nodes(raw_nodes: Iterable[Json], resource: str) -> dict[str, NodeRow]:
@@ -144,7 +188,7 @@ def _rows_of_nodes(raw_nodes: Iterable[Json], resource: str) -> dict[str, NodeRo
     return {name: row for name, row in made.items() if row.chips or row.healthy}
 
 
-def _add_pods_of_nodes(objects: Objects, rows: dict[str, NodeRow], resource: str) -> str:
+def _add_pods_of_nodes(objects: ReadObjects, rows: dict[str, NodeRow], resource: str) -> str:
     """Add what pods use; return the right that is missing to read them, empty for none."""
     try:
         pods = listed(objects, _ALL_PODS)
@@ -165,7 +209,8 @@ def _add_pods_of_nodes(objects: Objects, rows: dict[str, NodeRow], resource: str
     return ""
 
 
-def _what_keeps_it_out(row: NodeRow, now_ms: int) -> str:
+def what_keeps_out(row: NodeRow, now_ms: int) -> str:
+    """Return why no pod goes to a node, in a line; empty where nothing keeps it out."""
     told = []
     if row.quarantine:
         spec, status = mapping(row.quarantine.get("spec")), mapping(row.quarantine.get("status"))
@@ -179,29 +224,19 @@ def _what_keeps_it_out(row: NodeRow, now_ms: int) -> str:
 
 
 def _as_table_row(row: NodeRow, now_ms: int) -> tuple[str, ...]:
-    free = UNKNOWN if row.used is None else str(max(row.healthy - row.used, 0))
+    free = UNKNOWN if row.free is None else str(row.free)
     owners = first_of_list(list(dict.fromkeys(row.owners)), 2)
-    return row.view.name, row.state, str(row.chips), free, owners, _what_keeps_it_out(row, now_ms)
+    return row.view.name, row.state, str(row.chips), free, owners, what_keeps_out(row, now_ms)
 
 
-def _as_json(row: NodeRow) -> Json:
-    spec = mapping(row.quarantine.get("spec"))
-    return {
-        "name": row.view.name,
-        "state": row.state,
-        "chips": row.chips,
-        "used": row.used,
-        "owners": list(dict.fromkeys(row.owners)),
-        "faults": [{"code": fact.code, "level": fact.level, "message": fact.message} for fact in row.faults],
-        "quarantine": {"reason": spec.get("reason"), "until": spec.get("expireTime")} if row.quarantine else None,
-    }
+def count_by_state(rows: Sequence[NodeRow]) -> dict[str, int]:
+    """Return how many nodes are in each state, by its word."""
+    return dict(sorted(Counter(row.state for row in rows).items()))
 
 
-def _count_by_state(rows: Sequence[NodeRow]) -> str:
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.state] = counts.get(row.state, 0) + 1
-    return f"{len(rows)} nodes: {', '.join(f'{number} {state}' for state, number in sorted(counts.items()))}"
+def _count_in_words(rows: Sequence[NodeRow]) -> str:
+    counts = count_by_state(rows)
+    return f"{len(rows)} nodes: {', '.join(f'{number} {state}' for state, number in counts.items())}"
 
 
 def _sort_key_of_name(name: str) -> tuple[str, int, str]:

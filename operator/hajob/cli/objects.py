@@ -37,7 +37,7 @@ def path_of_job(namespace: str, name: str) -> str:
     return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}/{name}"
 
 
-def find_job(objects: Objects, namespace: str, name: str) -> Json:
+def find_job(objects: ReadObjects, namespace: str, name: str) -> Json:
     """Return a HATrainingJob.
 
     Raises:
@@ -49,7 +49,7 @@ def find_job(objects: Objects, namespace: str, name: str) -> Json:
     return found
 
 
-def find_node(objects: Objects, name: str) -> Json:
+def find_node(objects: ReadObjects, name: str) -> Json:
     """Return a node.
 
     Raises:
@@ -68,7 +68,7 @@ def job_asked_for(arguments: argparse.Namespace) -> tuple[KubernetesObjects, str
     return objects, namespace, arguments.job, SystemClock().now_milliseconds()
 
 
-def listed(objects: Objects, path: str, **selectors: str) -> list[Json]:
+def listed(objects: ReadObjects, path: str, **selectors: str) -> list[Json]:
     """Return the objects of a list; `selectors`: such as labelSelector."""
     asked = "&".join(f"{key}={quote(value)}" for key, value in selectors.items() if value)
     found = objects.find_object(f"{path}?{asked}" if asked else path)
@@ -80,11 +80,15 @@ def path_of_config_maps(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/configmaps"
 
 
-class Objects(Protocol):
-    """Requests to an API server. Every method raises `ClusterError`."""
+class ReadObjects(Protocol):
+    """What there is on an API server."""
 
     def find_object(self, path: str) -> Json | None:
-        """Return an object or a list; None where there is none."""
+        """Return an object or a list; None where there is none. `ClusterError`: it cannot be read."""
+
+
+class Objects(ReadObjects, Protocol):
+    """Requests to an API server. Every method raises `ClusterError`."""
 
     def create_object(self, path: str, body: Mapping[str, Any]) -> Json:
         """Create an object in a collection, and return it."""

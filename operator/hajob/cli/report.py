@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hajob.api.status import MAX_INCIDENTS
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import JobView, age_in_words, outage_milliseconds, read_time, short_duration
-from hajob.cli.objects import Objects, find_job, job_asked_for
+from hajob.cli.objects import ReadObjects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, Answer, Block, Table, print_answer
 from hajob.cli.quarantine import parse_duration
@@ -60,7 +60,9 @@ def run_report(arguments: argparse.Namespace) -> int:
     return run_reported(print_report)
 
 
-def report_of_job(objects: Objects, namespace: str, name: str, now_ms: int, since: timedelta | None = None) -> Answer:
+def report_of_job(
+    objects: ReadObjects, namespace: str, name: str, now_ms: int, since: timedelta | None = None
+) -> Answer:
     """Return where a job's time went since its start, and what its incidents of a while cost.
 
     Raises:

@@ -10,7 +10,7 @@ from hajob.api import constants as names
 from hajob.cli.cluster import ForbiddenError
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import HEALTHY, JobView, age_in_words, age_since, one_line, time_of_day
-from hajob.cli.objects import Objects, find_job, job_asked_for, listed
+from hajob.cli.objects import ReadObjects, find_job, job_asked_for, listed
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.sources import pod as pod_source
@@ -39,7 +39,7 @@ def run_status(arguments: argparse.Namespace) -> int:
     return run_reported(lambda: print_answer(screen_of_job(*job_asked_for(arguments)), arguments.output))
 
 
-def screen_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:
+def screen_of_job(objects: ReadObjects, namespace: str, name: str, now_ms: int) -> Answer:
     """Return what is to be said of a job."""
     job = JobView(find_job(objects, namespace, name), now_ms)
     pods, unread = pods_of(objects, job)
@@ -57,7 +57,7 @@ def screen_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> A
     return Answer(told, data, [job.resource_name])
 
 
-def pods_of(objects: Objects, job: JobView) -> tuple[list[pod_source.PodView], str]:
+def pods_of(objects: ReadObjects, job: JobView) -> tuple[list[pod_source.PodView], str]:
     """Return the job's pods, and which right is missing to read them; empty: none."""
     path = f"/api/v1/namespaces/{job.namespace}/pods"
     try:

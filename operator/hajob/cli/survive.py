@@ -21,7 +21,7 @@ from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
 from hajob.cli.manifests import read_job_manifest
 from hajob.cli.nodes import table_of_nodes
-from hajob.cli.objects import KubernetesObjects, Objects, find_job
+from hajob.cli.objects import KubernetesObjects, ReadObjects, find_job
 from hajob.cli.options import (
     Commands,
     add_context_option,
@@ -46,7 +46,7 @@ _COLUMNS: Final = ("ACTION", "LOSSES", "COST", "NODE RANKS", "WHY NOT LESS")
 _DETAIL: Final = re.compile(r": \[[\d, ]*\]")
 """The numbers behind a sentence that counts for several losses."""
 _NODE_ACTIONS_BEGIN: Final = ACTION_ORDER[Action.REPLACE]
-_COSTS: Final = {
+COSTS: Final = {
     Action.RETRY: "the step is repeated",
     Action.IN_PLACE: "no step; new processes in the same pods",
     Action.REPLACE: "no step; the state comes from copies",
@@ -54,6 +54,7 @@ _COSTS: Final = {
     Action.CHECKPOINT: "no step; the last one is saved, then all starts anew",
     Action.RESTART: "the steps since the newest checkpoint",
 }
+"""What each action costs a training."""
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ def run_survive(arguments: argparse.Namespace) -> int:
     return run_reported(print_losses)
 
 
-def spec_of_job(objects: Objects, namespace: str, name: str) -> HATrainingJobSpec:
+def spec_of_job(objects: ReadObjects, namespace: str, name: str) -> HATrainingJobSpec:
     """Return the spec of a job in a cluster.
 
     Raises:
@@ -118,7 +119,7 @@ def spec_of_job(objects: Objects, namespace: str, name: str) -> HATrainingJobSpe
 
 
 def free_nodes_for(
-    objects: Objects, spec: HATrainingJobSpec, namespaces: Sequence[str], now_ms: int
+    objects: ReadObjects, spec: HATrainingJobSpec, namespaces: Sequence[str], now_ms: int
 ) -> tuple[int, list[str]]:
     """Return how many nodes could take a pod of a job now, and what is to be said of that number.
 
@@ -234,7 +235,7 @@ def _lost_together(layout: Layout, lost: Sequence[int]) -> tuple[int, ...]:
 
 def _row_of_outcome(one: Outcome, played: int) -> tuple[str, ...]:
     shown = first_of_list(["+".join(map(str, loss)) for loss in one.losses], 6)
-    cost = _COSTS[one.action] if one.action is not None else "everything since the newest checkpoint"
+    cost = COSTS[one.action] if one.action is not None else "everything since the newest checkpoint"
     return one.action or "the job fails", f"{len(one.losses)} of {played}", cost, shown, one.why
 
 

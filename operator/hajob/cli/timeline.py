@@ -12,7 +12,7 @@ from hajob.api import constants as names
 from hajob.cli.cluster import ClusterError, ForbiddenError
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import JobView, one_line, outage_milliseconds, read_time, short_duration, time_of_day
-from hajob.cli.objects import Objects, find_job, job_asked_for, listed
+from hajob.cli.objects import ReadObjects, find_job, job_asked_for, listed
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, Block, Table, print_answer
 from hajob.domain.text import counted_noun
@@ -44,7 +44,7 @@ def run_timeline(arguments: argparse.Namespace) -> int:
     )
 
 
-def history_of_job(objects: Objects, namespace: str, name: str, now_ms: int, incident: int | None = None) -> Answer:
+def history_of_job(objects: ReadObjects, namespace: str, name: str, now_ms: int, incident: int | None = None) -> Answer:
     """Return what happened to a job, or all of one incident.
 
     Raises:
@@ -67,7 +67,7 @@ def history_of_job(objects: Objects, namespace: str, name: str, now_ms: int, inc
     return Answer(told, rows, [job.resource_name])
 
 
-def events_of(objects: Objects, namespace: str, kind: str, name: str) -> tuple[list[Json], str]:
+def events_of(objects: ReadObjects, namespace: str, kind: str, name: str) -> tuple[list[Json], str]:
     """Return the Events about an object, oldest first, and which right is missing to read them; empty: none."""
     fields = f"involvedObject.kind={kind},involvedObject.name={name}"
     try:

@@ -12,7 +12,7 @@ class Verb(NamedTuple):
     """A command.
 
     Attributes:
-        module: of `hajob.cli`, whose `add_parser` declares its options.
+        module: of `hajob.cli`, or with its package, whose `add_parser` declares its options.
         sentence: of its help.
         example: of a command line, which its help shows and tests run.
     """
@@ -38,6 +38,11 @@ VERBS: Final = {
         "watch",
         "show one job live, its nodes and ranks as a grid; a line for each change in a pipe",
         "kubectl hajob watch qwen3-8b -n team",
+    ),
+    "ui": Verb(
+        "hajob.web.command",
+        "show jobs, ranks and nodes live in a browser: a local page with your own rights, read only",
+        "kubectl hajob ui -n team",
     ),
     "why": Verb("why", "explain why a job is as it is, and what to change", "kubectl hajob why qwen3-8b -n team"),
     "timeline": Verb(

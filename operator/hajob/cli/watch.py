@@ -17,7 +17,7 @@ from typing import Any, Final
 from hajob.cli.exits import DONE, run_reported
 from hajob.cli.job_view import JobView, age_since, one_line, short_duration
 from hajob.cli.language import say
-from hajob.cli.objects import Objects, find_job, job_asked_for
+from hajob.cli.objects import ReadObjects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_verb
 from hajob.cli.output import UNKNOWN, Block, Table, live_screen, plain_lines
 from hajob.cli.status import pod_state, pods_of
@@ -33,7 +33,9 @@ _STEP_EVERY_MS: Final = 60_000
 """A line for each step would hide what happens; one a minute shows that it goes on."""
 _MOST_CELLS: Final = 16
 """Ranks of a node that are drawn one by one."""
-_NOT_TRAINING: Final = frozenset({"Recovering", "Restarting", "Held", "OnHold", "Saving", "Starting", "Pending"})
+_STANDS: Final = frozenset({"Recovering", "Restarting", "Held", "OnHold", "Saving", "Starting", "Pending", "Paused"})
+_WITHOUT_RANKS: Final = frozenset({"New", "Refused", "Suspended", "Complete", "Failed", "Deleting"})
+"""States of a job that has no ranks, or none that shall train."""
 _HAS_PODS: Final = frozenset(
     {"Running", "Recovering", "Migrating", "Expanding", "Paused", "Held", "Unprotected", "Saving"}
 )
@@ -44,11 +46,12 @@ SIGNS: Final = {"training": "■", "stands": "□", "starts": "▒", "waits": "�
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A node rank: its newest pod, and what its ranks do."""
+    """A node rank: its newest pod, what its ranks do, and which of them are lost though their pod is there."""
 
     node_rank: int
     pod: PodView | None
     does: str
+    lost: tuple[int, ...] = ()
 
 
 def add_parser(commands: Commands) -> None:
@@ -82,7 +85,7 @@ def run_watch(arguments: argparse.Namespace) -> int:
 class Watching:
     """Looks at one job again and again."""
 
-    def __init__(self, objects: Objects, namespace: str, name: str, now: Callable[[], int]) -> None:
+    def __init__(self, objects: ReadObjects, namespace: str, name: str, now: Callable[[], int]) -> None:
         self._objects, self._namespace, self._name, self._now = objects, namespace, name, now
         self._job: JobView | None = None
         self._pods: Sequence[PodView] = ()
@@ -165,7 +168,20 @@ def seats_of_job(job: JobView, pods: Sequence[PodView]) -> list[Seat]:
             newest[pod.node_rank] = pod
     # A shrunk or grown job has other node ranks than its spec says.
     number = max(parse_whole_number(job.spec.get("numNodes")) or 0, max(newest, default=-1) + 1)
-    return [Seat(rank, newest.get(rank), _what_ranks_do(job, newest.get(rank))) for rank in range(number)]
+    return [_seat_of_rank(job, rank, newest.get(rank)) for rank in range(number)]
+
+
+def _seat_of_rank(job: JobView, node_rank: int, pod: PodView | None) -> Seat:
+    does, lost = _what_ranks_do(job, pod), tuple[int, ...]()
+    newest: Mapping[str, Any] = job.incidents[0] if job.incidents else {}
+    number = parse_whole_number(newest.get("incarnation")) or 0
+    # A pod that was made for the incident has new processes; in an older one those that the incident names are gone.
+    if does == "stands" and pod is not None and newest.get("outcome") == "Open" and pod.incarnation < number:
+        cause = mapping(newest.get("cause"))
+        first, count = (parse_whole_number(cause.get(name)) for name in ("firstRank", "numRanks"))
+        gone = range(first, first + count) if first is not None and count is not None else range(0)
+        lost = tuple(rank for rank in job.ranks_of_node(node_rank) if rank in gone)
+    return Seat(node_rank, pod, does, lost)
 
 
 def _what_ranks_do(job: JobView, pod: PodView | None) -> str:
@@ -179,15 +195,19 @@ def _what_ranks_do(job: JobView, pod: PodView | None) -> str:
         return "waits"
     if not pod.ready:
         return "starts"
-    return "stands" if job.state in _NOT_TRAINING or job.state == "Paused" else "training"
+    return "training" if is_training(job) or job.state in _WITHOUT_RANKS else "stands"
+
+
+def is_training(job: JobView) -> bool:
+    """Return whether the ranks of a job take steps now."""
+    return job.state not in _STANDS | _WITHOUT_RANKS
 
 
 def _row_of_seat(job: JobView, seat: Seat) -> tuple[str, ...]:
-    chips = parse_whole_number(mapping(job.status.get("effective")).get("chipsPerNode")) or 1
-    first = seat.node_rank * chips
-    ranks = f"{first}-{first + chips - 1}" if chips > 1 else str(first)
-    cells = SIGNS[seat.does] * min(chips, _MOST_CELLS)
-    state = seat.does
+    numbers = job.ranks_of_node(seat.node_rank)
+    ranks = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+    cells = "".join(SIGNS["lost" if rank in seat.lost else seat.does] for rank in numbers[:_MOST_CELLS])
+    state = f"{seat.does}; lost: {', '.join(map(str, seat.lost))}" if seat.lost else seat.does
     if seat.pod is not None and seat.does not in {"training", "stands"} and pod_state(seat.pod) != seat.does:
         state = f"{seat.does}: {pod_state(seat.pod)}"
     return ranks, (seat.pod.node_name if seat.pod is not None else "") or "-", cells, state

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hajob.api.conditions import reason_of
 from hajob.cli.exits import run_reported
 from hajob.cli.job_view import HEALTHY, JobView, age_since, one_line, time_of_day
-from hajob.cli.objects import Objects, find_job, job_asked_for
+from hajob.cli.objects import ReadObjects, find_job, job_asked_for
 from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
 from hajob.cli.output import FORMATS, UNKNOWN, Answer, print_answer
 from hajob.cli.status import pods_of
@@ -46,7 +46,7 @@ def run_why(arguments: argparse.Namespace) -> int:
     return run_reported(lambda: print_answer(explanation_of_job(*job_asked_for(arguments)), arguments.output))
 
 
-def explanation_of_job(objects: Objects, namespace: str, name: str, now_ms: int) -> Answer:
+def explanation_of_job(objects: ReadObjects, namespace: str, name: str, now_ms: int) -> Answer:
     """Return the explanation of a job's state."""
     job = JobView(find_job(objects, namespace, name), now_ms)
     said = list(_explain_job(objects, job))
@@ -66,7 +66,7 @@ def _as_json(one: Said) -> dict[str, str]:
     return {"about": one.about, "message": one.message, "do": one.do}
 
 
-def _explain_job(objects: Objects, job: JobView) -> Iterator[Said]:
+def _explain_job(objects: ReadObjects, job: JobView) -> Iterator[Said]:
     ended = job.state in {"Complete", "Failed"}
     if not job.status:
         do = "run `kubectl hajob doctor`: it says whether an operator leads"
@@ -114,7 +114,7 @@ def _is_bad_condition(condition: Mapping[str, Any], state: str) -> bool:
     return reason is not None and bool(reason.remedy)
 
 
-def _explain_pods(objects: Objects, job: JobView) -> Iterator[Said]:
+def _explain_pods(objects: ReadObjects, job: JobView) -> Iterator[Said]:
     """Yield what keeps pods from running, in the words of kubelet and scheduler."""
     pods, unread = pods_of(objects, job)
     if unread:

@@ -44,6 +44,7 @@ class ApiCredentials:
     _token_file: Path | None = None
     _token_stamp: tuple[int, int] = field(default=(0, 0))
     _kubeconfig: str = ""
+    _context: str | None = None
     _refused: bool = False
 
     def tls_context(self) -> ssl.SSLContext:
@@ -75,7 +76,7 @@ class ApiCredentials:
         if self._kubeconfig:
             try:
                 # A plugin that answers with no token has failed in its own way; the old token may still be good.
-                self._token = (await from_kubeconfig(self._kubeconfig))._token or self._token
+                self._token = (await from_kubeconfig(self._kubeconfig, self._context))._token or self._token
             except CredentialsError as error:
                 log.warning("%s", error)
 
@@ -96,8 +97,8 @@ class ApiCredentials:
             return
 
 
-async def from_kubeconfig(path: str) -> ApiCredentials:
-    """Load the credentials of the current context of a kubeconfig.
+async def from_kubeconfig(path: str, context: str | None = None) -> ApiCredentials:
+    """Load the credentials of a context of a kubeconfig; None: of the current one.
 
     Raises:
         CredentialsError: the file is missing or invalid.
@@ -108,7 +109,9 @@ async def from_kubeconfig(path: str) -> ApiCredentials:
 
     configuration = Configuration()
     try:
-        await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
+        await load_kube_config(
+            config_file=path, context=context, client_configuration=configuration, persist_config=False
+        )
     except (ConfigException, OSError, ValueError) as error:
         raise CredentialsError(f"kubeconfig {path} cannot be used: {error}; check HAJOB_KUBECONFIG") from error
     return ApiCredentials(
@@ -119,6 +122,7 @@ async def from_kubeconfig(path: str) -> ApiCredentials:
         bool(configuration.verify_ssl),
         str(configuration.api_key.get("BearerToken", "")).partition(" ")[2],
         _kubeconfig=path,
+        _context=context,
     )
 
 

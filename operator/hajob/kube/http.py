@@ -32,6 +32,7 @@ from hajob.version import VERSION
 CONNECT_SECONDS: Final = 3.0
 CONNECTIONS: Final = 64
 """Of the pool. Who waits for one does so within the time of its request."""
+_OPERATOR: Final = "hajob-operator"
 APART: Final = "/leases/"
 """Part of the path of what has connections of its own, beside watches: a leader with a thousand pods to make would lose
 its Lease while the renewal waits behind them.
@@ -39,10 +40,10 @@ its Lease while the renewal waits behind them.
 
 
 class HttpKube(Kube):
-    """`Kube` over HTTP; use it as an async context manager."""
+    """`Kube` over HTTP; use it as an async context manager. `agent`: how it is named in the server's audit log."""
 
-    def __init__(self, credentials: ApiCredentials) -> None:
-        self._http = HttpTransport(credentials)
+    def __init__(self, credentials: ApiCredentials, agent: str = _OPERATOR) -> None:
+        self._http = HttpTransport(credentials, agent)
         super().__init__(self._http)
 
     async def __aenter__(self) -> Self:
@@ -58,8 +59,8 @@ class HttpKube(Kube):
 class HttpTransport:
     """Requests to one API server with its credentials."""
 
-    def __init__(self, credentials: ApiCredentials) -> None:
-        self._credentials = credentials
+    def __init__(self, credentials: ApiCredentials, agent: str = _OPERATOR) -> None:
+        self._credentials, self._agent = credentials, agent
         self._pool: aiohttp.ClientSession | None = None
         self._apart: aiohttp.ClientSession | None = None
 
@@ -70,7 +71,7 @@ class HttpTransport:
         self._apart = self._new_session(aiohttp.TCPConnector(ssl=tls, limit=0))
 
     def _new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-        headers = {"User-Agent": f"hajob-operator/{VERSION}", "Accept": "application/json"}
+        headers = {"User-Agent": f"{self._agent}/{VERSION}", "Accept": "application/json"}
         # Lines of a watch hold whole objects: with the default buffer of 64 KiB a large pod would be read in many
         # turns.
         # Proxies of the environment are not for the cluster's own API server: trust_env stays off.

@@ -57,7 +57,7 @@ def quarantine(name: str) -> Json:
 
 def ask(server: Server, resource: str = CHIP) -> Answer:
     place = ("hajob-system", "kube-system")
-    return table_of_nodes(server, resource, place, hardware_objects.NOW_MS)  # type: ignore[arg-type]
+    return table_of_nodes(server, resource, place, hardware_objects.NOW_MS)
 
 
 def told(server: Server, resource: str = CHIP) -> list[str]:

@@ -35,18 +35,67 @@ class FakeJob:
     def __init__(self, logs: Path, answer: dict[str, Any] | ApiError) -> None:
         self.logs = logs
         self.answer = answer
-        self.plane = SimpleNamespace(api=SimpleNamespace(items=lambda _path: []))
+        self.uid = "one"
+        self.nodes: list[dict[str, Any]] = []
+        self.pods: list[dict[str, Any]] = []
+        lists = {"/api/v1/nodes": lambda: self.nodes, "/api/v1/pods": lambda: self.pods}
+        read = SimpleNamespace(items=lambda path: lists.get(path, list)(), find=lambda _path: None)
+        self.plane = SimpleNamespace(api=read)
+        self.name, self.namespace = "quickstart", "default"
 
-    def status(self) -> dict[str, Any]:
+    def get(self) -> dict[str, Any]:
         if isinstance(self.answer, ApiError):
             raise self.answer
-        return self.answer
+        return {"metadata": {"uid": self.uid}, "status": self.answer}
+
+
+def watched(tmp_path: Path, answer: dict[str, Any] | ApiError) -> tuple[FakeJob, Observer]:
+    (tmp_path / "events-rank0.jsonl").write_text(line(7) + "\n")
+    job = FakeJob(tmp_path, answer)
+    return job, Observer(cast("Job", job), Screen(Console(file=io.StringIO())), goal=9)
 
 
 def observer(tmp_path: Path, answer: dict[str, Any] | ApiError) -> Observer:
-    (tmp_path / "events-rank0.jsonl").write_text(line(7) + "\n")
-    screen = Screen(Console(file=io.StringIO()))
-    return Observer(cast("Job", FakeJob(tmp_path, answer)), screen, goal=9)
+    return watched(tmp_path, answer)[1]
+
+
+def rank_pod(name: str, node: str, incarnation: int) -> dict[str, Any]:
+    labels = {f"training.hajob.io/{key}": value for key, value in {"role": "rank", "node-rank": "0"}.items()}
+    labels["training.hajob.io/incarnation"] = str(incarnation)
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": node}}
+
+
+def recovering(outcome: str = "Open", action: str = "Replace", ranks: int = 1) -> dict[str, Any]:
+    cause = {"code": "PodLost", "firstRank": 0 if ranks else -1, "numRanks": ranks}
+    incident = {"incarnation": 2, "cause": cause, "action": action, "outcome": outcome}
+    return {"summary": {"state": "Recovering"}, "incidents": [incident]}
+
+
+def test_ranks_stand_lost_or_still_while_a_job_recovers(tmp_path: Path) -> None:
+    job, watching = watched(tmp_path, RUNNING)
+    job.nodes = [{"metadata": {"name": name}, "status": {"capacity": {}}} for name in ("node-0", "node-1")]
+    job.pods = [rank_pod("a", "node-0", 1)]
+    (tmp_path / "events-rank1.jsonl").write_text(line(7).replace('"rank": 0, "pid": 1', '"rank": 1, "pid": 2') + "\n")
+    assert {rank.does for rank in watching.look().ranks.values()} == {"training"}
+    job.answer = recovering()
+    assert [watching.look().ranks[number].does for number in (0, 1)] == ["lost", "waits"]
+    job.pods.append(rank_pod("b", "node-1", 2))
+    assert [watching.look().ranks[number].does for number in (0, 1)] == ["starting", "starting"]
+    assert watching.board.step == 7, "frozen"
+
+
+def test_a_planned_move_loses_no_rank(tmp_path: Path) -> None:
+    job, watching = watched(tmp_path, RUNNING)
+    watching.look()
+    job.answer = recovering(action="Migrate") | {"summary": {"state": "Migrating"}}
+    assert watching.look().ranks[0].does == "training"
+
+
+def test_another_job_of_the_same_name_begins_anew(tmp_path: Path) -> None:
+    job, watching = watched(tmp_path, RUNNING)
+    assert watching.look().step == 7
+    job.uid = "two"
+    assert watching.look().ranks == {}
 
 
 def test_what_was_waited_for_is_shown(tmp_path: Path) -> None:

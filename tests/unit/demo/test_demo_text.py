@@ -50,10 +50,10 @@ def drawn(what: RenderableType, width: int = 80) -> list[str]:
 
 def test_the_first_picture_says_where_the_ranks_are() -> None:
     assert changes(Board(), BOARD) == [
-        "node-0 gets ranks 0 to 1",
-        "node-1 gets ranks 2 to 3",
         "the job is Running",
         "step 57 of 400",
+        "node-0 gets ranks 0 to 1",
+        "node-1 gets ranks 2 to 3",
     ]
 
 
@@ -73,10 +73,8 @@ def test_steps_are_told_now_and_then_and_at_the_end() -> None:
 def test_an_incident_is_told_when_it_opens_and_when_it_ends() -> None:
     during = replace(BOARD, incidents=(INCIDENT,))
     after = replace(BOARD, incidents=(replace(INCIDENT, outcome="Recovered"),))
-    assert changes(BOARD, during) == ["incident 2 (SIGKILL, rank 3): InPlace, Open"]
-    assert changes(during, after) == [
-        "incident 2 (SIGKILL, rank 3): InPlace, Recovered; Detection 53 + Stop 18 = 71 ms"
-    ]
+    assert changes(BOARD, during) == ["SIGKILL, rank 3: InPlace, Open"]
+    assert changes(during, after) == ["SIGKILL, rank 3: InPlace, Recovered; Detection 53 ms + Stop 18 ms = 71 ms"]
 
 
 def test_a_failed_job_says_why_in_its_line() -> None:
@@ -87,7 +85,7 @@ def test_a_failed_job_says_why_in_its_line() -> None:
 def test_the_grid_shows_nodes_ranks_step_and_incident() -> None:
     ranks = dict(BOARD.ranks) | {3: ShownRank(3, 103, 57, "killed")}
     text = "\n".join(drawn(picture(replace(BOARD, ranks=ranks, incidents=(INCIDENT,)), "fault 1")))
-    words = ("node-0", "0: 57", "3: killed", "spare", "coordinator", "57/400", "Running", "Detection 53", "fault 1")
+    words = ("node-0", "0: 57", "3: killed", "free", "coordinator", "57/400", "Running", "71 ms ▇", "fault 1")
     for word in words:
         assert word in text
 
@@ -104,6 +102,33 @@ def test_seven_nodes_fit_on_eighty_characters() -> None:
     lines = drawn(picture(board, ""))
     assert max(len(line) for line in lines) <= 80
     assert any("7: resuming" in line for line in lines)
+
+
+def test_the_picture_is_as_high_with_many_incidents() -> None:
+    many = replace(BOARD, incidents=tuple(replace(INCIDENT, number=number) for number in range(9)))
+    assert len(drawn(picture(BOARD, "x"))) == len(drawn(picture(many, "x")))
+    assert max(map(len, drawn(picture(many, "x")))) <= 80
+
+
+def test_a_node_is_called_what_it_is() -> None:
+    nodes = (
+        ShownNode("node-0", 2, (), 0),
+        ShownNode("node-1", 2, trouble="sick 40F84E00"),
+        ShownNode("node-2", 2, trouble="cordoned"),
+        ShownNode("node-3", 2, other_job="nlp"),
+        ShownNode("node-4", 2, ("spare",), is_reserved=True),
+        ShownNode("node-5", 2),
+    )
+    assert [node.vacancy for node in nodes[1:]] == ["sick 40F84E00", "cordoned", "job nlp", "reserved", "free"]
+    text = "\n".join(drawn(picture(replace(BOARD, nodes=nodes), "")))
+    assert all(word in text for word in ("sick", "40F84E00", "cordoned", "nlp", "reserved", "free"))
+
+
+def test_an_endless_training_has_no_goal() -> None:
+    endless = replace(BOARD, goal=0, ranks={0: ShownRank(0, 1, 5001, "training")})
+    before = replace(endless, ranks={0: ShownRank(0, 1, 4999, "training")})
+    assert changes(before, endless) == ["step 5001"]
+    assert "5001/" not in "\n".join(drawn(picture(endless, "")))
 
 
 def test_the_table_has_a_column_per_fault() -> None:

@@ -1,0 +1,106 @@
+// What several views use: the template, a stream of one view, ages that count by themselves, small parts.
+
+import { h } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import htm from "htm";
+
+import { duration, number, say, wordFor } from "./words.mjs";
+
+export const html = htm.bind(h);
+
+/** Follow a view of the server: its newest data, and whether the connection is there. */
+export function useStream(path) {
+  const [seen, setSeen] = useState({ path, data: null, lost: false });
+  useEffect(() => {
+    setSeen({ path, data: null, lost: false });
+    const stream = new EventSource(path);
+    stream.onmessage = (message) => setSeen({ path, data: JSON.parse(message.data), lost: false });
+    // The browser tries again by itself; what is shown meanwhile is old, and says so.
+    stream.onerror = () => setSeen((before) => ({ ...before, lost: true }));
+    return () => stream.close();
+  }, [path]);
+  // The first drawing after a change of the path still holds the other view's data.
+  return seen.path === path ? seen : { path, data: null, lost: false };
+}
+
+/** Ask the server once. */
+export function useAnswer(path) {
+  const [seen, setSeen] = useState({ path: null, data: null });
+  useEffect(() => {
+    if (!path) return undefined;
+    const asked = new AbortController();
+    fetch(path, { signal: asked.signal })
+      .then((answer) => answer.json())
+      .then((data) => setSeen({ path, data }))
+      .catch((problem) => problem.name === "AbortError" || setSeen({ path, data: { problem: String(problem) } }));
+    return () => asked.abort();
+  }, [path]);
+  return seen.path === path ? seen.data : null;
+}
+
+// One clock for all ages on the page: a timer for each would wake a browser a hundred times a second.
+const watchers = new Set();
+setInterval(() => watchers.forEach((tick) => tick(Date.now())), 1000);
+
+/** Return the time, drawn anew every second. */
+export function useSeconds() {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    watchers.add(setNow);
+    return () => watchers.delete(setNow);
+  }, []);
+  return now;
+}
+
+/** How long ago something was. */
+export function Age({ since, words = "age.ago" }) {
+  const now = useSeconds();
+  const at = Date.parse(since);
+  return Number.isNaN(at) ? "" : html`<span title=${new Date(at).toLocaleString()}>${say(words, { age: duration(now - at) })}</span>`;
+}
+
+const TONES = {
+  good: ["Running", "Complete", "Full", "Recovered", "Done", "free", "used", "training"],
+  bad: ["Failed", "None", "Refused", "sick", "lost", "not ready"],
+  busy: ["Pending", "Starting", "Recovering", "Restarting", "Saving", "Held", "OnHold", "Partial", "Open", "Unprotected"],
+  other: ["Shrunk", "Expanding", "Migrating", "Paused", "cordoned", "quarantined", "unknown"],
+};
+const TONE_OF = new Map(Object.entries(TONES).flatMap(([tone, words]) => words.map((word) => [word, tone])));
+
+/** Return how good or bad a word of Hajob is: good, bad, busy, other, or plain. */
+export const toneOf = (word) => TONE_OF.get(word) || "plain";
+
+/** A state as a coloured dot and a word. */
+export function State({ kind = "state", word, reason = "" }) {
+  return html`<span class="state ${toneOf(word)}"><i aria-hidden="true"></i>${wordFor(kind, word)}${reason && html` <small>${reason}</small>`}</span>`;
+}
+
+/** How fast a training is, in steps a second or seconds a step, whichever reads better; only while it trains. */
+export function pace(job) {
+  const milliseconds = job.stepMilliseconds;
+  if (!job.trains || !milliseconds) return "–";
+  const perSecond = 1000 / milliseconds;
+  return say("pace", { n: perSecond >= 10 ? number(Math.round(perSecond)) : perSecond.toPrecision(2) });
+}
+
+/** What must be said before anybody believes what is shown: no connection, old data, missing rights. */
+export function Reservations({ lost, data }) {
+  const told = [];
+  if (lost) told.push(["bad", say("lost.server")]);
+  if (data && data.silentSeconds) told.push(["bad", say("lost.cluster", { age: duration(data.silentSeconds * 1000) })]);
+  if (data && data.problem) told.push(["bad", data.problem]);
+  for (const right of (data && data.unknown) || []) told.push(["busy", say("unknown.right", { right })]);
+  if (data && data.unheard && data.unheard.length) told.push(["busy", say("unknown.yet", { what: data.unheard.join(", ") })]);
+  return told.map(([tone, words]) => html`<p class="notice ${tone}" role="status">${words}</p>`);
+}
+
+/** Return the address of a job's page. */
+export const addressOfJob = (job) => `#/jobs/${encodeURIComponent(job.namespace)}/${encodeURIComponent(job.name)}`;
+
+/** Move the focus among the elements that a selector finds, with arrows or j and k. */
+export function moveFocus(selector, by) {
+  const all = [...document.querySelectorAll(selector)];
+  const at = all.indexOf(document.activeElement.closest(selector));
+  const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(at + by, 0), all.length - 1)];
+  if (next) next.focus();
+}
