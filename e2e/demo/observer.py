@@ -129,6 +129,7 @@ class Observer:
                 self._gone.setdefault(pid, f"{word}:{pods.get(rank.number, '')}")
         if board.state not in STANDS:
             return
+        # An incident names its ranks once: later their successors have the same numbers.
         hit = {
             number
             for each in board.incidents
@@ -136,6 +137,7 @@ class Observer:
             for number in each.ranks
         }
         self._noted |= {each.number for each in board.incidents if each.action in REPLACING}
+        # A pod that was made anew elsewhere has none of the processes of the one before.
         after = _pods_of_ranks(board)
         moved = {number for number, pod in pods.items() if pod and after.get(number, pod) != pod}
         for number in hit | moved:

@@ -19,6 +19,7 @@ def serve_page(run: Run, kubeconfig: Path, *options: str) -> str:
     Raises:
         DemoError: It did not start.
     """
+    # It writes to its own file: what it has to say must not break the picture on the terminal.
     log = run.directory / "ui.log"
     with log.open("w") as errors:
         process = subprocess.Popen(

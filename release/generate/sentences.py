@@ -47,6 +47,9 @@ SPOKEN: Final = (
     "plan/waits.py",
     "pods/review.py",
     "sources",
+    "web/command.py",
+    "web/local_door.py",
+    "web/nodes.py",
 )
 """Modules, below `operator/hajob`, whose words reach the screen of the plugin: its own, and those of a job's status."""
 _CODE: Final = re.compile(

@@ -53,6 +53,7 @@ class CachedObjects:
             ClusterError: it is not watched.
         """
         plain = path.partition("?")[0]
+        # What was read once comes first: nothing watches it.
         if plain in self.still:
             return self.still[plain]
         if (problem := self.unread.get(plain)) is not None:
@@ -69,6 +70,7 @@ class CachedObjects:
 
     def _cache_for(self, question: _Question) -> Cache | None:
         """Return the narrowest cache that holds everything that is asked for."""
+        # A cache without a selector holds what one with a selector would, and all namespaces hold each one.
         for namespace in dict.fromkeys((question.namespace, "")):
             for selector in dict.fromkeys((question.selector, "")):
                 for selection, cache in self.caches.items():
@@ -108,6 +110,7 @@ _OF_CONTAINERS: Final = ("name", "resources", "ports", "restartPolicy")
 def slim_pod(raw: Json) -> Json:
     """Return what the page needs of a pod: a pod of a training is 10 kB, and there are thousands."""
     spec = dict(mapping(raw.get("spec")))
+    # Commands and variables are most of a pod, and may hold what nobody should see on a page.
     spec.pop("volumes", None)
     for part in ("containers", "initContainers"):
         found = [mapping(one) for one in items(spec.get(part))]

@@ -93,10 +93,12 @@ def goodput_of_day(job: JobView) -> Json | None:
     all_are_known = len(job.incidents) < MAX_INCIDENTS or len(within) < len(job.incidents)
     data = mapping(job.status.get("dataParallel"))
     resized = data.get("current") != data.get("desired") or any(one.get("action") in _RESIZES for one in within)
+    # A figure that might be wrong is not shown: what is certain takes its place.
     if not all_are_known or resized or not is_training(job):
         return since_start
     step_ms = parse_whole_number(job.progress.get("stepMilliseconds")) or 0
     lost = 0
+    # An outage that began before the day counts with the part that lies in it.
     for one in within:
         at = milliseconds_at(one.get("startTime")) or day
         lost += min(outage_milliseconds(one), max(at + outage_milliseconds(one) - day, 0))

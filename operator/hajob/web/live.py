@@ -145,7 +145,9 @@ class LiveCluster:
     def _watch(
         self, selection: Selection, project: Callable[[Json], Json], note: Callable[[Change[Json]], None]
     ) -> None:
+        # Each watch has an end of its own: one that is refused does not keep the others from being shown.
         cache = Informer(self._kube, self._clock, selection, project, note)
+        # An empty list changes nothing, and yet whoever waits for it must hear of it.
         cache.on_list = lambda _: self._wake_everybody()
         self.objects.caches[selection] = cache
         task = asyncio.create_task(cache.list_and_watch(), name=f"watch of {selection.resource}")

@@ -46,9 +46,6 @@ class LocalDoor:
             raise web.HTTPForbidden(text="open the address that kubectl hajob ui has printed\n")
         return self._cluster
 
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        """Add nothing: nobody logs in here."""
-
     def welcome(self, request: web.Request, page: web.Response) -> web.Response:
         """Return the page for who has the key, in the address or as a cookie, and keep it as a cookie."""
         self._check_host(request)

@@ -129,6 +129,7 @@ def copies_of_job(objects: ReadObjects, namespace: str, name: str) -> Json:
     layout = layout_from_spec(spec_of_job(objects, namespace, name))
     groups: list[list[int]] = []
     sent = 0
+    # Every part of the optimizer has a row; a browser needs those that have a partner to be lit.
     for row in layout.report_group_list():
         sent += len(row.holders)
         if sent > _MOST_COPIES:

@@ -1,7 +1,6 @@
 """The web server: static files, and each view as JSON that is sent again whenever it has changed.
 
-It answers GET only (and POST of a login, where one logs in). Who asks is decided by a `Door`: the local page has one
-person, whose browser holds a key; the page of a team has as many as log in, each with a cluster of their own.
+It answers GET only. Who may ask is decided by the door (`local_door`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
-from typing import Final, Protocol
+from typing import Final
 
 import orjson
 from aiohttp import web
@@ -22,6 +21,7 @@ from hajob.clock import Clock
 from hajob.domain.errors import HajobInputError
 from hajob.web.jobs import list_of_jobs
 from hajob.web.live import LiveCluster
+from hajob.web.local_door import LocalDoor
 from hajob.web.nodes import list_of_nodes
 from hajob.web.one_job import copies_of_job, loss_of_node, whole_job
 
@@ -45,20 +45,7 @@ _TYPES: Final = {
 }
 
 
-class Door(Protocol):
-    """Who may come in, and as whom."""
-
-    async def cluster_of(self, request: web.Request) -> LiveCluster:
-        """Return the cluster of whoever asks; `web.HTTPException`: nobody who may."""
-
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        """Add pages of its own."""
-
-    def welcome(self, request: web.Request, page: web.Response) -> web.Response:
-        """Return what somebody gets who opens the page; `web.HTTPException`: nothing."""
-
-
-def build_application(door: Door, clock: Clock) -> web.Application:
+def build_application(door: LocalDoor, clock: Clock) -> web.Application:
     """Build the server's application."""
     page = _Pages(door, clock)
     application = web.Application(middlewares=[_guard], handler_args={"max_line_size": 16_384})
@@ -72,14 +59,13 @@ def build_application(door: Door, clock: Clock) -> web.Application:
     router.add_get("/api/jobs/{namespace}/{name}/copies", page.answer_copies)
     router.add_get("/api/jobs/{namespace}/{name}/losses/{node_rank:[0-9]+}", page.answer_loss)
     router.add_get("/api/nodes", page.stream_nodes)
-    door.add_routes(router)
     return application
 
 
 class _Pages:
     """The views of whoever asks."""
 
-    def __init__(self, door: Door, clock: Clock) -> None:
+    def __init__(self, door: LocalDoor, clock: Clock) -> None:
         self._door, self._clock = door, clock
         self._index = read_static_files()["index.html"]
 

@@ -33,6 +33,7 @@ class StepHistory:
         if point is None:
             return
         points = self.seen.setdefault(text(mapping(raw.get("metadata")).get("uid")), [])
+        # The status is written for many reasons; only a newer look at the steps is a point.
         if points and points[-1][0] >= point[0]:
             return
         points.append(point)
@@ -73,6 +74,7 @@ def _points_of_incident(incident: Mapping[str, object]) -> Iterable[Point]:
     if step is None or began is None:
         return
     yield began, step
+    # Between both the training stood; after it the steps since the restored state are done again.
     if ended is not None:
         yield ended, max(step - lost, 0)
 

@@ -81,7 +81,7 @@ async def test_dark_and_chinese(tmp_path: Path) -> None:
             "document.documentElement.dataset.theme === 'dark' && document.documentElement.lang === 'zh-CN'"
         )
         await tab.wait_until("document.querySelector('.jobs .row')")
-        assert "训练任务" in await tab.text(".top")
+        assert "作业" in await tab.text(".top")
         await tab.take_picture(pictures(tmp_path) / "jobs-dark-zh.png")
         await go_to(tab, JOB)
         await tab.wait_until("document.querySelectorAll('.card').length === 4 && document.querySelector('.u-over')")
