@@ -20,6 +20,8 @@ def readable(resource: Resource, body: Json) -> Json:
     Raises:
         ApiError: 400, it is none.
     """
+    if resource.foreign:
+        return body
     if not resource.custom:
         return decoding.decoded(resource, body)
     if not body.get("kind"):
@@ -32,6 +34,8 @@ def readable(resource: Resource, body: Json) -> Json:
 
 def unknown_fields(resource: Resource, body: Json) -> list[str]:
     """Paths of the fields that `readable` drops: `fieldValidation=Strict` refuses them."""
+    if resource.foreign:
+        return []
     if not resource.custom:
         return list(decoding.unknown_fields(resource, body))
     written = {key: value for key, value in body.items() if key != "metadata"}

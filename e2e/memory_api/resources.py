@@ -56,6 +56,11 @@ class Resource:
         return f"{self.kind}.{self.group}" if self.group and self.kind != "Event" else self.kind
 
     @property
+    def foreign(self) -> bool:
+        """Whether somebody else's CRD defines it: its schema takes anything here."""
+        return self.group == names.VOLCANO_GROUP
+
+    @property
     def custom(self) -> bool:
         """Whether a CRD defines it."""
         return self.group == names.GROUP
@@ -74,6 +79,8 @@ RESOURCES: Final = (
     BUDGETS,
     JOBS,
     Resource(names.QUARANTINES, names.QUARANTINE_KIND, names.GROUP, names.VERSION, namespaced=False, generation=True),
+    Resource(names.POD_GROUPS, "PodGroup", names.VOLCANO_GROUP, "v1beta1"),
+    Resource(names.VOLCANO_QUEUES, "Queue", names.VOLCANO_GROUP, "v1beta1", namespaced=False),
     Resource("configmaps", "ConfigMap"),
     Resource("secrets", "Secret", fields=("type",)),
     Resource("serviceaccounts", "ServiceAccount"),

@@ -42,7 +42,7 @@ from hajob.leader.reachability import LOOK_SECONDS, count_reachable
 from hajob.plan.evaluator import budgets_left
 from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView
-from hajob.sources.pod_group import RUNNING, PodGroupView, VolcanoQueue
+from hajob.sources.pod_group import PodGroupView, VolcanoQueue
 from hajob.sources.quota import Quota
 
 log = logging.getLogger(__name__)
@@ -332,21 +332,21 @@ class OperatorCore(FaultListener, JobSource):
             known.remove_queue(queue.name)
         else:
             known.store_queue(queue)
-        self._tell_waiting_in_queues({queue.name})
+        self._tell_jobs_in_queues({queue.name})
 
     def note_listed_queues(self) -> None:
         """Note that every Queue of Volcano is known: one that is named and unknown does not exist."""
         known = self._ports.cluster.pod_groups
         if not known.queues_are_known:
             known.queues_are_known = True
-            self._tell_waiting_in_queues({group.queue for group in known.groups.values()})
+            self._tell_jobs_in_queues({group.queue for group in known.groups.values()})
 
-    def _tell_waiting_in_queues(self, queues: Collection[str]) -> None:
-        """Tell the jobs that wait in these queues that something of them has changed."""
+    def _tell_jobs_in_queues(self, queues: Collection[str]) -> None:
+        """Tell the jobs in these queues that something of them has changed: one may be let in, or may grow."""
         groups = self._ports.cluster.pod_groups.groups.values()
-        for uid in {group.job_uid for group in groups if group.queue in queues and group.phase != RUNNING}:
+        for uid in {group.job_uid for group in groups if group.queue in queues}:
             if uid in self._controllers:
-                self._call_guarded(uid, self._controllers[uid].handle_changed_pod_group)
+                self._call_guarded(uid, self._controllers[uid].handle_changed_queue)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""

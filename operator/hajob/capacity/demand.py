@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from hajob.api.derived import rank_host_ports
+from hajob.api.enums import GangPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.layout import Layout
 from hajob.sources.host_ports import HostPort, HostPorts, host_ports_of_spec
@@ -39,12 +40,14 @@ class Demand:
         chips: how many.
         rules: node selector, terms of the node affinity, tolerations and excluded names as JSON, to compare demands by.
         ports: of the node, that it takes.
+        by_volcano: Volcano places the pod.
     """
 
     resource: str
     chips: int
     rules: bytes
     ports: HostPorts = ()
+    by_volcano: bool = False
 
     @classmethod
     def from_spec(cls, spec: HATrainingJobSpec, layout: Layout) -> Demand:
@@ -61,7 +64,8 @@ class Demand:
         # Bytes with sorted keys: demands are keys of a cache, and equal rules must be equal however they were written.
         written = orjson.dumps(rules, option=orjson.OPT_SORT_KEYS)
         ports = (*host_ports_of_spec(pod), *map(HostPort, rank_host_ports(spec).values()))
-        return cls(spec.accelerator.resource_name, layout.chips_per_node, written, ports)
+        by_volcano = spec.scheduling.gang_policy is GangPolicy.VOLCANO
+        return cls(spec.accelerator.resource_name, layout.chips_per_node, written, ports, by_volcano)
 
     @property
     def tolerations(self) -> list[Mapping[str, str]]:

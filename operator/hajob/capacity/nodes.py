@@ -27,12 +27,17 @@ KEPT_LIMIT: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A pod on a node: its job, its chips there by resource name, its priority, and its ports of the node."""
+    """A pod on a node: its job, its chips there by resource name, its priority, and its ports of the node.
+
+    Attributes:
+        untold: nobody has noted on the pod which chips it has.
+    """
 
     job_uid: str
     chips: Requests
     priority: int = 0
     ports: HostPorts = ()
+    untold: bool = False
 
 
 @dataclass(slots=True)
@@ -69,7 +74,7 @@ class Capacity:
         self._kept_out: frozenset[str] = frozenset()
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._places: dict[str, str] = {}
-        self._foreign: dict[tuple[Requests, int, HostPorts], Occupant] = {}
+        self._foreign: dict[tuple[Requests, int, HostPorts, bool], Occupant] = {}
         self._priorities: Counter[int] = Counter()
         self._log: list[str] = []
         self._forgotten = 0
@@ -155,9 +160,9 @@ class Capacity:
     def _occupant_of_pod(self, pod: PodView | ForeignPod) -> Occupant:
         """Return the pod's occupant; foreign pods with equal requests share one: there may be ten thousand."""
         if pod.job_uid:
-            return Occupant(pod.job_uid, pod.requests, pod.priority, pod.ports)
+            return Occupant(pod.job_uid, pod.requests, pod.priority, pod.ports, pod.has_untold_chips)
         # Frozen and shared, so it must hold nothing that differs from pod to pod.
-        alike = pod.requests, pod.priority, pod.ports
+        alike = pod.requests, pod.priority, pod.ports, pod.has_untold_chips
         return self._foreign.get(alike) or self._foreign.setdefault(alike, Occupant("", *alike))
 
     def remove_pod(self, key: str) -> bool:
@@ -268,7 +273,10 @@ class Capacity:
             if stays is None or stays(one):
                 if do_ports_collide(one.ports, demand.ports):
                     return False
-                room -= sum(count for resource, count in one.chips if resource == demand.resource)
+                taken = sum(count for resource, count in one.chips if resource == demand.resource)
+                if taken and one.untold and demand.by_volcano:
+                    return False  # to Volcano's Ascend plugin the rest of such a node is not stable
+                room -= taken
         return room >= demand.chips
 
     def _cache_entry(self, demand: Demand, job_uid: str = "") -> _Kept:

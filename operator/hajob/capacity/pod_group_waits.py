@@ -19,6 +19,7 @@ _BARE: Final = re.compile(r"Predicated-Nodes count: \d+, nodes: \[.*?\][. ,]*")
 """What is said where every node would do and something else keeps the pods: nearly always the queue's limit."""
 _ENDING: Final = "NotEnoughPod"
 _SHOWN: Final = 3
+_QUEUE_OF: Final = "queue {} of Volcano"
 
 
 def why_group_waits(group: PodGroupView, known: PodGroups, resource: str) -> str:
@@ -30,7 +31,9 @@ def why_group_waits(group: PodGroupView, known: PodGroups, resource: str) -> str
         resource: name of the chips.
     """
     why = _why_not_looked_at(group, known) if not group.phase else _why_by_phase(group, known, resource)
-    return f"queue {group.queue} of Volcano: {why}" if why else ""
+    if why.startswith(_QUEUE_OF.format(group.queue)):
+        return why
+    return f"{_QUEUE_OF.format(group.queue)}: {why}" if why else ""
 
 
 def _why_not_looked_at(group: PodGroupView, known: PodGroups) -> str:
@@ -55,7 +58,7 @@ def _why_by_phase(group: PodGroupView, known: PodGroups, resource: str) -> str:
         return f"its Ascend plugin refuses the job: {message}"
     if reason and not _BARE.fullmatch(message):
         return message
-    return _why_queue_full(group, known, resource)
+    return why_queue_full(group, known, resource, dict(group.requests).get(resource, 0))
 
 
 def _why_not_let_in(group: PodGroupView, known: PodGroups, resource: str) -> str:
@@ -64,7 +67,8 @@ def _why_not_let_in(group: PodGroupView, known: PodGroups, resource: str) -> str
     if found := _WANTED.search(message):
         told = f"{found[1]} {resource} are wanted at once, and {found[2]} are free"
     else:
-        told = _why_queue_full(group, known, resource) or message or "the job is not let in yet"
+        wanted = dict(group.requests).get(resource, 0)
+        told = why_queue_full(group, known, resource, wanted) or message or "the job is not let in yet"
     ahead = sorted(
         other.key
         for other in known.groups.values()
@@ -76,11 +80,12 @@ def _why_not_let_in(group: PodGroupView, known: PodGroups, resource: str) -> str
     return f"{told}; before it wait {', '.join(ahead[:_SHOWN])}{more}"
 
 
-def _why_queue_full(group: PodGroupView, known: PodGroups, resource: str) -> str:
-    """Return that the queue's limit has no room for the PodGroup; empty where it has, or there is none."""
-    queue, wanted = known.queues.get(group.queue), dict(group.requests).get(resource, 0)
+def why_queue_full(group: PodGroupView, known: PodGroups, resource: str, wanted: int) -> str:
+    """Return that the limit of the PodGroup's queue has no room for so many more chips; empty where it has, or none."""
+    queue = known.queues.get(group.queue)
     left = queue.left_of(resource) if queue is not None else None
     if queue is None or left is None or left >= wanted:
         return ""
     limit, used = dict(queue.capability)[resource], dict(queue.allocated).get(resource, 0)
-    return f"the queue is full: it may have {limit} {resource} and has {used}; the job needs {wanted} in all"
+    title = _QUEUE_OF.format(group.queue)
+    return f"{title} is full: it may have {limit} {resource} and has {used}; {wanted} are needed"

@@ -69,6 +69,7 @@ class Look(StrEnum):
     QUARANTINES = "quarantines"
     JOBS = "jobs"
     PODS = "the job's pods"
+    SCHEDULERS = "schedulers"
 
 
 @dataclass(frozen=True, slots=True)

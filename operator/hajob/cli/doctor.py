@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote
 
+from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.crd_difference import CRD_NAMES
 from hajob.app.settings import Settings
@@ -40,6 +41,7 @@ from hajob.cli.options import (
     add_verb,
 )
 from hajob.cli.output import WITHOUT_NAMES, Answer, lines_of_answer
+from hajob.cli.volcano_diagnosis import Schedulers, findings_of_schedulers
 from hajob.clock import SystemClock
 from hajob.faults.rules import settings
 from hajob.sources import lease, registry
@@ -48,6 +50,8 @@ _NOT_PROXIED: Final = "address not allowed"
 """What an API server says of a pod with a loopback address: it would be its own machine."""
 _SECONDS: Final = 5.0
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_APPS: Final = "/apis/apps/v1/namespaces"
+_OPERATOR: Final = "hajob-operator"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces"
 
 
@@ -89,11 +93,12 @@ def diagnose_and_print(
     job = find_job(objects, arguments.namespace, arguments.job) if arguments.job else None
     gatherer = Gatherer(objects, now_ms)
     gathered = gatherer.gather_everything(arguments.operator_namespace, arguments.fault_namespaces.split(","))
+    schedulers = gatherer.gather_schedulers(arguments.operator_namespace, arguments.fault_namespaces.split(","))
     if job is not None:
         pods = gatherer.pods_of_job(arguments.namespace, arguments.job)
-        found = list(findings_of_job(job, pods, gathered))
+        found = [*findings_of_job(job, pods, gathered), *findings_of_schedulers(schedulers, [job])]
     else:
-        found = list(findings_of_cluster(gathered))
+        found = [*findings_of_cluster(gathered), *findings_of_schedulers(schedulers, gathered.jobs)]
     answer = Answer(list(findings_as_text(found)), {"findings": [dataclasses.asdict(one) for one in found]})
     for line in lines_of_answer(answer, arguments.output):
         say(line)
@@ -147,6 +152,29 @@ class Gatherer:
         quarantines = partial(_list_of_items, objects, QUARANTINES)
         self._try_to_look(Look.QUARANTINES, "list nodequarantines", lambda: found.quarantines.extend(quarantines()))
         return found
+
+    def gather_schedulers(self, operator_namespace: str, fault_namespaces: list[str]) -> Schedulers:
+        """Collect what tells who schedules pods with chips, and how the device plugin serves them."""
+        found, objects = Schedulers(), self._objects
+        for namespace in fault_namespaces:
+            listed = partial(_list_of_items, objects, f"{_APPS}/{namespace}/daemonsets")
+            self._try_to_look(
+                Look.SCHEDULERS,
+                f"list daemonsets in {namespace}",
+                lambda listed=listed: found.daemon_sets.extend(listed()),  # type: ignore[misc]
+            )
+        self._try_to_look(Look.SCHEDULERS, "list queues of Volcano", lambda: self._read_queues(found))
+        path = f"{_APPS}/{operator_namespace}/deployments/{_OPERATOR}"
+        self._try_to_look(
+            Look.SCHEDULERS,
+            f"get deployments in {operator_namespace}",
+            lambda: setattr(found, "operator", objects.find_object(path)),
+        )
+        return found
+
+    def _read_queues(self, found: Schedulers) -> None:
+        answer = self._objects.find_object(f"/apis/{names.VOLCANO_API_VERSION}/{names.VOLCANO_QUEUES}")
+        found.queues = list(answer.get("items") or []) if answer is not None else None
 
     def pods_of_job(self, namespace: str, job: str) -> list[Json]:
         """Return the pods of one job."""

@@ -357,8 +357,15 @@ class JobController(CoordinatorOwner, LoopOwner):
         if refused is not None and refused.over_quota:
             self._loop.retry_soon()
 
+    def handle_changed_queue(self) -> None:
+        """Handle that the queue of the job's PodGroup has changed."""
+        if self.state.phase in UNTRAINED:
+            self.handle_changed_pod_group()
+        else:
+            self.apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
+
     def handle_changed_pod_group(self) -> None:
-        """Handle that the job's PodGroup, or the queue in which it waits, has changed."""
+        """Handle that the job's PodGroup has changed."""
         self._look_for_places()
         self._loop.wake_soon()
         self.status.publish_status(lazy=True)

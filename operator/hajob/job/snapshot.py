@@ -21,7 +21,7 @@ from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.job import HATrainingJob
 from hajob.backoff import Backoff
 from hajob.capacity.demand import Demand
-from hajob.capacity.pod_group_waits import why_group_waits
+from hajob.capacity.pod_group_waits import why_group_waits, why_queue_full
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
 from hajob.domain.layout import Layout
@@ -77,6 +77,12 @@ AT_ONCE: Final = 2
 """So many refusals by nodes in a row are answered at once: other nodes may take the pod."""
 FORGOTTEN_SECONDS: Final = 600.0
 """A refusal by a node so long after the one before is the first of another row."""
+_NO_VALID_POD: Final = "not get valid pod"
+"""MindCluster's device plugin, of a pod to which Volcano has given no chips."""
+_VOLCANO_MODE: Final = (
+    "; the device plugin is in its Volcano mode, in which pods of other schedulers get all chips of a node or none: "
+    "set spec.scheduling.gangPolicy: Volcano, or ask for whole nodes (docs/admin/schedulers.md)"
+)
 NOTHING_SAID: Final = ServerAnswers()
 
 
@@ -119,6 +125,8 @@ class CreationMemo:
         if now >= self.next_at or self.last is None:
             return None
         told = f"{self.last.node_name} refuses pods of this job, {self.row} so far: {self.last.trouble}"
+        if _NO_VALID_POD in self.last.trouble:
+            told += _VOLCANO_MODE
         again = f"the next one is created within {NODES_RETRY_SECONDS[1]:.0f} s"
         return NotCreated(f"{told}; {again}", code="NodeRefuses")
 
@@ -352,7 +360,13 @@ class JobSnapshot:
         """Return the quotas without room for the pods of a growth, in words; empty: all of them are allowed."""
         need = len(nodes_to_return(self.state, self.policy, self.now_ms))
         allowed = self.cluster.quotas.allowed_pods(self.quota_use) if need else None
-        return allowed.told if allowed is not None and allowed.pods < need else ""
+        if allowed is not None and allowed.pods < need:
+            return allowed.told
+        group = self.pod_group_of_role(names.ROLE_RANK)
+        if not need or group is None:
+            return ""
+        wanted = need * self.layout.chips_per_node
+        return why_queue_full(group, self.cluster.pod_groups, self.job.spec.accelerator.resource_name, wanted)
 
     @cached_property
     def free_node_names(self) -> AbstractSet[str]:

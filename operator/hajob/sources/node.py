@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hajob.domain.facts import FactKind, Source
 from hajob.domain.hardware import ClusterFact, Level, harms_job, kind_of_level
+from hajob.sources.base_devices import devices_text_of_node
 from hajob.sources.reading import (
     DRAIN_TAINTS,
     Reading,
@@ -70,6 +71,8 @@ class NodeView:
         labels: by name.
         taints: all of them, but for those that Kubernetes sets itself for what `ready` and `unschedulable` say.
         boot: another text after each start of the machine.
+        address: of the machine in the cluster's network.
+        devices: what the device plugin says of its chips, unread (hajob.sources.base_devices).
     """
 
     name: str
@@ -83,6 +86,8 @@ class NodeView:
     boot: str = ""
     all_chips: Mapping[str, int] | None = None
     drained: bool = False
+    address: str = ""
+    devices: str = ""
 
     @property
     def is_to_be_emptied(self) -> bool:
@@ -134,7 +139,14 @@ def node_view_of(node: Mapping[str, Any], drain_taints: Collection[str] = DRAIN_
         boot=str((status.get("nodeInfo") or {}).get("bootID") or ""),
         all_chips=_extended_resources(status.get("capacity")),
         drained=any(taint.key in drain_taints for taint in taints),
+        address=_address_of_node(status),
+        devices=devices_text_of_node(node),
     )
+
+
+def _address_of_node(status: Mapping[str, Any]) -> str:
+    addresses = map(mapping, items(status.get("addresses")))
+    return next((text(one.get("address")) for one in addresses if one.get("type") == "InternalIP"), "")
 
 
 def _extended_resources(amounts: object) -> dict[str, int]:

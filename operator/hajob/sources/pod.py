@@ -67,7 +67,7 @@ SCRIPT_EXITS: Final = frozenset({64, 65})
 
 _CONFIGURATION: Final = re.compile(r"ascend\.kubectl\.kubernetes\.io/ascend-[a-z0-9]{1,32}-configuration")
 """The annotation with a pod's devices; the middle is the kind of chip: `910`, `npu`."""
-_REAL: Final = "huawei.com/AscendReal"
+_REAL: Final = names.ANNOTATION_REAL_CHIPS
 """What was mounted, as the device plugin notes it under one name for every kind of chip."""
 _MOST_CHIPS: Final = 64
 """No node has more; an annotation may say anything."""
@@ -149,6 +149,11 @@ class PodView:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
+
+    @property
+    def has_untold_chips(self) -> bool:
+        """Whether it asks for chips, and nobody has noted which it has."""
+        return bool(self.requests) and not self.chips
 
     @property
     def is_gated(self) -> bool:
@@ -270,6 +275,7 @@ class ForeignPod:
 
     Attributes:
         key: namespace and name.
+        has_untold_chips: nobody has noted on it which chips it has.
     """
 
     key: str
@@ -277,6 +283,7 @@ class ForeignPod:
     requests: Requests
     priority: int = 0
     ports: HostPorts = ()
+    has_untold_chips: bool = False
 
     @property
     def job_uid(self) -> str:
@@ -299,7 +306,9 @@ def view_of_foreign_pod(pod: Mapping[str, Any]) -> ForeignPod | None:
         return None
     metadata = pod["metadata"]
     key = f"{metadata.get('namespace', '')}/{metadata['name']}"
-    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _pod_priority(spec), ports)
+    told = chip_numbers(mapping(metadata.get("annotations")), (name for name, _ in requests))
+    untold = bool(requests) and not told
+    return ForeignPod(key, intern(str(spec["nodeName"])), requests, _pod_priority(spec), ports, untold)
 
 
 def _extended_requests(spec: Mapping[str, Any]) -> Requests:

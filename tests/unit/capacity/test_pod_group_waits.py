@@ -60,7 +60,7 @@ def test_a_full_queue_is_told_though_volcano_names_it_nowhere() -> None:
     bare = ("NodePredicateFailed", "Predicated-Nodes count: 7, nodes: [cpu-0 npu-1]..., ")
     waiting = replace(GROUP, phase="Inqueue", reasons=(("NotEnoughResources", "2/5 tasks"), bare))
     assert told(waiting, known(full)) == (
-        f"queue research of Volcano: the queue is full: it may have 48 {CHIP} and has 24; the job needs 32 in all"
+        f"queue research of Volcano is full: it may have 48 {CHIP} and has 24; 32 are needed"
     )
 
 

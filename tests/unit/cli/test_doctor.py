@@ -185,7 +185,7 @@ def test_what_may_not_be_read_is_unknown_in_one_line() -> None:
     code, found = ask(Cluster(**{path: ForbiddenError(f"{path} is forbidden: User cannot") for path in paths}))
     told = about(found, "rights")
     assert (code, told["grade"]) == (0, "unknown")
-    assert told["message"].startswith("5 of 6 checks need more rights: CRDs, the operator's Lease, faults of nodes")
+    assert told["message"].startswith("5 of 7 checks need more rights: CRDs, the operator's Lease, faults of nodes")
     assert "what is missing is to get customresourcedefinitions; to get leases in hajob-system; to " in told["message"]
     assert "list hatrainingjobs in all namespaces" in told["message"]
     assert [one for one in found if one["about"] != "rights"] == [], "neither fine nor a problem"
@@ -193,7 +193,7 @@ def test_what_may_not_be_read_is_unknown_in_one_line() -> None:
 
 def test_what_may_be_read_is_looked_at_all_the_same() -> None:
     code, found = ask(Cluster(**{NODES: ForbiddenError("no"), FAULTS: ClusterError("the server is ill")}))
-    assert "1 of 7 checks" in about(found, "rights")["message"]
+    assert "1 of 8 checks" in about(found, "rights")["message"]
     assert about(found, "the leader's report")["message"] == "could not be read: the server is ill"
     assert about(found, "operator")["grade"] == "ok"
     assert "80E01801" in about(found, "fault on node-1")["message"], "a fault that may be read is one"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hajob.api import constants as names
 from hajob.api.job import Metadata
 from hajob.api.spec import HATrainingJobSpec
 from hajob.cli.simulated_writes import STATUS, Write, writes_of_simulation
@@ -15,6 +16,7 @@ from hajob.plan import events
 from hajob.plan.simulate import SimulationRequest, simulate_loss
 from hajob.protocol import sidecar_pb2 as wire
 from hajob.sources.pod import pod_view_of
+from tests.rigs.example_jobs import example_job
 from tests.rigs.job_controller import ControllerTown, RecordedEvents, death_of_rank, settle_town
 from tests.rigs.told_events import tell
 
@@ -128,6 +130,15 @@ async def test_a_node(town: ControllerTown) -> None:
     await loses(town, 2, wait=False)
     await go_on(town, wire.STOPPED, wire.NAMED, wire.RESUMED, wire.RESULT)
     compare(town, ledger, SimulationRequest(nodes=(2,), free_nodes=2))
+
+
+def test_under_volcano_pods_leave_their_group() -> None:
+    spec = example_job("quickstart", scheduling={"gangPolicy": "Volcano"}).spec
+    replaced = writes_of_simulation(simulate_loss(spec, SimulationRequest(nodes=(2,), free_nodes=1)))
+    verbs = [(one.verb, one.node_rank) for one in replaced if one.resource == "pods"]
+    assert verbs == [("patch", 2), ("delete", 2), ("create", 2)]
+    shrunk = writes_of_simulation(simulate_loss(spec, SimulationRequest(nodes=(2,))))
+    assert [one.verb for one in shrunk if one.resource == names.POD_GROUPS] == ["patch"]
 
 
 async def test_a_shrink(town: ControllerTown) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.api.job import HATrainingJob
 from hajob.job.admission import evaluate_pods
+from hajob.pods.settings import PodSettings
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.malformed_templates import (
     KNOWN_TO_THE_CRD_ONLY,
@@ -48,13 +50,13 @@ async def test_the_quickstart_is_accepted() -> None:
     assert await evaluate_pods(kube, HATrainingJob.from_object(stored), SETTINGS) == (Reason.VALID, "")
 
 
-async def evaluated(**spec: Any) -> tuple[list[Json], Reason, str]:
+async def evaluated(settings: PodSettings = SETTINGS, **spec: Any) -> tuple[list[Json], Reason, str]:
     """The pods that are asked about for a quickstart with this in its spec, and the answer."""
     server = MemoryServer(FakeClock())
     kube = MemoryKube(server)
     body = edited(lambda job: job["spec"].update(spec))
     stored = await kube.create_object(names.PLURAL, "default", body)
-    reason, message = await evaluate_pods(kube, HATrainingJob.from_object(stored), SETTINGS)
+    reason, message = await evaluate_pods(kube, HATrainingJob.from_object(stored), settings)
     asked = [request for request in server.log if request.dry_run]
     assert all(request.strict for request in asked)
     return [request.body for request in asked if isinstance(request.body, dict)], reason, message
@@ -79,6 +81,16 @@ async def test_the_pods_asked_about_are_those_to_be_made() -> None:
     assert asked[0]["spec"]["schedulingGates"] == [{"name": names.GATE}]
     ungated, _, _ = await evaluated(scheduling={"gangPolicy": "None"})
     assert "schedulingGates" not in ungated[0]["spec"]
+
+
+async def test_a_job_of_volcano_needs_an_operator_that_serves_it() -> None:
+    scheduling = {"gangPolicy": "Volcano"}
+    _, reason, message = await evaluated(scheduling=scheduling)
+    assert (reason, "whoever installs it sets volcano.enabled" in message) == (Reason.INVALID, True)
+    asked, reason, told = await evaluated(replace(SETTINGS, serves_volcano=True), scheduling=scheduling)
+    assert reason is Reason.VALID, told
+    assert [one["kind"] for one in asked] == ["PodGroup", "Pod", "Pod"]
+    assert names.ANNOTATION_GROUP_NAME not in asked[1]["metadata"]["annotations"], "the group is not there yet"
 
 
 async def test_a_refusal_names_the_fields_of_the_template() -> None:

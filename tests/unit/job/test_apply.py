@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from hajob.api import constants as names
 from hajob.job.apply import Applier
 from hajob.job.pod_maker import PodMaker
 from hajob.job.wants import Change, Create, Delete, Patch, Put, Wants, deletion_of_pod, merge_wants, patch_of_pod
 from hajob.kube.client import ApiError
+from hajob.pods.naming import pod_group_name
 from hajob.sources.node import NodeView
 from tests.rigs.fake_clock import FakeClock
 from tests.rigs.fake_kube import FakeKube
@@ -130,6 +132,35 @@ def test_a_pod_that_goes_is_not_patched() -> None:
     gate = Patch(resource="pods", namespace=going.namespace, name=going.name, uid=going.uid, body=[])
     wants = merge_wants([Wants(changes=(gate,)), Wants(changes=(deletion_of_pod(snapshot(), going),))])
     assert [type(change) for change in wants.changes] == [Delete]
+
+
+async def test_a_pod_leaves_its_group_before_it_goes(town: Town) -> None:
+    """Volcano places no other pod of the group as long as one in it is being deleted."""
+    job = snapshot({"scheduling": {"gangPolicy": "Volcano"}})
+    group = pod_group_name(job.job)
+    await town.want(pod("a", annotations={names.ANNOTATION_GROUP_NAME: group}))
+    stored = town.kube.objects["pods", "default", "a"]
+    deletion = deletion_of_pod(job, rank(0, namespace="default", name="a", uid=stored["metadata"]["uid"], group=group))
+    town.kube.writes.clear()
+    await town.want(deletion)
+    ((_, _, patch),) = town.kube.writes
+    assert patch["body"]["metadata"]["annotations"] == {names.ANNOTATION_GROUP_NAME: f"{group}-left"}
+    assert ("pods", "default", "a") not in town.kube.objects
+
+
+async def test_a_pod_that_may_not_leave_its_group_goes_all_the_same(town: Town) -> None:
+    job = snapshot({"scheduling": {"gangPolicy": "Volcano"}})
+    await town.want(pod("a"))
+    uid = town.kube.objects["pods", "default", "a"]["metadata"]["uid"]
+    deletion = deletion_of_pod(job, rank(0, namespace="default", name="a", uid=uid, group=pod_group_name(job.job)))
+    town.kube.fail(REFUSED)
+    await town.want(deletion)
+    assert ("pods", "default", "a") not in town.kube.objects
+    assert not town.applier.refusals
+
+
+def test_who_is_in_no_group_of_the_job_only_goes() -> None:
+    assert deletion_of_pod(snapshot(), rank(0, group="mine")).leaves_group == ""
 
 
 async def test_a_pod_is_deleted_once_and_again_without_grace(town: Town) -> None:

@@ -28,6 +28,25 @@ def test_the_schedulers_words_in_short(message: str) -> None:
     assert summarize_reasons(message) == SAYS[message]
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "waits"),
+    [
+        ("Unschedulable", "1/4 tasks in gang unschedulable: pod group is not ready, 1 Pending, 4 minAvailable", False),
+        (
+            "Unschedulable",
+            "2/4 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 Running, 4 minAvailable; 2 X",
+            True,
+        ),
+        ("Schedulable", "Pod team-a/l8-0-0 can possibly be assigned to npu-5", True),
+    ],
+)
+def test_volcanos_words_about_a_pod_without_a_node(reason: str, message: str, waits: bool) -> None:
+    """While pods of the gang are still being made, it says the same of them as of a gang that finds no nodes."""
+    told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    view = pod_view_of({"metadata": {"name": "p"}, "status": {"conditions": [told]}})
+    assert view.unschedulable == (message if waits else "")
+
+
 def test_nodes_that_a_pod_is_kept_off_are_named() -> None:
     words = "0/2 nodes are available: 1 Insufficient a.b/c, 1 node(s) didn't match Pod's node affinity/selector."
     waits = {"conditions": [{"type": "PodScheduled", "reason": "Unschedulable", "message": words}]}

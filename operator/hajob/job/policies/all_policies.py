@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from hajob.job.policies.chip_notes import want_chip_notes
 from hajob.job.policies.drains import DrainMemo, want_drains
 from hajob.job.policies.expiry import want_expiry
 from hajob.job.policies.finished_pods import want_finished_pods
@@ -44,6 +45,7 @@ def policies_with(memos: PolicyMemos) -> tuple[Callable[[JobSnapshot], Wants], .
         partial(want_pauses, memo=memos.pauses),
         partial(want_spares, memo=memos.spares),
         partial(want_pods, memo=memos.pods, gang=memos.gang, boots=memos.boots),
+        want_chip_notes,
         want_finished_pods,
         want_expiry,
     )

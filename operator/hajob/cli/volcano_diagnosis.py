@@ -1,0 +1,122 @@
+"""What `kubectl hajob doctor` concludes about schedulers: the device plugin's mode, Volcano, and jobs that fit neither.
+
+In its Volcano mode (`-volcanoType=true`) MindCluster's device plugin serves pods of other schedulers with all chips of
+a node or none (docs/admin/schedulers.md). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.api.enums import GangPolicy
+from hajob.cli.diagnosis import Finding, Grade
+from hajob.sources.pod_group import queue_view_of
+from hajob.sources.reading import items, mapping, name_of_object, parse_whole_number, text
+
+_PLUGIN: Final = re.compile(r"(?:^|[\s/])(?:ascend-)?device-plugin(?:$|\s)")
+_MODE: Final = re.compile(r"-volcanoType(?:=(\w+))?(?:\s|$)")
+_TRUE: Final = frozenset({None, "1", "t", "T", "true", "TRUE", "True"})
+_SERVED: Final = "HAJOB_VOLCANO_ENABLED"
+_PAGE: Final = "docs/admin/schedulers.md"
+_CHIPS_BY_PRODUCT: Final = {"A2": 8, "A3": 16}
+
+
+@dataclass(slots=True)
+class Schedulers:
+    """What was gathered of schedulers, raw.
+
+    Attributes:
+        daemon_sets: where the device plugin may be.
+        queues: of Volcano; None where the cluster does not have this kind.
+        operator: its Deployment; None where it is not there.
+    """
+
+    daemon_sets: list[Json] = field(default_factory=list)
+    queues: list[Json] | None = None
+    operator: Json | None = None
+
+
+def plugin_is_in_volcano_mode(daemon_sets: Iterable[Json]) -> tuple[str, bool] | None:
+    """Return namespace and name of the device plugin's DaemonSet, and whether it is in Volcano mode; None without one.
+
+    The flag stands in its command, often as a part of one long text for a shell.
+    """
+    for one in daemon_sets:
+        pod = mapping(mapping(mapping(one.get("spec")).get("template")).get("spec"))
+        for container in map(mapping, items(pod.get("containers"))):
+            words = " ".join(text(word) for word in (*items(container.get("command")), *items(container.get("args"))))
+            if _PLUGIN.search(words):
+                found = _MODE.search(words)
+                title = f"{text(mapping(one.get('metadata')).get('namespace'))}/{name_of_object(one)}"
+                return title, found is not None and found[1] in _TRUE
+    return None
+
+
+def findings_of_schedulers(gathered: Schedulers, jobs: Iterable[Json]) -> Iterator[Finding]:
+    """Yield which mode the device plugin is in, whether Volcano is there and served, and the jobs that fit neither."""
+    plugin = plugin_is_in_volcano_mode(gathered.daemon_sets)
+    in_volcano_mode = plugin is not None and plugin[1]
+    if plugin is not None:
+        mode = (
+            "in Volcano mode: pods of Volcano get their chips from it; those of other schedulers get whole nodes only"
+            if in_volcano_mode
+            else "not in Volcano mode: it serves pods of every scheduler, and chooses their chips itself"
+        )
+        yield Finding(Grade.FINE, "device plugin", f"{plugin[0]} is {mode}")
+    served = _serves_volcano(gathered.operator)
+    if gathered.queues is not None:
+        told = "and this operator serves jobs of it" if served else "and this operator does not serve jobs of it"
+        grade = Grade.FINE if served or gathered.operator is None else Grade.NOTE
+        do = f"set volcano.enabled in the chart for gangPolicy: Volcano ({_PAGE})"
+        yield Finding(grade, "Volcano", f"is installed, with {len(gathered.queues)} queues, {told}", do)
+    for job in jobs:
+        yield from _findings_of_job(job, gathered, in_volcano_mode=in_volcano_mode)
+
+
+def _findings_of_job(job: Json, gathered: Schedulers, *, in_volcano_mode: bool) -> Iterator[Finding]:
+    spec = mapping(job.get("spec"))
+    scheduling, accelerator = mapping(spec.get("scheduling")), mapping(spec.get("accelerator"))
+    title = f"job {text(mapping(job.get('metadata')).get('namespace'))}/{name_of_object(job)}"
+    if scheduling.get("gangPolicy") != GangPolicy.VOLCANO:
+        whole = _CHIPS_BY_PRODUCT.get(text(accelerator.get("product")), 0)
+        chips = parse_whole_number(accelerator.get("chipsPerNode")) or whole
+        if in_volcano_mode and chips < whole:
+            yield Finding(
+                Grade.PROBLEM,
+                title,
+                f"wants {chips} of {whole} chips of a node by another scheduler than Volcano: the device plugin "
+                "refuses its pods (not get valid pod)",
+                f"set spec.scheduling.gangPolicy: Volcano, or ask for all chips of a node ({_PAGE})",
+            )
+        return
+    if gathered.queues is None:
+        yield Finding(
+            Grade.PROBLEM,
+            title,
+            "has gangPolicy: Volcano, and the cluster has no Volcano",
+            "install Volcano, or leave spec.scheduling.gangPolicy out",
+        )
+        return
+    queue = text(scheduling.get("queueName")) or names.VOLCANO_DEFAULT_QUEUE
+    views = {view.name: view for view in map(queue_view_of, gathered.queues)}
+    if queue not in views or not views[queue].is_open:
+        why = "is closed" if queue in views else "does not exist"
+        yield Finding(
+            Grade.PROBLEM,
+            title,
+            f"its queue {queue} of Volcano {why}, of which Volcano says nothing",
+            "create or open the queue, or name another one in spec.scheduling.queueName",
+        )
+
+
+def _serves_volcano(operator: Mapping[str, Any] | None) -> bool:
+    """Whether the operator's Deployment says that it serves jobs of Volcano."""
+    pod = mapping(mapping(mapping(mapping(operator).get("spec")).get("template")).get("spec"))
+    containers = map(mapping, items(pod.get("containers")))
+    variables = (mapping(entry) for container in containers for entry in items(container.get("env")))
+    return any(one.get("name") == _SERVED and text(one.get("value")).lower() == "true" for one in variables)

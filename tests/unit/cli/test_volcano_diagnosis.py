@@ -1,0 +1,79 @@
+"""The doctor says who schedules pods with chips, and which jobs that does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hajob.cli.diagnosis import Grade
+from hajob.cli.volcano_diagnosis import Schedulers, findings_of_schedulers, plugin_is_in_volcano_mode
+
+
+def daemon_set(*words: str, name: str = "ascend-device-plugin-daemonset") -> dict[str, Any]:
+    container = {"name": "device-plugin-01", "command": ["/bin/bash", "-c", "--"], "args": list(words)}
+    pod = {"spec": {"containers": [container]}}
+    return {"metadata": {"name": name, "namespace": "kube-system"}, "spec": {"template": pod}}
+
+
+def job(gang_policy: str = "SchedulingGates", chips: int | None = None, queue: str = "") -> dict[str, Any]:
+    accelerator = {"product": "A2"} | ({"chipsPerNode": chips} if chips else {})
+    scheduling = {"gangPolicy": gang_policy, "queueName": queue}
+    return {
+        "metadata": {"name": "qwen", "namespace": "team-a"},
+        "spec": {"accelerator": accelerator, "scheduling": scheduling},
+    }
+
+
+VOLCANO_MODE = daemon_set("device-plugin -useAscendDocker=true -volcanoType=true -presetVirtualDevice=true")
+QUEUES = [{"metadata": {"name": "default"}}, {"metadata": {"name": "old"}, "status": {"state": "Closed"}}]
+OPERATOR = {
+    "spec": {
+        "template": {"spec": {"containers": [{"env": [{"name": "HAJOB_VOLCANO_ENABLED", "value": "true"}]}]}},
+    }
+}
+
+
+def problems(found: Schedulers, *jobs: dict[str, Any]) -> list[str]:
+    return [one.message for one in findings_of_schedulers(found, jobs) if one.grade is Grade.PROBLEM]
+
+
+@pytest.mark.parametrize(
+    ("words", "mode"),
+    [
+        ("device-plugin -useAscendDocker=true -volcanoType=true -logLevel=0", True),
+        ("/usr/local/bin/device-plugin -volcanoType", True),
+        ("device-plugin -volcanoType=false", False),
+        ("device-plugin -useAscendDocker=true", False),
+    ],
+)
+def test_the_mode_of_the_device_plugin_is_read(words: str, mode: bool) -> None:
+    noded = daemon_set("noded -logFile=/var/log/x", name="noded")
+    assert plugin_is_in_volcano_mode([noded, daemon_set(words)]) == (
+        "kube-system/ascend-device-plugin-daemonset",
+        mode,
+    )
+    assert plugin_is_in_volcano_mode([noded]) is None
+
+
+def test_a_part_of_a_node_by_another_scheduler_is_a_problem() -> None:
+    found = Schedulers(daemon_sets=[VOLCANO_MODE])
+    (told,) = problems(found, job(chips=2), job(chips=8), job())
+    assert told.startswith("wants 2 of 8 chips of a node by another scheduler than Volcano")
+    assert problems(Schedulers(daemon_sets=[daemon_set("device-plugin -x")]), job(chips=2)) == []
+
+
+def test_jobs_of_volcano_need_it_and_an_open_queue() -> None:
+    assert problems(Schedulers(), job("Volcano")) == ["has gangPolicy: Volcano, and the cluster has no Volcano"]
+    found = Schedulers(queues=QUEUES, operator=OPERATOR)
+    assert problems(found, job("Volcano"), job("Volcano", queue="default")) == []
+    assert "its queue old of Volcano is closed" in problems(found, job("Volcano", queue="old"))[0]
+    assert "its queue new of Volcano does not exist" in problems(found, job("Volcano", queue="new"))[0]
+
+
+def test_an_operator_without_rights_to_volcano_is_noted() -> None:
+    def grades(operator: dict[str, Any] | None) -> list[Grade]:
+        return [one.grade for one in findings_of_schedulers(Schedulers(queues=QUEUES, operator=operator), [])]
+
+    assert grades(OPERATOR) == [Grade.FINE]
+    assert grades({}) == [Grade.NOTE]
