@@ -48,7 +48,7 @@ def completed(resource: Resource, body: Json, now: str) -> Json:
         return pods.defaulted(body, now)
     if resource is NAMESPACES:
         return {**body, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-    if resource is QUOTAS or (resource.custom and resource.status and "status" in body):
+    if resource is QUOTAS or ((resource.custom or resource.foreign) and resource.status and "status" in body):
         return {key: value for key, value in body.items() if key != "status"}
     if resource.kind == "Secret":
         plain = {key: base64.b64encode(text.encode()).decode() for key, text in (body.get("stringData") or {}).items()}

@@ -58,7 +58,7 @@ class Resource:
     @property
     def foreign(self) -> bool:
         """Whether somebody else's CRD defines it: its schema takes anything here."""
-        return self.group == names.VOLCANO_GROUP
+        return self.group in {names.VOLCANO_GROUP, names.KUEUE_GROUP}
 
     @property
     def custom(self) -> bool:
@@ -90,6 +90,9 @@ RESOURCES: Final = (
     Resource("leases", "Lease", "coordination.k8s.io"),
     Resource("customresourcedefinitions", "CustomResourceDefinition", "apiextensions.k8s.io", namespaced=False),
     Resource("priorityclasses", "PriorityClass", "scheduling.k8s.io", namespaced=False),
+    Resource("workloads", "Workload", names.KUEUE_GROUP, "v1beta2", status=True, generation=True),
+    Resource("resourceflavors", "ResourceFlavor", names.KUEUE_GROUP, "v1beta2", namespaced=False),
+    Resource("workloadpriorityclasses", "WorkloadPriorityClass", names.KUEUE_GROUP, "v1beta2", namespaced=False),
     Resource("tokenreviews", "TokenReview", "authentication.k8s.io", namespaced=False),
 )
 SUBRESOURCES: Final = ("status", "eviction", "binding", "token")

@@ -41,6 +41,7 @@ BY_THE_CHART: Final = frozenset(
         "sidecar_pull_secrets",
         "sidecar_resources",
         "sidecar_security_context",
+        "kueue_enabled",
         "metrics_port",
         "log_level",
         "log_format",
@@ -150,6 +151,14 @@ class Volcano(Values):
     must be installed."""
 
 
+class Kueue(Values):
+    """Quota from Kueue."""
+
+    enabled: bool = False
+    """Whether jobs with the label `kueue.x-k8s.io/queue-name` get their quota from Kueue (docs/admin/schedulers.md):
+    gives the operator rights to Workloads, flavors and priority classes. Without it such a job is not started."""
+
+
 class Crds(Values):
     """The CRD."""
 
@@ -201,6 +210,8 @@ class ChartValues(Values):
     """Who may write what in a HATrainingJob, beside the rights."""
     volcano: Volcano = Volcano()
     """For jobs with `gangPolicy: Volcano`."""
+    kueue: Kueue = Kueue()
+    """Quota from Kueue."""
     job_defaults: Json = {}
     """What jobs have where they say nothing, from their creation on: a path below `spec` and its value
     (`{"network.interface": "bond0", "coordinator.tolerations": [{"operator": "Exists"}]}`). Needs Kubernetes 1.36."""

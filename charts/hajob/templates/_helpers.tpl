@@ -46,6 +46,10 @@ subjects:
 {{- if (.Values.volcano | default dict).enabled }}
 - {apiGroups: [scheduling.volcano.sh], resources: [podgroups], verbs: [create, patch, delete]}
 {{- end }}
+{{- if (.Values.kueue | default dict).enabled }}
+- {apiGroups: [kueue.x-k8s.io], resources: [workloads], verbs: [list, watch, create, patch, delete]}
+- {apiGroups: [kueue.x-k8s.io], resources: [workloads/status], verbs: [patch]}
+{{- end }}
 {{- end }}
 
 {{/* Settings of the operator that are not the default, as environment variables. */}}

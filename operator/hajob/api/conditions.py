@@ -114,6 +114,13 @@ class Reason(Enum):
         "The scheduler finds no node for some pods; spec.startupDeadlineSeconds is paused.",
         "Free or add nodes, or relax the nodeSelector, affinity or tolerations that the message names.",
     )
+    WAITING_IN_QUEUE = (
+        _T.SCHEDULED,
+        _FALSE,
+        "WaitingInQueue",
+        "A queue has not admitted the job yet; it has no pods until then.",
+        "The message begins with the queue's name and has its own words: raise its quota, or wait for others to end.",
+    )
     UNSATISFIABLE = (
         _T.SCHEDULED,
         _FALSE,
@@ -279,6 +286,13 @@ class Reason(Enum):
         "A log rule of the job is not applied, or not to every line; no fault follows from that.",
         "Change the pattern that the message names in spec.recovery.logRules (docs/user/training-images.md).",
     )
+    QUOTA_UNKNOWN = (
+        _T.DEGRADED,
+        _TRUE,
+        "QuotaUnknown",
+        "The job trains, and its queue does not say any more that it has quota; it stops only when the queue asks.",
+        "See whether Kueue runs, and whether the job's Workload is there: kubectl get workloads.",
+    )
     MOVE_FAILED = (
         _T.DEGRADED,
         _TRUE,
@@ -320,6 +334,18 @@ class Reason(Enum):
 
     NOT_SUSPENDED = (_T.SUSPENDED, _FALSE, "NotSuspended", "The job is not suspended.")
     SUSPENDING = (_T.SUSPENDED, _FALSE, "Suspending", "Hajob is ending the pods of the job.")
+    EVICTING = (
+        _T.SUSPENDED,
+        _FALSE,
+        "Evicting",
+        "The queue takes the job's quota back; Hajob saves the training, ends its pods, and gives the quota back.",
+    )
+    EVICTED = (
+        _T.SUSPENDED,
+        _TRUE,
+        "Evicted",
+        "The queue has taken the job's quota back; the job resumes by itself once it is admitted again.",
+    )
     SUSPENDED = (_T.SUSPENDED, _TRUE, "Suspended", "The job has no pods; set spec.suspend to false to resume it.")
 
     NOT_COMPLETE = (_T.COMPLETE, _FALSE, "NotComplete", "The training is not complete.")

@@ -54,6 +54,16 @@ ANNOTATION_GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 ANNOTATION_REAL_CHIPS: Final = "huawei.com/AscendReal"
 ANNOTATION_CONFIGURATION: Final = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
 ANNOTATION_SCHEDULE_POLICY: Final = "huawei.com/schedule_policy"
+
+# Kueue's: on a HATrainingJob the queue and its priority class, on a Workload whose it is (docs/admin/schedulers.md).
+KUEUE_GROUP: Final = "kueue.x-k8s.io"
+KUEUE_API_VERSION: Final = f"{KUEUE_GROUP}/v1beta2"
+LABEL_QUEUE: Final = f"{KUEUE_GROUP}/queue-name"
+LABEL_QUEUE_PRIORITY: Final = f"{KUEUE_GROUP}/priority-class"
+LABEL_QUEUE_JOB_UID: Final = f"{KUEUE_GROUP}/job-uid"
+ANNOTATION_SUSPENDED: Final = f"{GROUP}/suspended"  # of a Workload that Hajob has deactivated, so that it activates it
+ANNOTATION_DIGEST: Final = f"{GROUP}/digest"  # of what was asked for: the server adds fields of its own
+
 LABEL_HOSTNAME: Final = "kubernetes.io/hostname"  # written by the kubelet
 LABEL_NODE_ACCELERATOR: Final = "accelerator"  # written by the device plugin on nodes that have chips
 

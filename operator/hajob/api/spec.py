@@ -204,6 +204,9 @@ class Recovery(ApiModel):
     """What is done about a node that is cordoned."""
     drain_timeout_seconds: Annotated[int, Field(ge=0, le=SECONDS_PER_YEAR)] = 900
     """How long evictions from a cordoned node wait for the pods to be moved; then they go through."""
+    preemption_timeout_seconds: Seconds = 1800
+    """How long the job may take to save when its queue (Kueue) takes the quota back, which waits for that; then the
+    pods end, and the job resumes from the newest checkpoint before."""
     coordinator_loss_policy: CoordinatorLossPolicy = CoordinatorLossPolicy.AT_NEXT_CHECKPOINT
     """When the job is restarted after its MindIO controller was lost; until then it trains unprotected."""
     hang: Hang = Hang()

@@ -44,6 +44,7 @@ from hajob.sources.node import NodeView
 from hajob.sources.pod import ForeignPod, PodView
 from hajob.sources.pod_group import PodGroupView, VolcanoQueue
 from hajob.sources.quota import Quota
+from hajob.sources.workload import WorkloadView
 
 log = logging.getLogger(__name__)
 
@@ -347,6 +348,23 @@ class OperatorCore(FaultListener, JobSource):
         for uid in {group.job_uid for group in groups if group.queue in queues}:
             if uid in self._controllers:
                 self._call_guarded(uid, self._controllers[uid].handle_changed_queue)
+
+    def handle_changed_workload(self, workload: WorkloadView, *, deleted: bool) -> None:
+        """Handle a changed Workload of a job."""
+        queues = self._ports.cluster.queues
+        if deleted:
+            queues.remove_workload(workload)
+        else:
+            queues.store_workload(workload)
+        controller = self._controllers.get(workload.job_uid)
+        if controller is not None and controller.job.metadata.namespace == workload.namespace:
+            self._call_guarded(workload.job_uid, controller.handle_changed_workload)
+
+    def handle_changed_kueue(self) -> None:
+        """Handle that Workloads were listed, or that a flavor or a priority class has changed."""
+        for uid, controller in list(self._controllers.items()):
+            if names.LABEL_QUEUE in controller.job.metadata.labels:
+                self._call_guarded(uid, controller.handle_changed_workload)
 
     def handle_changed_faults(self, nodes: frozenset[str]) -> None:
         """Handle changed faults of these nodes or of their chips."""

@@ -30,6 +30,7 @@ from hajob.app.frontend import Frontend
 from hajob.app.job_metrics import JobMetrics
 from hajob.app.job_pods import JobPods
 from hajob.app.pod_warnings import PodWarnings
+from hajob.app.queues import QueueWatch
 from hajob.app.settings import Settings
 from hajob.app.tenants import Tenants
 from hajob.app.volcano import VolcanoWatch
@@ -112,6 +113,9 @@ class Operator(Candidate):
         self._faults.readers.append(self._nodes)
         self._tenants = Tenants(kube, clock, namespaces, self._core)
         self._volcano = VolcanoWatch(kube, clock, self._core, enabled=settings.volcano_enabled)
+        self._queues: QueueWatch | None = None
+        if settings.kueue_enabled:
+            self._queues = QueueWatch(kube, clock, namespaces, self._core, ports.cluster.queues)
 
     def _build_ports(self) -> Ports:
         return Ports(
@@ -206,6 +210,7 @@ class Operator(Candidate):
             self._nodes,
             *self._tenants.informers,
             *self._volcano.informers,
+            *(self._queues.informers if self._queues is not None else ()),
             *self._faults.informers,
         )
         self._watch_over_tasks(
@@ -232,6 +237,8 @@ class Operator(Candidate):
             self._tenants.wait_until_synced(),
             self._volcano.wait_until_synced(),
         )
+        if self._queues is not None:
+            await self._queues.wait_until_answered()
         await self._crd.compare_once()
         self.fence_floor, self._jobs_are_listed = await self._highest_fence(), True
         gc.freeze()  # the filled caches need not be walked by every collection

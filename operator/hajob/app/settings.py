@@ -98,6 +98,10 @@ class Settings:
     certificate_days: Annotated[int, Field(ge=1)] = 365
     """For how long the certificates of a job hold; they are replaced, in running jobs too, when two thirds are over."""
 
+    kueue_enabled: bool = False
+    """Whether jobs with the label kueue.x-k8s.io/queue-name get their quota from Kueue; it needs rights to Kueue's
+    objects, which the chart gives with kueue.enabled. Without it such a job is not started."""
+
     lease_name: str = "hajob-operator"
     """Name of the leader's Lease."""
 

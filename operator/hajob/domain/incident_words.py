@@ -11,7 +11,15 @@ from hajob.domain.incidents import Cause, Incident, IncidentOutcome, Purpose
 from hajob.domain.text import counted_noun
 
 PLANNED: Final = frozenset(
-    {Purpose.REQUEST, Purpose.SUSPEND, Purpose.EXPAND, Purpose.GROW, Purpose.MIGRATE, Purpose.PAUSE}
+    {
+        Purpose.REQUEST,
+        Purpose.SUSPEND,
+        Purpose.EVICT,
+        Purpose.EXPAND,
+        Purpose.GROW,
+        Purpose.MIGRATE,
+        Purpose.PAUSE,
+    }
 )
 """Purposes of work that somebody asked for, or that Hajob does when it suits: nobody has to look at it."""
 
@@ -19,6 +27,7 @@ _REQUESTS: Final = {
     Purpose.COORDINATOR: "the MindIO controller is lost",
     Purpose.REQUEST: "a restart is requested",
     Purpose.SUSPEND: "the job is to be suspended",
+    Purpose.EVICT: "the queue takes the job's quota back",
     Purpose.EXPAND: "there are nodes to grow back",
     Purpose.GROW: "there are nodes to grow back",
     Purpose.MIGRATE: "nodes are to be left",
@@ -53,6 +62,8 @@ def what_happened(incident: Incident) -> str:
     if incident.purpose is Purpose.FAULT:
         return _cause_in_words(cause)
     asked = _REQUESTS[incident.purpose]
+    if incident.purpose is Purpose.EVICT and cause.message:
+        return f"{asked}: {cause.message.rstrip('.')}"
     return f"{asked}: {_cause_in_words(cause)}" if cause.kind is not None else asked
 
 

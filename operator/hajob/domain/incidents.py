@@ -38,6 +38,7 @@ class Purpose(StrEnum):
     COORDINATOR = "CoordinatorLost"
     REQUEST = "RestartRequested"
     SUSPEND = "SuspendRequested"
+    EVICT = "Evicted"
     EXPAND = "Expand"
     GROW = "Grow"
     MIGRATE = "Migrate"

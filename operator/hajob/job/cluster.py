@@ -16,6 +16,7 @@ from hajob.capacity.demand import Demand, is_kept_off
 from hajob.capacity.drains import Openings
 from hajob.capacity.nodes import Capacity
 from hajob.capacity.pod_groups import PodGroups
+from hajob.capacity.queues import Queues
 from hajob.capacity.quotas import Quotas
 from hajob.capacity.start_queue import StartQueue
 from hajob.clock import Clock
@@ -54,6 +55,7 @@ class Cluster:
         crd_is_older: what the installed CRD lacks, in a sentence; empty: nothing.
         avoided_nodes: where a job had trouble a moment ago.
         starts: jobs that need nodes, and which of them may have some.
+        queues: what Kueue has said of the Workloads of jobs.
         openings: when each job's budgets let unannounced evictions through.
         pod_groups: what is known of Volcano.
         watchers: UIDs of the jobs that wait for nodes: they are told of each change.
@@ -74,6 +76,7 @@ class Cluster:
         self.quotas = quotas if quotas is not None else Quotas()
         self.suspicion, self.crd_is_older = Suspicion(), ""
         self.avoided_nodes, self.starts, self.openings = AvoidedNodes(), StartQueue(), Openings()
+        self.queues = Queues()
         self.watchers: set[str] = set()
 
     @property

@@ -160,12 +160,15 @@ class JobController(CoordinatorOwner, LoopOwner):
 
     def apply_job(self, job: HATrainingJob) -> None:
         """Handle the CR as it is now."""
+        labels = self._memory.job.metadata.labels
         if self._memory.store_job(job):
             self._admission.note_changed_spec()
             self.send_assignment()
             self._advance_plan(events.PolicyChanged())
             self.status.publish_status()
             self._loop.wake_soon(hurry=True)
+        elif labels != job.metadata.labels:
+            self.handle_changed_workload()
 
     def note_unread_spec(self, why: str) -> None:
         """Say that the newest spec cannot be read: the one before it goes on being served."""
@@ -350,6 +353,11 @@ class JobController(CoordinatorOwner, LoopOwner):
         self._loop.note_capacity_change()
         self.apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
 
+    def handle_changed_workload(self) -> None:
+        """Handle that the job's queue, or what Kueue says of its Workloads, has changed."""
+        self.status.publish_status(lazy=True)
+        self._loop.wake_soon(hurry=True)
+
     def handle_changed_quota(self) -> None:
         """Handle a changed quota: refused pods may be created, a job that is not whole may grow or not."""
         self.apply_seen(observe.events_of_capacity(self.snapshots.take_snapshot()))
@@ -419,7 +427,8 @@ class JobController(CoordinatorOwner, LoopOwner):
         # Otherwise it is handled once the job trains again, or the coordinator is heard, or given up.
         if snapshot.state.phase is not JobPhase.PAUSED and not snapshot.awaits_coordinator:
             seen = self._memory.store_restart(source.restart_asked(snapshot.job.spec))
-            told = tuple(source.events_of_spec(snapshot.state, snapshot.job.spec, seen))
+            turn, why = snapshot.queue_turn, snapshot.queue_wait
+            told = tuple(source.events_of_spec(snapshot.state, snapshot.job.spec, seen, turn, why))
         self.apply_seen((*told, *observe.events_of_sub_health(snapshot)))
         self._start_if_held()
         self._look_for_places()

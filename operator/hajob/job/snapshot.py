@@ -22,6 +22,7 @@ from hajob.api.job import HATrainingJob
 from hajob.backoff import Backoff
 from hajob.capacity.demand import Demand
 from hajob.capacity.pod_group_waits import why_group_waits, why_queue_full
+from hajob.capacity.queues import wait_in_words
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
 from hajob.domain.layout import Layout
@@ -38,11 +39,21 @@ from hajob.plan.state import UNTRAINED, WITHOUT_PODS, Deadline, JobPhase, JobSta
 from hajob.plan.waits import nodes_to_return
 from hajob.pods.naming import pod_group_name
 from hajob.pods.settings import PodSettings
+from hajob.pods.workload import (
+    COORDINATOR,
+    RANKS,
+    SPARES,
+    place_job_in_queue,
+    place_spares_in_queue,
+    spare_workload_name,
+    workload_name,
+)
 from hajob.sources import observe
 from hajob.sources.creation import NotCreated
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.pod_group import PodGroupView
+from hajob.sources.workload import NO_PLACING, QueuePriority, QueueTurn, WorkloadView
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +164,14 @@ class Kept:
     """What is kept from one snapshot to the next.
 
     Attributes:
-        demand: generation of the spec, and what each rank pod needs of its node.
+        demand: what it depends on, and what each rank pod needs of its node.
         avoided: what the nodes that a start avoids depend on, and their names.
         unfit: what it depends on whether any node will ever do, and why none does.
         shortfall: when it was looked up what the job lacks, and the words.
         notes: generation of the spec, and what is worth knowing of it.
     """
 
-    demand: tuple[int, Demand] | None = None
+    demand: tuple[object, Demand] | None = None
     avoided: tuple[object, tuple[str, ...]] = (None, ())
     unfit: tuple[object, str] = (None, "")
     shortfall: tuple[float, str] = (-inf, "")
@@ -217,9 +228,12 @@ class JobSnapshot:
 
     @property
     def job_as_started(self) -> HATrainingJob:
-        """Return the job with the nodes that the attempt was started with: its pods are built from it."""
-        nodes = self.state.nodes
-        return self.job.model_copy(update={"spec": with_number_of_nodes(self.job.spec, nodes)}) if nodes else self.job
+        """Return the job with the nodes that the attempt was started with, and those of its queue.
+
+        Its pods are built from it.
+        """
+        nodes, job = self.state.nodes, self.job_in_queue
+        return job.model_copy(update={"spec": with_number_of_nodes(job.spec, nodes)}) if nodes else job
 
     @property
     def pods_are_known(self) -> bool:
@@ -262,6 +276,100 @@ class JobSnapshot:
     def desired_pods(self) -> Placements:
         """Return the pods that should exist."""
         return placements(self.state, self.layout.num_nodes)
+
+    # ------------------------------------------------------------------------------------------------ its queue
+
+    @property
+    def queue_name(self) -> str:
+        """Return the name of the queue that the job asks Kueue for; empty: none."""
+        return self.job.metadata.labels.get(names.LABEL_QUEUE, "")
+
+    @cached_property
+    def workload(self) -> WorkloadView | None:
+        """Return the Workload of the ranks and the coordinator; None where there is none."""
+        return self._find_workload(workload_name(self.job))
+
+    @cached_property
+    def spare_workload(self) -> WorkloadView | None:
+        """Return the Workload of the spares; None where there is none."""
+        return self._find_workload(spare_workload_name(self.job))
+
+    def _find_workload(self, name: str) -> WorkloadView | None:
+        metadata = self.job.metadata
+        return self.cluster.queues.find_workload(metadata.namespace, name, metadata.uid)
+
+    @property
+    def queue_turn(self) -> QueueTurn:
+        """Return whether the queue lets the job have pods.
+
+        A job whose label is taken away keeps its quota for as long as it runs, and then goes without.
+        """
+        queues, workload = self.cluster.queues, self.workload
+        if not self.queue_name and (workload is None or self.state.phase in {JobPhase.NEW, JobPhase.SUSPENDED}):
+            return QueueTurn.NO_QUEUE
+        if not queues.is_namespace_read(self.job.metadata.namespace):
+            return QueueTurn.UNKNOWN
+        return queues.turn_of_workload(workload)
+
+    @property
+    def may_make_pods(self) -> bool:
+        """Whether missing pods may be made: for a start only once the queue has admitted the job."""
+        return self.queue_turn.lets_start or not self.state.is_untrained
+
+    @property
+    def has_spare_quota(self) -> bool:
+        """Whether the queue lets the job have all of its spares."""
+        if self.queue_turn is QueueTurn.NO_QUEUE:
+            return True
+        workload, wanted = self.spare_workload, self.job.spec.scheduling.num_spare_nodes
+        granted = workload.grant_of_pod_set(SPARES) if workload is not None else None
+        admitted = self.cluster.queues.turn_of_workload(workload) is QueueTurn.ADMITTED
+        return admitted and granted is not None and granted.count == wanted
+
+    @property
+    def queue_priority(self) -> QueuePriority | None:
+        """Return the priority of the job in its queue; None where its class is not known."""
+        name = self.job.metadata.labels.get(names.LABEL_QUEUE_PRIORITY, "")
+        return self.cluster.queues.classes.get(name) if name else QueuePriority("", 0)
+
+    @property
+    def queue_wait(self) -> str:
+        """Return why the queue lets the job have no pods, in words, its name first; empty: it does."""
+        if self.queue_turn is QueueTurn.NO_QUEUE:
+            return ""
+        if self.queue_priority is None:
+            label = names.LABEL_QUEUE_PRIORITY
+            missing = self.job.metadata.labels[label]
+            return f"queue {self.queue_name}: there is no WorkloadPriorityClass {missing} (label {label})"
+        return wait_in_words(self.cluster.queues, self.job.metadata.namespace, self.queue_name, self.workload)
+
+    @cached_property
+    def job_in_queue(self) -> HATrainingJob:
+        """Return the job with what its queue says of the nodes of its ranks and its coordinator."""
+        queues, workload = self.cluster.queues, self.workload
+        ranks, coordinator = (queues.placing_of_pod_set(workload, pod_set) for pod_set in (RANKS, COORDINATOR))
+        return self.job if ranks == coordinator == NO_PLACING else place_job_in_queue(self.job, ranks, coordinator)
+
+    @property
+    def job_of_spares(self) -> HATrainingJob:
+        """Return the job with what its queue says of the nodes of its spares."""
+        placing = self.cluster.queues.placing_of_pod_set(self.spare_workload, SPARES)
+        return self.job if placing == NO_PLACING else place_spares_in_queue(self.job, placing)
+
+    @property
+    def all_pods_run(self) -> bool:
+        """Whether every pod of the attempt runs, its coordinator's among them."""
+        coordinator, serving = self.coordinator_pod, self.serving_pods
+        return (
+            len(serving) >= self.layout.num_nodes - len(self.state.released)
+            and coordinator is not None
+            and all(pod.phase == "Running" for pod in (*serving.values(), coordinator))
+        )
+
+    @property
+    def least_nodes(self) -> int:
+        """Return the fewest nodes with which the job may be admitted; 0: only with all."""
+        return 0
 
     # ------------------------------------------------------------------------------------------------ its pods
 
@@ -343,9 +451,9 @@ class JobSnapshot:
     @property
     def demand(self) -> Demand:
         """Return what each rank pod needs of its node."""
-        generation = self.job.metadata.generation
-        if self.kept.demand is None or self.kept.demand[0] != generation:
-            self.kept.demand = generation, Demand.from_spec(self.job.spec, self.layout)
+        seen = self.job.metadata.generation, self.workload.grants if self.workload is not None else ()
+        if self.kept.demand is None or self.kept.demand[0] != seen:
+            self.kept.demand = seen, Demand.from_spec(self.job_in_queue.spec, self.layout)
         return self.kept.demand[1]
 
     @property

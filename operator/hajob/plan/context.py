@@ -26,7 +26,7 @@ from hajob.plan.view import ClusterView
 _ASK_THE_POLICY: Final = frozenset({FactKind.LOG_RULE, FactKind.SUB_HEALTH})
 """Kinds whose first action the user chooses."""
 
-_LEADS_TO_A_START: Final = frozenset({Purpose.REQUEST, Purpose.SUSPEND, Purpose.GROW})
+_LEADS_TO_A_START: Final = frozenset({Purpose.REQUEST, Purpose.SUSPEND, Purpose.EVICT, Purpose.GROW})
 """Purposes of a save after which the processes end as they were meant to, however the save went: no budget pays."""
 
 E = TypeVar("E", bound=JobEvent)

@@ -317,12 +317,18 @@ class Unworkable(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class SuspendRequested(JobEvent):
-    """spec.suspend became true."""
+    """spec.suspend became true, or the queue takes the job's quota back.
+
+    Attributes:
+        message: why the queue does; empty where a person asks.
+    """
+
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequested(JobEvent):
-    """spec.suspend became false."""
+    """spec.suspend became false, or the queue has admitted the job again."""
 
 
 @dataclass(frozen=True, slots=True)

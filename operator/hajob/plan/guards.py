@@ -360,8 +360,8 @@ RESTART_AT_CHECKPOINT: Final = Guard(
 )
 SUSPENDING: Final = Guard(
     "suspending",
-    "suspend was asked for",
-    lambda context: context.incident is not None and context.incident.purpose is Purpose.SUSPEND,
+    "suspend was asked for, or the queue takes the job's quota back",
+    lambda context: context.incident is not None and context.incident.purpose in {Purpose.SUSPEND, Purpose.EVICT},
 )
 START_GOES_ON: Final = Guard(
     "start goes on",

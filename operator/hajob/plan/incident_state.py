@@ -44,7 +44,7 @@ FAILED_CODE: Final = 400
 PLANNED: Final = frozenset({Purpose.EXPAND, Purpose.MIGRATE, Purpose.PAUSE})
 """Purposes for which nothing is wrong with the job: interrupting such an incident costs nothing."""
 _CODES: Final = {
-    **{purpose: purpose.value for purpose in (Purpose.COORDINATOR, Purpose.REQUEST, Purpose.SUSPEND)},
+    **{purpose: purpose.value for purpose in (Purpose.COORDINATOR, Purpose.REQUEST, Purpose.SUSPEND, Purpose.EVICT)},
     Purpose.EXPAND: "ExpandDue",
     Purpose.GROW: "ExpandDue",
     Purpose.MIGRATE: "MigrateRequested",

@@ -155,13 +155,19 @@ def settle_incident(context: Context, why: str) -> tuple[JobState, tuple[Effect,
 def _settle_suspended(context: Context) -> tuple[JobState, tuple[Effect, ...]]:
     """Close the open incident of a job that is suspended: one that was opened for that has done its work."""
     incident = context.incident
-    if incident is None or incident.purpose is not Purpose.SUSPEND:
+    if incident is None or incident.purpose not in {Purpose.SUSPEND, Purpose.EVICT}:
         return settle_incident(context, "suspended")
     return close_incident(context.state, IncidentOutcome.DONE)
 
 
+def save_for_suspend(context: Context) -> HandlerResult:
+    """Save the training before its pods end, because a person asks for it or the queue takes the quota back."""
+    evicted = bool(context.event_of(events.SuspendRequested).message)
+    return save_for_purpose(Purpose.EVICT if evicted else Purpose.SUSPEND, context)
+
+
 def save_for_purpose(purpose: Purpose, context: Context) -> HandlerResult:
-    """Save the training before a requested suspend, a requested restart or a growth."""
+    """Save the training before a suspend, an eviction, a requested restart or a growth."""
     incident = context.incident
     if incident is not None and joined_by_faults(context.state) is not None:
         begun = context.state.phase is not JobPhase.HELD

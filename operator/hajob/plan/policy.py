@@ -143,6 +143,7 @@ class Policy:
     sub_health: NodePolicy = NodePolicy.MIGRATE
     cordon: NodePolicy = NodePolicy.MIGRATE
     drain_timeout_seconds: int = 900
+    preemption_timeout_seconds: int = 1800
     log_rules: Mapping[str, Action] = field(default_factory=dict)
     elastic: bool = True
     min_data_parallel: int = 1
@@ -219,6 +220,7 @@ def policy_from_spec(
         sub_health=recovery.sub_health_policy,
         cordon=NodePolicy(recovery.cordon_policy.value),
         drain_timeout_seconds=recovery.drain_timeout_seconds,
+        preemption_timeout_seconds=recovery.preemption_timeout_seconds,
         log_rules={rule.name: rule.action for rule in recovery.log_rules},
         elastic=elastic.policy is ElasticPolicy.ENABLED,
         min_data_parallel=elastic.min_data_parallel,

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from hajob.api.event_reasons import EventReason
 from hajob.domain.actions import Action, OrderCommand
 from hajob.domain.facts import GONE_NODE, Origin
-from hajob.domain.incidents import Incident, IncidentOutcome, RestoredFrom
+from hajob.domain.incidents import Incident, IncidentOutcome, Purpose, RestoredFrom
 from hajob.domain.loss import copy_survives
 from hajob.domain.patience import LONGEST_WAIT_SECONDS
 from hajob.plan import effects, events
@@ -186,8 +186,9 @@ def begin_checkpoint(context: Context) -> HandlerResult:
 
 
 def order_checkpoint(context: Context, state: JobState, incident: Incident, out: list[Effect]) -> HandlerResult:
-    """Order the checkpoint and watch its deadline."""
-    wait = context.policy.limits[Action.CHECKPOINT].deadline_seconds
+    """Order the checkpoint and watch its deadline; a queue that takes quota back waits for as long as is allowed."""
+    policy, evicted = context.policy, incident.purpose is Purpose.EVICT
+    wait = policy.preemption_timeout_seconds if evicted else policy.limits[Action.CHECKPOINT].deadline_seconds
     state = clear_deadlines(replace(state, incident=incident), Deadline.EXPAND)
     state = set_deadline(state, Deadline.RECOVERY, context.now_ms + 1000 * wait)
     return state, (*out, build_order(incident, OrderCommand.CHECKPOINT, wait))

@@ -699,7 +699,7 @@ _REQUESTS = (
         (*_TRAINING, P.GATHERING, P.RESUMING, P.SHRINKING, P.HELD),
         SuspendRequested,
         _MAY_SAVE,
-        Handler("save for suspend", "save, then delete", partial(life.save_for_purpose, Purpose.SUSPEND)),
+        Handler("save for suspend", "save, then delete", life.save_for_suspend),
         P.SAVING,
     ),
     _table_row((*_TRAINING, *HELD_UP, P.HELD), SuspendRequested, g.ALWAYS, _SUSPEND, P.SUSPENDED),

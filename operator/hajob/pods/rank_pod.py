@@ -131,7 +131,7 @@ def _distinct_mounts(*mounts: Json | None) -> list[Json]:
 
 
 def _metadata_of_pod(job: HATrainingJob, node_rank: int, incarnation: int) -> Json:
-    written = job.spec.template.get("metadata") or {}
+    written = {part: _without_kueues(pairs) for part, pairs in (job.spec.template.get("metadata") or {}).items()}
     labels = labels_of_pod(job, names.ROLE_RANK, incarnation)
     labels[names.LABEL_NODE_RANK] = str(node_rank)
     return {
@@ -141,6 +141,11 @@ def _metadata_of_pod(job: HATrainingJob, node_rank: int, incarnation: int) -> Js
         "annotations": {**(written.get("annotations") or {}), names.ANNOTATION_RANK_INDEX: str(node_rank)},
         "ownerReferences": owner_references(job),
     }
+
+
+def _without_kueues(pairs: Json | None) -> Json:
+    """Return labels or annotations without Kueue's: with them it takes each pod for a job of its own, and holds it."""
+    return {key: value for key, value in (pairs or {}).items() if not key.startswith(f"{names.KUEUE_GROUP}/")}
 
 
 def build_rank_pod(

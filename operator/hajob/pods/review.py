@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from hajob.api import constants as names
 from hajob.api.derived import allowed_actions, chips_per_node, why_not_served
 from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
@@ -157,6 +158,19 @@ def notes_on_spec(job: HATrainingJob) -> Iterator[str]:
         for entry in _tolerations_of_pod(pod)
     ):
         yield "the template tolerates every taint (operator: Exists, no key); cordoned nodes are avoided all the same"
+    metadata = mapping(spec.template.get("metadata"))
+    kueues = {key for part in ("labels", "annotations") for key in mapping(metadata.get(part)) if _is_kueues(key)}
+    if kueues:
+        yield (
+            f"spec.template.metadata: {', '.join(sorted(kueues))} does not come into the pods, which Kueue would "
+            f"queue one by one: give the label {names.LABEL_QUEUE} to the job"
+        )
+    if names.LABEL_QUEUE in job.metadata.labels and spec.scheduling.queue_name not in {"", names.VOLCANO_DEFAULT_QUEUE}:
+        yield (
+            f"label {names.LABEL_QUEUE}: {job.metadata.labels[names.LABEL_QUEUE]} and spec.scheduling.queueName: "
+            f"{spec.scheduling.queue_name}: the job waits in Kueue's queue first and then in Volcano's, which may hold "
+            f"what Kueue has admitted; write queueName: {names.VOLCANO_DEFAULT_QUEUE}"
+        )
     trainer = next(
         (one for part, one in _containers_of_pod(pod) if part == "containers" and one.get("name") == "trainer"), {}
     )
@@ -166,6 +180,10 @@ def notes_on_spec(job: HATrainingJob) -> Iterator[str]:
         yield f"what env of container trainer says of {shown} does not count for the ranks: Hajob sets it"
     if spec.output.path and innermost_mount(dict(trainer), spec.output.path) is None:
         yield f"spec.output.path: {spec.output.path} lies on no volume of container trainer: no output is kept"
+
+
+def _is_kueues(key: str) -> bool:
+    return key.startswith(f"{names.KUEUE_GROUP}/")
 
 
 def _tolerations_of_pod(pod: Mapping[str, Any]) -> list[Any]:

@@ -25,6 +25,7 @@ from hajob.sources import pod as pod_source
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.report import Observed, ReportReading, finished_nodes, launchers_ready, read_report
+from hajob.sources.workload import QueueTurn
 
 Pods = Mapping[int, PodView]
 """Node rank to the pod that serves it: the one that should exist, as it is."""
@@ -43,17 +44,34 @@ def restart_asked(spec: HATrainingJobSpec) -> str:
     return format_time(spec.restart_request_time) if spec.restart_request_time else ""
 
 
-def events_of_spec(state: JobState, spec: HATrainingJobSpec, restart_seen: str) -> Iterator[events.JobEvent]:
-    """Yield requests of the spec that are not in the state yet; `restart_seen`: the newest handled restart."""
+def events_of_spec(
+    state: JobState, spec: HATrainingJobSpec, restart_seen: str, turn: QueueTurn = QueueTurn.NO_QUEUE, why: str = ""
+) -> Iterator[events.JobEvent]:
+    """Yield requests of the spec, and of the job's queue, that are not in the state yet.
+
+    Args:
+        state: of the planner.
+        spec: of the job.
+        restart_seen: the newest handled restart.
+        turn: whether the queue lets the job have pods.
+        why: why it does not, in its words.
+    """
     phase, asked = state.phase, restart_asked(spec)
     if asked and asked != restart_seen and phase is not JobPhase.NEW:
         yield events.RestartRequested()
     if phase is JobPhase.NEW:
-        yield events.SuspendRequested() if spec.suspend else events.Accepted()
+        if spec.suspend:
+            yield events.SuspendRequested()
+        elif turn.lets_start:
+            yield events.Accepted()
+    elif phase is JobPhase.SUSPENDED:
+        if not spec.suspend and turn.lets_start:
+            yield events.ResumeRequested()
     elif spec.suspend and phase not in _AT_REST:
         yield events.SuspendRequested()
-    elif not spec.suspend and phase is JobPhase.SUSPENDED:
-        yield events.ResumeRequested()
+    # A queue that is silent stops nothing: only its own word does.
+    elif turn.asks_to_stop and phase not in _AT_REST:
+        yield events.SuspendRequested(message=why or "it has no quota")
 
 
 def events_of_moves(

@@ -114,7 +114,7 @@ def _resource(path: Path, given: ast.expr, constants: dict[str, str]) -> str:
 
 def granted(*files: str) -> dict[Right, str]:
     """Resource and verb of every rule in these files of deploy that is bound to the operator, with its API group."""
-    texts = ((CHECKOUT / "deploy" / name).read_text() for name in files or ("hajob.yaml", "volcano.yaml"))
+    texts = ((CHECKOUT / "deploy" / name).read_text() for name in files or ("hajob.yaml", "kueue.yaml", "volcano.yaml"))
     return rights_bound_to_the_operator([each for text in texts for each in yaml.safe_load_all(text)])
 
 

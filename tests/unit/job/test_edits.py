@@ -69,6 +69,7 @@ EDITS: Final[dict[str, tuple[Any, set[str]]]] = {
     "recovery.subHealthPolicy": ("Ignore", {PLANNER}),
     "recovery.cordonPolicy": ("Ignore", {PLANNER}),
     "recovery.drainTimeoutSeconds": (60, {PLANNER}),
+    "recovery.preemptionTimeoutSeconds": (60, {PLANNER}),
     "recovery.coordinatorLossPolicy": ("Never", {PLANNER}),
     "recovery.hang.stepTimeMultiple": (7, {COORDINATOR}),
     "recovery.hang.minTimeoutSeconds": (77, {COORDINATOR}),

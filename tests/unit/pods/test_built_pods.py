@@ -26,6 +26,8 @@ from hajob.pods.pod_group import build_pod_group
 from hajob.pods.rank_pod import build_rank_pod, innermost_mount, output_directory
 from hajob.pods.settings import PodSettings
 from hajob.pods.spare_pod import build_spare_pod
+from hajob.pods.workload import build_spare_workload, build_workload
+from hajob.sources.workload import QueuePriority
 from tests.rigs.example_jobs import Object, example_in_the_nodes_network, example_job
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -56,6 +58,15 @@ BUILT: dict[str, Callable[[], Object]] = {
     "volcano-rank-pod": lambda: build_rank_pod(example_job("quickstart", scheduling=VOLCANO), 3, 17, SETTINGS),
     "volcano-pod-group": lambda: build_pod_group(
         example_job("quickstart", scheduling={**VOLCANO, "queueName": "research"}), names.ROLE_RANK, 4
+    ),
+    "quickstart-workload": lambda: build_workload(
+        example_job("quickstart"), SETTINGS, "user-queue", QueuePriority("", 0)
+    ),
+    "full-workload": lambda: build_workload(
+        example_job("full"), SETTINGS, "user-queue", QueuePriority("urgent", 7), least_nodes=2
+    ),
+    "spare-workload": lambda: build_spare_workload(
+        example_job("quickstart", scheduling={"numSpareNodes": 2}), SETTINGS, "user-queue", QueuePriority("urgent", 7)
     ),
     "tls-secret": lambda: tls_secret(example_job("quickstart"), {name: name.encode() for name in KEYS}),
 }

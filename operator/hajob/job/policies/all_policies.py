@@ -11,6 +11,7 @@ from hajob.job.policies.drains import DrainMemo, want_drains
 from hajob.job.policies.expiry import want_expiry
 from hajob.job.policies.finished_pods import want_finished_pods
 from hajob.job.policies.gang_start import GangMemo, want_gang_start
+from hajob.job.policies.kueue import KueueMemo, want_kueue
 from hajob.job.policies.outdated_pods import BootMemo, want_outdated_pods
 from hajob.job.policies.pauses import PauseMemo, want_pauses
 from hajob.job.policies.pod_groups import want_pod_groups
@@ -28,6 +29,7 @@ class PolicyMemos:
     drains: DrainMemo
     boots: BootMemo = field(default_factory=BootMemo)
     gang: GangMemo = field(default_factory=GangMemo)
+    kueue: KueueMemo = field(default_factory=KueueMemo)
     pauses: PauseMemo = field(default_factory=PauseMemo)
     pods: PodMemo = field(default_factory=PodMemo)
     spares: SpareMemo = field(default_factory=SpareMemo)
@@ -37,6 +39,7 @@ class PolicyMemos:
 def policies_with(memos: PolicyMemos) -> tuple[Callable[[JobSnapshot], Wants], ...]:
     """Return all policies, each with its memo; of two changes of one object that of the later one counts."""
     return (
+        partial(want_kueue, memo=memos.kueue),
         partial(want_start_gate, memo=memos.start),
         want_pod_groups,
         partial(want_outdated_pods, memo=memos.boots),

@@ -57,8 +57,9 @@ def want_spares(snapshot: JobSnapshot, memo: SpareMemo) -> Wants:
     """Want as many spares as the spec sets; those whose nodes rank pods take over make room for them."""
     if not snapshot.pods_are_known:
         return Wants()
-    pods, kept = snapshot.pods.pods, _kept_names(snapshot)
-    numbers = _new_names(snapshot, snapshot.job.spec.scheduling.num_spare_nodes - len(kept))
+    wanted_number = snapshot.job.spec.scheduling.num_spare_nodes if snapshot.has_spare_quota else 0
+    pods, kept = snapshot.pods.pods, _kept_names(snapshot, wanted_number)
+    numbers = _new_names(snapshot, wanted_number - len(kept))
     wanted = [*kept, *numbers]
     if not wanted and not any(pod.is_spare_pod or pod.place for pod in pods.values()):
         memo.why_missing = None
@@ -100,8 +101,8 @@ def patch_to_adopt(snapshot: JobSnapshot, placement: Placement) -> Patch | None:
     return patch_of_pod(pod, body, follows_status=True, done=f"spare {pod.name} is node rank {placement.node_rank}")
 
 
-def _kept_names(snapshot: JobSnapshot) -> list[str]:
-    """Return the names of the spares' pods that exist, as many as the spec sets.
+def _kept_names(snapshot: JobSnapshot, wanted: int) -> list[str]:
+    """Return the names of the spares' pods that exist, as many as are wanted.
 
     They come before any new name, however low its number: another pod's end would otherwise cost a spare, and perhaps
     the very one that is about to become a rank pod. Those that end come last, and one that only somebody's finalizer
@@ -109,7 +110,7 @@ def _kept_names(snapshot: JobSnapshot) -> list[str]:
     """
     found = [pod for pod in snapshot.pods.pods.values() if pod.is_spare_pod and not pod.left_over]
     found.sort(key=lambda pod: (pod.deleting or pod.has_ended, pod.name))
-    return [pod.name for pod in found[: snapshot.job.spec.scheduling.num_spare_nodes]]
+    return [pod.name for pod in found[:wanted]]
 
 
 def _new_names(snapshot: JobSnapshot, missing: int) -> dict[str, int]:
@@ -132,7 +133,7 @@ def _spare_creations(snapshot: JobSnapshot, turn: SpareTurn, numbers: Mapping[st
             resource="pods",
             namespace=snapshot.job.metadata.namespace,
             name=name,
-            body=build_spare_pod(snapshot.job, numbers[name], snapshot.settings, snapshot.nodes_not_to_hold),
+            body=build_spare_pod(snapshot.job_of_spares, numbers[name], snapshot.settings, snapshot.nodes_not_to_hold),
             retry_seconds=RETRY_SECONDS,
         )
 

@@ -156,6 +156,8 @@ class Snapshot:
     shortfall: str = ""
     gang_wait: str = ""
     checkpoint_step: int | None = None
+    queue_wait: str = ""
+    queue_stops: bool = False
 
 
 def to_status_time(milliseconds: int) -> datetime:
@@ -320,6 +322,8 @@ def _degraded_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.to_leave and snapshot.state.unmoved:
         told = f"still on {', '.join(snapshot.to_leave)}, {snapshot.state.unmoved}; Hajob tries again within 10 minutes"
         return Reason.MOVE_FAILED, told[:MESSAGE_LIMIT]
+    if snapshot.queue_wait and not snapshot.queue_stops and snapshot.pods:
+        return Reason.QUOTA_UNKNOWN, snapshot.queue_wait[:MESSAGE_LIMIT]
     if rule_off := snapshot.coordinator.problems.get(Reason.LOG_RULE_OFF.word):
         return Reason.LOG_RULE_OFF, rule_off[:MESSAGE_LIMIT]
     return Reason.NOT_DEGRADED, ""
@@ -365,6 +369,8 @@ def _why_not_training(state: JobState) -> str:
 
 def _scheduled_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     pods, refused = [pod for pod in snapshot.pods if not pod.is_spare_pod], snapshot.not_created
+    if snapshot.queue_wait and not pods:
+        return Reason.WAITING_IN_QUEUE, snapshot.queue_wait[:MESSAGE_LIMIT]
     if refused is not None:
         return (Reason.QUOTA_EXCEEDED if refused.over_quota else Reason.PODS_NOT_CREATED), refused.message
     if not pods:
@@ -430,10 +436,16 @@ def _coordinator_reason(snapshot: Snapshot) -> tuple[Reason, str]:
 
 def _suspended_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     state = snapshot.state
+    is_asked, in_queue = snapshot.job.spec.suspend, bool(snapshot.queue_wait)
     if state.phase is JobPhase.SUSPENDED:
-        reason = Reason.SUSPENDING if snapshot.pods else Reason.SUSPENDED
+        ending, ended = (
+            (Reason.SUSPENDING, Reason.SUSPENDED) if is_asked or not in_queue else (Reason.EVICTING, Reason.EVICTED)
+        )
+        reason = ending if snapshot.pods else ended
         return reason, f"{reason.sentence} {state.problem}".rstrip()
-    if not snapshot.job.spec.suspend or state.phase in WITH_RESULT:
+    if in_queue and snapshot.queue_stops and state.attempt and state.phase not in WITH_RESULT:
+        return Reason.EVICTING, f"{Reason.EVICTING.sentence} {snapshot.queue_wait}"[:MESSAGE_LIMIT]
+    if not is_asked or state.phase in WITH_RESULT:
         return Reason.NOT_SUSPENDED, ""
     return Reason.SUSPENDING, "Hajob saves the training first." if state.phase is JobPhase.SAVING else ""
 

@@ -40,9 +40,13 @@ _WAITS: Final = {
     Reason.WAITING_FOR_CAPACITY.word: "NoCapacity",
     Reason.PODS_PENDING.word: "NoCapacity",
     Reason.PODS_NOT_CREATED.word: Reason.PODS_NOT_CREATED.word,
+    Reason.WAITING_IN_QUEUE.word: "InQueue",
     Reason.UNSATISFIABLE.word: Reason.UNSATISFIABLE.word,
 }
 """Short word for what keeps pods from nodes, by the reason of `Scheduled`."""
+
+_BEFORE_PODS: Final = frozenset({JobPhase.NEW, JobPhase.SUSPENDED, *UNTRAINED})
+"""Phases of a job that waits for quota or nodes."""
 
 _AS_CONDITION: Final = {
     JobPhase.HELD: ConditionType.HELD,
@@ -123,7 +127,7 @@ def _reason_in_a_word(conditions: Sequence[api.Condition], facts: Facts) -> str:
         return _reason_of_condition(conditions, ConditionType.ACCEPTED)
     if state.phase in _AS_CONDITION:
         return _reason_of_condition(conditions, _AS_CONDITION[state.phase])
-    if state.phase in UNTRAINED and (waits := _why_waiting(conditions, facts.pods)):
+    if state.phase in _BEFORE_PODS and (waits := _why_waiting(conditions, facts.pods)):
         return waits
     return state.incident.cause.code if state.incident is not None else ""
 

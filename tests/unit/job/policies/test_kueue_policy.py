@@ -1,0 +1,262 @@
+"""What one job asks Kueue for, and when and how it gives it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hajob.api import constants as names
+from hajob.api.base import Json
+from hajob.job.policies.gang_start import GangMemo
+from hajob.job.policies.kueue import KueueMemo, want_kueue
+from hajob.job.policies.outdated_pods import BootMemo
+from hajob.job.policies.pods import PodMemo, want_pods
+from hajob.job.snapshot import JobSnapshot
+from hajob.job.wants import Change, Create, Delete, MakePods, Patch
+from hajob.plan.state import JobPhase, JobState
+from hajob.sources.pod import PodView
+from hajob.sources.workload import QueuePriority
+from tests.rigs.example_jobs import UID, example_job
+from tests.rigs.snapshots import RUNNING, rank, snapshot
+from tests.rigs.workloads import (
+    ADMITTED,
+    EVICTED,
+    PREEMPTED,
+    READY,
+    WAITING,
+    kueue_condition,
+    queued,
+    queues_with,
+    workload_of,
+)
+
+NEW = JobState()
+SUSPENDED = replace(RUNNING, phase=JobPhase.SUSPENDED)
+PENDING = replace(RUNNING, phase=JobPhase.PENDING)
+COMPLETE = replace(RUNNING, phase=JobPhase.COMPLETE)
+SPARES = {"scheduling": {"numSpareNodes": 1}}
+COORDINATOR = PodView("team-a", "c", "uid-of-c", UID, names.ROLE_COORDINATOR, -1, 1, phase="Running")
+SPARE = replace(rank(0, name="s", uid="uid-of-s"), role=names.ROLE_SPARE)
+
+
+def taken(
+    *workloads: Json, spec: dict[str, Any] | None = None, labels: dict[str, str] | None = None, **fields: Any
+) -> JobSnapshot:
+    made = snapshot(spec, **fields)
+    job = queued(made.job, **(labels or {})) if labels is None or labels else made.job
+    made.cluster.queues = queues_with(*workloads)
+    return replace(made, job=job)
+
+
+def changes_of(made: JobSnapshot) -> tuple[Change, ...]:
+    return want_kueue(made, KueueMemo()).changes
+
+
+def conditions_of(change: Change) -> dict[str, tuple[str, str]]:
+    assert isinstance(change, Patch)
+    assert isinstance(change.body, dict)
+    return {one["type"]: (one["status"], one["reason"]) for one in change.body["status"]["conditions"]}
+
+
+def test_a_queued_job_asks_for_its_ranks_and_coordinator() -> None:
+    (made,) = changes_of(taken(state=NEW))
+    assert isinstance(made, Create)
+    assert made.body["spec"]["queueName"] == "user-queue"
+    assert [(one["name"], one["count"]) for one in made.body["spec"]["podSets"]] == [("rank", 4), ("coordinator", 1)]
+
+
+@pytest.mark.parametrize("state", [COMPLETE, replace(RUNNING, phase=JobPhase.FAILED)])
+def test_a_job_that_has_ended_asks_for_nothing(state: JobState) -> None:
+    assert changes_of(taken(state=state)) == ()
+
+
+def test_a_job_without_the_label_asks_for_nothing() -> None:
+    assert want_kueue(snapshot(state=NEW), KueueMemo()).changes == ()
+
+
+def test_a_suspended_job_asks_once_it_is_resumed() -> None:
+    assert changes_of(taken(state=SUSPENDED, spec={"suspend": True})) == ()
+
+
+def test_a_missing_priority_class_is_waited_for() -> None:
+    made = taken(state=NEW, labels={names.LABEL_QUEUE_PRIORITY: "urgent"})
+    assert changes_of(made) == ()
+    assert "WorkloadPriorityClass urgent" in made.queue_wait
+    made.cluster.queues.classes["urgent"] = QueuePriority("urgent", 1000)
+    (creation,) = changes_of(made)
+    assert isinstance(creation, Create)
+    assert creation.body["spec"]["priority"] == 1000
+    assert creation.body["spec"]["priorityClassRef"]["name"] == "urgent"
+
+
+def test_no_pod_of_a_start_is_made_before_admission() -> None:
+    job = example_job("quickstart")
+    for workload, makes in ((WAITING, False), (EVICTED, False), ([], False), (ADMITTED, True)):
+        made = taken(workload_of(job, workload), state=PENDING)
+        wants = want_pods(made, PodMemo(), GangMemo(), BootMemo())
+        assert any(isinstance(one, MakePods) for one in wants.changes) is makes, workload
+
+
+def test_what_trains_gets_its_replacements_while_kueue_is_silent() -> None:
+    made = taken(state=replace(RUNNING, phase=JobPhase.GATHERING), pods=[COORDINATOR, *map(rank, range(3))])
+    assert made.may_make_pods
+
+
+def test_quota_is_kept_until_the_last_pod_is_gone() -> None:
+    workload = workload_of(example_job("quickstart"), EVICTED)
+    assert changes_of(taken(workload)) == (), "it trains and saves"
+    assert changes_of(taken(workload, state=SUSPENDED, pods=[rank(3, deleting=True)])) == ()
+    assert changes_of(taken(workload, state=SUSPENDED, pods=[COORDINATOR])) == ()
+    assert changes_of(taken(workload, state=SUSPENDED, pods=[rank(3, left_over=True)])) != ()
+
+
+def test_quota_is_given_back_as_kueue_wants_it() -> None:
+    target = kueue_condition("DeactivationTarget", "True", "MaximumExecutionTimeExceeded")
+    raw = workload_of(example_job("quickstart"), [*EVICTED, target], reclaimablePods=[{"name": "rank", "count": 1}])
+    (patch,) = changes_of(taken(raw, state=SUSPENDED))
+    assert isinstance(patch, Patch)
+    assert patch.subresource == "status"
+    assert patch.follows_status, "the stop is on record before others take the quota"
+    assert isinstance(patch.body, dict)
+    assert patch.body["metadata"]["resourceVersion"] == "7", "a merge patch must not undo another write"
+    status = patch.body["status"]
+    assert (status["admission"], status["reclaimablePods"]) == (None, None)
+    assert conditions_of(patch) == {
+        "QuotaReserved": ("False", "Pending"),
+        "Admitted": ("False", "NoReservation"),
+        "PodsReady": ("False", "WaitForStart"),
+        "Evicted": ("True", "Preempted"),
+        "Preempted": ("True", "InClusterQueue"),
+        "Requeued": ("True", "Preempted"),
+    }
+    assert next(one for one in status["conditions"] if one["type"] == "QuotaReserved")["message"] == PREEMPTED
+
+
+def test_an_old_wait_for_recovery_is_reset() -> None:
+    """Its old time would have the next admission evicted at once."""
+    recovery = kueue_condition("PodsReady", "False", "WaitForRecovery")
+    raw = workload_of(example_job("quickstart"), [*ADMITTED, recovery, *EVICTED[3:]])
+    (patch,) = changes_of(taken(raw, state=SUSPENDED))
+    assert conditions_of(patch)["PodsReady"] == ("False", "WaitForStart")
+    assert isinstance(patch, Patch)
+    assert isinstance(patch.body, dict)
+    ready = next(one for one in patch.body["status"]["conditions"] if one["type"] == "PodsReady")
+    assert ready["lastTransitionTime"] != recovery["lastTransitionTime"]
+
+
+def test_quota_that_was_only_reserved_is_given_back() -> None:
+    reserved = [ADMITTED[0], kueue_condition("Evicted", "True", "AdmissionCheck", "At least one check is False")]
+    (patch,) = changes_of(taken(workload_of(example_job("quickstart"), reserved), state=NEW))
+    assert conditions_of(patch)["QuotaReserved"] == ("False", "Pending")
+
+
+def test_what_was_given_back_is_not_given_back_again() -> None:
+    returned = [*WAITING, kueue_condition("Admitted", "False", "NoReservation"), EVICTED[3]]
+    assert changes_of(taken(workload_of(example_job("quickstart"), returned), state=SUSPENDED)) == ()
+
+
+def test_the_same_write_is_wanted_until_the_workload_changes() -> None:
+    memo, raw = KueueMemo(), workload_of(example_job("quickstart"), EVICTED)
+    first = want_kueue(taken(raw, state=SUSPENDED), memo)
+    assert want_kueue(taken(raw, state=SUSPENDED, wall_seconds=1_800_000_000.0), memo) == first
+    raw["metadata"]["resourceVersion"] = "8"
+    assert want_kueue(taken(raw, state=SUSPENDED), memo) != first
+
+
+def test_pods_are_ready_once_all_of_them_run() -> None:
+    raw, ranks = workload_of(example_job("quickstart"), ADMITTED), [rank(number) for number in range(4)]
+    assert changes_of(taken(raw, pods=ranks)) == ()
+    (patch,) = changes_of(with_coordinator(taken(raw, pods=ranks)))
+    assert conditions_of(patch)["PodsReady"] == ("True", "PodsReady")
+    assert changes_of(with_coordinator(taken(workload_of(example_job("quickstart"), READY), pods=ranks))) == ()
+
+
+def with_coordinator(made: JobSnapshot) -> JobSnapshot:
+    vars(made)["coordinator_pod"] = COORDINATOR
+    return made
+
+
+@pytest.mark.parametrize(("phase", "reason"), [(JobPhase.COMPLETE, "Succeeded"), (JobPhase.FAILED, "Failed")])
+def test_the_end_is_told_once_no_pod_works(phase: JobPhase, reason: str) -> None:
+    raw, state = workload_of(example_job("quickstart"), READY), replace(RUNNING, phase=phase)
+    assert changes_of(taken(raw, state=state, pods=[rank(0)])) == ()
+    (patch,) = changes_of(taken(raw, state=state, pods=[rank(0, phase="Succeeded", exit_code=0)]))
+    assert conditions_of(patch)["Finished"] == ("True", reason)
+    ended = workload_of(example_job("quickstart"), [*READY, kueue_condition("Finished", "True", reason)])
+    assert changes_of(taken(ended, state=state)) == ()
+
+
+def test_a_failed_job_that_starts_again_asks_anew() -> None:
+    raw = workload_of(example_job("quickstart"), [*READY, kueue_condition("Finished", "True", "Failed")])
+    (deletion,) = changes_of(taken(raw, state=PENDING))
+    assert isinstance(deletion, Delete)
+
+
+def test_suspend_and_resume_are_told_once_the_pods_are_to_go() -> None:
+    raw = workload_of(example_job("quickstart"), READY)
+    assert changes_of(taken(raw, spec={"suspend": True}, state=RUNNING)) == (), "it saves first"
+    (patch,) = changes_of(taken(raw, spec={"suspend": True}, state=SUSPENDED))
+    assert isinstance(patch, Patch)
+    assert patch.body == {"metadata": {"annotations": {names.ANNOTATION_SUSPENDED: "true"}}, "spec": {"active": False}}
+    own = workload_of(
+        example_job("quickstart"), WAITING, annotations={names.ANNOTATION_SUSPENDED: "true"}, spec={"active": False}
+    )
+    (patch,) = changes_of(taken(own, state=SUSPENDED))
+    assert isinstance(patch, Patch)
+    assert patch.body == {"metadata": {"annotations": {names.ANNOTATION_SUSPENDED: None}}, "spec": {"active": True}}
+
+
+def test_what_kueue_has_deactivated_is_left_so() -> None:
+    limit = kueue_condition("Evicted", "True", "DeactivatedDueToRequeuingLimitExceeded", "The limit is exceeded")
+    raw = workload_of(example_job("quickstart"), [*WAITING, limit], spec={"active": False})
+    assert changes_of(taken(raw, state=SUSPENDED)) == ()
+
+
+def test_a_waiting_workload_follows_the_job() -> None:
+    raw = workload_of(example_job("quickstart"), WAITING, annotations={names.ANNOTATION_DIGEST: "older"})
+    (patch,) = changes_of(taken(raw, state=NEW))
+    assert isinstance(patch, Patch)
+    assert isinstance(patch.body, dict)
+    assert patch.body["spec"].keys() == {"queueName", "podSets"}
+    admitted = workload_of(example_job("quickstart"), READY, annotations={names.ANNOTATION_DIGEST: "older"})
+    assert changes_of(taken(admitted)) == (), "what is reserved cannot be changed"
+
+
+def test_a_label_taken_away_counts_after_the_stop() -> None:
+    raw = workload_of(example_job("quickstart"), READY)
+    assert changes_of(taken(raw, labels={})) == ()
+    (deletion,) = changes_of(taken(raw, labels={}, state=SUSPENDED))
+    assert isinstance(deletion, Delete)
+
+
+def test_spares_are_asked_for_once_the_job_trains() -> None:
+    job = example_job("quickstart", **SPARES)
+    raw = workload_of(job, READY)
+    (made,) = changes_of(taken(raw, spec=SPARES))
+    assert isinstance(made, Create)
+    assert made.body["spec"]["priority"] == -1, "a preemptor takes the spares first"
+    assert changes_of(taken(raw, spec=SPARES, state=PENDING)) == ()
+
+
+def test_spares_are_taken_alone() -> None:
+    job = example_job("quickstart", **SPARES)
+    ranks, spares = workload_of(job, READY), workload_of(job, EVICTED, spares=True)
+    with_spare = taken(ranks, spares, spec=SPARES, pods=[SPARE])
+    assert changes_of(with_spare) == ()
+    assert not with_spare.has_spare_quota
+    (patch,) = changes_of(taken(ranks, spares, spec=SPARES))
+    assert isinstance(patch, Patch)
+    assert patch.name == spares["metadata"]["name"]
+    assert conditions_of(patch)["Admitted"] == ("False", "NoReservation")
+
+
+def test_spares_go_with_the_job() -> None:
+    job = example_job("quickstart", **SPARES)
+    spares = workload_of(job, READY, spares=True)
+    (deletion,) = changes_of(
+        taken(workload_of(job, [*READY, kueue_condition("Finished", "True", "x")]), spares, spec=SPARES, state=COMPLETE)
+    )
+    assert isinstance(deletion, Delete)
+    assert deletion.name == spares["metadata"]["name"]
