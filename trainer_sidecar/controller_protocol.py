@@ -21,6 +21,8 @@ Message = Dict[str, Any]
 SOCKET_NAME = "controller.sock"
 PACKAGE, ADDRESS, PORT, LOST, HUNG, OTHER = "package", "address", "port", "lost", "hung", "other"
 """Kinds of a problem in the host's state (docs/protocols/sidecar.md, "The controller host")."""
+UNHEARD = "unheard"
+"""One more, with `launcher: TaskD`: the manager in whose process the controller is has not subscribed yet."""
 
 
 def now_nanoseconds() -> int:

@@ -28,6 +28,7 @@ TRAINER = "HAJOB_TRAINER"
 TORCH, MINDSPORE = "torch", "mindspore"
 POD_NETWORK = CHECKOUT / "e2e/harness/pod_network"
 SIMULATOR = CHECKOUT / "e2e/mindio/package"
+TASKD_STAND_IN = CHECKOUT / "e2e/taskd/package"
 
 
 def mindio_directory() -> Path:
@@ -40,6 +41,25 @@ def mindio_directory() -> Path:
     if not (directory / "mindio_ttp").is_dir():
         raise FileNotFoundError(f"HAJOB_MINDIO: there is no package mindio_ttp in {directory}")
     return directory
+
+
+def taskd_directory() -> Path:
+    """Where `taskd` comes from: HAJOB_TASKD (the real wheel, unpacked), else the stand-in.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    directory = Path(os.environ.get("HAJOB_TASKD") or TASKD_STAND_IN).absolute()
+    if not (directory / "taskd").is_dir():
+        raise FileNotFoundError(f"HAJOB_TASKD: there is no package taskd in {directory}")
+    return directory
+
+
+def taskd_environment() -> dict[str, str]:
+    """Variables of an image with TaskD: the stand-in's torchrun, or beside the wheel the real one, patched."""
+    own = "torchrun" if os.environ.get("HAJOB_TASKD") else "python3 -m e2e.taskd.torchrun"
+    paths = os.pathsep.join([str(taskd_directory()), str(mindio_directory()), str(CHECKOUT)])
+    return {"TORCHRUN": own, "PYTHONPATH": paths}
 
 
 def is_torch() -> bool:

@@ -79,7 +79,17 @@ class NodeSetSettings(_Settings):
 
     def pod_addresses(self, position: int) -> list[str]:
         """Every address a pod of that node can get."""
-        return [f"{self.address_prefix}.{self.first_block + position}.{host}" for host in range(2, 255)]
+        return [f"{self.address_prefix}.{self.first_block + position}.{host}" for host in range(2, LOCAL_HOSTS)]
+
+
+LOCAL_HOSTS = 128
+"""From here on the last number of an address is that of a pod's own loopback: one of its own for each pod."""
+
+
+def local_address_of(pod_address: str) -> str:
+    """The address that is to a pod what 127.0.0.1 is to one with a network of its own."""
+    network, _, host = pod_address.rpartition(".")
+    return f"{network}.{int(host) + LOCAL_HOSTS - 1}" if network and host.isdecimal() else pod_address
 
 
 def read_settings(path: Path) -> NodeSetSettings:

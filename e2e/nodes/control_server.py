@@ -46,8 +46,11 @@ class Found:
 
     @property
     def rank(self) -> int | None:
-        """``RANK`` of its environment."""
-        text = read_environment(self.entry.pid).get("RANK", "")
+        """``RANK`` of its environment; above torchrun it is a node rank, and the process no rank."""
+        environment = read_environment(self.entry.pid)
+        if "LOCAL_WORLD_SIZE" in environment and "LOCAL_RANK" not in environment:
+            return None
+        text = environment.get("RANK", "")
         return int(text) if text.isdigit() else None
 
 

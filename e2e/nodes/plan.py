@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from e2e.nodes.config import JsonObject
+from e2e.nodes.config import JsonObject, local_address_of
 from e2e.nodes.environment import PodFacts, References, container_variables
 from e2e.nodes.expansion import expand, expand_all, mount_replacer
 from e2e.nodes.images import Image
 
+LOCAL_ADDRESS = "HAJOB_LOCAL_ADDRESS"
+"""Where only the containers of the same pod are expected: of a pod with a network of its own 127.0.0.1."""
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -53,7 +55,8 @@ def plan_container(container: JsonObject, image: Image, around: Surroundings) ->
     Raises:
         ReferenceMissingError: a ConfigMap or Secret of its environment is not there.
     """
-    variables = container_variables(container, around.facts, around.found, {**around.services, **around.devices})
+    given = {**around.services, **around.devices, LOCAL_ADDRESS: local_address_of(around.facts.pod_address)}
+    variables = container_variables(container, around.facts, around.found, given)
     replace = mount_replacer(mounts(container, around, variables))
     environment = {**_defaults(around), **image.env, **variables}
     arguments = [replace(word) for word in command_line(container, image, variables)]

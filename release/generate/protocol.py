@@ -1,4 +1,4 @@
-"""Generate the Python side of `sidecar.proto`, or say that the checked-in files are out of date.
+"""Generate the Python side of the protocols, or say that the checked-in files are out of date.
 
 python -m release.generate.protocol [--check]
 """
@@ -16,7 +16,9 @@ from release.generate.files import ROOT as REPOSITORY
 ROOT = REPOSITORY / "operator"
 PACKAGE = "hajob/protocol"
 HERE = ROOT / PACKAGE
-GENERATED = ("sidecar_pb2.py", "sidecar_pb2.pyi", "sidecar_pb2_grpc.py")
+PROTOCOLS = ("sidecar", "taskd")
+GENERATED = ("sidecar_pb2.py", "sidecar_pb2.pyi", "sidecar_pb2_grpc.py", "taskd_pb2.py", "taskd_pb2.pyi")
+"""The services of TaskD have no package, so nothing is generated of them: they are served by their paths."""
 
 
 def compile_protocol(target: Path) -> dict[str, str]:
@@ -31,11 +33,11 @@ def compile_protocol(target: Path) -> dict[str, str]:
         f"--python_out={target}",
         f"--pyi_out={target}",
         f"--grpc_python_out={target}",
-        f"{PACKAGE}/sidecar.proto",
+        *(f"{PACKAGE}/{name}.proto" for name in PROTOCOLS),
     ]
     code = protoc.main(arguments)
     if code != 0:
-        raise SystemExit(f"protoc failed with code {code} on {PACKAGE}/sidecar.proto")
+        raise SystemExit(f"protoc failed with code {code} in {PACKAGE}")
     return {name: (target / PACKAGE / name).read_text() for name in GENERATED}
 
 

@@ -115,7 +115,10 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
         in_spec("recovery", replacementTimeoutSeconds=7200),
         "set recovery.replacementTimeoutSeconds to 3480 or less",
     ),
-    "launcher": (lambda job: job["spec"].update(launcher="TaskD"), "launcher: TaskD is not supported"),
+    "launcher": (
+        lambda job: job["spec"].update(launcher="TaskD", framework="MindSpore"),
+        "launcher: TaskD with framework: MindSpore is not supported",
+    ),
     "queueName without Volcano": (
         in_spec("scheduling", queueName="q"),
         "q: spec.scheduling.queueName is a queue",

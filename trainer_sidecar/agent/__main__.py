@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from trainer_sidecar.agent.store.gate import StoreGate
 from trainer_sidecar.agent.store.journal import StoreJournal
 from trainer_sidecar.agent.supervise.launcher_client import LauncherClient
 from trainer_sidecar.agent.supervise.user_files import FileOrders
+from trainer_sidecar.agent.taskd.server import TaskdServer
 from trainer_sidecar.environment import SettingsError
 
 # Half of the shortest wait that a tick ends: held facts are due after 2 s (supervise/unexplained_exits.py).
@@ -58,7 +59,7 @@ class Agent:
         self.node = Node(settings, clock)
         registrations = Registrations(settings.directory)
         self._runs_already = bool(registrations.registered_ranks)
-        self.gate = Gate(settings.pod_address, settings.mindio_port, self.node, clock, registrations)
+        self.gate = Gate(settings.gate_address, settings.mindio_port, self.node, clock, registrations)
         journal = StoreJournal(RESTARTED_TEXT if registrations.registered_ranks else "")
         self.store_gate = StoreGate(settings.pod_address, settings.rendezvous_port, self.node, clock, journal)
         self.service = AgentService(settings, self.node, clock)
@@ -77,6 +78,17 @@ class Agent:
         directory = Path(settings.checkpoint_directory) if settings.checkpoint_directory else None
         self.checkpoints = Checkpoints(directory, self.node.report_checkpoints, self.files.carry_out_verdict)
         self.node.ports.look_at_checkpoints = self.checkpoints.apply_order
+        self.taskd: TaskdServer | None = None
+        if settings.is_followed and settings.node_rank == 0:
+            self.taskd = self._make_taskd_server()
+
+    def _make_taskd_server(self) -> TaskdServer:
+        ports, taken = self.node.ports, self.node.report_taken_port
+        taskd = TaskdServer(self._settings, self._clock, self.service.wake_stream, taken)
+        ports.begin_controller_lines = taskd.begin_coordinator_stream
+        ports.apply_controller_line = taskd.apply_line
+        ports.take_controller_lines = taskd.take_lines
+        return taskd
 
     async def serve_until(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then wait a moment for the acknowledgement of the last reports."""
@@ -85,7 +97,7 @@ class Agent:
             for part in (
                 self.launcher.connect_for_ever(),
                 self.gate.listen_at_port(),
-                self.store_gate.listen_at_port(),
+                *self._listen_for_launcher(),
                 self._tick_every_second(),
                 self._serve_coordinator(),
                 self.checkpoints.look_for_ever(),
@@ -106,6 +118,12 @@ class Agent:
             # Last: a rank whose link is closed connects again at once, and must not meet a gate that goes away.
             await self.gate.close_port()
             await self.store_gate.close_port()
+
+    def _listen_for_launcher(self) -> list[Coroutine[Any, Any, None]]:
+        """What else is listened at: the store of the ranks, which torchrun opens itself beside TaskD."""
+        if not self._settings.is_followed:
+            return [self.store_gate.listen_at_port()]
+        return [self.taskd.serve_for_ever()] if self.taskd is not None else []
 
     def _route_launcher_message(self, message: Mapping[str, Any]) -> None:
         if message["kind"] == "files":

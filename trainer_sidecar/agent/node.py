@@ -25,12 +25,12 @@ from trainer_sidecar.agent.report.outbox import GATHERED, Outbox
 from trainer_sidecar.agent.report.ports import AgentPorts
 from trainer_sidecar.agent.report.protection import Protection
 from trainer_sidecar.agent.settings import CHECKPOINT_DIRECTORY, AgentSettings
-from trainer_sidecar.agent.supervise.environment import rank_environment
+from trainer_sidecar.agent.supervise.environment import rank_environment, script_environment
 from trainer_sidecar.agent.supervise.fence import Fence
 from trainer_sidecar.agent.supervise.launcher_messages import Script, read_process, read_process_name, read_script
 from trainer_sidecar.agent.supervise.orders import Orders
 from trainer_sidecar.agent.supervise.processes import Processes
-from trainer_sidecar.agent.supervise.ranks import Command, RankProcess, commands_to_reconcile, is_admitted
+from trainer_sidecar.agent.supervise.ranks import Command, RankProcess, Wanted, commands_to_reconcile, is_admitted
 from trainer_sidecar.launcher.protocol import ProcessName
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,7 @@ class Node:
         self._orders.begin_stream()
         self._fence.note_coordinator_message(self._clock.now())
         self.outbox.begin_stream(self._clock.now())
+        self.ports.begin_controller_lines()
 
     def apply_coordinator_message(self, message: pb.CoordinatorToAgent) -> None:
         """Take a message of the accepted coordinator."""
@@ -85,6 +86,8 @@ class Node:
             self._apply_order(message.node_order)
         elif body == "acknowledge":
             self.outbox.acknowledge_reports(message.acknowledge.sequence)
+        elif body == "controller":
+            self.ports.apply_controller_line(message.controller)
         else:
             log.warning("a message of the coordinator is not understood: %s", body)
 
@@ -242,13 +245,19 @@ class Node:
         wanted = self._orders.wanted.values()
         for command, one in commands_to_reconcile(wanted, self._processes.newest, can_start=self._script.ready):
             if command is Command.START:
-                environment = rank_environment(one, self._settings, meets_here=bool(self._orders.store_address))
+                environment = self._start_environment(one)
                 self._send_command("start", one.rank, one.name, environment=environment)
             else:
                 self._send_command("end", one.rank, one.name, gently=command is Command.END)
         for one in wanted:
             if self._processes.is_stack_due(one):
                 self._send_command("stack", one.rank, one.name)
+
+    def _start_environment(self, wanted: Wanted) -> dict[str, str]:
+        """The variables with which a rank's process is started, or the script that starts all of the pod."""
+        if self._settings.is_followed:
+            return script_environment(wanted, self._settings)
+        return rank_environment(wanted, self._settings, meets_here=bool(self._orders.store_address))
 
     def _send_command(self, kind: str, rank: int, name: ProcessName, **more: object) -> None:
         """Send a command about one process."""

@@ -163,6 +163,8 @@ class AgentService(rpc.AgentServicer):
                 conversation.store_sent = wanted
                 for part in self._node.ports.store_content(wanted) if wanted else ():
                     await context.write(pb.AgentToCoordinator(store=part))
+            for line in self._node.ports.take_controller_lines():
+                await context.write(pb.AgentToCoordinator(controller=line))
             await self._sleep_until_due(conversation, next_heartbeat)
 
     async def _sleep_until_due(self, conversation: CoordinatorStream, until: int) -> None:

@@ -13,6 +13,9 @@ CHECKPOINT_DIRECTORY = "HAJOB_CHECKPOINT_DIR"
 """Variable with the directory of spec.checkpoint.path, as a container sees it."""
 UNNAMED = -1
 """Node rank of a spare that has none yet."""
+LOOPBACK = "127.0.0.1"
+"""Where only the pod's own containers reach this agent; a node whose pods share a network gives each another one."""
+TASKD = "TaskD"
 
 
 @dataclass
@@ -32,7 +35,12 @@ class Identity:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """The agent's settings: its identity and addresses."""
+    """The agent's settings: its identity and addresses.
+
+    Attributes:
+        is_followed: TaskD starts the ranks (`launcher: TaskD`); the launcher only follows their processes.
+        local_address: where the gate is then, because MindIO's controller has its port at the pod's own address.
+    """
 
     directory: Path
     tls_directory: Path
@@ -50,6 +58,8 @@ class AgentSettings:
     output_attempt_limit: int
     checkpoint_directory: str
     fence_after_seconds: int
+    is_followed: bool = False
+    local_address: str = LOOPBACK
 
     @property
     def node_rank(self) -> int:
@@ -60,6 +70,11 @@ class AgentSettings:
     def incarnation(self) -> int:
         """Return the incarnation of this pod."""
         return self.identity.incarnation
+
+    @property
+    def gate_address(self) -> str:
+        """Return where the ranks of this pod dial MindIO."""
+        return self.local_address if self.is_followed else self.pod_address
 
     @property
     def local_ranks(self) -> range:
@@ -89,6 +104,8 @@ def read_settings(environment: Mapping[str, str]) -> AgentSettings:
         checkpoint_directory=environment.get(CHECKPOINT_DIRECTORY, ""),
         output_attempt_limit=required_number(environment, "HAJOB_OUTPUT_ATTEMPT_LIMIT", 5),
         fence_after_seconds=required_number(environment, "HAJOB_FENCE_AFTER_SECONDS", FENCE_AFTER_SECONDS),
+        is_followed=environment.get("HAJOB_LAUNCHER", "") == TASKD,
+        local_address=environment.get("HAJOB_LOCAL_ADDRESS") or LOOPBACK,
     )
 
 

@@ -35,7 +35,7 @@ from trainer_sidecar.coordinator.state.leases import LEASE_SECONDS, Contacts
 from trainer_sidecar.coordinator.state.presence import OperatorPresence
 from trainer_sidecar.coordinator.state.roster import RankPod, RankView
 from trainer_sidecar.coordinator.takeover import successor, takeover
-from trainer_sidecar.coordinator.watch import checkpoints, first_step, hang
+from trainer_sidecar.coordinator.watch import checkpoints, first_step, hang, lost_results
 from trainer_sidecar.units import NANOSECONDS
 
 log = logging.getLogger(__name__)
@@ -319,6 +319,10 @@ class CoordinatorCore:
         hanging = hang.due_hang_fact(job)
         if hanging is not None:
             job.effects.queue_fact(hanging, now)
+        shown = lost_results.result_by_steps(job)
+        if shown is not None:
+            log.warning("%s", shown.text)
+            feed_conversation(job, shown, now)
         order = standing.standing_order(job) if not job.contacts.doubts else None
         if order is not None:
             self._carry_out_order(order, now)

@@ -7,12 +7,13 @@ import sys
 import warnings
 from typing import Dict, List
 
-from trainer_sidecar.launcher import helpers, launches, program, ranks, supervisor
+from trainer_sidecar.launcher import follower, helpers, launches, program, ranks, supervisor
 
 USAGE = "usage: python3 launcher.pyz -- COMMAND [ARGUMENT...]"
 # A process may keep twice this: the current file, and the one that was full before it.
 FILE_BYTES = 64 * 1024 * 1024
 TERMINATION_LOG = "/dev/termination-log"
+TASKD = "TaskD"
 
 
 class LauncherSettingsError(Exception):
@@ -58,6 +59,16 @@ def _whole_number(environment: Dict[str, str], name: str, default: int | None) -
     return int(text)
 
 
+def _make_supervisor(
+    settings: supervisor.LauncherSettings, command: List[str], environment: Dict[str, str]
+) -> supervisor.Supervisor | follower.Follower:
+    """Return who starts the ranks of the command, or follows those that TaskD starts."""
+    if environment.get("HAJOB_LAUNCHER") != TASKD:
+        return supervisor.Supervisor(settings, command, environment)
+    places = (settings.directory, settings.checkpoint_directory)
+    return follower.Follower(*places, settings.grace_seconds, command, environment)
+
+
 def main(arguments: List[str]) -> int:
     """Run; return 64 for a wrong call, else the command's exit code (128 + signal when a signal ended it)."""
     if len(arguments) < 2 or arguments[0] != "--":
@@ -67,7 +78,7 @@ def main(arguments: List[str]) -> int:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         settings = read_settings(dict(os.environ))
-        running = supervisor.Supervisor(settings, arguments[1:], dict(os.environ))
+        running = _make_supervisor(settings, arguments[1:], dict(os.environ))
     except (LauncherSettingsError, OSError) as problem:
         sys.stderr.write("hajob: the launcher cannot start: {}\n".format(problem))
         return supervisor.REFUSED

@@ -14,10 +14,16 @@ LOST_LOG = "its log is lost and the start script will end with an error, the tra
 
 
 class StartScript:
-    """The process of the command; calls `changed` when the agent must be told."""
+    """The process of the command; calls `changed` when the agent must be told, `hear` with each line it prints."""
 
-    def __init__(self, loop: Loop, terminal: output.Terminal, changed: Callable[[], None]) -> None:
-        self._loop, self._terminal, self._changed = loop, terminal, changed
+    def __init__(
+        self,
+        loop: Loop,
+        terminal: output.Terminal,
+        changed: Callable[[], None],
+        hear: Callable[[bytes], None] = lambda _line: None,
+    ) -> None:
+        self._loop, self._terminal, self._changed, self._hear = loop, terminal, changed, hear
         self.pid = 0  # before its start
         self.exit_code: int | None = None  # minus the signal if one ended it
         self.lost_log = ""  # the line in which its `tee` says that it cannot write
@@ -47,6 +53,7 @@ class StartScript:
 
     def _handle_line(self, line: bytes) -> None:
         self._lines.add_line(line)
+        self._hear(line)
         if not self.lost_log and endings.is_lost_log_line(line):
             self.lost_log = line[:500].decode("utf-8", "replace")
             self._terminal.print_message("{}: {}".format(self.lost_log, LOST_LOG))

@@ -188,9 +188,11 @@ def why_not_served(spec: HATrainingJobSpec) -> str:
     """
     saved = type(spec.checkpoint).model_fields["saved_limit"].default
     super_pods = spec.accelerator.product is Product.A3 and spec.accelerator.super_pod_chips is not None
+    taskd = spec.launcher is Launcher.TASKD
     resizes = spec.elastic.restart_size is RestartSize.AVAILABLE
     settings = {
-        "launcher: TaskD": spec.launcher is Launcher.TASKD,
+        "launcher: TaskD with framework: MindSpore": taskd and spec.framework is Framework.MINDSPORE,
+        "launcher: TaskD with hostNetwork": taskd and is_on_the_host(spec),
         "elastic.restartSize: Available with framework: MindSpore": resizes and spec.framework is Framework.MINDSPORE,
         "checkpoint.savedLimit": spec.checkpoint.saved_limit != saved,
         "accelerator.superPodChips": super_pods,

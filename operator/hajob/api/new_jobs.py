@@ -249,7 +249,10 @@ RULES: Final[tuple[Json, ...]] = (
     ),
     *_log_pattern_rules(),
     *_refusal_rules(
-        "(self.spec.launcher == 'Hajob')", f"spec.launcher: TaskD {_UNSERVED}", field=".spec.launcher", fixed=True
+        "(self.spec.launcher == 'Hajob' || self.spec.framework == 'PyTorch')",
+        f"spec.launcher: TaskD with framework: MindSpore {_UNSERVED}",
+        field=".spec.launcher",
+        fixed=True,
     ),
     *_refusal_rules(
         f"(!has(self.spec.scheduling.queueName) || self.spec.scheduling.queueName == '' || {_OF_VOLCANO})",

@@ -72,9 +72,9 @@ def lose_coordinator(context: Context) -> HandlerResult:
 
 
 def _with_another_coordinator(context: Context, state: JobState) -> JobState:
-    """Return the state with a new coordinator pod; the store is lost with the previous pod."""
-    number = next_incarnation(context, state)
-    state = replace(state, incarnation=number, coordinator=number, store_lost=True)
+    """Return the state with a new coordinator pod; the store is lost with the previous pod, unless it is elsewhere."""
+    number, lost = next_incarnation(context, state), not context.policy.taskd_starts_ranks
+    state = replace(state, incarnation=number, coordinator=number, store_lost=lost)
     return clear_deadlines(state, *OF_COORDINATOR)
 
 

@@ -192,7 +192,8 @@ class Evaluator:
         below = self._refusals_below_floor(action)
         if below:
             return below
-        found = [*self.policy.refusals.get(action, ()), *self._refusals_by_store(action), *_CHECKS[action](self)]
+        given = (*self.policy.refusals.get(action, ()), *self._refusals_by_manager(action))
+        found = [*given, *self._refusals_by_store(action), *_CHECKS[action](self)]
         return tuple(found or self._refusals_by_budget(action))
 
     def _refusals_below_floor(self, action: Action) -> tuple[Refusal, ...]:
@@ -206,6 +207,13 @@ class Evaluator:
         if not self.policy.allows_action(action):
             return (Refusal("ActionAllowed", f"the spec does not allow {action}"),)
         return ()
+
+    def _refusals_by_manager(self, action: Action) -> list[Refusal]:
+        """Refuse an action that outlives the pod in which TaskD keeps what all others need."""
+        if not self.policy.taskd_starts_ranks or 0 not in self.loss.nodes or action is Action.RESTART:
+            return []
+        words = "TaskD's manager, MindIO's controller and the rendezvous store are lost with the pod of node rank 0"
+        return [Refusal("ManagerAlive", words)]
 
     def _refusals_by_store(self, action: Action) -> list[Refusal]:
         """Refuse an action that rebuilds process groups when the ranks' rendezvous store is lost."""

@@ -157,6 +157,11 @@ def _may_expand_now(context: Context) -> bool:
     )
 
 
+MANAGER_STAYS: Final = (
+    "ManagerAlive: node rank 0 carries TaskD's manager and the rendezvous store, which no second process takes over"
+)
+
+
 def why_no_move(context: Context) -> str:
     """Return why no pod can be moved now; empty when one can."""
     event, view, policy = context.event, context.view, context.policy
@@ -168,8 +173,8 @@ def why_no_move(context: Context) -> str:
         return "FrameworkPyTorch: MindSpore cannot move a rank to a second process"
     if not policy.through_mindio:
         return WITHOUT_MINDIO
-    if isinstance(event, events.MigrateRequested) and not _do_all_nodes_exist(event.nodes, view.layout.num_nodes):
-        return f"node ranks are 0 to {view.layout.num_nodes - 1}"
+    if isinstance(event, events.MigrateRequested) and (why := _why_nodes_stay(event.nodes, context)):
+        return why
     if view.step < 1:
         return "the first step has not ended yet"
     if not view.coordinator_ready:
@@ -180,6 +185,13 @@ def why_no_move(context: Context) -> str:
         limits = policy.limits[Action.MIGRATE]
         return budget_exhausted(limits.max_count, limits)
     return ""
+
+
+def _why_nodes_stay(nodes: tuple[int, ...], context: Context) -> str:
+    count = context.view.layout.num_nodes
+    if not _do_all_nodes_exist(nodes, count):
+        return f"node ranks are 0 to {count - 1}"
+    return MANAGER_STAYS if context.policy.taskd_starts_ranks and 0 in nodes else ""
 
 
 def _do_all_nodes_exist(nodes: tuple[int, ...], count: int) -> bool:

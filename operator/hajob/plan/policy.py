@@ -14,7 +14,14 @@ from pydantic import ValidationError
 
 from hajob.api.derived import DEFAULT_LIMITS, ActionLimits, action_limits, with_number_of_nodes
 from hajob.api.derived import layout_of_spec as layout_from
-from hajob.api.enums import CoordinatorLossPolicy, ElasticPolicy, Framework, ShrunkPodPolicy, WaitingPodPolicy
+from hajob.api.enums import (
+    CoordinatorLossPolicy,
+    ElasticPolicy,
+    Framework,
+    Launcher,
+    ShrunkPodPolicy,
+    WaitingPodPolicy,
+)
 from hajob.api.enums import RecoveryMode as Mode
 from hajob.api.enums import SubHealthPolicy as NodePolicy
 from hajob.api.spec import HATrainingJobSpec
@@ -124,6 +131,8 @@ class Policy:
             but MindIO's own offer decides.
         unknowns: per action, preconditions that the spec leaves unknown; they neither refuse nor guarantee it.
         no_copy_repair: the framework repairs from the periodic checkpoint when no copy is left (PyTorch only).
+        taskd_starts_ranks: TaskD starts them (`launcher: TaskD`); MindIO's controller and the rendezvous store are in
+            the pod of node rank 0.
         hot_switch: the framework lets a second process take over a rank, as every move needs (PyTorch only).
         log_rules: rule name to its smallest action.
         batch: sizes of a step, None where the trainer's arguments do not show them.
@@ -154,6 +163,7 @@ class Policy:
     unknowns: Mapping[Action, tuple[Refusal, ...]] = field(default_factory=dict)
     no_copy_repair: bool = True
     hot_switch: bool = True
+    taskd_starts_ranks: bool = False
     batch: Batch | None = None
     sizes: StartSizes | None = None
 
@@ -204,7 +214,7 @@ def policy_from_spec(
     whole = parse_spec(spec)
     model, setting = with_number_of_nodes(whole, nodes), JobSetting.from_spec(whole, launched)
     refusals, advice, unknowns = check_spec(model, launched)
-    recovery, elastic = model.recovery, model.elastic
+    recovery, elastic, by_taskd = model.recovery, model.elastic, model.launcher is Launcher.TASKD
     limits = {**DEFAULT_ACTION_LIMITS, **{action: action_limits(model, action) for action in FAULT_ACTIONS}}
     return Policy(
         mode=recovery.mode,
@@ -224,13 +234,15 @@ def policy_from_spec(
         log_rules={rule.name: rule.action for rule in recovery.log_rules},
         elastic=elastic.policy is ElasticPolicy.ENABLED,
         min_data_parallel=elastic.min_data_parallel,
-        release_shrunk_pods=elastic.shrunk_pod_policy is ShrunkPodPolicy.RELEASE,
+        # TaskD starts no rank again in a pod whose ranks were dropped.
+        release_shrunk_pods=elastic.shrunk_pod_policy is ShrunkPodPolicy.RELEASE or by_taskd,
         expand_delay_seconds=elastic.expand_delay_seconds,
         refusals=refusals,
         advice=advice,
         unknowns=unknowns,
         no_copy_repair=model.framework is Framework.PYTORCH,
         hot_switch=model.framework is Framework.PYTORCH,
+        taskd_starts_ranks=by_taskd,
         batch=_batch_of_setting(setting),
         sizes=StartSizes.from_setting(setting),
     )

@@ -16,6 +16,15 @@ from hajob.plan.state import JobState
 from hajob.plan.view import ClusterView
 
 _SENTENCE_LIMIT: Final = 1024
+TASKD_LIMITS: Final = {
+    Action.IN_PLACE: (
+        "TaskD starts a rank only once it was named: one that dies until the others train again costs a checkpoint "
+        "and a restart"
+    ),
+    Action.REPLACE: "not for node rank 0: the loss of its pod, or of TaskD's manager in it, restarts every pod",
+    Action.RESTART: "a lost TaskD manager has no successor: its loss is answered with this",
+}
+"""What a job with `launcher: TaskD` is told of an action beforehand, because no precondition shows it."""
 _REPAIRS: Final = frozenset({Action.RETRY, Action.IN_PLACE, Action.REPLACE})
 
 
@@ -83,7 +92,9 @@ def _evaluate_action(
         UnmetPrecondition(name=one.name, message=one.message[:_SENTENCE_LIMIT]) for one in _unique_refusals(found)
     )
     ready = f"{len(view.spares)} spare nodes are ready" if action is Action.REPLACE and view.spares else ""
-    return ActionRecoverability(action=action, status=status, message=ready, unmet=unmet[:32])
+    limits_of_taskd = TASKD_LIMITS.get(action, "") if policy.taskd_starts_ranks else ""
+    message = "; ".join(filter(None, (ready, limits_of_taskd)))
+    return ActionRecoverability(action=action, status=status, message=message, unmet=unmet[:32])
 
 
 def _unique_refusals(found: list[Refusal]) -> list[Refusal]:

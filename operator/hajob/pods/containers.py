@@ -8,6 +8,7 @@ from hajob import log_format
 from hajob.api.base import Json
 from hajob.api.constants import COORDINATOR_TOKEN_AUDIENCE, TRAINER_CONTAINER
 from hajob.api.derived import chips_per_node, is_on_the_host, world_size_of
+from hajob.api.enums import Launcher
 from hajob.api.job import HATrainingJob
 from hajob.api.spec import HATrainingJobSpec, Resources
 from hajob.pods.naming import tls_secret_name
@@ -49,7 +50,13 @@ def job_variables(job: HATrainingJob, settings: PodSettings, incarnation: int) -
         "HAJOB_RENDEZVOUS_PORT": str(network.rendezvous_port),
         "HAJOB_FRAMEWORK": str(job.spec.framework),
         "HAJOB_MINDIO_TLS_POLICY": str(network.mindio_tls_policy),
+        **launcher_variable(job.spec),
     }
+
+
+def launcher_variable(spec: HATrainingJobSpec) -> dict[str, str]:
+    """Return the variable that tells Hajob's parts that TaskD starts the ranks; nothing where Hajob does."""
+    return {"HAJOB_LAUNCHER": str(spec.launcher)} if spec.launcher is Launcher.TASKD else {}
 
 
 def with_user_variables(ours: list[Json], users: list[Json]) -> list[Json]:

@@ -12,7 +12,7 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.derived import coordinator_ports
-from hajob.api.enums import GangPolicy
+from hajob.api.enums import GangPolicy, Launcher
 from hajob.api.job import HATrainingJob
 from hajob.domain.patience import MINDIO_WAIT_SECONDS
 from hajob.pods import containers as parts
@@ -67,7 +67,7 @@ def _coordinator_container(job: HATrainingJob, settings: PodSettings, incarnatio
             "HAJOB_TOKEN_FILE": f"{settings.token_directory}/{parts.TOKEN_FILE}",
         }
     )
-    container = parts.sidecar_container(
+    return parts.sidecar_container(
         "coordinator",
         ["-m", "trainer_sidecar.coordinator"],
         job,
@@ -80,7 +80,6 @@ def _coordinator_container(job: HATrainingJob, settings: PodSettings, incarnatio
         ],
         resources=parts.resources_or(job.spec.agent.resources, settings.resources or _sidecar_resources(job)),
     )
-    return {**container, "restartPolicy": "Always"}
 
 
 def _controller_container(job: HATrainingJob, settings: PodSettings, incarnation: int) -> Json:
@@ -102,6 +101,17 @@ def _controller_container(job: HATrainingJob, settings: PodSettings, incarnation
         if inherited in trainer:
             container[inherited] = copy.deepcopy(trainer[inherited])
     return container
+
+
+def _containers_of_pod(job: HATrainingJob, settings: PodSettings, incarnation: int) -> Json:
+    """The controller's container with the sidecar beside it; alone where the controller is in TaskD's manager."""
+    coordinator = _coordinator_container(job, settings, incarnation)
+    if job.spec.launcher is Launcher.TASKD:
+        return {"containers": [coordinator]}
+    return {
+        "initContainers": [parts.install_container(job, settings), {**coordinator, "restartPolicy": "Always"}],
+        "containers": [_controller_container(job, settings, incarnation)],
+    }
 
 
 def coordinator_pod(
@@ -132,9 +142,8 @@ def coordinator_pod(
     if job.spec.scheduling.gang_policy is GangPolicy.VOLCANO:
         spec.pop("schedulerName", None)  # in no group: neither its chips nor its end concern those of the ranks
     spec |= parts.pull_secrets(template, settings)
+    spec |= _containers_of_pod(job, settings, incarnation)
     spec |= {
-        "initContainers": [parts.install_container(job, settings), _coordinator_container(job, settings, incarnation)],
-        "containers": [_controller_container(job, settings, incarnation)],
         "volumes": [parts.shared_volume(), parts.tls_volume(job, "coordinator"), parts.token_volume(settings)],
         "affinity": coordinator_affinity(job, avoided, silent, apart=apart, topology=settings.topology_label),
         "tolerations": with_node_loss_tolerations([entry.to_json() for entry in chosen.tolerations]),

@@ -12,7 +12,7 @@ from typing import Final
 from hajob.api import constants as names
 from hajob.api.base import Json
 from hajob.api.derived import chips_per_node, rank_host_ports, world_size_of
-from hajob.api.enums import GangPolicy, Launcher
+from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
 from hajob.pods import containers as parts
 from hajob.pods.affinity import rank_affinity, with_node_loss_tolerations
@@ -65,15 +65,15 @@ def _trainer_container(job: HATrainingJob, settings: PodSettings, node_rank: int
                 "HAJOB_CHECKPOINT_DIR": job.spec.checkpoint.path,
                 "HAJOB_JOB_UID": job.metadata.uid,
                 "MINDX_TASK_ID": job.metadata.uid,
+                **parts.launcher_variable(job.spec),
             }
         ),
         *parts.env_of_pod_fields(),
         {"name": "HCCL_IF_IP", "value": "$(POD_IP)"},
     ]
     result["env"] = parts.with_user_variables(ours, result.get("env") or [])
-    if job.spec.launcher is Launcher.HAJOB:
-        command = [*(result.get("command") or []), *(result.pop("args", None) or [])]
-        result["command"] = ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", *command]
+    command = [*(result.get("command") or []), *(result.pop("args", None) or [])]
+    result["command"] = ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", *command]
     chips = str(chips_per_node(job.spec))
     resources = result["resources"] = dict(result.get("resources") or {})
     for side in ("requests", "limits"):

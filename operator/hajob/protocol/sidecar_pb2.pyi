@@ -476,16 +476,18 @@ class Milestone(_message.Message):
     def __init__(self, kind: _Optional[_Union[MilestoneKind, str]] = ..., incarnation: _Optional[int] = ..., age_nanoseconds: _Optional[int] = ..., step: _Optional[int] = ..., strategies: _Optional[_Iterable[str]] = ..., result_code: _Optional[int] = ..., text: _Optional[str] = ..., strategy: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., duration_nanoseconds: _Optional[int] = ..., unverified: _Optional[str] = ..., store_kept: _Optional[bool] = ...) -> None: ...
 
 class CoordinatorToAgent(_message.Message):
-    __slots__ = ("hello", "lease_grant", "node_order", "acknowledge")
+    __slots__ = ("hello", "lease_grant", "node_order", "acknowledge", "controller")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     LEASE_GRANT_FIELD_NUMBER: _ClassVar[int]
     NODE_ORDER_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     lease_grant: LeaseGrant
     node_order: NodeOrder
     acknowledge: Acknowledge
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., lease_grant: _Optional[_Union[LeaseGrant, _Mapping]] = ..., node_order: _Optional[_Union[NodeOrder, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ...) -> None: ...
+    controller: str
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., lease_grant: _Optional[_Union[LeaseGrant, _Mapping]] = ..., node_order: _Optional[_Union[NodeOrder, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., controller: _Optional[str] = ...) -> None: ...
 
 class LeaseGrant(_message.Message):
     __slots__ = ("heartbeat", "lease_milliseconds", "acknowledged")
@@ -571,16 +573,18 @@ class RankOrder(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., run: _Optional[bool] = ..., admitted: _Optional[bool] = ..., environment: _Optional[_Mapping[str, str]] = ..., start: _Optional[int] = ..., stacks: _Optional[int] = ...) -> None: ...
 
 class AgentToCoordinator(_message.Message):
-    __slots__ = ("hello", "heartbeat", "report", "store")
+    __slots__ = ("hello", "heartbeat", "report", "store", "controller")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     STORE_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     heartbeat: Heartbeat
     report: AgentReport
     store: StoreContent
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[AgentReport, _Mapping]] = ..., store: _Optional[_Union[StoreContent, _Mapping]] = ...) -> None: ...
+    controller: str
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[AgentReport, _Mapping]] = ..., store: _Optional[_Union[StoreContent, _Mapping]] = ..., controller: _Optional[str] = ...) -> None: ...
 
 class StoreContent(_message.Message):
     __slots__ = ("wanted", "dialect", "problem", "entries", "last")

@@ -65,8 +65,9 @@ def test_limits_are_the_written_ones_else_those_of_the_action() -> None:
 
 def test_a_request_that_cannot_be_met_is_named() -> None:
     assert why_not_served(smallest_spec()) == ""
-    told = why_not_served(smallest_spec(launcher="TaskD", checkpoint={"path": "/ckpt", "savedLimit": 3}))
-    assert "launcher: TaskD, checkpoint.savedLimit" in told
+    asked = {"launcher": "TaskD", "framework": "MindSpore", "checkpoint": {"path": "/ckpt", "savedLimit": 3}}
+    told = why_not_served(smallest_spec(**asked))
+    assert "launcher: TaskD with framework: MindSpore, checkpoint.savedLimit" in told
 
 
 @pytest.mark.parametrize(

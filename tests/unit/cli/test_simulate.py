@@ -89,11 +89,11 @@ def test_a_process(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
 
 def test_a_job_that_is_not_started_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     job = copy.deepcopy(EXAMPLE_MANIFEST)
-    job["spec"]["launcher"] = "TaskD"
+    job["spec"]["checkpoint"]["savedLimit"] = 3
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
     assert main(["simulate", "-f", str(path), "--lose", "rank=5"]) == 0
-    assert "launcher: TaskD" in capsys.readouterr().err
+    assert "checkpoint.savedLimit" in capsys.readouterr().err
 
 
 def test_a_node_without_and_with_a_free_one(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:

@@ -227,7 +227,7 @@ def test_settings_are_read_and_addresses_follow(tmp_path: Path) -> None:
     settings = read_settings(file)
     assert settings.node_address(1) == "127.9.5.1"
     assert settings.pod_addresses(1)[0] == "127.9.5.2"
-    assert len(settings.pod_addresses(0)) == 253
+    assert len(settings.pod_addresses(0)) == 126
 
 
 @pytest.mark.parametrize(

@@ -193,13 +193,25 @@ def test_hajobs_variables_come_first_and_count() -> None:
     assert "PATH" not in {entry["name"] for entry in env}
 
 
-def test_the_command_follows_the_launcher_and_taskd_is_left() -> None:
+def test_the_launcher_stands_before_the_command() -> None:
     full = _container(build_rank_pod(example_job("full"), 0, 1, SETTINGS), "trainer")
     assert full["command"][:4] == ["python3", "$(HAJOB_DIR)/launcher.pyz", "--", "bash"]
     assert full["command"][4] == "pretrain_qwen3_8b.sh"
     assert "args" not in full
-    taskd = _container(build_rank_pod(example_job("full", launcher="TaskD"), 0, 1, SETTINGS), "trainer")
-    assert (taskd["command"], taskd["args"][0]) == (["bash"], "pretrain_qwen3_8b.sh")
+    pod = build_rank_pod(example_job("full", launcher="TaskD"), 0, 1, SETTINGS)
+    assert _container(pod, "trainer")["command"] == full["command"]
+    told = {"name": "HAJOB_LAUNCHER", "value": "TaskD"}
+    assert told in _container(pod, "trainer")["env"]
+    assert told in _container(pod, "agent")["env"]
+    assert "HAJOB_LAUNCHER" not in {entry["name"] for entry in full["env"]}
+
+
+def test_with_taskd_the_coordinator_has_no_controller() -> None:
+    spec = coordinator_pod(example_job("full", launcher="TaskD"), 1, SETTINGS)["spec"]
+    (container,) = spec["containers"]
+    assert container["name"] == "coordinator"
+    assert "initContainers" not in spec
+    assert {"name": "HAJOB_LAUNCHER", "value": "TaskD"} in container["env"]
 
 
 def test_excluded_nodes_are_out_in_every_alternative() -> None:

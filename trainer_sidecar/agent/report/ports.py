@@ -22,3 +22,6 @@ class AgentPorts:
     gate_state: Callable[[], pb.GateState] = pb.GateState
     store_content: Callable[[str], Iterable[pb.StoreContent]] = lambda _: ()
     look_at_checkpoints: Callable[[pb.CheckpointOrder | None], None] = lambda _: None
+    begin_controller_lines: Callable[[], None] = lambda: None
+    apply_controller_line: Callable[[str], None] = lambda _: None
+    take_controller_lines: Callable[[], Iterable[str]] = lambda: ()

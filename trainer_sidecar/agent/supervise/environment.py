@@ -11,6 +11,31 @@ from collections.abc import Mapping
 from trainer_sidecar.agent.settings import AgentSettings
 from trainer_sidecar.agent.supervise.ranks import Wanted
 
+PER_RANK = ("LOCAL_RANK", "ROLE_RANK", "GROUP_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE", "HAJOB_START")
+"""What torchrun sets for each rank itself, with everything that begins with TORCHELASTIC_."""
+
+
+def script_environment(wanted: Wanted, settings: AgentSettings) -> dict[str, str]:
+    """Return the variables of a start script that starts TaskD and torchrun itself, as Ascend Operator names them.
+
+    RANK is the node rank: TaskD's agents take their name from it. The manager's Go runtime is kept to one processor,
+    because an idle manager computes without a pause on every one that it gets.
+    """
+    local = settings.local_address
+    given = {name: value for name, value in wanted.environment.items() if not name.startswith("TORCHELASTIC_")}
+    own = {
+        **pod_environment(wanted, settings),
+        "RANK": str(settings.node_rank),
+        "MINDX_SERVER_IP": local,
+        "TTP_ADDR": local,
+        "CONTROLLER_ADDR": local,
+        "PROCESSOR_ADDR": local,
+        "PROCESS_RECOVER": "on",
+        "TTP_LOG_STDOUT": "1",
+        "GOMAXPROCS": "1",
+    }
+    return {name: value for name, value in {**given, **own}.items() if name not in PER_RANK}
+
 
 def rank_environment(wanted: Wanted, settings: AgentSettings, *, meets_here: bool) -> dict[str, str]:
     """Return every variable of the process that an order asks for; the pod's own part cannot be overridden.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hajob.protocol import sidecar_pb2 as pb
-from trainer_sidecar.controller_protocol import HUNG
+from trainer_sidecar.controller_protocol import HUNG, UNHEARD
 from trainer_sidecar.coordinator.attempt import start
 from trainer_sidecar.coordinator.attempt.rank_variables import rank_environment
 from trainer_sidecar.coordinator.state.attempt import AttemptPhase
@@ -38,7 +38,7 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
     order = pb.NodeOrder(over=pod.over, log_rules=job.assignment.log_rules, checkpoint=looks)
     serves = job.controller.is_serving(job.attempt.number) and not job.without_mindio
     if job.is_running and serves and job.change.may_connect:
-        order.controller_address = job.setup.endpoint.controller_address
+        order.controller_address = job.controller_address
         order.controller = job.controller.instance
         order.stand_ins.extend(job.change.stand_ins_at(pod.uid))
         order.repaired = job.change.repaired
@@ -46,7 +46,7 @@ def node_order(job: Job, pod: RankPod) -> pb.NodeOrder | None:
         order.word = job.change.word
         order.word_for.extend(sorted(told))
     order.steps_ahead = job.steps_ahead
-    order.store_address = job.setup.endpoint.store_address
+    order.store_address = "" if job.setup.is_followed else job.setup.endpoint.store_address
     order.store = job.store_name if job.is_running else ""  # empty: whether ranks run is not known yet
     order.store_held, order.store_kept = job.keeping.is_store_held, job.keeping.is_store_kept_for(pod.uid)
     order.store_wanted = job.keeping.wanted_word
@@ -99,7 +99,7 @@ def controller_protects(job: Job) -> bool:
     attempt = job.attempt
     if job.without_mindio:
         return attempt.phase is not AttemptPhase.IDLE and job.is_everything_up and not job.keeping.is_store_held
-    if job.controller.kind == HUNG:
+    if job.controller.kind in (HUNG, UNHEARD):
         return False
     if attempt.phase is AttemptPhase.OPENING:
         blind = any(pod.has_live_process() for pod in job.roster.pods.values())

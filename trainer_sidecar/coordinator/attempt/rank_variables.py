@@ -23,7 +23,7 @@ def attempt_environment(job: Job) -> dict[str, str]:
     """Build the variables of the attempt: where the rendezvous is, which start this is, what is loaded."""
     endpoint, attempt = job.setup.endpoint, str(job.attempt.number)
     return {
-        "MASTER_ADDR": endpoint.address,
+        "MASTER_ADDR": job.first_address if job.setup.is_followed else endpoint.address,
         "MS_SCHED_HOST": endpoint.address,
         "MS_SCHED_PORT": str(endpoint.rendezvous_port),  # dialled here; what MASTER_PORT names is at every rank pod
         "TORCHELASTIC_RESTART_COUNT": attempt,

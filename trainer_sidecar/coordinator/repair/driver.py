@@ -124,8 +124,16 @@ def _call_controller_host(command: HostCall, job: Job, _at: float) -> None:
     arguments = dict(command.arguments)
     if command.name in OPENING_CALLS:  # the number is for the host's log only
         arguments["incarnation"] = _opened_by(job, command).incarnation
+    if job.setup.is_followed and command.name == "change_strategy":
+        arguments["in_place"] = _ranks_for_taskd(job)
     incident = job.incidents.current
     job.effects.request_call(command.name, arguments, incident.highest_number if incident is not None else 0)
+
+
+def _ranks_for_taskd(job: Job) -> list[int]:
+    """Return the named ranks that TaskD's agents start again in their pods; those of new pods come with them."""
+    order, named = job.order, job.conversation.memory.named
+    return sorted(named.keys() & set(order.restart_ranks)) if order is not None else []
 
 
 def _opened_by(job: Job, command: HostCall) -> OpenIncident:

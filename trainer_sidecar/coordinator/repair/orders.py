@@ -237,6 +237,8 @@ def is_successor_ready(job: Job, rank: int) -> bool:
     pod = job.roster.pod_of_rank(rank)
     if pod is None or not job.is_agent_heard(pod):
         return False
+    if job.setup.is_followed and job.order is not None and rank in job.order.restart_ranks:
+        return is_rank_fenced(job, rank)  # TaskD starts it again only once it was named
     return job.roster.phase_of_rank(rank) in (pb.AT_GATE, pb.LINKED) and is_rank_fenced(job, rank)
 
 

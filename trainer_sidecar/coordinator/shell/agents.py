@@ -22,6 +22,7 @@ from hajob.wire.halves import until_first_ends
 from trainer_sidecar.coordinator.core import CoordinatorCore
 from trainer_sidecar.coordinator.shell.clock import now
 from trainer_sidecar.coordinator.shell.settings import CoordinatorSettings
+from trainer_sidecar.coordinator.shell.taskd import TaskdLink
 from trainer_sidecar.coordinator.state.leases import SILENT_SECONDS
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Agents:
     Attributes:
         settings: of this coordinator.
         dials: shared by all links.
+        controller: takes what is said of a controller in TaskD's manager; None where it is in this pod.
     """
 
     def __init__(self, settings: CoordinatorSettings, core: CoordinatorCore, send_effects: Callable[[], None]) -> None:
@@ -69,6 +71,7 @@ class Agents:
         self._send_effects = send_effects
         self._links: dict[str, AgentLink] = {}
         self._dialled = 0  # version of the roster that the links were made for
+        self.controller: TaskdLink | None = None
 
     def dial_new_pods(self) -> None:
         """Keep a link to every pod that has an address, none to a pod that is forgotten."""
@@ -121,6 +124,9 @@ class Agents:
             self._send_effects()
         elif body == "store":
             self._core.apply_store_content(uid, message.store, now())
+            self._send_effects()
+        elif body == "controller" and self.controller is not None:
+            self.controller.apply_line(uid, message.controller)
             self._send_effects()
 
     def _answer_heartbeat(self, uid: str, heartbeat: int, acknowledged: int = 0) -> bool:

@@ -19,6 +19,7 @@ from trainer_sidecar.coordinator.shell.controller import HOST_CALLS, ControllerL
 from trainer_sidecar.coordinator.shell.server import OperatorServer
 from trainer_sidecar.coordinator.shell.settings import CoordinatorSettings
 from trainer_sidecar.coordinator.shell.store_filling import fill_store
+from trainer_sidecar.coordinator.shell.taskd import TaskdLink
 from trainer_sidecar.coordinator.state.job import Setup
 from trainer_sidecar.coordinator.state.store_keeping import Fill
 
@@ -41,10 +42,11 @@ class Hub:
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
-        self.core = CoordinatorCore(Setup(settings.endpoint, settings.limits, settings.incarnation), now())
+        setup = Setup(settings.endpoint, settings.limits, settings.incarnation, settings.is_followed)
+        self.core = CoordinatorCore(setup, now())
         self._server = OperatorServer(settings, self.core, self._send_effects)
         self._agents = Agents(settings, self.core, self._send_effects)
-        self._controller: ControllerLink | None = None
+        self._controller: ControllerLink | TaskdLink | None = None
         self._filling: asyncio.Task[None] | None = None
         self._orders_wait = False
         # By the wall clock, so that agents take the word of a later coordinator for the later one.
@@ -52,7 +54,10 @@ class Hub:
 
     async def serve_until(self, ending: asyncio.Event) -> None:
         """Serve until `ending` is set, and the operator has heard how the attempt ended."""
-        self._controller = ControllerLink(self._settings.directory, self.core, self._send_effects)
+        if self._settings.is_followed:
+            self._controller = self._agents.controller = TaskdLink(self.core, self._agents.send_message)
+        else:
+            self._controller = ControllerLink(self._settings.directory, self.core, self._send_effects)
         await self._server.start_listening()
         log.info("serving on %s:%d", self._settings.endpoint.address, self._settings.port)
         try:

@@ -28,6 +28,7 @@ class CoordinatorSettings:
     agent_port: int
     limits: Limits = field(default_factory=Limits)
     incarnation: int = 0
+    is_followed: bool = False
 
 
 def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
@@ -54,6 +55,7 @@ def read_settings(environment: Mapping[str, str]) -> CoordinatorSettings:
             savers=_saving_functions(environment),
         ),
         incarnation=required_number(environment, "HAJOB_INCARNATION", 0),
+        is_followed=environment.get("HAJOB_LAUNCHER", "") == "TaskD",
     )
 
 

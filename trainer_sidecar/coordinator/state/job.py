@@ -76,12 +76,18 @@ class Endpoint:
 class Setup:
     """What never changes while this coordinator runs.
 
-    `incarnation`: the one that its own pod was made for; 0: not known.
+    Attributes:
+        endpoint: of its own listeners.
+        limits: of its rules.
+        incarnation: the one that its own pod was made for; 0: not known.
+        is_followed: TaskD starts the ranks, and MindIO's controller is in its manager at node rank 0: the launcher
+            follows the ranks, and a rank that comes back is started after it was named.
     """
 
     endpoint: Endpoint
     limits: Limits = field(default_factory=Limits)
     incarnation: int = 0
+    is_followed: bool = False
 
 
 @dataclass(slots=True)
@@ -196,6 +202,18 @@ class Job:
     def store_name(self) -> str:
         """Name of the attempt's store in this coordinator's pod: each pod opens one of its own."""
         return f"{self.attempt.number}/{self.setup.incarnation}"
+
+    @property
+    def controller_address(self) -> str:
+        """Where the gates forward to: at this pod, or at the one where TaskD's manager is; empty: not known."""
+        if not self.setup.is_followed:
+            return self.setup.endpoint.controller_address
+        return host_port(self.first_address, self.setup.endpoint.mindio_port) if self.first_address else ""
+
+    @property
+    def first_address(self) -> str:
+        """Address of the pod of node rank 0; empty: not known."""
+        return next((pod.address for pod in self.roster.pods_of_node(0) if pod.is_current and pod.address), "")
 
     def is_agent_heard(self, pod: RankPod) -> bool:
         """Return whether the pod's agent is connected and has spoken lately."""

@@ -28,10 +28,14 @@ UNREADABLE_TEXT = (
     "the agents' logs show the first such bytes"
 )
 
+MANAGER_TEXT = "it was in TaskD's manager, and another one knows none of TaskD's agents"
+
 
 def why_impossible(job: Job) -> str:
     """Say why no other controller can take the place of the lost one, as far as known at once; empty: one can."""
     attempt = job.attempt
+    if job.setup.is_followed:
+        return MANAGER_TEXT
     if not attempt.linked or attempt.over_since is not None:
         return "not every rank was registered, or one had left in order"
     pods = [pod for pod in job.roster.pods.values() if pod.is_current]

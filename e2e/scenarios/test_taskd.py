@@ -1,0 +1,165 @@
+"""Images that start TaskD: its manager holds MindIO's controller, its agents start the ranks, and Hajob is ClusterD."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.harness.images import taskd_environment
+from e2e.harness.job import IMPATIENT, Job
+from e2e.harness.rig import Rig, RigLayout
+from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
+from e2e.trainer import proof
+from e2e.trainer.faults import order
+
+ITERATIONS = 300
+STEP_MILLISECONDS = 200.0
+"""A replaced pod starts a manager's agent and torchrun before its ranks: the training outlasts them, and is hurried."""
+pytestmark = pytest.mark.timeout(600)
+StartRig = Callable[[RigLayout], Rig]
+
+
+def submit(rig: Rig, **more: Any) -> Job:  # noqa: ANN401 - fields of `manifest`
+    """Submit a job whose start script starts TaskD, and wait until it trains."""
+    environment = {**taskd_environment(), **more.pop("environment", {})}
+    spec = {"launcher": "TaskD", **more.pop("spec", {})}
+    fields = {"iterations": ITERATIONS, "step_milliseconds": STEP_MILLISECONDS, **more}
+    job = rig.submit(script="train_taskd.sh", environment=environment, spec=spec, **fields)
+    job.wait_step(10)
+    return job
+
+
+def without(*names: str) -> dict[str, Any]:
+    """Actions that the spec forbids."""
+    return {"recovery": {"actions": [{"name": name, "maxCount": 0} for name in names]}}
+
+
+def processes(rig: Rig, words: str) -> list[int]:
+    """Process IDs of the job's processes that were started so."""
+    found = rig.nodes.control.processes(container="trainer")
+    return [one.pid for one in found if words in " ".join(one.command)]
+
+
+def test_taskd_starts_a_killed_rank_again_in_place(rig: Rig) -> None:
+    job = submit(rig)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("InPlace", 0)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=0)  # beside the manager
+    incident = job.wait_incident(3)
+    assert (incident["action"], incident["lostSteps"]) == ("InPlace", 0)
+    assert_recovered(job, [0, 3], ITERATIONS)
+
+
+def test_a_node_under_taskd_is_replaced(rig: Rig) -> None:
+    job = submit(rig)
+    node = job.node_of(2)
+    rig.nodes.control.power_off(node)
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Replace", 0)
+    assert job.node_of(2) != node
+    assert_recovered(job, [4, 5], ITERATIONS)
+
+
+def test_the_node_of_the_manager_restarts_every_pod(rig: Rig) -> None:
+    job = submit(rig, arguments=["--save-interval", "5"])
+    told = {one["action"]: one.get("message", "") for one in job.status()["recoverability"]}
+    assert "not for node rank 0" in told["Replace"]
+    rig.nodes.control.power_off(job.node_of(0))
+    incident = job.wait_incident(2)
+    assert incident["action"] == "Restart"
+    assert {"action": "Replace", "unmet": ["ManagerAlive"]} in incident["refused"]
+    assert_weights_equal(job, ITERATIONS)
+
+
+def test_a_retry_under_taskd_that_fails_is_named_again(rig: Rig) -> None:
+    """The second globalFault of a cycle is heard only under another uuid."""
+    job = submit(rig)
+    order(job.logs, f"rank=3 step={job.common_step() + 5} do=raise text=UCE_ERROR")
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Retry", 0)
+    order(job.logs, f"rank=3 step={job.common_step() + 5} do=raise text=UCE_ERROR_2", "rank=3 at=clean do=fail")
+    incident = job.wait_incident(3)
+    assert (incident["action"], incident["escalatedFrom"]) == ("InPlace", ["Retry"])
+    assert_recovered(job, [3], ITERATIONS)
+
+
+def test_a_job_under_taskd_shrinks_and_grows_back(start_rig: StartRig) -> None:
+    rig = start_rig(RigLayout(chip_nodes=4))
+    job = submit(rig, iterations=600, spec=dict(IMPATIENT), arguments=["--enable-elastic-training"])
+    node = job.node_of(2)
+    rig.nodes.control.power_off(node)
+    incident = job.wait_incident(2)
+    assert incident["action"] == "Shrink"
+    rig.nodes.control.power_on(node)
+    rig.plane.wait("the original size", lambda: job.status()["dataParallel"]["current"] == 4, seconds=150)
+    assert job.wait_incident(3)["action"] == "Expand"
+    assert not any(each.is_restart for each in proof.outages(job.events(), job.world()))
+    assert_weights_equal(job, 600)
+
+
+def test_a_node_is_left_by_a_hot_switch_under_taskd(rig: Rig) -> None:
+    job = submit(rig)
+    node = job.node_of(1)
+    rig.plane.kubectl("cordon", node)
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Migrate", 0)
+    assert job.node_of(1) != node
+    assert_recovered(job, [2, 3], ITERATIONS)
+
+
+def test_a_pause_under_taskd_ends_and_a_fault_follows(rig: Rig) -> None:
+    job = submit(rig)
+    job.patch({"spec": {"pause": {"requestTime": "2026-11-22T01:00:00Z"}}})
+    assert job.wait_condition("Running", "False")["reason"] == "Paused"
+    job.patch({"spec": {"pause": None}})
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["lostSteps"]) == ("Pause", 0)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=5)
+    assert job.wait_incident(3)["action"] == "InPlace"
+    assert_recovered(job, [5], ITERATIONS)
+
+
+def test_a_save_under_taskd_is_what_the_next_start_loads(rig: Rig) -> None:
+    job = submit(rig, spec=without("Retry", "InPlace", "Replace", "Shrink"))
+    rig.nodes.control.kill(namespace=rig.namespace, rank=3)
+    incident = job.wait_incident(2)
+    assert (incident["action"], incident["escalatedFrom"], incident["lostSteps"]) == ("Restart", ["Checkpoint"], 0)
+    job.patch({"spec": {"suspend": True}})
+    job.wait_condition("Suspended")
+    job.patch({"spec": {"suspend": False}})
+    job.wait_condition("Running")
+    assert_weights_equal(job, ITERATIONS)
+
+
+def test_a_lost_manager_is_answered_with_a_restart(rig: Rig) -> None:
+    job = submit(rig, arguments=["--save-interval", "20"])
+    for manager in processes(rig, "manager.py"):
+        os.kill(manager, signal.SIGKILL)
+    job.wait_condition("CoordinatorReady", "False")
+    rig.plane.wait("the restart", lambda: job.status()["restarts"]["infrastructure"] == 1)
+    job.wait_condition("CoordinatorReady")
+    assert_weights_equal(job, ITERATIONS)
+
+
+def test_coordinator_and_agent_are_lost_beside_taskd(rig: Rig) -> None:
+    """Neither holds what TaskD holds: the next fault is recovered as if they had been there."""
+    job = submit(rig)
+    (pod,) = job.pods("coordinator")
+    name = pod["metadata"]["name"]
+    rig.plane.api.delete(f"/api/v1/namespaces/{rig.namespace}/pods/{name}", gracePeriodSeconds=0)
+    rig.plane.wait(
+        "another coordinator", lambda: [one["metadata"]["name"] for one in job.pods("coordinator")] != [name]
+    )
+    job.wait_condition("CoordinatorReady")
+    (first,) = [one for one in job.pods("rank") if one["metadata"]["labels"]["training.hajob.io/node-rank"] == "0"]
+    rig.nodes.control.kill(namespace=rig.namespace, pod=first["metadata"]["name"], container="agent")
+    job.wait_step(job.common_step() + 10)
+    rig.nodes.control.kill(namespace=rig.namespace, rank=6)
+    incident = job.wait_incident(max(int(one["incarnation"]) for one in rig.plane.wait("it", job.incidents)))
+    assert (incident["action"], incident["lostSteps"]) == ("InPlace", 0)
+    assert_recovered(job, [6], ITERATIONS)
