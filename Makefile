@@ -129,6 +129,10 @@ plugin: ## kubectl hajob as archives with a Python of their own, and krew's mani
 bundle: ## one archive to install from without a network: images, chart, CRDs, bill of materials, checksums
 	@$(TOOL) -m release.bundle
 
+.PHONY: docs
+docs: ## the pages of docs as a site, in English and Chinese, in dist/site; ARGS=--serve: on this machine, following edits
+	@$(TOOL) -m release.site $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## give every parser of a fault source 100,000 damaged objects, guided by coverage (some minutes)
 	@$(TOOL) -m e2e.fuzz --inputs 100000

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 from e2e import providers
@@ -20,6 +21,7 @@ from e2e.cluster.rest import ApiError
 from e2e.cluster.run import Run, RunError
 from e2e.demo.acts import ACTIONS, FEWEST_STEPS, STAY_STEPS, STEPS, Demo, Outcome, Switches
 from e2e.demo.observer import DemoError
+from e2e.demo.recording import Recording
 from e2e.demo.screen import Screen
 from e2e.demo.table import last_line, report
 from e2e.nodes.control import ControlError
@@ -63,7 +65,8 @@ def main() -> int:
     if away is not None:
         return away
     ending = Ending()
-    screen = Screen()
+    recording = Recording() if options.record else None
+    screen = Screen(recording=recording)
     try:
         outcome = _play(screen, chosen, ending)
     except (KeyboardInterrupt, Exception) as error:
@@ -78,6 +81,8 @@ def main() -> int:
         return 1
     if outcome is None:
         return 1
+    if recording is not None and outcome.recoveries:
+        recording.write(options.record, report(outcome.recoveries))
     screen.text(last_line(outcome.faults, outcome.recovered, outcome.weights_equal))
     return 0 if outcome.is_success else 1
 
@@ -89,6 +94,7 @@ def _switches() -> tuple[argparse.Namespace, Switches]:
     parser.add_argument("--stay", action="store_true", help="make no fault, train until Ctrl-C: for make inject")
     parser.add_argument("--ui", action="store_true", help="show it in a browser, too")
     parser.add_argument("--faults", type=int, default=len(ACTIONS), help="only the first so many of the six")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write what was seen as an SVG that moves")
     providers.add_option(parser)
     options = parser.parse_args()
     if options.stay:

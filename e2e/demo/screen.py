@@ -20,6 +20,7 @@ from rich.spinner import Spinner
 from e2e.demo.board import Board
 from e2e.demo.grid import picture
 from e2e.demo.lines import changes
+from e2e.demo.recording import Recording
 
 REFRESH_PER_SECOND = 8
 SILENT_SECONDS = 15.0
@@ -29,7 +30,7 @@ SILENT_SECONDS = 15.0
 class Screen:
     """Says lines and shows pictures; use it within `open`."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, recording: Recording | None = None) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # an old locale is no reason to end
         self.console = console or Console(highlight=False)
@@ -40,6 +41,7 @@ class Screen:
         self._said_at = self._began
         self._live: Live | None = None
         self._spinner = Spinner("dots")
+        self._recording = recording
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -90,6 +92,8 @@ class Screen:
         for line in changes(self._board, board):
             self.say(f"  {line}")
         self._board = board
+        if self._recording is not None:
+            self._recording.add_moment(self.elapsed, self._doing, board)
 
     def _picture(self) -> RenderableType:
         # What it does stands in the line above already: here is how long.

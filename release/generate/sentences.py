@@ -77,7 +77,8 @@ def sentences() -> dict[str, list[tuple[str, int]]]:
 def _modules() -> Iterator[Path]:
     for name in SPOKEN:
         path = ROOT / "operator" / "hajob" / name
-        yield from sorted(path.glob("*.py")) if path.is_dir() else (path,)
+        found = sorted(path.glob("*.py")) if path.is_dir() else (path,)
+        yield from (each for each in found if each.name != "language.py")  # it says what of it is spoken
 
 
 def sentences_of_module(source: str) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
@@ -29,6 +29,8 @@ VARIABLE: Final = "HAJOB_LANG"
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Asked in this order, as every program of the system does."""
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_GATHERED: Final = frozenset({"before", "told"})
+"""Names of what a sentence has gathered so far, which is as much of it as can be."""
 _HELD: Final = {"number": r"\d[\d,]*\+?"}
 """What a placeholder of such a name holds; any other holds any text."""
 _LEADING_WORD: Final = 20
@@ -39,6 +41,9 @@ _LEFT: Final = re.compile(r"(?<![\w/.-])[a-z]{2,}(?![\w/(=-])")
 _GAP: Final = re.compile(r"( {2,})")
 _SEPARATORS: Final = ((" -> ", " -> "), ("; ", "；"), (": ", "："), (", ", "，"))
 """What joins sentences, and what joins them in Chinese; the first one that occurs is taken."""
+_KNOWN_BY: Final = re.compile(r"; | -> |^[a-z]{3,}( \{\w+\})?: \{\w+\}$")
+_ARROW: Final = "-> "
+"""Begins the line of a remedy."""
 _BRACKETS: Final = re.compile(r"(.*\S) \((.*)\)", re.DOTALL)
 _MOST_KEPT: Final = 4096
 """Texts whose translation is kept: a live view shows the same ones every second."""
@@ -58,50 +63,22 @@ OF_ARGPARSE: Final = (
 )
 """Sentences of Python's own parser of command lines."""
 
+_WORDS_OF_TABLES: Final = (
+    "unknown none ok note problem error options commands operator breaker sources rejected faults conditions pods "
+    "status state rights jobs actions refused taken created started ready starts ends training free cordoned sick "
+    "waits stands stand step goodput nodes incidents why protected"
+)
+_COUNTED: Final = (
+    *("node", "such node", "free node", "spare node", "pod", "rank", "step", "incident", "job", "chip", "file", "call"),
+    "precondition",
+)
 SHORT: Final = (
-    *("unknown", "none", "ok", "note", "problem", "error", "options", "commands", "usage: ", "Example:"),
-    *(
-        "operator",
-        "breaker",
-        "sources",
-        "rejected",
-        "faults",
-        "conditions",
-        "pods",
-        "status",
-        "state",
-        "rights",
-        "jobs",
-    ),
-    *(
-        "actions",
-        "refused",
-        "taken",
-        "ready",
-        "starts",
-        "ends",
-        "training",
-        "free",
-        "cordoned",
-        "sick",
-        "waits",
-        "stands",
-        "stand",
-        "not ready",
-    ),
-    *("{number} node", "{number} nodes", "{number} such node", "{number} such nodes", "{number} pod", "{number} pods"),
-    *("{number} free node", "{number} free nodes", "{number} spare node", "{number} spare nodes", "{number} rank"),
-    *("{number} ranks", "{number} step", "{number} steps", "{number} incident", "{number} incidents", "{number} job"),
-    *("{number} jobs", "{number} chip", "{number} chips", "{number} file", "{number} files", "{number} call"),
-    *(
-        "{number} calls",
-        "{number} precondition",
-        "{number} preconditions",
-        "a node",
-        "a rank",
-        "data-parallel rank 0 would be dropped",
-        "no step lost",
-    ),
+    *_WORDS_OF_TABLES.split(),
+    *(f"{{number}} {noun}{ending}" for noun in _COUNTED for ending in ("", "s")),
+    *(f"{size} {{number}}" for size in ("tensor", "pipeline", "context", "expert")),
+    *("data {size}", "usage: ", "Example:", "not ready", "a node", "a rank"),
+    "data-parallel rank 0 would be dropped",
+    "newest: {rest}",
 )
 """Single words of tables, and what is made of a number and a noun."""
 
@@ -187,14 +164,14 @@ class Template(NamedTuple):
         pieces = _PLACEHOLDER.split(f"{before}{msgid}{after}")
         literals = tuple(filter(None, pieces[::2]))
         # A template with few words may match what it is not meant for: then each placeholder holds two words at most.
-        is_plain = (
-            len(_WORD.findall(" ".join(literals))) >= 2
-            or msgid in OF_ARGPARSE
-            or any(each in msgid for each in ("; ", " -> "))
-        )
+        is_plain = _says_enough(msgid, literals)
         others = r".*?" if is_plain else r"(?:\S+(?: \S+)?)?"
+        # What begins a sentence is not what stands in the columns before it.
+        first = r"(?:(?!  ).)*?" if is_plain and not pieces[0] else others
+        if pieces[1] in _GATHERED:
+            first = first.replace("*?", "*")
         pattern = "".join(
-            re.escape(piece) if place % 2 == 0 else f"(?P<{piece}>{_HELD.get(piece, others)})"
+            re.escape(piece) if place % 2 == 0 else f"(?P<{piece}>{_HELD.get(piece, first if place == 1 else others)})"
             for place, piece in enumerate(pieces)
         )
         leads = _LEADING_WORD if _WORD.search(pieces[0]) else 0
@@ -239,6 +216,8 @@ class Catalogue:
             return Translation("\n".join(map(self.translate, text.split("\n"))), 2)
         if not _WORD.search(text):
             return Translation(text, 0)
+        if text.startswith(_ARROW):
+            return Translation(_ARROW + self.translate(text.removeprefix(_ARROW)), 2)
         found = self._by_template(text) or self._by_gaps(text) or self._by_parts(text)
         return found or Translation(text, 0)
 
@@ -262,26 +241,36 @@ class Catalogue:
         parts = _GAP.split(text)
         return Translation("".join(self._columns(parts)), 2) if len(parts) > 1 else None
 
-    def _columns(self, parts: list[str]) -> Iterator[str]:
+    def _columns(self, parts: Sequence[str]) -> Iterator[str]:
+        wider = 0
         for place, part in enumerate(parts):
-            told = part if place % 2 else self.translate(part)
-            padding = 0 if place == len(parts) - 1 else display_width(part) - display_width(told)
-            yield told + " " * padding
+            if place % 2:  # a gap, which gives way to what is wider before it
+                yield " " * max(1, len(part) - wider)
+            else:
+                told = self.translate(part)
+                wider = display_width(told) - display_width(part)
+                yield told
 
     def _by_parts(self, text: str) -> Translation | None:
-        """Translate a sentence that is put together, where its first part is known, or another one for sure."""
+        """Translate a sentence that is put together, where its first part is known, two are, or one is for sure."""
         for separator, theirs in _SEPARATORS:
             first, *others = text.split(separator)
             if not others:
                 continue
             told = [self._translation_of(part) for part in (first, *others)]
-            if sureness := max(told[0].sureness, *(one.sureness - 1 for one in told[1:])):
+            known = sum(one.sureness > 0 for one in told)
+            if sureness := max(told[0].sureness, int(known > 1), *(one.sureness - 1 for one in told[1:])):
                 return Translation(theirs.join(one.text for one in told), sureness)
         if found := _BRACKETS.fullmatch(text):
             outside, inside = map(self._translation_of, found.groups())
             if sureness := max(outside.sureness, inside.sureness - 1):
                 return Translation(f"{outside.text}（{inside.text}）", sureness)
         return None
+
+
+def _says_enough(msgid: str, literals: Sequence[str]) -> bool:
+    """Return whether a sentence is known by its words, or by a word before a colon, whatever stands between them."""
+    return len(_WORD.findall(" ".join(literals))) >= 2 or msgid in OF_ARGPARSE or bool(_KNOWN_BY.search(msgid))
 
 
 def _needs_template(msgid: str) -> bool:

@@ -143,6 +143,12 @@ def test_columns_stand_below_one_another() -> None:
     assert {display_width(line[: line.rindex("  ") + 2]) for line in lines} == {6 + 3 + 20 + 3}
 
 
+def test_a_sentence_in_a_column_leaves_the_others_where_they_are() -> None:
+    line = CHINESE.translate("  Replace     refused  2 more nodes are needed; none became free within 270 s")
+    assert line.startswith("  Replace     ")
+    assert line.endswith(CHINESE.translate("2 more nodes are needed; none became free within 270 s"))
+
+
 @pytest.mark.usefixtures("chinese")
 def test_help_and_wrong_command_lines_are_chinese(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -1,0 +1,1 @@
+"""The pages of docs as a site: MkDocs Material, English and Chinese."""
