@@ -55,14 +55,21 @@ COSTS: Final = {
     Action.RESTART: "the steps since the newest checkpoint",
 }
 """What each action costs a training."""
+FROM_CHECKPOINT: Final = "the steps since the newest checkpoint; processes that live stay"
+"""What a repair costs where no copy of a part of the state is left: every rank loads the checkpoint."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Losses that have the same answer: the action (None: the job fails) and why nothing smaller works."""
+    """Losses that have the same answer: the action (None: the job fails) and why nothing smaller works.
+
+    Attributes:
+        keeps_copies: whether the ranks that live hold all of the optimizer's state; else a checkpoint has it.
+    """
 
     action: Action | None
     why: str
+    keeps_copies: bool
     losses: list[tuple[int, ...]] = field(default_factory=list)
 
 
@@ -198,7 +205,8 @@ def outcomes_of_losses(spec: HATrainingJobSpec, losses: Sequence[tuple[int, ...]
     for loss in losses:
         answer = simulate_loss(spec, SimulationRequest(nodes=loss, free_nodes=free_nodes))
         reason, why = _why_not_less(answer)
-        found.setdefault((answer.action, reason), Outcome(answer.action, why)).losses.append(loss)
+        kept = not _lost_together(answer.layout, answer.fault_ranks)
+        found.setdefault((answer.action, reason), Outcome(answer.action, why, kept)).losses.append(loss)
     order = [*FAULT_ACTIONS, None]
     return sorted(found.values(), key=lambda one: (order.index(one.action), -len(one.losses)))
 
@@ -207,7 +215,9 @@ def _why_not_less(answer: SimulationResult) -> tuple[str, str]:
     """Return why the job does no better, as a word and for the first such loss as a sentence; both may be empty."""
     if answer.action is None:
         return "Failed", answer.failure
-    if answer.action is Action.RESTART and (holders := _lost_together(answer.layout, answer.fault_ranks)):
+    if answer.action in {Action.REPLACE, Action.RESTART} and (
+        holders := _lost_together(answer.layout, answer.fault_ranks)
+    ):
         ranks = first_of_list(holders, 4)
         return "CopiesLost", f"all copies of a part of the optimizer are lost, such as that of ranks {ranks}"
     # What a lost node can never do, a step again or new processes in its pods, is no news.
@@ -236,13 +246,16 @@ def _lost_together(layout: Layout, lost: Sequence[int]) -> tuple[int, ...]:
 def _row_of_outcome(one: Outcome, played: int) -> tuple[str, ...]:
     shown = first_of_list(["+".join(map(str, loss)) for loss in one.losses], 6)
     cost = COSTS[one.action] if one.action is not None else "everything since the newest checkpoint"
+    if one.action is Action.REPLACE and not one.keeps_copies:
+        cost = FROM_CHECKPOINT
     return one.action or "the job fails", f"{len(one.losses)} of {played}", cost, shown, one.why
 
 
 def _verdict_on(outcomes: Sequence[Outcome], played: int) -> str:
-    saved = sum(len(one.losses) for one in outcomes if one.action not in {None, Action.RESTART})
+    saved = sum(len(one.losses) for one in outcomes if one.keeps_copies and one.action not in {None, Action.RESTART})
     return f"{100 * saved // played}% of the losses cost no step"
 
 
 def _as_json(one: Outcome) -> dict[str, Any]:
-    return {"action": one.action, "why": one.why, "losses": [list(loss) for loss in one.losses]}
+    state = "Copies" if one.keeps_copies else "Checkpoint"
+    return {"action": one.action, "state": state, "why": one.why, "losses": [list(loss) for loss in one.losses]}

@@ -37,6 +37,14 @@ def test_two_nodes_at_once_are_counted_by_what_follows() -> None:
     ]
 
 
+def test_a_replacement_without_copies_costs_steps() -> None:
+    """Nodes are free, and both holders of a shard are lost: the new pods load the checkpoint, and so do all others."""
+    answer = survive.answer_for_losses("quickstart", example_job("quickstart").spec, 2, 2)
+    by_cost = {(one["action"], one["state"]): len(one["losses"]) for one in answer.data["outcomes"]}
+    assert by_cost == {("Replace", "Copies"): 4, ("Replace", "Checkpoint"): 2}
+    assert answer.told[-1] == "66% of the losses cost no step"
+
+
 def test_every_loss_is_counted_once() -> None:
     for number in range(1, 5):
         data = survive.answer_for_losses("job", SPEC, number, 0).data
