@@ -14,19 +14,28 @@ from release.generate.files import ROOT
 SPOKEN: Final = (
     "cli",
     "api/conditions.py",
+    "api/derived.py",
+    "api/job.py",
     "api/log_rules.py",
     "api/new_jobs.py",
     "api/template.py",
     "capacity/quotas.py",
     "capacity/shortfall.py",
     "capacity/unsatisfiable.py",
+    "convert",
+    "domain/batch.py",
     "domain/cause_words.py",
+    "domain/checkpoints.py",
     "domain/incident_words.py",
+    "domain/layout.py",
+    "domain/memory.py",
     "domain/patterns.py",
     "domain/text.py",
     "job/status/announcements.py",
     "job/status/build.py",
-    "faults/rules/holds.py",
+    "faults/rules",
+    "kube/credentials.py",
+    "kube/http.py",
     "job/policies",
     "job/unserved.py",
     "plan/checks.py",
@@ -54,7 +63,7 @@ SPOKEN: Final = (
 """Modules, below `operator/hajob`, whose words reach the screen of the plugin: its own, and those of a job's status."""
 _CODE: Final = re.compile(
     r"%s|iteration +\d|\d\d:\d\d:\d\d|megatron|torch distributed|world size: \d|will not load any|loss value"
-    r"|\(\?|\(!|\[\^|\\[swbdn]|\$\(|^import |^kubectl |https?://|^Callable|has\(|oldSelf|self\.spec"
+    r"|\(\?|\(!|\[\^|\\[swbdn]|\$\(|^import |^kubectl |https?://|^Callable|has\(|size\(self|oldSelf|self\.spec"
 )
 """What is no sentence, although it has blanks: patterns, scripts, commands to be copied, rules of the CRD."""
 _WORD: Final = re.compile(r"(?<![\w/.\-])[a-z][a-z'’-]+(?![\w/(=])")

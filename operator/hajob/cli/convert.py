@@ -14,6 +14,7 @@ from typing import Final
 import yaml
 
 from hajob.cli.exits import run_reported
+from hajob.cli.language import in_language, wrapped_by_width
 from hajob.cli.manifests import read_objects
 from hajob.cli.options import Commands, add_verb
 from hajob.convert.convert import Converted, convert_objects
@@ -85,5 +86,9 @@ def _lines_of_list(title: str, told: Sequence[str]) -> Iterator[str]:
 
 
 def _lines_of_comment(sentence: str, *, first: str = "", rest: str = "") -> list[str]:
-    lines = textwrap.wrap(harmless_text(sentence), _WIDTH - 2, initial_indent=first, subsequent_indent=rest)
+    told = harmless_text(in_language(sentence))
+    if not told.isascii():
+        lines = list(wrapped_by_width(told, _WIDTH - 2 - len(first)))
+        return [f"# {rest if place else first}{line}" for place, line in enumerate(lines)]
+    lines = textwrap.wrap(told, _WIDTH - 2, initial_indent=first, subsequent_indent=rest)
     return [f"# {line}" for line in lines]

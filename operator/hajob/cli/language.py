@@ -29,6 +29,8 @@ VARIABLE: Final = "HAJOB_LANG"
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Asked in this order, as every program of the system does."""
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_FEW_WORDS: Final = r"(?:\S*[^\s:](?: \S*[^\s:])?)?"
+"""What a placeholder of a short sentence holds: two words at most, of which none opens something."""
 _GATHERED: Final = frozenset({"before", "told"})
 """Names of what a sentence has gathered so far, which is as much of it as can be."""
 _HELD: Final = {"number": r"\d[\d,]*\+?"}
@@ -165,7 +167,7 @@ class Template(NamedTuple):
         literals = tuple(filter(None, pieces[::2]))
         # A template with few words may match what it is not meant for: then each placeholder holds two words at most.
         is_plain = _says_enough(msgid, literals)
-        others = r".*?" if is_plain else r"(?:\S+(?: \S+)?)?"
+        others = r".*?" if is_plain else _FEW_WORDS
         # What begins a sentence is not what stands in the columns before it.
         first = r"(?:(?!  ).)*?" if is_plain and not pieces[0] else others
         if pieces[1] in _GATHERED:
@@ -307,10 +309,10 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         lines = super()._split_lines(text, width)
-        return lines if text.isascii() else list(_wrapped_by_width(text, width))
+        return lines if text.isascii() else list(wrapped_by_width(text, width))
 
 
-def _wrapped_by_width(text: str, width: int) -> Iterator[str]:
+def wrapped_by_width(text: str, width: int) -> Iterator[str]:
     """Yield the lines of a text that may be broken between any two Chinese characters."""
     line = ""
     for word in re.findall(r"[!-~]+|\s+|.", text):
