@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,10 +20,9 @@ SPOKEN: Final = (
     "api/log_rules.py",
     "api/new_jobs.py",
     "api/template.py",
-    "capacity/quotas.py",
-    "capacity/shortfall.py",
-    "capacity/unsatisfiable.py",
+    "capacity",
     "convert",
+    "coordinator_link",
     "domain/batch.py",
     "domain/cause_words.py",
     "domain/checkpoints.py",
@@ -31,13 +31,12 @@ SPOKEN: Final = (
     "domain/memory.py",
     "domain/patterns.py",
     "domain/text.py",
-    "job/status/announcements.py",
-    "job/status/build.py",
     "faults/rules",
     "kube/credentials.py",
     "kube/http.py",
+    "job",
     "job/policies",
-    "job/unserved.py",
+    "job/status",
     "plan/checks.py",
     "plan/coordinators.py",
     "plan/elastic.py",
@@ -61,12 +60,26 @@ SPOKEN: Final = (
     "web/nodes.py",
 )
 """Modules, below `operator/hajob`, whose words reach the screen of the plugin: its own, and those of a job's status."""
+TOLD_BY_SIDECARS: Final = (
+    "agent/report",
+    "agent/supervise",
+    "agent/taskd",
+    "checkpoints",
+    "controller_host",
+    "coordinator/conversation",
+    "coordinator/state",
+    "coordinator/watch",
+    "launcher",
+)
+"""Those below `trainer_sidecar` whose words become facts, and with them part of a status."""
 _CODE: Final = re.compile(
-    r"%s|iteration +\d|\d\d:\d\d:\d\d|megatron|torch distributed|world size: \d|will not load any|loss value"
+    r"iteration +\d|\d\d:\d\d:\d\d|megatron|torch distributed|world size: \d|will not load any|loss value"
+    r"|^hajob: |^usage: |^from |^if hasattr|queue\.Queue|Traceback|nnodes|max-restarts|no-python run|-filters"
     r"|\(\?|\(!|\[\^|\\[swbdn]|\$\(|^import |^kubectl |https?://|^Callable|has\(|size\(self|oldSelf|self\.spec"
 )
 """What is no sentence, although it has blanks: patterns, scripts, commands to be copied, rules of the CRD."""
 _WORD: Final = re.compile(r"(?<![\w/.\-])[a-z][a-z'’-]+(?![\w/(=])")
+_UNNAMED: Final = re.compile(r"%[srd](?!\w)|\{\}")
 _GAP: Final = " \u00a7 "
 _NOT_SPOKEN: Final = frozenset({"metavar", "choices", "dest", "style", "justify", "example"})
 """Arguments that hold words for programs."""
@@ -84,8 +97,8 @@ def sentences() -> dict[str, list[tuple[str, int]]]:
 
 
 def _modules() -> Iterator[Path]:
-    for name in SPOKEN:
-        path = ROOT / "operator" / "hajob" / name
+    operator, sidecar = ROOT / "operator" / "hajob", ROOT / "trainer_sidecar"
+    for path in (*(operator / name for name in SPOKEN), *(sidecar / name for name in TOLD_BY_SIDECARS)):
         found = sorted(path.glob("*.py")) if path.is_dir() else (path,)
         yield from (each for each in found if each.name != "language.py")  # it says what of it is spoken
 
@@ -112,10 +125,16 @@ def _silent_nodes(tree: ast.AST) -> Iterator[int]:
         elif isinstance(node, ast.JoinedStr):
             for part in node.values:
                 yield from (id(below) for below in (part, getattr(part, "format_spec", None)) if below is not None)
+        elif isinstance(node, ast.Call) and _is_log(node.func):  # a log is English for whoever helps
+            yield from (id(below) for argument in node.args for below in ast.walk(argument))
         elif isinstance(node, ast.keyword) and node.arg in _NOT_SPOKEN:
             yield id(node.value)
         elif isinstance(node, ast.Dict):  # descriptions of fields are for `kubectl explain`
             yield from (id(value) for key, value in zip(node.keys, node.values, strict=True) if _is_silent_key(key))
+
+
+def _is_log(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "log"
 
 
 def _is_silent_key(key: ast.expr | None) -> bool:
@@ -126,8 +145,9 @@ def template_of(node: ast.JoinedStr | ast.Constant) -> str:
     """Return a constant's text, or an f-string with `{names}` for its values; empty for what is no text."""
     if isinstance(node, ast.Constant):
         # What `str.format` fills in has no name.
-        text = node.value.replace("{}", "{value}", 1) if isinstance(node.value, str) else ""
-        return text if "{" not in text.replace("{value}", "") else ""
+        text, numbers = str(node.value) if isinstance(node.value, str) else "", itertools.count(1)
+        text = _UNNAMED.sub(lambda _: f"{{value{number if (number := next(numbers)) > 1 else ''}}}", text)
+        return text if "{" not in re.sub(r"\{value\d*\}", "", text) else ""
     parts: list[str] = []
     names: dict[str, int] = {}
     for part in node.values:

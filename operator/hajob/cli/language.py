@@ -145,16 +145,16 @@ class Template(NamedTuple):
     """A sentence with placeholders, and its translation.
 
     Attributes:
+        sentence: in English, with a placeholder for what stands before or behind it where it is a part of a longer one.
         literals: the text between the placeholders, without what is empty.
         weight: number of characters of these, more where a word leads; the heaviest template that matches is taken.
-        pattern: what a text must match as a whole.
         translation: with the same placeholders.
         is_plain: whether it has words enough to be meant; else each placeholder holds two words at most.
     """
 
+    sentence: str
     literals: tuple[str, ...]
     weight: int
-    pattern: str
     translation: str
     is_plain: bool
 
@@ -163,22 +163,13 @@ class Template(NamedTuple):
         """Return the template of an entry; one that begins or ends with a gap is a part of a longer sentence."""
         before = "{before}" if msgid[:1] in {" ", ",", ";"} else ""
         after = "{after}" if msgid[-1:] == " " else ""
-        pieces = _PLACEHOLDER.split(f"{before}{msgid}{after}")
+        sentence = f"{before}{msgid}{after}"
+        pieces = _PLACEHOLDER.split(sentence)
         literals = tuple(filter(None, pieces[::2]))
-        # A template with few words may match what it is not meant for: then each placeholder holds two words at most.
-        is_plain = _says_enough(msgid, literals)
-        others = r".*?" if is_plain else _FEW_WORDS
-        # What begins a sentence is not what stands in the columns before it.
-        first = r"(?:(?!  ).)*?" if is_plain and not pieces[0] else others
-        if pieces[1] in _GATHERED:
-            first = first.replace("*?", "*")
-        pattern = "".join(
-            re.escape(piece) if place % 2 == 0 else f"(?P<{piece}>{_HELD.get(piece, first if place == 1 else others)})"
-            for place, piece in enumerate(pieces)
-        )
         leads = _LEADING_WORD if _WORD.search(pieces[0]) else 0
         weight = leads + sum(map(len, literals))
-        return cls(literals, weight, pattern, f"{before}{translation}{after}", is_plain)
+        # A template with few words may match what it is not meant for: then each placeholder holds two words at most.
+        return cls(sentence, literals, weight, f"{before}{translation}{after}", _says_enough(msgid, literals))
 
     def may_match(self, text: str) -> bool:
         """Return whether every literal occurs in the text, one after the other."""
@@ -230,7 +221,7 @@ class Catalogue:
 
     def _filled(self, template: Template, text: str) -> tuple[int, Translation] | None:
         """Return what a template makes of a text, behind the number of English words that it leaves; None: no match."""
-        found = re.fullmatch(template.pattern, text) if template.may_match(text) else None
+        found = _pattern_of(template.sentence, template.is_plain).fullmatch(text) if template.may_match(text) else None
         if found is None or text in found.groupdict().values():
             return None
         held = {name: self.translate(value) for name, value in found.groupdict().items()}
@@ -268,6 +259,23 @@ class Catalogue:
             if sureness := max(outside.sureness, inside.sureness - 1):
                 return Translation(f"{outside.text}（{inside.text}）", sureness)
         return None
+
+
+@cache
+def _pattern_of(sentence: str, is_plain: bool) -> re.Pattern[str]:
+    """Return what a text must match as a whole; made when it is first needed, since few of all sentences are."""
+    pieces = _PLACEHOLDER.split(sentence)
+    others = r".*?" if is_plain else _FEW_WORDS
+    # What begins a sentence is not what stands in the columns before it.
+    first = r"(?:(?!  ).)*?" if is_plain and not pieces[0] else others
+    if pieces[1] in _GATHERED:
+        first = first.replace("*?", "*")
+    return re.compile(
+        "".join(
+            re.escape(piece) if place % 2 == 0 else f"(?P<{piece}>{_HELD.get(piece, first if place == 1 else others)})"
+            for place, piece in enumerate(pieces)
+        )
+    )
 
 
 def _says_enough(msgid: str, literals: Sequence[str]) -> bool:
