@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from datetime import UTC, datetime
 
-from e2e.nodes.chips import ChipAllocator
+from e2e.nodes.chips import ChipAllocator, chip_name, device_address
 from e2e.nodes.config import JsonObject, NodeSettings
 
 KUBELET_VERSION = "v1.36.3"
 LEASE_NAMESPACE = "kube-node-lease"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+DEVICES_ANNOTATION = "baseDeviceInfos"
 _PRESSURES = {
     "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -37,12 +39,23 @@ def capacity(settings: NodeSettings, chips: int, resource: str) -> dict[str, str
     return amounts | ({resource: str(chips)} if settings.chips else {})
 
 
-def node_object(settings: NodeSettings, status: JsonObject) -> JsonObject:
+def device_list(settings: NodeSettings, resource: str, address: str) -> str:
+    """The chips of the node as the device plugin notes them on it, with their addresses."""
+    found = {
+        chip_name(chip, resource): {"IP": device_address(address, chip), "SuperDeviceID": 0}
+        for chip in range(settings.chips)
+    }
+    return json.dumps(found, separators=(",", ":"))
+
+
+def node_object(settings: NodeSettings, resource: str, status: JsonObject) -> JsonObject:
     """What is created when the node registers."""
+    address = next(one["address"] for one in status["addresses"] if one["type"] == "InternalIP")
+    annotations = {DEVICES_ANNOTATION: device_list(settings, resource, address)} if settings.chips else {}
     body: JsonObject = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": settings.name, "labels": labels(settings)},
+        "metadata": {"name": settings.name, "labels": labels(settings), "annotations": annotations},
         "spec": {"taints": settings.taints} if settings.taints else {},
         "status": status,
     }

@@ -173,7 +173,7 @@ class Node:
     async def _create_or_take_over(self) -> str:
         client = self.context.client
         try:
-            body = machine.node_object(self.settings, self._status())
+            body = machine.node_object(self.settings, self.context.chips.resource, self._status())
             node = await client.request("POST", "/api/v1/nodes", body)
         except NodeApiError as error:
             if error.status != 409:

@@ -5,6 +5,7 @@ The other scenarios play with it, too: `SCHEDULER=volcano`. With `HAJOB_VOLCANO`
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -18,8 +19,9 @@ from e2e.harness.rig import Rig, RigLayout
 from e2e.scenarios.nodes_taken import DRAIN, pod_of
 from e2e.scenarios.proofs import assert_recovered, assert_weights_equal
 from e2e.trainer import proof
-from e2e.volcano.install import make_queue
+from e2e.volcano.install import REAL_ONE, make_queue
 from e2e.volcano.scheduler import API
+from hajob.api.constants import LABEL_NODE_SUPER_POD
 
 STEPS = 300
 MOST_WRITES = 12
@@ -78,6 +80,7 @@ def test_two_nodes_at_once_under_volcano(rig: Rig) -> None:
     assert_recovered(job, [0, 1, 2, 3], STEPS)
 
 
+@pytest.mark.slow
 def test_a_job_shrinks_and_grows_under_volcano(start_rig: Start) -> None:
     """Only `minMember` changes, so that it is whole again as soon as the node is."""
     rig = start_rig(RigLayout(chip_nodes=4, volcano=True))
@@ -96,6 +99,7 @@ def test_a_job_shrinks_and_grows_under_volcano(start_rig: Start) -> None:
     assert_weights_equal(job, STEPS)
 
 
+@only_e2e
 def test_suspended_resumed_and_applied_again(rig: Rig) -> None:
     job = rig.submit(iterations=STEPS)
     job.wait_step(10)
@@ -127,3 +131,28 @@ def test_what_a_job_waits_for_is_told_with_its_queue(rig: Rig) -> None:
     began = time.monotonic()
     job.wait_step(5)
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.slow
+def test_a_replacement_stays_in_the_super_pod_of_its_block(rig: Rig) -> None:
+    """Two super pods of three nodes; to Volcano the free node of the other one is as good."""
+    if os.environ.get(REAL_ONE):
+        pytest.skip("the real plugin reads super pods off the device info, where process nodes have none")
+    nodes = [node.name for node in rig.nodes.settings.nodes if node.chips]
+    for number, name in enumerate(nodes):
+        rig.plane.kubectl("label", "node", name, f"{LABEL_NODE_SUPER_POD}={number // 3}")
+    accelerator = {"product": "A3", "chipsPerNode": 2, "superPodChips": 4}
+    job = rig.submit(iterations=STEPS, spec={"accelerator": accelerator})
+    job.wait_step(10)
+
+    def super_pods() -> list[int]:
+        return [nodes.index(job.node_of(node_rank)) // 3 for node_rank in range(4)]
+
+    placed = super_pods()
+    assert placed[0] == placed[1] != placed[2] == placed[3], "each block is in a super pod"
+    annotations = group_of(job)["metadata"]["annotations"]  # type: ignore[index]
+    assert annotations == {"huawei.com/schedule_policy": "chip2-node16"}, "blocks are asked for once"
+    rig.nodes.control.power_off(job.node_of(3))
+    assert job.wait_incident(2)["action"] == "Replace"
+    assert super_pods() == placed
+    assert_recovered(job, [6, 7], STEPS)

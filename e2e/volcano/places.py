@@ -10,6 +10,7 @@ from e2e.volcano.world import (
     CHIP,
     RANK_INDEX,
     REAL,
+    SUPER_POD,
     Object,
     World,
     active_pods_on,
@@ -62,6 +63,14 @@ class Places:
         for pod in pods:
             if name := self.given.pop(pod["metadata"]["uid"], ""):
                 self._taken[name] -= chips_of(pod)
+
+    def super_pods_with_room(self, pod: Object, size: int) -> list[str]:
+        """Return a super pod, by its label, for each block of so many nodes that there is room for."""
+        room = Counter[str]()
+        for name, node in self._nodes.items():
+            if found := (node["metadata"].get("labels") or {}).get(SUPER_POD):
+                room[found] += not self._why_not(pod, name)
+        return [name for name in sorted(room) for _ in range(room[name] // size)]
 
     def _in_order(self, pod: Object) -> list[str]:
         """Nodes, the one that the rank came from first, then the fullest."""

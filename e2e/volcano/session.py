@@ -14,6 +14,7 @@ from e2e.volcano.world import (
     RANK_INDEX,
     REAL,
     SCHEDULER,
+    SUPER_POD,
     Act,
     Annotate,
     Bind,
@@ -93,11 +94,14 @@ class _Turn:
         valid = [pod for pod in self._members if not is_terminating(pod) and pod["status"].get("phase") != "Failed"]
         bound = sum(bool(node_of(pod)) for pod in valid)
         held = any(map(is_terminating, self._members)) or len(valid) < self._least
-        placed, why = ({}, "") if held or not waiting else self._place(waiting)
+        refused = self._why_no_blocks(waiting) if waiting and not held else ""
+        placed, why = ({}, "") if held or refused or not waiting else self._place(waiting)
         if waiting and held:
             told = f"the pods of job is not enough, req: {self._least}, actual: {len(valid)}"
             self._tell("JobValidateFailed", f"NotEnoughPod: {told}")
-        if waiting and not held and len(placed) < len(waiting):
+        if refused:
+            self._tell("BatchOrderFailed" if refused.startswith("select") else "JobValidateFailed", refused)
+        elif waiting and not held and len(placed) < len(waiting):
             self._tell("NodePredicateFailed", why)
         if placed and bound + len(placed) >= self._least:
             for pod in waiting:
@@ -133,6 +137,30 @@ class _Turn:
             why = why or refusal
         return placed, why
 
+    def _why_no_blocks(self, waiting: list[Object]) -> str:
+        """Why the plugin finds no super pods; where it does, the waiting pods are held to one for each block.
+
+        It chooses for the whole job anew from the nodes that are free, also for a single pod, which then gets any.
+        """
+        annotations = self._group["metadata"].get("annotations") or {}
+        if not str(annotations.get("huawei.com/schedule_policy", "")).endswith("-sp"):
+            return ""
+        total, chips = wanted_chips(self._group) or 0, chips_of(waiting[0])
+        block = int(annotations.get("sp-block", total))
+        if total % block:
+            return (
+                f"InvalidResourceRequest: distributed super-pod job require npu({total}) should be multiple of sp-block"
+            )
+        size, number = block // chips, total // block
+        found = self._places.super_pods_with_room(waiting[0], size)[:number]
+        if len(found) < number:
+            return f"select super pod failed, required {number}, total {len(found)}, node top: "
+        for pod in waiting if len(waiting) * chips == total else ():
+            place = int(pod["metadata"]["annotations"][RANK_INDEX]) // size
+            pod["spec"]["nodeSelector"] = {**(pod["spec"].get("nodeSelector") or {}), SUPER_POD: found[place]}
+            pod["metadata"]["annotations"] |= {"super-pod-rank": str(place), "super-pod-id": found[place]}
+        return ""
+
     def _left_in_queue(self) -> int:
         queue = self._world.queue_of(self._group)
         limit = ((queue or {"spec": {}})["spec"].get("capability") or {}).get(CHIP)
@@ -155,6 +183,8 @@ class _Turn:
             own = (metadata.get("annotations") or {}).get(RANK_INDEX)
             index = own if own is not None else self._smallest_free_index()
             annotations |= {"predicate-time": str(len(self._places.given)), RANK_INDEX: index}
+            known = metadata.get("annotations") or {}
+            annotations |= {key: known[key] for key in ("super-pod-rank", "super-pod-id") if key in known}
             self._world.previous[controller_of(pod), index] = node
             metadata["annotations"] = {**(metadata.get("annotations") or {}), RANK_INDEX: index}
         return Bind(pod, node, annotations)

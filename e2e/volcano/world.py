@@ -15,6 +15,7 @@ CHIP: Final = "huawei.com/Ascend910"
 REAL: Final = "huawei.com/AscendReal"
 CONFIGURATION: Final = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
 OPERATOR_LABEL: Final = "training.kubeflow.org/operator-name"
+SUPER_POD: Final = "huawei.com/topotree.superpodid"
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 

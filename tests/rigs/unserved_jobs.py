@@ -17,6 +17,7 @@ from hajob.api.base import Json
 
 QUICKSTART: Json = yaml.safe_load((CHECKOUT / "examples/quickstart.yaml").read_text(encoding="utf-8"))
 CHIP = "huawei.com/Ascend910"
+IN_BLOCKS: Json = {"product": "A3", "chipsPerNode": 2, "superPodChips": 4}
 Edit = Callable[[Json], object]
 
 
@@ -140,9 +141,21 @@ BY_A_RULE: dict[str, tuple[Edit, str]] = {
         "spec.accelerator.chipsPerNode is odd",
     ),
     "mindIOTLSPolicy": (in_spec("network", mindIOTLSPolicy="Enabled"), "mindIOTLSPolicy: Enabled is not supported"),
-    "superPodChips": (
-        lambda job: job["spec"]["accelerator"].update(product="A3", superPodChips=16),
-        "spec.accelerator.superPodChips is not supported",
+    "superPodChips without Volcano": (
+        lambda job: job["spec"].update(accelerator=IN_BLOCKS),
+        "spec.accelerator.superPodChips needs Volcano",
+    ),
+    "blocks that do not come out whole": (
+        by_volcano(accelerator=IN_BLOCKS | {"superPodChips": 6}),
+        "the chips cannot be divided into blocks",
+    ),
+    "blocks and any number of nodes": (
+        by_volcano(accelerator=IN_BLOCKS, elastic={"restartSize": "Available"}),
+        "spec.elastic.restartSize: Available starts with any number of nodes",
+    ),
+    "blocks and warm spares": (
+        by_volcano(accelerator=IN_BLOCKS, scheduling={"gangPolicy": "Volcano", "spareMode": "Warm"}),
+        "spec.scheduling.spareMode: Warm starts a pod before it is known",
     ),
     "savedLimit": (in_spec("checkpoint", savedLimit=3), "spec.checkpoint.savedLimit is not supported"),
     "restartSize of MindSpore": (

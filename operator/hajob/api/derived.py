@@ -180,6 +180,14 @@ def effective_status(spec: HATrainingJobSpec) -> Effective:
     )
 
 
+def nodes_per_block(spec: HATrainingJobSpec) -> int:
+    """Return the nodes of a block, which are in one super pod; 0: the job has no blocks."""
+    chips = spec.accelerator.super_pod_chips
+    if spec.accelerator.product is not Product.A3 or not chips:
+        return 0
+    return chips // chips_per_node(spec)
+
+
 def why_not_served(spec: HATrainingJobSpec) -> str:
     """Say in a sentence what the spec asks for and this version cannot do; empty when there is nothing.
 
@@ -187,7 +195,6 @@ def why_not_served(spec: HATrainingJobSpec) -> str:
     default, or means nothing for the product, is not named.
     """
     saved = type(spec.checkpoint).model_fields["saved_limit"].default
-    super_pods = spec.accelerator.product is Product.A3 and spec.accelerator.super_pod_chips is not None
     taskd = spec.launcher is Launcher.TASKD
     resizes = spec.elastic.restart_size is RestartSize.AVAILABLE
     settings = {
@@ -195,7 +202,6 @@ def why_not_served(spec: HATrainingJobSpec) -> str:
         "launcher: TaskD with hostNetwork": taskd and is_on_the_host(spec),
         "elastic.restartSize: Available with framework: MindSpore": resizes and spec.framework is Framework.MINDSPORE,
         "checkpoint.savedLimit": spec.checkpoint.saved_limit != saved,
-        "accelerator.superPodChips": super_pods,
         "network.mindIOTLSPolicy: Enabled": spec.network.mindio_tls_policy is MindIOTLSPolicy.ENABLED,
     }
     found = [name for name, there in settings.items() if there]

@@ -151,6 +151,40 @@ def _volcano_rules() -> tuple[Json, ...]:
     )
 
 
+def _super_pod_rules() -> tuple[Json, ...]:
+    """What blocks of nodes in super pods need."""
+    without = "(self.spec.accelerator.product != 'A3' || !has(self.spec.accelerator.superPodChips) || "
+    chips = "(has(self.spec.accelerator.chipsPerNode) ? self.spec.accelerator.chipsPerNode : 16)"
+    field = ".spec.accelerator.superPodChips"
+    return (
+        *_refusal_rules(
+            f"{without}{_OF_VOLCANO})",
+            "spec.accelerator.superPodChips needs Volcano, which places whole blocks in super pods: set "
+            "scheduling.gangPolicy to Volcano, or leave superPodChips out",
+            field=field,
+        ),
+        *_refusal_rules(
+            f"{without}(self.spec.numNodes * {chips}) % self.spec.accelerator.superPodChips == 0)",
+            "the chips cannot be divided into blocks: numNodes × accelerator.chipsPerNode (16 when left out) must be a "
+            "multiple of accelerator.superPodChips",
+            field=field,
+            fixed=True,
+        ),
+        *_refusal_rules(
+            f"{without}self.spec.elastic.restartSize == 'Original')",
+            "spec.elastic.restartSize: Available starts with any number of nodes, and spec.accelerator.superPodChips "
+            "needs whole blocks: leave one of them out",
+            field=".spec.elastic.restartSize",
+        ),
+        *_refusal_rules(
+            f"{without}self.spec.scheduling.spareMode == 'Placeholder')",
+            "spec.scheduling.spareMode: Warm starts a pod before it is known to which block it will belong, and "
+            "spec.accelerator.superPodChips gives each block a number: leave one of them out",
+            field=".spec.scheduling.spareMode",
+        ),
+    )
+
+
 _UNSERVED: Final = "is not supported by this version of Hajob yet: leave it out"
 
 RULES: Final[tuple[Json, ...]] = (
@@ -287,12 +321,7 @@ RULES: Final[tuple[Json, ...]] = (
         f"spec.elastic.restartSize: Available with framework: MindSpore {_UNSERVED}",
         field=".spec.elastic.restartSize",
     ),
-    *_refusal_rules(
-        "(self.spec.accelerator.product != 'A3' || !has(self.spec.accelerator.superPodChips))",
-        f"spec.accelerator.superPodChips {_UNSERVED}",
-        field=".spec.accelerator.superPodChips",
-        fixed=True,
-    ),
+    *_super_pod_rules(),
     *_refusal_rules(
         "(self.spec.checkpoint.savedLimit == 2)",
         f"spec.checkpoint.savedLimit {_UNSERVED}",

@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 from hajob import metrics
 from hajob.api.base import Json
 from hajob.api.job import HATrainingJob
+from hajob.capacity.super_pods import super_pod_of_node
 from hajob.job.ports import Ports
-from hajob.job.snapshot import JobSnapshots
+from hajob.job.snapshot import JobSnapshot, JobSnapshots
 from hajob.job.wants import MakePods
 from hajob.kube.batches import act_cautiously
 from hajob.kube.client import ALREADY_EXISTS, ApiError
@@ -61,7 +62,8 @@ class PodMaker:
                 # What is not sent yet is not built yet: a thousand pods would take memory, and the loop's time.
                 async with self._ports.pace.creations:
                     if not self.ended:
-                        pod = await self._create_pod(job, self._build_pod(job, wanted, missing, refused))
+                        manifest = self._build_pod(snapshot, wanted, missing, refused)
+                        pod = await self._create_pod(job, manifest)
                         self._snapshots.pods.note_created(pod)
             except ApiError as error:
                 return error
@@ -73,7 +75,7 @@ class PodMaker:
 
     def _build_pod(
         self,
-        job: HATrainingJob,
+        snapshot: JobSnapshot,
         wanted: MakePods,
         missing: Placement | CoordinatorPlacement,
         refused: Collection[str],
@@ -82,15 +84,26 @@ class PodMaker:
 
         A gated pod may wait for long, so it does not exclude the nodes that its placement avoids now.
         """
-        settings, cluster = self._ports.pod_settings, self._ports.cluster
+        settings, cluster, job = self._ports.pod_settings, self._ports.cluster, snapshot.job_as_started
         if isinstance(missing, CoordinatorPlacement):
             chosen = [one.to_json() for one in job.spec.coordinator.tolerations]
             silent = {*cluster.silent_nodes(), *cluster.nodes_drained_for(chosen)}
             return coordinator_pod(job, missing.incarnation, settings, refused, silent=silent, apart=missing.apart)
         placement = () if wanted.gated else set(missing.avoid).difference(wanted.returned)
         avoid = tuple(sorted({*placement, *refused}))
-        rank, place = missing.node_rank, missing.place
-        return build_rank_pod(job, rank, missing.incarnation, settings, avoid, place=place, gated=wanted.gated)
+        rank, super_pod = missing.node_rank, snapshot.super_pod_for(missing.node_rank)
+        # A spare of another super pod is of no use to the block.
+        is_near = not super_pod or super_pod_of_node(cluster.nodes.get(missing.place)) == super_pod
+        return build_rank_pod(
+            job,
+            rank,
+            missing.incarnation,
+            settings,
+            avoid,
+            place=missing.place if is_near else "",
+            gated=wanted.gated,
+            super_pod=super_pod,
+        )
 
     async def _create_pod(self, job: HATrainingJob, manifest: Json) -> Json:
         name, kube = manifest["metadata"]["name"], self._ports.kube

@@ -16,7 +16,7 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.conditions import Reason
-from hajob.api.derived import with_number_of_nodes
+from hajob.api.derived import nodes_per_block, with_number_of_nodes
 from hajob.api.enums import CordonPolicy, SubHealthPolicy
 from hajob.api.job import HATrainingJob
 from hajob.backoff import Backoff
@@ -25,6 +25,7 @@ from hajob.capacity.pod_group_waits import why_group_waits, why_queue_full
 from hajob.capacity.queues import wait_in_words
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
+from hajob.capacity.super_pods import super_pod_of_block
 from hajob.domain.layout import Layout
 from hajob.domain.pace import StepPace
 from hajob.job.cluster import Cluster
@@ -430,6 +431,21 @@ class JobSnapshot:
         """Return the job's PodGroup of Volcano for pods of a role, if it exists."""
         metadata = self.job.metadata
         return self.cluster.pod_groups.groups.get(f"{metadata.namespace}/{pod_group_name(self.job, role)}")
+
+    @property
+    def is_placed_in_blocks(self) -> bool:
+        """Whether Volcano has yet to place the whole job, in blocks of super pods."""
+        starts = self.state.is_untrained and not self.pods.serving_pods(self.state).node_names
+        return bool(nodes_per_block(self.job.spec)) and starts
+
+    def super_pod_for(self, node_rank: int) -> str:
+        """Return the super pod where a new pod of this node rank has to go; empty: any."""
+        size = nodes_per_block(self.job.spec)
+        if not size or self.is_placed_in_blocks:
+            return ""
+        block = node_rank // size
+        members = [pod for rank, pod in self.serving_pods.items() if rank // size == block and rank != node_rank]
+        return super_pod_of_block(members, self.nodes, self.free_node_names, size)
 
     @property
     def gang_wait(self) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
+from hajob.api.derived import nodes_per_block
 from hajob.api.job import HATrainingJob
 
 _COORDINATOR_WEIGHT: Final = 100  # the highest that the API knows
@@ -39,12 +40,12 @@ def _without_nodes(affinity: Json, excluded: Collection[str]) -> None:
         _require_fields(affinity, _exclusion_terms(excluded))
 
 
-def _require_fields(affinity: Json, fields: list[Json]) -> None:
+def _require_fields(affinity: Json, fields: list[Json], *, part: str = "matchFields") -> None:
     node_affinity = affinity.setdefault("nodeAffinity", {})
     required = node_affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
     required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
     for term in required["nodeSelectorTerms"]:
-        term.setdefault("matchFields", []).extend(fields)
+        term.setdefault(part, []).extend(fields)
 
 
 def _require_apart(affinity: Json, *terms: Json) -> None:
@@ -59,6 +60,7 @@ def rank_affinity(
     place: str = "",
     *,
     topology: str = names.LABEL_HOSTNAME,
+    super_pod: str = "",
 ) -> Json:
     """Build the affinity of a rank pod: the user's own, off excluded nodes, alone on its node, off the coordinator's.
 
@@ -68,11 +70,15 @@ def rank_affinity(
         excluded: node names that are out of question, such as nodes that were just lost.
         place: the only node where it may go; empty: any other.
         topology: label of nodes: those with one value take one pod of a job.
+        super_pod: the only one in which it may go; empty: any.
     """
     affinity = copy.deepcopy(template_affinity)
     _without_nodes(affinity, {*excluded, *job.spec.scheduling.excluded_node_names})
     if place:
         _require_fields(affinity, [{"key": "metadata.name", "operator": "In", "values": [place]}])
+    if super_pod:
+        label = {"key": names.LABEL_NODE_SUPER_POD, "operator": "In", "values": [super_pod]}
+        _require_fields(affinity, [label], part="matchExpressions")
     coordinator = {names.LABEL_ROLE: names.ROLE_COORDINATOR, names.LABEL_PLACEMENT: names.PLACEMENT_APART}
     ranks = {names.LABEL_ROLE: names.ROLE_RANK}
     _require_apart(affinity, _pods_of_job_term(job, topology, **ranks), _pods_of_job_term(job, topology, **coordinator))
@@ -82,7 +88,12 @@ def rank_affinity(
 def spare_affinity(job: HATrainingJob, template_affinity: Json, excluded: Collection[str], *, topology: str) -> Json:
     """Build the affinity of a spare's pod: where a rank pod may go, and no other spare is."""
     affinity = rank_affinity(job, template_affinity, excluded, topology=topology)
-    _require_apart(affinity, _pods_of_job_term(job, topology, **{names.LABEL_ROLE: names.ROLE_SPARE}))
+    spares = {names.LABEL_ROLE: names.ROLE_SPARE}
+    _require_apart(affinity, _pods_of_job_term(job, topology, **spares))
+    if nodes_per_block(job.spec):  # a spare serves the blocks of its super pod only
+        elsewhere = _pods_of_job_term(job, names.LABEL_NODE_SUPER_POD, **spares)
+        rather = affinity["podAntiAffinity"].setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
+        rather.append({"weight": _COORDINATOR_WEIGHT, "podAffinityTerm": elsewhere})
     return affinity
 
 

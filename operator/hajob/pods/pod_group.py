@@ -23,13 +23,14 @@ _FRAMEWORKS: Final = {Framework.PYTORCH: "pytorch", Framework.MINDSPORE: "mindsp
 """As ClusterD reads them."""
 
 
-def build_pod_group(job: HATrainingJob, role: str, members: int) -> Json:
+def build_pod_group(job: HATrainingJob, role: str, members: int, *, in_blocks: bool = False) -> Json:
     """Build the PodGroup of the job's pods of a role, ready to be created.
 
     Args:
         job: the job, with its UID and the number of nodes that it is started with.
         role: rank or spare (`hajob.api.constants`).
         members: number of pods that are placed together or not at all.
+        in_blocks: they are placed in blocks of super pods now.
     """
     chips, pods = chips_per_node(job.spec), job.spec.num_nodes if role == names.ROLE_RANK else 1
     spec: Json = {
@@ -53,12 +54,24 @@ def build_pod_group(job: HATrainingJob, role: str, members: int) -> Json:
                 names.LABEL_ROLE: role,
                 "framework": _FRAMEWORKS[job.spec.framework],
             },
-            "annotations": {names.ANNOTATION_SCHEDULE_POLICY: _schedule_policy(job)},
+            "annotations": {key: value for key, value in policy_annotations(job, in_blocks=in_blocks).items() if value},
             # An owner that is no controller ends the plugin's scheduler with an error, for all jobs of the cluster.
             "ownerReferences": owner_references(job),
         },
         "spec": spec,
     }
+
+
+def policy_annotations(job: HATrainingJob, *, in_blocks: bool) -> dict[str, str | None]:
+    """Return the annotations of a PodGroup that say how nodes are chosen; None: it is to have none.
+
+    Only a whole job is placed in blocks. As long as the plugin is asked for blocks it places a single pod only where
+    there is room for all blocks of its job once more, and in any super pod.
+    """
+    policy, block = _schedule_policy(job), None
+    if in_blocks:
+        policy, block = f"{policy}-sp", str(job.spec.accelerator.super_pod_chips)
+    return {names.ANNOTATION_SCHEDULE_POLICY: policy, names.ANNOTATION_SUPER_POD_BLOCK: block}
 
 
 def queue_name(job: HATrainingJob) -> str:

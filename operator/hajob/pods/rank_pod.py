@@ -11,7 +11,7 @@ from typing import Final
 
 from hajob.api import constants as names
 from hajob.api.base import Json
-from hajob.api.derived import chips_per_node, rank_host_ports, world_size_of
+from hajob.api.derived import chips_per_node, nodes_per_block, rank_host_ports, world_size_of
 from hajob.api.enums import GangPolicy
 from hajob.api.job import HATrainingJob
 from hajob.pods import containers as parts
@@ -66,6 +66,7 @@ def _trainer_container(job: HATrainingJob, settings: PodSettings, node_rank: int
                 "HAJOB_JOB_UID": job.metadata.uid,
                 "MINDX_TASK_ID": job.metadata.uid,
                 **parts.launcher_variable(job.spec),
+                **_block_variables(job, node_rank),
             }
         ),
         *parts.env_of_pod_fields(),
@@ -86,6 +87,12 @@ def _trainer_container(job: HATrainingJob, settings: PodSettings, node_rank: int
         result["ports"] = [*(result.get("ports") or []), *parts.container_ports(job.spec, ports)]
     result.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     return result
+
+
+def _block_variables(job: HATrainingJob, node_rank: int) -> dict[str, str]:
+    """The number of the node's block, by which HCCL knows whom it reaches within a super pod."""
+    size = nodes_per_block(job.spec)
+    return {"HCCL_LOGIC_SUPERPOD_ID": str(node_rank // size)} if size else {}
 
 
 def _agent_container(
@@ -157,6 +164,7 @@ def build_rank_pod(
     *,
     place: str = "",
     gated: bool = False,
+    super_pod: str = "",
 ) -> Json:
     """Build the pod of a node rank, ready to be created.
 
@@ -168,6 +176,7 @@ def build_rank_pod(
         excluded_nodes: node names where it must not run, besides those that the spec excludes.
         place: the only node where it may go, that of a spare; empty: any other.
         gated: it asks for no node until the gate is taken away.
+        super_pod: where the other pods of its block are; empty: in any.
 
     Raises:
         ValueError: no container is named trainer.
@@ -185,7 +194,7 @@ def build_rank_pod(
     ]
     spec["volumes"] = [*(spec.get("volumes") or []), parts.shared_volume(), parts.tls_volume(job, "agent")]
     spec["affinity"] = rank_affinity(
-        job, spec.get("affinity") or {}, excluded_nodes, place, topology=settings.topology_label
+        job, spec.get("affinity") or {}, excluded_nodes, place, topology=settings.topology_label, super_pod=super_pod
     )
     spec["tolerations"] = with_node_loss_tolerations(spec.get("tolerations") or [])
     spec |= parts.pull_secrets(spec, settings)
@@ -195,7 +204,7 @@ def build_rank_pod(
     spec.setdefault("terminationGracePeriodSeconds", settings.rank_grace_seconds)
     spec.setdefault("enableServiceLinks", False)
     spec.setdefault("automountServiceAccountToken", False)
-    pod = {
+    pod: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata_of_pod(job, node_rank, incarnation),
@@ -203,4 +212,8 @@ def build_rank_pod(
     }
     if job.spec.scheduling.gang_policy is GangPolicy.VOLCANO:
         put_into_group(pod, job, names.ROLE_RANK)
+    if super_pod:
+        block = str(node_rank // nodes_per_block(job.spec))
+        own = {names.ANNOTATION_SUPER_POD: super_pod, names.ANNOTATION_SUPER_POD_RANK: block}
+        pod["metadata"]["annotations"] |= own
     return pod

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from hajob.sources.reading import Reading, Terms, is_device_name, is_integer, mapping, text
 
 ANNOTATION: Final = "baseDeviceInfos"
-LABEL_SUPER_POD: Final = "huawei.com/topotree.superpodid"
 _LONGEST: Final = 16_384
 """Sixteen chips take two kilobytes; an annotation may say anything."""
 _MOST_CHIPS: Final = 64

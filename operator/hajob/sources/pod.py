@@ -108,6 +108,7 @@ class PodView:
         use: of a rank pod, what it uses of quotas.
         ports: of its node, that it takes.
         group: name of the PodGroup of Volcano that it says it belongs to; empty for none.
+        super_pod: where its block is, as Volcano or Hajob has noted; empty for none.
         key: namespace and name; made once, for it is asked for at each step of an event.
     """
 
@@ -145,6 +146,7 @@ class PodView:
     use: Use = ()
     ports: HostPorts = ()
     group: str = ""
+    super_pod: str = ""
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -243,6 +245,7 @@ def pod_view_of(pod: Mapping[str, Any]) -> PodView:
         use=use_of_pod(spec) if labels.get(names.LABEL_ROLE) == names.ROLE_RANK else (),
         ports=host_ports_of_spec(spec),
         group=intern(text(annotations.get(names.ANNOTATION_GROUP_NAME))),
+        super_pod=intern(text(annotations.get(names.ANNOTATION_SUPER_POD))),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
 
+from hajob.api import constants as names
 from hajob.sources.pod import Requests
 from hajob.sources.reading import items, mapping, milliseconds_of, parse_whole_number, text
 
@@ -36,6 +37,7 @@ class PodGroupView:
         requests: amounts in `minResources` of resources like chips.
         made: when it was made, as RFC 3339 text.
         reasons: reason and message of its conditions, the newest first.
+        policy: how nodes are chosen, as its annotations say: policy and chips of a block.
     """
 
     namespace: str
@@ -49,6 +51,7 @@ class PodGroupView:
     requests: Requests = ()
     made: str = ""
     reasons: tuple[tuple[str, str], ...] = ()
+    policy: tuple[str, str] = ("", "")
 
     @property
     def key(self) -> str:
@@ -90,7 +93,7 @@ class VolcanoQueue:
 def pod_group_view_of(raw: Mapping[str, Any]) -> PodGroupView:
     """Build the view of a raw PodGroup; missing fields read as one that nobody has looked at."""
     metadata, spec, status = mapping(raw.get("metadata")), mapping(raw.get("spec")), mapping(raw.get("status"))
-    owners = map(mapping, items(metadata.get("ownerReferences")))
+    owners, annotations = map(mapping, items(metadata.get("ownerReferences"))), mapping(metadata.get("annotations"))
     return PodGroupView(
         namespace=intern(text(metadata.get("namespace"))),
         name=text(metadata.get("name")),
@@ -103,6 +106,10 @@ def pod_group_view_of(raw: Mapping[str, Any]) -> PodGroupView:
         requests=_extended_amounts(spec.get("minResources")),
         made=text(metadata.get("creationTimestamp")),
         reasons=tuple(_newest_reasons(status)),
+        policy=(
+            text(annotations.get(names.ANNOTATION_SCHEDULE_POLICY)),
+            text(annotations.get(names.ANNOTATION_SUPER_POD_BLOCK)),
+        ),
     )
 
 

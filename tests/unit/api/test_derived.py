@@ -78,7 +78,6 @@ def test_a_request_that_cannot_be_met_is_named() -> None:
             "elastic.restartSize: Available with framework: MindSpore",
         ),
         ({"checkpoint": {"path": "/ckpt", "savedLimit": 3}}, "checkpoint.savedLimit"),
-        ({"accelerator": {"product": "A3", "superPodChips": 16}}, "accelerator.superPodChips"),
     ],
 )
 def test_what_nothing_reads_is_named(fields: dict[str, Any], named: str) -> None:

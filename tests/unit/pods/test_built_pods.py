@@ -126,6 +126,31 @@ def test_the_plugin_is_told_the_product(accelerator: Object, policy: str) -> Non
     assert group["metadata"]["ownerReferences"][0]["controller"] is True, "else it ends Volcano's scheduler"
 
 
+BLOCKS = {"product": "A3", "chipsPerNode": 2, "superPodChips": 4}
+
+
+def test_a_replacement_is_held_to_the_super_pod_of_its_block() -> None:
+    job = example_job("quickstart", accelerator=BLOCKS, scheduling={**VOLCANO, "numSpareNodes": 1})
+    pod = build_rank_pod(job, 3, 1, SETTINGS, super_pod="7")
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    expression = {"key": "huawei.com/topotree.superpodid", "operator": "In", "values": ["7"]}
+    assert required["nodeSelectorTerms"] == [{"matchExpressions": [expression]}]
+    annotations = pod["metadata"]["annotations"]
+    assert (annotations["super-pod-id"], annotations["super-pod-rank"]) == ("7", "1")
+    variables = {each["name"]: each.get("value") for each in _container(pod, "trainer")["env"]}
+    assert variables["HCCL_LOGIC_SUPERPOD_ID"] == "1"
+    (apart,) = build_spare_pod(job, 0, SETTINGS)["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert apart["podAffinityTerm"]["topologyKey"] == "huawei.com/topotree.superpodid"
+
+
+def test_blocks_are_asked_of_the_plugin_for_a_whole_job() -> None:
+    job = example_job("quickstart", accelerator=BLOCKS, scheduling=VOLCANO)
+    group = build_pod_group(job, names.ROLE_RANK, 4, in_blocks=True)
+    assert group["metadata"]["annotations"] == {"huawei.com/schedule_policy": "chip2-node16-sp", "sp-block": "4"}
+
+
 def _container(pod: Object, name: str) -> Object:
     containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
     found: Object = next(container for container in containers if container["name"] == name)

@@ -13,6 +13,7 @@ from e2e.volcano.world import (
     GROUP_NAME,
     RANK_INDEX,
     REAL,
+    SUPER_POD,
     Act,
     Annotate,
     Bind,
@@ -207,3 +208,38 @@ def test_chips_that_nobody_has_told_make_a_node_useless() -> None:
     del foreign["metadata"]["annotations"][REAL]
     found = World([foreign, pod("p0", chips=4)], [node("n0")], [group(1)], [QUEUE])
     assert bound(play_session(found)) == {}
+
+
+def super_pods(first: int, second: int) -> list[Object]:
+    found = []
+    for number in range(first + second):
+        made = node(f"n{number}")
+        made["metadata"]["labels"] = {SUPER_POD: "a" if number < first else "b"}
+        found.append(made)
+    return found
+
+
+IN_BLOCKS = {"huawei.com/schedule_policy": "chip2-node16-sp", "sp-block": "16"}
+
+
+def test_a_gang_is_placed_in_blocks_of_super_pods() -> None:
+    acts = play_session(world(*waiting(), of=group(annotations=IN_BLOCKS), machines=super_pods(3, 3)))
+    where = {act.annotations[RANK_INDEX]: act.annotations["super-pod-id"] for act in acts if isinstance(act, Bind)}
+    assert where == {"0": "a", "1": "a", "2": "b", "3": "b"}
+
+
+def test_one_pod_in_blocks_wants_room_for_all_of_them() -> None:
+    rest = [running(f"p{number}", name) for number, name in enumerate(("n0", "n1", "n3"))]
+    of = group(annotations=IN_BLOCKS, phase="Running")
+    acts = play_session(world(*rest, pod("p3"), of=of, machines=super_pods(3, 3)))
+    assert bound(acts) == {}
+    assert reasons(acts)["BatchOrderFailed"].startswith("select super pod failed, required 2, total 1")
+    plain = play_session(world(*rest, pod("p3"), of=group(phase="Running"), machines=super_pods(3, 3)))
+    assert set(bound(plain)) == {"p3"}
+
+
+def test_blocks_that_do_not_come_out_whole_are_refused() -> None:
+    of = group(annotations=IN_BLOCKS | {"sp-block": "24"})
+    acts = play_session(world(*waiting(), of=of, machines=super_pods(3, 3)))
+    assert bound(acts) == {}
+    assert "require npu(32) should be multiple of sp-block" in reasons(acts)["JobValidateFailed"]

@@ -16,7 +16,7 @@ from hajob.api import constants as names
 from hajob.api.enums import GangPolicy
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import GONE, Patch, Wants, patch_of_pod
-from hajob.sources.base_devices import LABEL_SUPER_POD, parse_base_devices
+from hajob.sources.base_devices import parse_base_devices
 from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
 from hajob.sources.reading import parse_whole_number
@@ -55,7 +55,7 @@ def _patch_with_chips(pod: PodView, node: NodeView) -> Patch | None:
     devices = parse_base_devices(node.devices)
     if len(devices) != sum(amount for _, amount in pod.requests):
         return None
-    super_pod = parse_whole_number(node.labels.get(LABEL_SUPER_POD))
+    super_pod = parse_whole_number(node.labels.get(names.LABEL_NODE_SUPER_POD))
     configuration = {
         "pod_name": pod.name,
         "server_id": pod.uid,

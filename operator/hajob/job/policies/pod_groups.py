@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from math import inf
 
 from hajob.api import constants as names
+from hajob.api.base import Json
 from hajob.api.enums import GangPolicy
 from hajob.job.pod_index import is_serving_pod
 from hajob.job.snapshot import JobSnapshot
@@ -18,7 +19,7 @@ from hajob.job.wants import GONE, Change, Create, Delete, Patch, Wants, group_to
 from hajob.plan.placements import WITHOUT_RANK_PODS
 from hajob.plan.state import ENDED
 from hajob.pods.naming import pod_group_name
-from hajob.pods.pod_group import build_pod_group, left_group_name, queue_name
+from hajob.pods.pod_group import build_pod_group, left_group_name, policy_annotations, queue_name
 from hajob.sources.pod import PodView
 from hajob.sources.pod_group import PATIENCE_SECONDS, PodGroupView
 
@@ -57,10 +58,10 @@ def _changes_of_groups(snapshot: JobSnapshot) -> Iterator[Change]:
                 resource=names.POD_GROUPS,
                 namespace=snapshot.job.metadata.namespace,
                 name=pod_group_name(snapshot.job, role),
-                body=build_pod_group(snapshot.job_as_started, role, members),
+                body=build_pod_group(snapshot.job_as_started, role, members, in_blocks=_is_in_blocks(snapshot, role)),
             )
         elif group is not None and members:
-            yield from _patches_of_group(snapshot, group, members)
+            yield from _patches_of_group(snapshot, group, role, members)
         elif group is not None:
             yield Delete(
                 resource=names.POD_GROUPS,
@@ -72,16 +73,26 @@ def _changes_of_groups(snapshot: JobSnapshot) -> Iterator[Change]:
             )
 
 
-def _patches_of_group(snapshot: JobSnapshot, group: PodGroupView, members: int) -> Iterator[Patch]:
+def _is_in_blocks(snapshot: JobSnapshot, role: str) -> bool:
+    return role == names.ROLE_RANK and snapshot.is_placed_in_blocks
+
+
+def _patches_of_group(snapshot: JobSnapshot, group: PodGroupView, role: str, members: int) -> Iterator[Patch]:
     """The patch of what differs; never an update: the scheduler writes the whole object, the status with it."""
     wanted = {"minMember": members, "queue": queue_name(snapshot.job)}
+    policy = policy_annotations(snapshot.job, in_blocks=_is_in_blocks(snapshot, role))
+    body: Json = {}
     if (group.min_member, group.queue) != tuple(wanted.values()):
+        body["spec"] = wanted
+    if group.policy != tuple(value or "" for value in policy.values()):
+        body["metadata"] = {"annotations": policy}
+    if body:
         yield Patch(
             resource=names.POD_GROUPS,
             namespace=group.namespace,
             name=group.name,
             uid=group.uid,
-            body={"spec": wanted},
+            body=body,
             settled_by=GONE,
         )
 

@@ -21,7 +21,9 @@ from tests.rigs.snapshots import RUNNING, rank, snapshot
 VOLCANO = {"scheduling": {"gangPolicy": "Volcano"}}
 GROUP = pod_group_name(snapshot().job)
 SPARES = pod_group_name(snapshot().job, names.ROLE_SPARE)
-EXISTING = PodGroupView("team-a", GROUP, "uid-of-group", min_member=4, queue="default", phase="Running")
+EXISTING = PodGroupView(
+    "team-a", GROUP, "uid-of-group", min_member=4, queue="default", phase="Running", policy=("chip8-node8", "")
+)
 
 
 def made(
@@ -96,3 +98,29 @@ def test_spares_have_a_group_where_each_comes_as_it_can() -> None:
     assert creation.name == SPARES
     assert creation.body["spec"]["minMember"] == 1
     assert creation.body["spec"]["minResources"] == {"huawei.com/Ascend910": "2"}
+
+
+BLOCKS = {"accelerator": {"product": "A3", "chipsPerNode": 2, "superPodChips": 4}}
+IN_BLOCKS = ("chip2-node16-sp", "4")
+
+
+def in_super_pods(*, placed: int, policy: tuple[str, str], phase: JobPhase = JobPhase.PENDING) -> JobSnapshot:
+    """A start of four pods in blocks of two, so many of which have a node."""
+    pods = [rank(number, group=GROUP, **({} if number < placed else {"node_name": ""})) for number in range(4)]
+    state = replace(RUNNING, phase=phase)
+    found = snapshot({"scheduling": {"gangPolicy": "Volcano"}, **BLOCKS}, pods=pods, state=state)
+    found.cluster.pod_groups.store_group(replace(EXISTING, policy=policy))
+    return found
+
+
+def test_a_whole_job_is_placed_in_blocks_and_no_single_pod() -> None:
+    """Else a replacement would wait until there is room for all blocks once more, and come into any super pod."""
+    assert changes(in_super_pods(placed=0, policy=IN_BLOCKS)) == ()
+    (patch,) = changes(in_super_pods(placed=4, policy=IN_BLOCKS))
+    assert isinstance(patch, Patch)
+    annotations = {"huawei.com/schedule_policy": "chip2-node16", "sp-block": None}
+    assert patch.body == {"metadata": {"annotations": annotations}}
+    assert changes(in_super_pods(placed=4, policy=("chip2-node16", ""), phase=JobPhase.RUNNING)) == ()
+    (again,) = changes(in_super_pods(placed=0, policy=("chip2-node16", ""), phase=JobPhase.RESTARTING))
+    assert isinstance(again, Patch)
+    assert again.body == {"metadata": {"annotations": {"huawei.com/schedule_policy": IN_BLOCKS[0], "sp-block": "4"}}}
