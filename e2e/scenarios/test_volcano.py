@@ -36,7 +36,8 @@ def rig(start_rig: Start) -> Rig:
 def group_of(job: Job) -> dict[str, object]:
     """The PodGroup of the job's ranks; empty while there is none."""
     found = job.plane.api.items(f"{API}/namespaces/{job.namespace}/podgroups")
-    return next((each for each in found if each["metadata"]["labels"]["training.hajob.io/role"] == "rank"), {})
+    wanted = {"training.hajob.io/role": "rank", "training.hajob.io/job-name": job.name}
+    return next((each for each in found if wanted.items() <= each["metadata"]["labels"].items()), {})
 
 
 def test_a_dead_node_is_replaced_with_few_writes(rig: Rig) -> None:
@@ -131,6 +132,22 @@ def test_what_a_job_waits_for_is_told_with_its_queue(rig: Rig) -> None:
     began = time.monotonic()
     job.wait_step(5)
     assert time.monotonic() - began < 60
+
+
+def test_two_jobs_in_one_queue_take_turns(start_rig: Start) -> None:
+    """The one that waits names the queue's limit, and starts as soon as the other is suspended."""
+    rig = start_rig(RigLayout(chip_nodes=8, volcano=True))
+    queue = f"q-{secrets.token_hex(3)}"
+    make_queue(rig.plane, queue, {"huawei.com/Ascend910": "12"})
+    spec = {"scheduling": {"queueName": queue}}
+    first, second = (rig.submit(name, iterations=STEPS, spec=spec) for name in ("first", "second"))
+    rig.plane.wait("one to train", lambda: any(one.common_step() >= 5 for one in (first, second)))
+    trains, waits = (first, second) if first.common_step() else (second, first)
+    full = f"queue {queue} of Volcano is full: it may have 12 huawei.com/Ascend910 and has 8; 8 are needed"
+    rig.plane.wait(full, lambda: full in str(waits.condition("Scheduled").get("message")))
+    trains.patch({"spec": {"suspend": True}})
+    waits.wait_step(5)
+    rig.plane.wait("no PodGroup of the suspended job", lambda: not group_of(trains))
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from e2e.volcano.world import (
     Act,
     Annotate,
     Bind,
+    CountQueue,
     DeletePod,
     Explain,
     Object,
@@ -122,6 +123,9 @@ class Scheduler:
                     )
             case WriteStatus(group, status):
                 self._api.request("PUT", _path_of(GROUPS, group), {**group, "status": status})
+            case CountQueue(queue, allocated):
+                path = f"{API}/queues/{queue['metadata']['name']}"
+                self._api.merge(path, {"status": {"state": "Open", "allocated": allocated}})
             case DeletePod(pod, force):
                 self._api.delete(_path_of(PODS, pod), **({"gracePeriodSeconds": 0} if force else {}))
             case Annotate(pod, annotations):

@@ -18,6 +18,7 @@ from e2e.volcano.world import (
     Act,
     Annotate,
     Bind,
+    CountQueue,
     DeletePod,
     Explain,
     Object,
@@ -51,7 +52,25 @@ def play_session(world: World) -> list[Act]:
     for group in sorted(world.groups, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])):
         if world.queue_of(group) is not None:  # of a group without a queue nothing is said at all
             acts += _Turn(world, places, group).play()
-    return acts
+    return [*acts, *_counts_of_queues(world, places)]
+
+
+def _counts_of_queues(world: World, places: Places) -> Iterator[CountQueue]:
+    """What each queue's jobs have, where that has changed."""
+    for queue in world.queues:
+        allocated = {CHIP: str(_chips_of_queue(world, places, queue))}
+        if (queue.get("status") or {}).get("allocated", {CHIP: "0"}) != allocated:
+            yield CountQueue(queue, allocated)
+
+
+def _chips_of_queue(world: World, places: Places, queue: Object) -> int:
+    groups = [group for group in world.groups if world.queue_of(group) is queue]
+    return sum(
+        chips_of(pod)
+        for group in groups
+        for pod in world.members(group)
+        if (node_of(pod) or pod["metadata"]["uid"] in places.given) and not has_ended(pod)
+    )
 
 
 class _Turn:
@@ -166,14 +185,7 @@ class _Turn:
         limit = ((queue or {"spec": {}})["spec"].get("capability") or {}).get(CHIP)
         if queue is None or limit is None:
             return 1_000_000
-        groups = [group for group in self._world.groups if self._world.queue_of(group) is queue]
-        used = sum(
-            chips_of(pod)
-            for group in groups
-            for pod in self._world.members(group)
-            if (node_of(pod) or pod["metadata"]["uid"] in self._places.given) and not has_ended(pod)
-        )
-        return int(limit) - used
+        return int(limit) - _chips_of_queue(self._world, self._places, queue)
 
     def _bind(self, pod: Object, node: str) -> Bind:
         metadata = pod["metadata"]

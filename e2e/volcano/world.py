@@ -50,6 +50,14 @@ class WriteStatus:
 
 
 @dataclass(frozen=True)
+class CountQueue:
+    """Write what the jobs of a queue have."""
+
+    queue: Object
+    allocated: dict[str, str]
+
+
+@dataclass(frozen=True)
 class DeletePod:
     """Delete a pod; with `force` without grace."""
 
@@ -65,7 +73,7 @@ class Annotate:
     annotations: dict[str, str]
 
 
-Act = Bind | Explain | WriteStatus | DeletePod | Annotate
+Act = Bind | Explain | WriteStatus | CountQueue | DeletePod | Annotate
 
 
 @dataclass

@@ -451,8 +451,12 @@ class JobSnapshot:
     def gang_wait(self) -> str:
         """Return why Volcano gives the rank pods no nodes, in words; empty where it does, or says nothing yet."""
         group, serving = self.pod_group_of_role(names.ROLE_RANK), self.pods.serving_pods(self.state)
-        if group is None or len(serving.node_names) == len(serving.pods):
+        if len(serving.node_names) == len(serving.pods):
             return ""
+        if group is None:
+            key = "Create", names.POD_GROUPS, self.job.metadata.namespace, pod_group_name(self.job)
+            refusal = self.answers.refusals.get(key)
+            return f"no PodGroup of Volcano can be made: {refusal.message}" if refusal is not None else ""
         if not serving.unplaced and not group.is_overdue(self.wall_seconds):
             return ""
         return why_group_waits(group, self.cluster.pod_groups, self.job.spec.accelerator.resource_name)

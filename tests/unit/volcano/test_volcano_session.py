@@ -17,6 +17,7 @@ from e2e.volcano.world import (
     Act,
     Annotate,
     Bind,
+    CountQueue,
     DeletePod,
     Explain,
     Object,
@@ -145,6 +146,14 @@ def test_a_full_queue_is_named_nowhere() -> None:
     acts = play_session(world(*waiting(), queues=queues))
     assert bound(acts) == {}
     assert reasons(acts)["NodePredicateFailed"] == "Predicated-Nodes count: 6, nodes: [n0 ...]..., "
+
+
+def test_what_the_jobs_of_a_queue_have_is_counted() -> None:
+    (count,) = [act for act in play_session(world(*waiting())) if isinstance(act, CountQueue)]
+    assert count.allocated == {CHIP: "32"}
+    told = {"metadata": {"name": "default"}, "spec": {}, "status": {"allocated": {CHIP: "32"}}}
+    pods = [running(f"p{number}", f"n{number}") for number in range(4)]
+    assert not [act for act in play_session(world(*pods, queues=[told])) if isinstance(act, CountQueue)]
 
 
 def test_conditions_are_never_taken_back() -> None:

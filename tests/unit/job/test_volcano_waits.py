@@ -1,0 +1,67 @@
+"""A start that Volcano holds back waits for places, with its queue's name; one that it is about to place does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hajob.api import constants as names
+from hajob.job.observe import events_of_places
+from hajob.job.snapshot import JobSnapshot
+from hajob.kube.client import ApiError
+from hajob.plan import events
+from hajob.plan.state import JobPhase
+from hajob.pods.naming import pod_group_name
+from hajob.sources.pod_group import PATIENCE_SECONDS, PodGroupView
+from tests.rigs.snapshots import RUNNING, rank, snapshot
+
+PENDING = replace(RUNNING, phase=JobPhase.PENDING)
+GROUP = PodGroupView(
+    "team-a", pod_group_name(snapshot().job), "uid-of-group", queue="research", made="2026-11-21T10:00:00Z"
+)
+"""Made at the wall time of snapshots."""
+
+
+def waiting(group: PodGroupView | None, *, unschedulable: str = "", **fields: Any) -> JobSnapshot:
+    pods = [
+        rank(number, node_name="", phase="Pending", ready=False, unschedulable=unschedulable) for number in range(4)
+    ]
+    found = snapshot({"scheduling": {"gangPolicy": "Volcano"}}, pods=pods, state=PENDING, **fields)
+    found.cluster.pod_groups.queues_are_known = True
+    if group is not None:
+        found.cluster.pod_groups.store_group(group)
+    return found
+
+
+def told(found: JobSnapshot) -> list[str]:
+    return [one.message for one in events_of_places(found) if isinstance(one, events.PlacesMissing)]
+
+
+def test_a_queue_that_is_not_there_is_told_after_a_while() -> None:
+    """Volcano says nothing of such a group, and of its pods neither."""
+    fresh = waiting(GROUP)
+    assert told(fresh) == []
+    assert told(waiting(GROUP, wall_seconds=fresh.wall_seconds + PATIENCE_SECONDS)) == [
+        "queue research of Volcano: there is no such queue: create it, or name another one in spec.scheduling.queueName"
+    ]
+
+
+def test_what_volcano_says_of_pods_is_told_with_the_queue() -> None:
+    reasons = (("NodePredicateFailed", "0/7 nodes are unavailable: 7 Insufficient chips."),)
+    found = waiting(replace(GROUP, phase="Inqueue", reasons=reasons), unschedulable="4/4 tasks in gang unschedulable")
+    assert told(found) == ["queue research of Volcano: 0/7 nodes are unavailable: 7 Insufficient chips."]
+
+
+def test_a_group_that_cannot_be_made_is_told() -> None:
+    key = ("Create", names.POD_GROUPS, "team-a", GROUP.name)
+    refusals = {key: ApiError(403, "Forbidden", "podgroups is forbidden")}
+    found = waiting(None, answers={"refusals": refusals})
+    assert told(found) == ["no PodGroup of Volcano can be made: podgroups is forbidden"]
+
+
+def test_a_job_with_all_its_nodes_waits_for_nothing() -> None:
+    """Its conditions still say that it is unschedulable: they are never taken back."""
+    pods = [rank(number) for number in range(4)]
+    found = snapshot({"scheduling": {"gangPolicy": "Volcano"}}, pods=pods, state=PENDING)
+    found.cluster.pod_groups.store_group(replace(GROUP, phase="Running", reasons=(("JobEnqueueFailed", "old"),)))
+    assert (found.gang_wait, told(found)) == ("", [])
