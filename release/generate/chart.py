@@ -159,6 +159,20 @@ class Kueue(Values):
     gives the operator rights to Workloads, flavors and priority classes. Without it such a job is not started."""
 
 
+class Ui(Values):
+    """A page of jobs, ranks and nodes for a team (docs/user/ui.md)."""
+
+    enabled: bool = False
+    """Whether it runs. It has no rights: who logs in, with a token of the cluster, sees what that token may see."""
+    port: Port = 8443
+    """Where it listens in its pod."""
+    tls_secret_name: str = ""
+    """Secret of type kubernetes.io/tls in the operator's namespace; with it there is a Service hajob-ui. Empty: it
+    listens inside its pod only, for `kubectl port-forward`, so that no token crosses a network in the clear."""
+    resources: Json = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+    """Requests and limits; of each person the objects that they may see are in memory."""
+
+
 class Crds(Values):
     """The CRD."""
 
@@ -212,6 +226,8 @@ class ChartValues(Values):
     """For jobs with `gangPolicy: Volcano`."""
     kueue: Kueue = Kueue()
     """Quota from Kueue."""
+    ui: Ui = Ui()
+    """A page for a team."""
     job_defaults: Json = {}
     """What jobs have where they say nothing, from their creation on: a path below `spec` and its value
     (`{"network.interface": "bond0", "coordinator.tolerations": [{"operator": "Exists"}]}`). Needs Kubernetes 1.36."""

@@ -22,6 +22,20 @@ from tests.rigs.told_job import NAMESPACE
 CHIP: Final = names.DEFAULT_RESOURCE_NAME
 
 
+class PassingClock(SystemClock):
+    """The machine's clock, whose monotonic time a test lets pass."""
+
+    def __init__(self) -> None:
+        self._passed = 0.0
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Let so much time pass at once."""
+        self._passed += seconds
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._passed
+
+
 class PageTown:
     """A server of the page, and the cluster behind it.
 

@@ -34,6 +34,7 @@ _STEP_EVERY_MS: Final = 60_000
 _MOST_CELLS: Final = 16
 """Ranks of a node that are drawn one by one."""
 _STANDS: Final = frozenset({"Recovering", "Restarting", "Held", "OnHold", "Saving", "Starting", "Pending", "Paused"})
+_STARTS: Final = frozenset({"Pending", "Starting", "Restarting"})
 _WITHOUT_RANKS: Final = frozenset({"New", "Refused", "Suspended", "Complete", "Failed", "Deleting"})
 """States of a job that has no ranks, or none that shall train."""
 _HAS_PODS: Final = frozenset(
@@ -163,9 +164,11 @@ def _step_in_words(job: JobView) -> str:
 def seats_of_job(job: JobView, pods: Sequence[PodView]) -> list[Seat]:
     """Return all node ranks of a job: of each the newest pod, those without a pod, too."""
     newest: dict[int, PodView] = {}
-    for pod in pods:
-        if pod.is_rank_pod and (pod.node_rank not in newest or pod.incarnation >= newest[pod.node_rank].incarnation):
-            newest[pod.node_rank] = pod
+    # A pod that moves trains on in its place until the second one can take over.
+    moves = job.state == "Migrating"
+    ranked = [pod for pod in pods if pod.is_rank_pod]
+    for pod in sorted(ranked, key=lambda one: (moves and one.ready, one.incarnation)):
+        newest[pod.node_rank] = pod
     # A shrunk or grown job has other node ranks than its spec says.
     number = max(parse_whole_number(job.spec.get("numNodes")) or 0, max(newest, default=-1) + 1)
     return [_seat_of_rank(job, rank, newest.get(rank)) for rank in range(number)]
@@ -174,9 +177,8 @@ def seats_of_job(job: JobView, pods: Sequence[PodView]) -> list[Seat]:
 def _seat_of_rank(job: JobView, node_rank: int, pod: PodView | None) -> Seat:
     does, lost = _what_ranks_do(job, pod), tuple[int, ...]()
     newest: Mapping[str, Any] = job.incidents[0] if job.incidents else {}
-    number = parse_whole_number(newest.get("incarnation")) or 0
-    # A pod that was made for the incident has new processes; in an older one those that the incident names are gone.
-    if does == "stands" and pod is not None and newest.get("outcome") == "Open" and pod.incarnation < number:
+    # In a pod that stands, the processes that the incident names are gone.
+    if does == "stands" and newest.get("outcome") == "Open":
         cause = mapping(newest.get("cause"))
         first, count = (parse_whole_number(cause.get(name)) for name in ("firstRank", "numRanks"))
         gone = range(first, first + count) if first is not None and count is not None else range(0)
@@ -193,9 +195,15 @@ def _what_ranks_do(job: JobView, pod: PodView | None) -> str:
         return "ended"
     if not pod.node_name:
         return "waits"
-    if not pod.ready:
+    if not pod.ready or job.state in _STARTS or (job.state == "Recovering" and _is_for_incident(job, pod)):
         return "starts"
     return "training" if is_training(job) or job.state in _WITHOUT_RANKS else "stands"
+
+
+def _is_for_incident(job: JobView, pod: PodView) -> bool:
+    """Return whether a pod was made for the open incident: its processes are new, those of an older one are not."""
+    newest: Mapping[str, Any] = job.incidents[0] if job.incidents else {}
+    return newest.get("outcome") == "Open" and pod.incarnation >= (parse_whole_number(newest.get("incarnation")) or 0)
 
 
 def is_training(job: JobView) -> bool:

@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,11 @@ class ApiCredentials:
     _kubeconfig: str = ""
     _context: str | None = None
     _refused: bool = False
+
+    @classmethod
+    def of_token(cls, server: str, ca_file: str, token: str) -> Self:
+        """Return the credentials of a token that stays as it is."""
+        return cls(server, ca_file, _token=token)
 
     def tls_context(self) -> ssl.SSLContext:
         """Return a TLS context for connections to the server."""

@@ -66,7 +66,7 @@ class CachedObjects:
             raise ForbiddenError(f"GET {plain}: forbidden")
         if question.name:
             return cache.get_cached(question.namespace, question.name)
-        return {"items": list(_selected(cache.cached_values(), question))}
+        return {"items": list(_select_objects(cache.cached_values(), question))}
 
     def _cache_for(self, question: _Question) -> Cache | None:
         """Return the narrowest cache that holds everything that is asked for."""
@@ -93,7 +93,7 @@ def _read_path(path: str) -> _Question:
     return _Question(parts[0] if parts else "", namespace, parts[1] if len(parts) > 1 else "", selector)
 
 
-def _selected(found: Iterable[Json], question: _Question) -> Iterable[Json]:
+def _select_objects(found: Iterable[Json], question: _Question) -> Iterable[Json]:
     wanted = [part.partition("=") for part in question.selector.split(",") if part]
     for raw in found:
         metadata = mapping(raw.get("metadata"))
@@ -115,14 +115,14 @@ def slim_pod(raw: Json) -> Json:
     for part in ("containers", "initContainers"):
         found = [mapping(one) for one in items(spec.get(part))]
         spec[part] = [{name: one[name] for name in _OF_CONTAINERS if name in one} for one in found]
-    return {**raw, "metadata": _without(raw, "managedFields", "annotations"), "spec": spec}
+    return {**raw, "metadata": _metadata_without(raw, "managedFields", "annotations"), "spec": spec}
 
 
 def slim_object(raw: Json) -> Json:
     """Return an object without what says who has written which field."""
-    return {**raw, "metadata": _without(raw, "managedFields")}
+    return {**raw, "metadata": _metadata_without(raw, "managedFields")}
 
 
-def _without(raw: Json, *names: str) -> Json:
+def _metadata_without(raw: Json, *names: str) -> Json:
     """Return an object's metadata without these parts, which only servers and tools read."""
     return {key: value for key, value in mapping(raw.get("metadata")).items() if key not in names}

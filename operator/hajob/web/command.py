@@ -93,7 +93,7 @@ async def _serve_page(arguments: argparse.Namespace) -> int:
         )
         await runner.setup()
         try:
-            await _listen(runner, door, arguments.port)
+            await _listen_on_port(runner, door, arguments.port)
             with _ending_on(loop_signals, ended), _opened_in_browser(door.address, wanted=not arguments.no_browser):
                 where = f"jobs of namespace {cluster.scope.namespace}" if cluster.scope.namespace else "all jobs"
                 print(f"{door.address}\n{where}; the address is a key: whoever has it sees what you may see")
@@ -104,7 +104,7 @@ async def _serve_page(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-async def _listen(runner: web.AppRunner, door: LocalDoor, port: int) -> None:
+async def _listen_on_port(runner: web.AppRunner, door: LocalDoor, port: int) -> None:
     site = web.TCPSite(runner, ADDRESS, port)
     try:
         await site.start()

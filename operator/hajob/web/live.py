@@ -64,10 +64,13 @@ class LiveCluster:
         steps: how the steps of the jobs went since this began.
         scope: what is shown; its namespace is known once this has begun.
         version: grows with every change.
+        streams: pages that follow it now.
+        is_over: whoever looked has left; no stream goes on.
     """
 
     def __init__(self, kube: Kube, clock: Clock, scope: Scope) -> None:
         self.objects, self.steps, self.scope, self.version = CachedObjects(), StepHistory(), scope, 0
+        self.streams, self.is_over = 0, False
         self._kube, self._clock = kube, clock
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,13 +79,14 @@ class LiveCluster:
     async def __aenter__(self) -> Self:
         if not self.scope.namespace and self.scope.fallback and not await self._may_list_everywhere():
             self.scope = replace(self.scope, namespace=self.scope.fallback)
-        self._watch(Selection(names.PLURAL, self.scope.namespace), slim_object, self._note_job)
+        self._watch_selection(Selection(names.PLURAL, self.scope.namespace), slim_object, self._note_job)
         # Whose the chips of a node are, only all pods tell; where those may not be read, those of the jobs will do.
         everywhere = not self.scope.namespace
-        self._watch(Selection("pods", self.scope.namespace, large=everywhere), slim_pod, self._note_change)
+        self._watch_selection(Selection("pods", self.scope.namespace, large=everywhere), slim_pod, self._note_change)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._wake_everybody()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -101,9 +105,9 @@ class LiveCluster:
             self._nodes_wanted = True
             await self._read_settings()
             for selection in _selections_of_nodes(self.scope):
-                self._watch(selection, slim_object, self._note_change)
+                self._watch_selection(selection, slim_object, self._note_change)
             if self.scope.namespace:
-                self._watch(Selection("pods", large=True), slim_pod, self._note_change)
+                self._watch_selection(Selection("pods", large=True), slim_pod, self._note_change)
         await self.wait_for_answers()
 
     async def wait_for_answers(self) -> None:
@@ -127,7 +131,7 @@ class LiveCluster:
         worst = max(silent, default=0.0)
         return int(worst) if worst > _OLD_SECONDS else 0
 
-    def unheard(self) -> Iterator[str]:
+    def resources_not_heard(self) -> Iterator[str]:
         """Yield what has not been listed yet, for whatever reason but a missing right."""
         for selection, cache in self.objects.caches.items():
             if not cache.synced.is_set() and not cache.refused:
@@ -142,7 +146,7 @@ class LiveCluster:
         except ApiError as error:
             self.objects.unread[path] = error
 
-    def _watch(
+    def _watch_selection(
         self, selection: Selection, project: Callable[[Json], Json], note: Callable[[Change[Json]], None]
     ) -> None:
         # Each watch has an end of its own: one that is refused does not keep the others from being shown.

@@ -42,25 +42,28 @@ class LocalDoor:
     async def cluster_of(self, request: web.Request) -> LiveCluster:
         """Return the cluster for a request that has the key."""
         self._check_host(request)
-        if not self._is_key(request.cookies.get(self._cookie, "")):
+        if not self._is_key_of_server(request.cookies.get(self._name_of_cookie, "")):
             raise web.HTTPForbidden(text="open the address that kubectl hajob ui has printed\n")
         return self._cluster
 
-    def welcome(self, request: web.Request, page: web.Response) -> web.Response:
+    def add_routes_of_door(self, router: web.UrlDispatcher) -> None:
+        """Add nothing: nobody logs in here."""
+
+    def answer_first_visit(self, request: web.Request, page: web.Response) -> web.Response:
         """Return the page for who has the key, in the address or as a cookie, and keep it as a cookie."""
         self._check_host(request)
-        shown = request.query.get(_KEY, "") or request.cookies.get(self._cookie, "")
-        if not self._is_key(shown):
+        shown = request.query.get(_KEY, "") or request.cookies.get(self._name_of_cookie, "")
+        if not self._is_key_of_server(shown):
             raise web.HTTPForbidden(text="open the address that kubectl hajob ui has printed\n")
-        page.set_cookie(self._cookie, self.key, httponly=True, samesite="Strict", path="/")
+        page.set_cookie(self._name_of_cookie, self.key, httponly=True, samesite="Strict", path="/")
         return page
 
     @property
-    def _cookie(self) -> str:
+    def _name_of_cookie(self) -> str:
         # Cookies do not tell ports apart: two pages at once have two names.
         return f"hajob-ui-{self.port}"
 
-    def _is_key(self, shown: str) -> bool:
+    def _is_key_of_server(self, shown: str) -> bool:
         return hmac.compare_digest(shown.encode(), self.key.encode())
 
     def _check_host(self, request: web.Request) -> None:

@@ -24,6 +24,7 @@ from hajob.web.steps import StepHistory, milliseconds_at
 
 _MOST_COPIES: Final = 262_144
 """Ranks of all copy groups together that are sent to a browser; a job with more is shown without its copies."""
+_PLAIN_STATES: Final = frozenset({"ready", "ends", "starts", "running", "waits for a node"})
 _SIZES: Final = ("tensor", "pipeline", "context", "expert")
 
 
@@ -78,8 +79,14 @@ def _seat_as_json(job: JobView, seat: Seat) -> Json:
         "pod": seat.pod.name if seat.pod is not None else "",
         "does": seat.does,
         "lost": list(seat.lost),
-        "state": pod_state(seat.pod) if seat.pod is not None else "",
+        "state": _what_more_of_pod(seat.pod) if seat.pod is not None else "",
     }
+
+
+def _what_more_of_pod(pod: PodView) -> str:
+    """Return what is to be said of a pod beyond what its ranks do; empty for nothing."""
+    told = pod_state(pod)
+    return "" if told in _PLAIN_STATES else told
 
 
 def _other_as_json(pod: PodView) -> Json:
@@ -109,12 +116,13 @@ def _incident_as_json(incident: Mapping[str, Any]) -> Json:
         "from": list(map(text, items(incident.get("fromNodes")))),
         "to": list(map(text, items(incident.get("toNodes")))),
         "refused": [
-            {"action": text(one.get("action")), "unmet": list(_needs(items(one.get("unmet"))))} for one in refused
+            {"action": text(one.get("action")), "unmet": list(_unmet_needs_in_words(items(one.get("unmet"))))}
+            for one in refused
         ],
     }
 
 
-def _needs(unmet: Iterable[Any]) -> Iterator[Json]:
+def _unmet_needs_in_words(unmet: Iterable[Any]) -> Iterator[Json]:
     for name in map(text, unmet):
         yield {"name": name, "need": need_of_precondition(name), "remedy": remedy_of_precondition(name)}
 

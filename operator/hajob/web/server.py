@@ -1,16 +1,14 @@
 """The web server: static files, and each view as JSON that is sent again whenever it has changed.
 
-It answers GET only. Who may ask is decided by the door (`local_door`).
+It answers GET only, and POST of a login where people log in. Who may ask is decided by a `Door`: the local page has one
+person, whose browser holds a key; the page of a team has as many as log in, each with a cluster of their own.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import re
-from collections.abc import Awaitable, Callable, Mapping
-from importlib.resources import files
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 
 import orjson
 from aiohttp import web
@@ -20,10 +18,11 @@ from hajob.cli.cluster import ClusterError
 from hajob.clock import Clock
 from hajob.domain.errors import HajobInputError
 from hajob.web.jobs import list_of_jobs
+from hajob.web.language import in_language_of_page
 from hajob.web.live import LiveCluster
-from hajob.web.local_door import LocalDoor
 from hajob.web.nodes import list_of_nodes
 from hajob.web.one_job import copies_of_job, loss_of_node, whole_job
+from hajob.web.responses import HEADERS, html_response, read_static_files
 
 ALIVE_SECONDS: Final = 15.0
 """Between two signs of life on a stream: a browser that has gone is noticed, and so is a server that has."""
@@ -45,33 +44,47 @@ _TYPES: Final = {
 }
 
 
-def build_application(door: LocalDoor, clock: Clock) -> web.Application:
+class Door(Protocol):
+    """Who may come in, and as whom."""
+
+    async def cluster_of(self, request: web.Request) -> LiveCluster:
+        """Return the cluster of whoever asks; `web.HTTPException`: nobody who may."""
+
+    def add_routes_of_door(self, router: web.UrlDispatcher) -> None:
+        """Add pages of its own."""
+
+    def answer_first_visit(self, request: web.Request, page: web.Response) -> web.Response:
+        """Return what somebody gets who opens the page; `web.HTTPException`: nothing."""
+
+
+def build_application(door: Door, clock: Clock) -> web.Application:
     """Build the server's application."""
     page = _Pages(door, clock)
-    application = web.Application(middlewares=[_guard], handler_args={"max_line_size": 16_384})
+    application = web.Application(middlewares=[_refuse_foreign_pages], handler_args={"max_line_size": 16_384})
     router = application.router
     router.add_get("/", page.open_page)
     for name, content in read_static_files().items():
         if name != "index.html":
-            router.add_get(f"/static/{name}", _StaticFile(name, content).answer)
+            router.add_get(f"/static/{name}", _StaticFile(name, content).answer_request)
     router.add_get("/api/jobs", page.stream_jobs)
     router.add_get("/api/jobs/{namespace}/{name}", page.stream_job)
     router.add_get("/api/jobs/{namespace}/{name}/copies", page.answer_copies)
     router.add_get("/api/jobs/{namespace}/{name}/losses/{node_rank:[0-9]+}", page.answer_loss)
     router.add_get("/api/nodes", page.stream_nodes)
+    door.add_routes_of_door(router)
     return application
 
 
 class _Pages:
     """The views of whoever asks."""
 
-    def __init__(self, door: LocalDoor, clock: Clock) -> None:
+    def __init__(self, door: Door, clock: Clock) -> None:
         self._door, self._clock = door, clock
         self._index = read_static_files()["index.html"]
 
     async def open_page(self, request: web.Request) -> web.Response:
         """Answer with the page itself."""
-        return self._door.welcome(request, html_response(self._index))
+        return self._door.answer_first_visit(request, html_response(self._index))
 
     async def stream_jobs(self, request: web.Request) -> web.StreamResponse:
         """Send the list of jobs."""
@@ -107,7 +120,7 @@ class _Pages:
         cluster = await self._door.cluster_of(request)
         await cluster.wait_for_answers()
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        return _json_response(lambda: copies_of_job(cluster.objects, namespace, name))
+        return _json_response(lambda: copies_of_job(cluster.objects, namespace, name), request)
 
     async def answer_loss(self, request: web.Request) -> web.Response:
         """Answer what a node's loss would lead to."""
@@ -116,7 +129,8 @@ class _Pages:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         node_rank, now_ms = int(request.match_info["node_rank"]), self._clock.now_milliseconds()
         return _json_response(
-            lambda: loss_of_node(cluster.objects, cluster.scope.namespaces, (namespace, name), node_rank, now_ms)
+            lambda: loss_of_node(cluster.objects, cluster.scope.namespaces, (namespace, name), node_rank, now_ms),
+            request,
         )
 
     async def _stream_view(
@@ -126,15 +140,20 @@ class _Pages:
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
         await cluster.wait_for_answers()
-        sent = b""
-        while True:
-            version = cluster.version
-            made = orjson.dumps(_with_reservations(cluster, view))
-            # A comment is no event: the page only learns that the stream lives.
-            await response.write(b": alive\n\n" if made == sent else b"data: " + made + b"\n\n")
-            sent = made
-            await self._clock.sleep(turn_seconds)
-            await cluster.wait_for_change(version, ALIVE_SECONDS)
+        language, sent = request.query.get("language", ""), b""
+        cluster.streams += 1
+        try:
+            while not cluster.is_over:
+                version = cluster.version
+                made = orjson.dumps(in_language_of_page(_with_reservations(cluster, view), language))
+                # A comment is no event: the page only learns that the stream lives.
+                await response.write(b": alive\n\n" if made == sent else b"data: " + made + b"\n\n")
+                sent = made
+                await self._clock.sleep(turn_seconds)
+                await cluster.wait_for_change(version, ALIVE_SECONDS)
+        finally:
+            cluster.streams -= 1
+        return response
 
 
 def _with_reservations(cluster: LiveCluster, view: View) -> Json:
@@ -144,62 +163,16 @@ def _with_reservations(cluster: LiveCluster, view: View) -> Json:
     except ClusterError as problem:
         made = {"problem": str(problem)}
     heard: Json = {"scope": cluster.scope.namespace, "silentSeconds": cluster.seconds_without_answer()}
-    return {**made, **heard, "unheard": sorted(set(cluster.unheard()))}
+    return {**made, **heard, "unheard": sorted(set(cluster.resources_not_heard()))}
 
 
-def _json_response(view: View) -> web.Response:
+def _json_response(view: View, request: web.Request) -> web.Response:
     try:
-        return web.Response(body=orjson.dumps(view()), headers=HEADERS, content_type="application/json")
+        made, status = view(), 200
     except (ClusterError, HajobInputError) as problem:
-        told = orjson.dumps({"problem": str(problem)})
-        return web.Response(status=404, body=told, headers=HEADERS, content_type="application/json")
-
-
-# ------------------------------------------------------------------------------------------------- what is sent
-
-_IMPORT_MAP: Final = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTALL)
-
-
-def read_static_files() -> dict[str, bytes]:
-    """Return the bundle: what is below `static`, by path."""
-    found: dict[str, bytes] = {}
-    todo = [("", files("hajob.web").joinpath("static"))]
-    while todo:
-        path, at = todo.pop()
-        for one in at.iterdir():
-            if one.is_dir():
-                todo.append((f"{path}{one.name}/", one))
-            else:
-                found[path + one.name] = one.read_bytes()
-    return found
-
-
-def content_policy(index: bytes) -> str:
-    """Return the page's Content-Security-Policy: own files only, and the one script that stands in the page itself.
-
-    That script is the import map, which no browser loads from a file; it is allowed by its hash.
-    """
-    hashes = [base64.b64encode(hashlib.sha256(one).digest()).decode() for one in _IMPORT_MAP.findall(index)]
-    scripts = " ".join(["'self'", *(f"'sha256-{one}'" for one in hashes)])
-    parts = ["default-src 'none'", f"script-src {scripts}", "style-src 'self'", "connect-src 'self'", "img-src 'self'"]
-    return "; ".join([*parts, "base-uri 'none'", "form-action 'self'", "frame-ancestors 'none'"])
-
-
-HEADERS: Final[Mapping[str, str]] = {
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-"""Of every answer: what it holds is for the one who asked."""
-
-
-def html_response(content: bytes, status: int = 200) -> web.Response:
-    """Return a page under its policy."""
-    headers = {**HEADERS, "Content-Security-Policy": content_policy(content)}
-    return web.Response(body=content, status=status, headers=headers, content_type="text/html", charset="utf-8")
+        made, status = {"problem": str(problem)}, 404
+    told = orjson.dumps(in_language_of_page(made, request.query.get("language", "")))
+    return web.Response(status=status, body=told, headers=HEADERS, content_type="application/json")
 
 
 class _StaticFile:
@@ -211,7 +184,7 @@ class _StaticFile:
         # A file changes only with the version of the plugin.
         self._tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer_request(self, request: web.Request) -> web.Response:
         """Answer with the file, or that the browser's own is still good."""
         headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": self._tag}
         if request.headers.get("If-None-Match") == self._tag:
@@ -220,8 +193,12 @@ class _StaticFile:
 
 
 @web.middleware
-async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _refuse_foreign_pages(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse what another page's script asks, and give refusals the same headers as everything else."""
+    origin = request.headers.get("Origin", "")
+    # Browsers from before Sec-Fetch-Site name the page that asks, where it matters.
+    if origin and origin.partition("://")[2] != request.headers.get("Host"):
+        return web.Response(status=403, text="asked by another page\n", headers=HEADERS)
     site = request.headers.get("Sec-Fetch-Site", "none")
     # A link in a mail may open the page; a foreign page may neither read it nor post to it.
     navigates = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET" and request.path == "/"

@@ -65,7 +65,7 @@ def points_of_status(job: JobView) -> list[Point]:
     newest = newest_point(job)
     if newest is not None:
         found.append(newest)
-    return list(_in_order(found))
+    return list(_points_in_order(found))
 
 
 def _points_of_incident(incident: Mapping[str, object]) -> Iterable[Point]:
@@ -79,7 +79,7 @@ def _points_of_incident(incident: Mapping[str, object]) -> Iterable[Point]:
         yield ended, max(step - lost, 0)
 
 
-def _in_order(points: Iterable[Point]) -> Iterable[Point]:
+def _points_in_order(points: Iterable[Point]) -> Iterable[Point]:
     before = -1
     for at, step in sorted(points):
         if at > before:

@@ -29,7 +29,7 @@ def without_crds(objects: list[Object]) -> list[Object]:
 
 def variables(objects: list[Object]) -> dict[str, str]:
     """What the operator's container is given, by name."""
-    (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
+    (deployment,) = [each for each in objects if key(each)[::2] == ("Deployment", "hajob-operator")]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 

@@ -104,6 +104,25 @@ def test_a_rank_that_died_in_its_pod_is_lost_alone() -> None:
     ]
 
 
+def test_ranks_of_a_pod_that_was_made_anew_start() -> None:
+    job = told_job(JobPhase.GATHERING)
+    job["status"]["incidents"][0]["outcome"] = "Open"
+    new = rank_pod_object(0, **READY)
+    new["metadata"]["labels"]["training.hajob.io/incarnation"] = "2"
+    seats = shown(job, new, *ALL_RANKS[1:])["seats"]
+    assert [seat["does"] for seat in seats] == ["starts", "stands", "stands", "stands"]
+    assert {seat["does"] for seat in shown(told_job(JobPhase.STARTING), *ALL_RANKS)["seats"]} == {"starts"}
+
+
+def test_a_rank_that_moves_trains_where_it_was() -> None:
+    second = rank_pod_object(0, phase="Pending")
+    second["metadata"]["name"] += "-second"
+    second["metadata"]["labels"]["training.hajob.io/incarnation"] = "2"
+    pods = [*ALL_RANKS, second]
+    assert shown(told_job(JobPhase.MIGRATING), *pods)["seats"][0]["does"] == "training"
+    assert shown(None, *pods)["seats"][0]["does"] == "starts"
+
+
 def test_pods_that_may_not_be_read_are_unknown() -> None:
     server = ToldServer(told_job())
     server.forbidden = {PODS}

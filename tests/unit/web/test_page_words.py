@@ -15,7 +15,7 @@ from hajob.domain.incidents import IncidentOutcome
 from hajob.domain.timeline import PHASE_ENDING_AT
 from hajob.job.status.summary import STATE_WORD
 from hajob.plan.state import JobPhase
-from hajob.web.server import read_static_files
+from hajob.web.responses import read_static_files
 
 FILES = read_static_files()
 WORDS: dict[str, dict[str, str]] = json.loads(FILES["words.json"])

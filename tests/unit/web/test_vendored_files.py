@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hajob.web.server import content_policy, read_static_files
+from hajob.web.responses import content_policy, read_static_files
 from release import vendored
 
 

@@ -213,6 +213,9 @@ def _build_progress(snapshot: Snapshot, now: datetime) -> api.Progress | None:
     if step < 0:
         return None
     saved, before, seen = snapshot.checkpoint_step, snapshot.job.status.progress, now.replace(microsecond=0)
+    # A coordinator that has just taken another one's place knows no step yet: the training is where it was seen.
+    if snapshot.step < 0 and before is not None and before.step >= step:
+        step, seen = before.step, before.observed_time
     known = before is not None and saved is not None and before.checkpoint_step == saved
     since = before.checkpoint_time if known and before is not None else seen
     return api.Progress(

@@ -63,23 +63,39 @@ class Card extends Component {
   }
 
   render({ seat, many, partners, chosen, onChoose }) {
-    const cells = [];
-    for (let rank = seat.first; rank < seat.first + seat.number; rank += 1) {
-      const does = seat.lost.includes(rank) ? "lost" : seat.does;
-      const others = many ? [] : [...(partners.get(rank) || [])].filter((other) => other !== rank);
-      const copies = others.length ? `\n${say("grid.copies", { ranks: others.slice(0, 8).join(", ") })}` : "";
-      const title = many ? undefined : `${say("grid.rank", { n: rank })}: ${wordFor("does", does)}${copies}`;
-      cells.push(html`<i class="cell ${does}" data-rank=${rank} title=${title}>${many ? "" : rank}</i>`);
-    }
     const does = seat.lost.length ? say("grid.lostOf", { ranks: seat.lost.join(", ") }) : wordFor("does", seat.does);
     const label = `${say("grid.node", { n: seat.nodeRank })} ${seat.node}, ${does}. ${say("grid.ask")}`;
     return html`
       <button class="card focus ${seat.does} ${chosen ? "chosen" : ""}" aria-label=${label} aria-pressed=${chosen}
         title=${many ? `${seat.node} · ${does}` : say("grid.ask")} onClick=${() => onChoose(seat.nodeRank)}>
-        <span class="cells">${cells}</span>
+        ${many ? html`<${ManyCells} seat=${seat} mark=${`${seat.first} ${seat.number} ${seat.lost}`} />` : html`<${Cells} seat=${seat} partners=${partners} />`}
         ${!many && html`<span class="where"><b>${seat.node || say("grid.nowhere")}</b> <small>${seat.nodeRank}</small></span>
-          <span class="does">${does}${seat.does !== "training" && seat.state && !["ready", "ends"].includes(seat.state) ? html` <small>${seat.state}</small>` : ""}</span>`}
+          <span class="does">${does}${seat.state && html` <small>${seat.state}</small>`}</span>`}
       </button>`;
+  }
+}
+
+function Cells({ seat, partners }) {
+  return html`<span class="cells">${ranksOf(seat).map((rank) => {
+    const does = seat.lost.includes(rank) ? "lost" : seat.does;
+    const others = [...(partners.get(rank) || [])].filter((other) => other !== rank);
+    const copies = others.length ? `\n${say("grid.copies", { ranks: others.slice(0, 8).join(", ") })}` : "";
+    const title = `${say("grid.rank", { n: rank })}: ${wordFor("does", does)}${copies}`;
+    return html`<i class="cell ${does}" data-rank=${rank} title=${title}>${rank}</i>`;
+  })}</span>`;
+}
+
+const ranksOf = (seat) => [...Array(seat.number).keys()].map((at) => seat.first + at);
+
+// Of thousands of cells only those that are lost have a colour of their own; the others have their card's, so that a
+// training that stops changes hundreds of elements and not thousands.
+class ManyCells extends Component {
+  shouldComponentUpdate(next) {
+    return next.mark !== this.props.mark;
+  }
+
+  render({ seat }) {
+    return html`<span class="cells">${ranksOf(seat).map((rank) => html`<i class="cell ${seat.lost.includes(rank) ? "lost" : ""}" data-rank=${rank}></i>`)}</span>`;
   }
 }
 

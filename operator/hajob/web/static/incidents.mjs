@@ -1,6 +1,6 @@
 // Incidents: what happened, what was done, where the time went, and which smaller actions were refused, and why.
 
-import { State, html } from "./shared.mjs";
+import { Age, State, html } from "./shared.mjs";
 import { duration, number, say, timeOfDay, wordFor } from "./words.mjs";
 
 /** All incidents that the status holds, newest first. */
@@ -19,7 +19,8 @@ function Incident({ one, longest }) {
         <span class="when"><b>#${one.number}</b> ${one.startMilliseconds === null ? "" : timeOfDay(one.startMilliseconds)}</span>
         <span class="what">${one.what}</span>
         <span class="done">${one.action && html`<b>${wordFor("action", one.action)}</b>`} <${State} kind="outcome" word=${one.outcome} /></span>
-        <${Phases} phases=${one.phases} longest=${longest} whole=${one.milliseconds} />
+        ${one.outcome === "Open" ? html`<span class="phases"><span class="took"><${Age} since=${one.start} words="age.since" /></span></span>`
+          : html`<${Phases} phases=${one.phases} longest=${longest} whole=${one.milliseconds} />`}
       </summary>
       <dl>
         ${one.step !== null && html`<dt>${say("incidents.step")}</dt><dd>${number(one.step)}</dd>`}

@@ -12,7 +12,7 @@ import { duration, number, say, wordFor } from "./words.mjs";
 /** The page of a job. */
 export function Job({ namespace, name, theme }) {
   const path = `api/jobs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-  const { data, lost } = useStream(path);
+  const { data, lost, out } = useStream(path);
   const known = Boolean(data && !data.problem);
   // The layout of a job never changes: its copies are asked for once.
   const copies = useAnswer(known ? `${path}/copies` : null);
@@ -30,7 +30,7 @@ export function Job({ namespace, name, theme }) {
   return html`
     <main class=${lost ? "old" : ""}>
       <p class="crumb"><a class="focus" href="#/">${say("nav.jobs")}</a> / ${namespace} / <b>${name}</b></p>
-      <${Reservations} lost=${lost} data=${data} />
+      <${Reservations} lost=${lost} out=${out} data=${data} />
       ${!data && html`<p class="empty">${say("loading")}</p>`}
       ${known && html`
         <${Head} data=${data} />
@@ -65,7 +65,7 @@ function Head({ data }) {
       <dl class="facts">
         <${Fact} name=${say("jobs.step")} value=${job.step === null ? "–" : number(job.step)} note=${job.observed && html`<${Age} since=${job.observed} words="age.seen" />`} />
         <${Fact} name=${say("jobs.pace")} value=${pace(job)} note=${job.stepMilliseconds && say("head.aStep", { time: duration(job.stepMilliseconds) })} />
-        <${Fact} name=${say("jobs.goodput")} value=${html`<${Goodput} told=${job.goodput} />`} />
+        <${Fact} name=${say("jobs.goodput")} value=${html`<${Goodput} told=${job.goodput} short />`} note=${job.goodput && say(job.goodput.ofDay ? "goodput.day" : "goodput.start")} />
         <${Fact} name=${say("head.checkpoint")} value=${checkpoint.step === null ? "–" : number(checkpoint.step)} note=${checkpoint.time && html`<${Age} since=${checkpoint.time} />`} />
         <${Fact} name=${say("jobs.protected")} value=${job.protected ? wordFor("protected", job.protected) : "–"} note=${data.works.map((action) => wordFor("action", action)).join(", ")} />
         <${Fact} name=${say("jobs.spares")} value=${job.spares || "–"} />

@@ -1,5 +1,6 @@
 // The list of jobs, those in trouble first.
 
+import { Component } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { Age, Reservations, State, addressOfJob, html, pace, useStream } from "./shared.mjs";
@@ -7,7 +8,7 @@ import { number, say, wordFor } from "./words.mjs";
 
 /** All jobs, a line each. */
 export function Jobs() {
-  const { data, lost } = useStream("api/jobs");
+  const { data, lost, out } = useStream("api/jobs");
   const [wanted, setWanted] = useState("");
   useEffect(() => {
     document.title = "Hajob";
@@ -17,7 +18,7 @@ export function Jobs() {
   const shown = jobs.filter((job) => !words || `${job.namespace}/${job.name} ${job.state} ${job.reason}`.toLowerCase().includes(words));
   return html`
     <main class=${lost ? "old" : ""}>
-      <${Reservations} lost=${lost} data=${data} />
+      <${Reservations} lost=${lost} out=${out} data=${data} />
       <div class="bar">
         <${Counts} jobs=${jobs} />
         <input type="search" id="search" placeholder=${say("jobs.search")} aria-label=${say("jobs.search")}
@@ -33,7 +34,7 @@ export function Jobs() {
               <th class="right">${say("jobs.pace")}</th><th>${say("jobs.goodput")}</th><th>${say("jobs.protected")}</th>
               <th>${say("jobs.spares")}</th><th>${say("jobs.incidents")}</th><th>${say("jobs.waits")}</th>
             </tr></thead>
-            <tbody>${shown.map((job) => html`<${Row} key=${`${job.namespace}/${job.name}`} job=${job} />`)}</tbody>
+            <tbody>${shown.map((job) => html`<${Row} key=${`${job.namespace}/${job.name}`} job=${job} mark=${`${JSON.stringify(job)} ${document.documentElement.lang}`} />`)}</tbody>
           </table>
         </div>`}
       ${jobs.length > 0 && !shown.length && html`<p class="empty">${say("jobs.nomatch", { words: wanted })}</p>`}
@@ -49,7 +50,18 @@ function Counts({ jobs }) {
   </div>`;
 }
 
-function Row({ job }) {
+// A row is drawn anew only when its own job has changed.
+class Row extends Component {
+  shouldComponentUpdate(next) {
+    return next.mark !== this.props.mark;
+  }
+
+  render({ job }) {
+    return row(job);
+  }
+}
+
+function row(job) {
   const address = addressOfJob(job);
   const open = (event) => {
     // A link in the row does it itself, and text that is being marked must stay marked.
@@ -75,12 +87,12 @@ function Row({ job }) {
 const firstLine = (words) => words.split("\n", 1)[0];
 
 /** A share as a bar and a number, with what it counts. */
-export function Goodput({ told }) {
+export function Goodput({ told, short = false }) {
   if (!told) return "–";
   const basis = say(told.ofDay ? "goodput.day" : "goodput.start");
   return html`<span class="goodput" title=${basis}>
     <progress max="100" value=${told.percent} aria-label=${basis}></progress>
-    ${told.percent.toFixed(1)}%${!told.ofDay && html`<small>${say("goodput.startShort")}</small>`}
+    ${told.percent.toFixed(1)}%${!told.ofDay && !short && html`<small>${say("goodput.startShort")}</small>`}
   </span>`;
 }
 

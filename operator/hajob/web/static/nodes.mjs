@@ -7,14 +7,14 @@ import { number, say } from "./words.mjs";
 
 /** All nodes, a line each. */
 export function Nodes() {
-  const { data, lost } = useStream("api/nodes");
+  const { data, lost, out } = useStream("api/nodes");
   useEffect(() => {
     document.title = `Hajob · ${say("nodes.title")}`;
   }, []);
   const nodes = (data && data.nodes) || [];
   return html`
     <main class=${lost ? "old" : ""}>
-      <${Reservations} lost=${lost} data=${data} />
+      <${Reservations} lost=${lost} out=${out} data=${data} />
       ${!data && html`<p class="empty">${say("loading")}</p>`}
       ${data && data.counts && html`<div class="bar"><div class="counts">
         <b>${say("nodes.count", { n: number(nodes.length) })}</b>

@@ -4,21 +4,26 @@ import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import htm from "htm";
 
-import { duration, number, say, wordFor } from "./words.mjs";
+import { duration, languageNow, number, say, wordFor } from "./words.mjs";
 
 export const html = htm.bind(h);
+
+// What the cluster says is translated by the server, which has the catalogue of the commands.
+const inLanguage = (path) => `${path}?language=${languageNow()}`;
 
 /** Follow a view of the server: its newest data, and whether the connection is there. */
 export function useStream(path) {
   const [seen, setSeen] = useState({ path, data: null, lost: false });
+  const address = inLanguage(path);
   useEffect(() => {
-    setSeen({ path, data: null, lost: false });
-    const stream = new EventSource(path);
+    setSeen((before) => (before.path === path ? before : { path, data: null, lost: false }));
+    const stream = new EventSource(address);
     stream.onmessage = (message) => setSeen({ path, data: JSON.parse(message.data), lost: false });
     // The browser tries again by itself; what is shown meanwhile is old, and says so.
-    stream.onerror = () => setSeen((before) => ({ ...before, lost: true }));
+    // A refusal is final: the key is another one, or whoever looked was logged out.
+    stream.onerror = () => setSeen((before) => ({ ...before, lost: true, out: stream.readyState === EventSource.CLOSED }));
     return () => stream.close();
-  }, [path]);
+  }, [address]);
   // The first drawing after a change of the path still holds the other view's data.
   return seen.path === path ? seen : { path, data: null, lost: false };
 }
@@ -26,15 +31,16 @@ export function useStream(path) {
 /** Ask the server once. */
 export function useAnswer(path) {
   const [seen, setSeen] = useState({ path: null, data: null });
+  const address = path && inLanguage(path);
   useEffect(() => {
-    if (!path) return undefined;
+    if (!address) return undefined;
     const asked = new AbortController();
-    fetch(path, { signal: asked.signal })
+    fetch(address, { signal: asked.signal })
       .then((answer) => answer.json())
       .then((data) => setSeen({ path, data }))
       .catch((problem) => problem.name === "AbortError" || setSeen({ path, data: { problem: String(problem) } }));
     return () => asked.abort();
-  }, [path]);
+  }, [address]);
   return seen.path === path ? seen.data : null;
 }
 
@@ -84,9 +90,9 @@ export function pace(job) {
 }
 
 /** What must be said before anybody believes what is shown: no connection, old data, missing rights. */
-export function Reservations({ lost, data }) {
+export function Reservations({ lost, out, data }) {
   const told = [];
-  if (lost) told.push(["bad", say("lost.server")]);
+  if (lost) told.push(["bad", say(out ? "lost.out" : "lost.server")]);
   if (data && data.silentSeconds) told.push(["bad", say("lost.cluster", { age: duration(data.silentSeconds * 1000) })]);
   if (data && data.problem) told.push(["bad", data.problem]);
   for (const right of (data && data.unknown) || []) told.push(["busy", say("unknown.right", { right })]);
