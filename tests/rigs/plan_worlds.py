@@ -166,7 +166,13 @@ def every_event(state: JobState) -> Iterator[e.JobEvent]:
     held = state.incident.fact_ids if state.incident else ()
     yield from (e.FactsWithdrawn(ids=held), e.FactsWithdrawn(ids=held[:1]), e.FactsWithdrawn(ids=("unknown",)))
     yield from (e.CheckpointVerified(step=9), e.SuspendRequested(), e.ResumeRequested())
-    yield from (e.RestartRequested(), e.PolicyChanged(), e.Deleted(), e.Unworkable(reason="ImageUnusable"))
+    yield from (
+        e.RestartRequested(),
+        e.RestartRequested(must_save=True),
+        e.PolicyChanged(),
+        e.Deleted(),
+        e.Unworkable(reason="ImageUnusable"),
+    )
 
 
 def due_time(state: JobState, event: e.JobEvent, now_ms: int) -> int:

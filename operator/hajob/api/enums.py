@@ -103,6 +103,13 @@ class WaitingPodPolicy(StrEnum):
     RELEASE = "Release"
 
 
+class RestartCheckpointPolicy(StrEnum):
+    """Whether a restart that is asked for may lose steps."""
+
+    IF_POSSIBLE = "IfPossible"
+    REQUIRED = "Required"
+
+
 class SpareMode(StrEnum):
     """What runs on a spare node."""
 

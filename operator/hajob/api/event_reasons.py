@@ -88,6 +88,11 @@ class EventReason(StrEnum):
     MIGRATE_GIVEN_UP = ("MigrateGivenUp", _WARNING, "A move was given up; the training goes on where it was.")
     KEPT_POD_LOST = ("KeptPodLost", _WARNING, "A shrunk job lost a pod that it kept to grow back.")
     EXPAND_GIVEN_UP = ("ExpandGivenUp", _WARNING, "Growing back was given up; the job trains on shrunk.")
+    SAVE_REFUSED = (
+        "SaveRefused",
+        _WARNING,
+        "The step cannot be saved as `spec.restartCheckpointPolicy` requires; the job is not started anew.",
+    )
     PAUSE_REFUSED = ("PauseRefused", _WARNING, "The job cannot pause as `spec.pause` requests.")
     PAUSE_ENDS = ("PauseEnds", _NORMAL, "A pause ends, and the training goes on.")
     PAUSE_GIVEN_UP = ("PauseGivenUp", _WARNING, "A pause was given up.")

@@ -30,6 +30,7 @@ from hajob.api.enums import (
     MindIOTLSPolicy,
     Product,
     RecoveryMode,
+    RestartCheckpointPolicy,
     RestartSize,
     ResumePolicy,
     ShrunkPodPolicy,
@@ -426,6 +427,9 @@ class HATrainingJobSpec(ApiModel):
     """True: no pods; false again: the job starts from its checkpoint."""
     restart_request_time: Timestamp | None = None
     """A time newer than the last start restarts the job once."""
+    restart_checkpoint_policy: RestartCheckpointPolicy = RestartCheckpointPolicy.IF_POSSIBLE
+    """What restartRequestTime does where the present step cannot be saved. IfPossible: the job starts anew from its
+    newest checkpoint all the same. Required: the job trains on, and an Event says why."""
     finish_timeout_seconds: Seconds = 1800
     """From the last step to the end of the last rank, for saving, conversion, upload. Afterwards the job is complete if
     its final checkpoint is; else it restarts from the newest one."""

@@ -93,6 +93,11 @@ VERBS: Final = {
         "save the training and start the whole job anew; a failed job starts from its checkpoint",
         "kubectl hajob restart qwen3-8b -n team",
     ),
+    "checkpoint": Verb(
+        "control",
+        "save the step where the training stands and go on from it; where it cannot be saved, train on",
+        "kubectl hajob checkpoint qwen3-8b -n team",
+    ),
     "migrate": Verb(
         "migrate",
         "move a job off nodes while it trains on",

@@ -333,7 +333,13 @@ class ResumeRequested(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class RestartRequested(JobEvent):
-    """spec.restartRequestTime is newer than the last start."""
+    """spec.restartRequestTime is newer than the last start.
+
+    Attributes:
+        must_save: only if the present step is saved before.
+    """
+
+    must_save: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -497,6 +497,21 @@ def checkpoint_seen(context: Context) -> HandlerResult:
     return replace(context.state, step=max(context.state.step, event.step)), ()
 
 
+def refuse_unsaved_restart(context: Context) -> HandlerResult:
+    """Announce why the present step cannot be saved: a restart that must not lose it is not carried out."""
+    state = context.state
+    if state.phase is JobPhase.FAILED:
+        why = "the job has failed, and its ranks are gone"
+    elif state.phase in UNTRAINED:
+        why = "no step of this start has ended"
+    elif refusals := _refusals_to_save(context):
+        why = "; ".join(dict.fromkeys(one.message for one in refusals))
+    else:
+        why = "MindIO cannot save now"
+    said = effects.Announce(EventReason.SAVE_REFUSED, f"the step is not saved, the job is not started anew: {why}")
+    return state, (said,)
+
+
 def may_save_training(context: Context) -> bool:
     """Return whether MindIO could save the running training now."""
     state = context.state

@@ -135,6 +135,12 @@ _NO_MOVE: Final = Handler("say why not", "say that no move is made now", elastic
 _LET_END: Final = Handler("let end", "end what is under way: nothing is left to train", ending.begin_ending)
 _HEAR: Final = Handler("another", "make another one, which reports how the ranks end", c.hear_of_the_end)
 _MAY_SAVE: Final = Guard("may save", "MindIO could save now", life.may_save_training)
+_MUST_SAVE: Final = Guard(
+    "must save",
+    "the restart must not lose the present step",
+    lambda context: context.event_of(RestartRequested).must_save,
+)
+_REFUSE_UNSAVED: Final = Handler("say why not", "say why the step cannot be saved", life.refuse_unsaved_restart)
 
 
 def _table_row(
@@ -230,6 +236,7 @@ _LIFE = (
         Handler("note", "no start beside ranks that may live on", fencing.note_fenced_nodes),
     ),
     _table_row(LIVE, Deleted, g.ALWAYS, _DELETE, P.DELETED),
+    _table_row(P.FAILED, RestartRequested, _MUST_SAVE, _REFUSE_UNSAVED),
     _table_row(
         P.FAILED,
         RestartRequested,
@@ -718,6 +725,7 @@ _REQUESTS = (
         g.SUSPENDING,
         Handler("restart after", "start anew afterwards", partial(life.change_save_purpose, Purpose.REQUEST)),
     ),
+    _table_row((*_STARTING, P.UNPROTECTED, P.ENDING), RestartRequested, _MUST_SAVE, _REFUSE_UNSAVED),
     _table_row(
         (*_STARTING, P.UNPROTECTED, P.ENDING),
         RestartRequested,
@@ -732,6 +740,7 @@ _REQUESTS = (
         Handler("save for restart", "save, then start anew", partial(life.save_for_purpose, Purpose.REQUEST)),
         P.SAVING,
     ),
+    _table_row((*_TRAINING, *HELD_UP, P.HELD), RestartRequested, _MUST_SAVE, _REFUSE_UNSAVED),
     _table_row(
         (*_TRAINING, *HELD_UP, P.HELD),
         RestartRequested,

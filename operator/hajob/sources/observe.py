@@ -14,7 +14,7 @@ from typing import Final
 
 from hajob.api.base import format_time
 from hajob.api.conditions import Reason
-from hajob.api.enums import CordonPolicy
+from hajob.api.enums import CordonPolicy, RestartCheckpointPolicy
 from hajob.api.spec import HATrainingJobSpec
 from hajob.domain.facts import Fact, FactKind
 from hajob.plan import events
@@ -58,7 +58,7 @@ def events_of_spec(
     """
     phase, asked = state.phase, restart_asked(spec)
     if asked and asked != restart_seen and phase is not JobPhase.NEW:
-        yield events.RestartRequested()
+        yield events.RestartRequested(must_save=spec.restart_checkpoint_policy is RestartCheckpointPolicy.REQUIRED)
     if phase is JobPhase.NEW:
         if spec.suspend:
             yield events.SuspendRequested()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import yaml
 
 from hajob.api import constants as names
+from hajob.api.base import Json
 from hajob.api.conditions import Reason
 from hajob.cli import control, jobs, status, timeline, why
 from hajob.cli.cluster import ClusterError
@@ -198,7 +200,8 @@ def test_a_job_is_suspended_and_resumed_once() -> None:
 def test_a_restart_is_a_request_of_now() -> None:
     server = ToldServer(told_job())
     assert "starts anew" in control.restart_job(server, NAMESPACE, NAME, NOW_MS)
-    assert server.written[0][1] == {"spec": {"restartRequestTime": "2026-01-01T00:05:00Z"}}
+    asked = {"restartRequestTime": "2026-01-01T00:05:00Z", "restartCheckpointPolicy": "IfPossible"}
+    assert server.written[0][1] == {"spec": asked}
     with pytest.raises(ValueError, match="is complete"):
         control.restart_job(ToldServer(told_job(JobPhase.COMPLETE)), NAMESPACE, NAME, NOW_MS)
     with pytest.raises(ClusterError, match="there is no HATrainingJob other"):
@@ -239,6 +242,36 @@ def test_times_are_short() -> None:
     assert [short_duration(850), short_duration(6_200), short_duration(300_000)] == ["850ms", "6.2s", "5m"]
     assert time_of_day("2025-12-31T23:00:00Z", NOW_MS) == "12-31 23:00:00"
     assert time_of_day(None, NOW_MS) == ""
+
+
+class NewServer(ToldServer):
+    """A server whose CRD knows every field."""
+
+    def patch_object(self, path: str, body: Mapping[str, Any]) -> Json:
+        super().patch_object(path, body)
+        return dict(body)
+
+
+def test_a_checkpoint_is_a_restart_that_must_save() -> None:
+    server = NewServer(told_job())
+    assert "saves its step" in control.checkpoint_job(server, NAMESPACE, NAME, NOW_MS)
+    assert server.written[-1][1]["spec"] == {
+        "restartRequestTime": "2026-01-01T00:05:00Z",
+        "restartCheckpointPolicy": "Required",
+    }
+
+
+def test_an_older_crd_is_asked_for_no_checkpoint() -> None:
+    server = ToldServer(told_job())
+    with pytest.raises(ClusterError, match="upgrade it"):
+        control.checkpoint_job(server, NAMESPACE, NAME, NOW_MS)
+    assert all("restartRequestTime" not in body["spec"] for _, body in server.written), "it would lose steps"
+
+
+@pytest.mark.parametrize("phase", [JobPhase.STARTING, JobPhase.FAILED, JobPhase.COMPLETE])
+def test_a_job_without_a_step_has_none_to_save(phase: JobPhase) -> None:
+    with pytest.raises(ValueError, match="no rank has a step"):
+        control.checkpoint_job(NewServer(told_job(phase)), NAMESPACE, NAME, NOW_MS)
 
 
 def test_restarts_within_an_incident_are_counted() -> None:

@@ -48,6 +48,7 @@ EDITS: Final[dict[str, tuple[Any, set[str]]]] = {
     "model.parameters": (7_000_000_000, {STATUS}),
     "suspend": (True, {STATE}),
     "restartRequestTime": ("2030-01-01T00:00:00Z", {STATE}),
+    "restartCheckpointPolicy": ("Required", set()),
     "finishTimeoutSeconds": (7200, {PLANNER}),
     "startupDeadlineSeconds": (60, {PLANNER}),
     "activeDeadlineSeconds": (86_400, {PLANNER, STATE}),

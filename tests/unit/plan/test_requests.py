@@ -58,6 +58,35 @@ def test_what_is_asked_for_in_a_recovery_goes_on_in_its_incident(purpose: Purpos
     assert (rig.incident.number, rig.incident.revision, rig.incident.escalated_from) == (2, 2, (Action.IN_PLACE,))
 
 
+def test_a_restart_that_must_not_lose_the_step_saves_it() -> None:
+    rig = Rig.running()
+    rig.tell(e.RestartRequested(must_save=True))
+    assert (rig.state.phase, rig.action, rig.incident.purpose) == (JobPhase.SAVING, Action.CHECKPOINT, Purpose.REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("phase", "why"),
+    [
+        (JobPhase.RUNNING, "Checkpoint"),
+        (JobPhase.STARTING, "no step of this start has ended"),
+        (JobPhase.FAILED, "the job has failed"),
+        (JobPhase.UNPROTECTED, ""),
+    ],
+)
+def test_where_the_step_cannot_be_saved_nothing_is_started_anew(phase: JobPhase, why: str) -> None:
+    rig = Rig.running() if phase is not JobPhase.STARTING else starting(phase)
+    rig.state = replace(rig.state, phase=phase)
+    rig.policy = replace(rig.policy, limits={**rig.policy.limits, Action.CHECKPOINT: ActionLimits(0, 60, 60)})
+    before = rig.state
+    (said,) = rig.tell(e.RestartRequested(must_save=True))
+    assert rig.state == before
+    assert isinstance(said, do.Announce)
+    assert said.reason is EventReason.SAVE_REFUSED
+    assert why in said.message
+    rig.tell(e.RestartRequested())
+    assert rig.state.phase in {JobPhase.RESTARTING, JobPhase.PENDING}, "without the condition it is carried out"
+
+
 def test_what_follows_a_save_may_be_asked_for_anew() -> None:
     rig = Rig.running()
     rig.tell(e.RestartRequested())
