@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from hajob.api import constants as names
 from hajob.api.base import Json, format_time
 from hajob.api.enums import RestartCheckpointPolicy
 from hajob.cli.cluster import ClusterError
 from hajob.cli.exits import run_reported
-from hajob.cli.language import say
 from hajob.cli.objects import Objects, find_job, job_asked_for, path_of_job
-from hajob.cli.options import Commands, add_context_option, add_job, add_verb
+from hajob.cli.options import Commands, add_context_option, add_job, add_output_option, add_verb
+from hajob.cli.output import FORMATS, Answer, print_answer
 from hajob.sources.reading import mapping, text
 
 _NOTHING_TO_SAVE: Final = frozenset({"New", "Pending", "Starting", "Restarting", "Refused", "Failed", "Complete"})
@@ -35,12 +36,26 @@ def add_parser(commands: Commands) -> None:
         parser = add_verb(commands, verb)
         add_job(parser)
         add_context_option(parser)
+        add_output_option(parser, FORMATS)
         parser.set_defaults(run=partial(run_steering, steer))
 
 
 def run_steering(steer: Steer, arguments: argparse.Namespace) -> int:
     """Write it into the spec, and say what follows."""
-    return run_reported(lambda: say(steer(*job_asked_for(arguments))))
+
+    def print_what_follows() -> None:
+        objects, namespace, name, now_ms = job_asked_for(arguments)
+        told = steer(objects, namespace, name, now_ms)
+        print_answer(answer_of_order(namespace, name, told), arguments.output)
+
+    return run_reported(print_what_follows)
+
+
+def answer_of_order(namespace: str, name: str, told: str) -> Answer:
+    """Return what is said of a job that was told something: in a sentence, or for programs with the job's name."""
+    return Answer(
+        [told], {"namespace": namespace, "name": name, "message": told}, [f"{names.PLURAL}.{names.GROUP}/{name}"]
+    )
 
 
 def suspend_job(objects: Objects, namespace: str, name: str, _now_ms: int) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from hajob.cli.cluster import ClusterError, ForbiddenError
+from hajob.cli.control import answer_of_order
 from hajob.cli.exits import run_reported
-from hajob.cli.language import say
 from hajob.cli.objects import NODES, KubernetesObjects, Objects, find_job, path_of_job
-from hajob.cli.options import Commands, add_context_option, add_namespace, add_verb
+from hajob.cli.options import Commands, add_context_option, add_namespace, add_output_option, add_verb
+from hajob.cli.output import FORMATS, print_answer
 
 _MOST_NODES: Final = 256  # the CRD admits no more in spec.scheduling.excludedNodeNames
 
@@ -28,6 +29,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--undo", action="store_true", help="let the job use these nodes again")
     add_namespace(parser)
     add_context_option(parser)
+    add_output_option(parser, FORMATS)
     parser.set_defaults(run=run_migrate)
 
 
@@ -37,7 +39,8 @@ def run_migrate(arguments: argparse.Namespace) -> int:
     def print_migration() -> None:
         objects = KubernetesObjects(context=arguments.context)
         namespace = arguments.namespace or objects.namespace
-        say(write_excluded_nodes(objects, namespace, arguments.job, arguments.off, undo=arguments.undo))
+        told = write_excluded_nodes(objects, namespace, arguments.job, arguments.off, undo=arguments.undo)
+        print_answer(answer_of_order(namespace, arguments.job, told), arguments.output)
 
     return run_reported(print_migration)
 

@@ -16,6 +16,7 @@ from hajob.api.base import Json
 from hajob.plan.state import JobPhase
 from tests.rigs.chromium import Tab, needs_chromium, open_tab
 from tests.rigs.page_town import PageTown, chip_node, open_town
+from tests.rigs.team_town import ALICE, open_team
 from tests.rigs.told_job import NAME, NAMESPACE, told_job
 from tests.rigs.told_server import READY, rank_pod_object
 
@@ -158,6 +159,22 @@ async def test_keys_are_enough() -> None:
         await tab.wait_until("document.querySelector('.nodes .row')")
         await tab.press("?")
         await tab.wait_until("document.querySelector('dialog').open")
+
+
+async def test_a_team_logs_in_and_out(tmp_path: Path) -> None:
+    async with open_team() as (town, _), open_tab() as tab:
+        await tab.resize(1000, 700)
+        await tab.open_address(town.url("/"))
+        await tab.wait_until("document.querySelector('#token')")
+        await tab.evaluate("document.querySelector('#token').value = 'wrong'; document.forms[0].requestSubmit()")
+        await tab.wait_until("document.querySelector('.notice.bad')")
+        await tab.take_picture(pictures(tmp_path) / "login.png")
+        await tab.evaluate(f"document.querySelector('#token').value = {ALICE!r}; document.forms[0].requestSubmit()")
+        await tab.wait_until("document.querySelector('.jobs .row')")
+        assert ALICE not in await tab.evaluate("document.cookie + location.href")
+        await tab.evaluate("document.querySelector('form[action=logout]').requestSubmit()")
+        await tab.wait_until("document.querySelector('#token')")
+        assert town.ended == ["wrong", ALICE]
 
 
 async def test_a_page_without_its_server_says_so() -> None:

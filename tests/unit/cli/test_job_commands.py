@@ -244,6 +244,19 @@ def test_times_are_short() -> None:
     assert time_of_day(None, NOW_MS) == ""
 
 
+@pytest.mark.parametrize(
+    ("output", "printed"),
+    [
+        ("text", "team-a/quickstart goes on"),
+        ("name", "hatrainingjobs.training.hajob.io/quickstart"),
+        ("json", '"name": "quickstart"'),
+    ],
+)
+def test_an_order_is_answered_for_programs_too(capsys: pytest.CaptureFixture[str], output: str, printed: str) -> None:
+    print_answer(control.answer_of_order(NAMESPACE, NAME, f"{NAMESPACE}/{NAME} goes on"), output)
+    assert printed in capsys.readouterr().out
+
+
 class NewServer(ToldServer):
     """A server whose CRD knows every field."""
 

@@ -2,83 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-
 import aiohttp
-from aiohttp import web
 
-from e2e.memory_api.client import MemoryKube
-from e2e.memory_api.server import MemoryServer
-from hajob.kube.client import ApiError, Kube
-from hajob.web.live import Scope
-from hajob.web.server import build_application
-from hajob.web.team_door import IDLE_SECONDS, LONGEST_SECONDS, RemoteCluster, TeamDoor
-from tests.rigs.page_town import PassingClock, put_object
-from tests.rigs.told_job import NAMESPACE, told_job
-
-ALICE, BOB = "alice-token", "bob-token"
-OWNERS = {ALICE: "alice", BOB: "bob", "stranger-token": "system:anonymous"}
-
-
-class OnesOwnKube(MemoryKube):
-    """The API server as the owner of one token sees it: bob may not read jobs."""
-
-    def __init__(self, server: MemoryServer, token: str) -> None:
-        super().__init__(server, client=token)
-        self._token = token
-        self.transport = self  # type: ignore[assignment]
-
-    async def send_request(self, method: str, path: str, **_: object) -> dict[str, object]:
-        assert (method, path) == ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        if self._token not in OWNERS:
-            raise ApiError(401, "Unauthorized", "Unauthorized")
-        return {"status": {"userInfo": {"username": OWNERS[self._token]}}}
-
-    def watch_objects(self, resource: str, *rest: object, **more: object):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        if self._token == BOB:
-            raise ApiError(403, "Forbidden", f"bob cannot list {resource}")
-        return MemoryKube(self.server).watch_objects(resource, *rest, **more)  # type: ignore[arg-type]
-
-    def list_pages(self, resource: str, *rest: object, **more: object):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        if self._token == BOB:
-            raise ApiError(403, "Forbidden", f"bob cannot list {resource}")
-        return MemoryKube(self.server).list_pages(resource, *rest, **more)  # type: ignore[arg-type]
-
-
-class TeamTown(RemoteCluster):
-    """A page for a team, before a cluster in memory."""
-
-    def __init__(self) -> None:
-        super().__init__("https://nowhere.example.org", "")
-        self.clock = PassingClock()
-        self.api = MemoryServer(self.clock)
-        put_object(self.api, "hatrainingjobs", told_job(), NAMESPACE)
-        self.door = TeamDoor(self, self.clock, Scope())
-        self.ended: list[str] = []
-        self.port = 0
-
-    async def connect_as(self, token: str, resources: AsyncExitStack) -> Kube:
-        resources.callback(self.ended.append, token)
-        return OnesOwnKube(self.api, token)
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
-
-
-@asynccontextmanager
-async def team() -> AsyncIterator[tuple[TeamTown, aiohttp.ClientSession]]:
-    town = TeamTown()
-    runner = web.AppRunner(build_application(town.door, town.clock), handler_cancellation=True, shutdown_timeout=0.2)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        town.port = runner.addresses[0][1]
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
-            yield town, browser
-    finally:
-        await runner.cleanup()
-        await town.door.end_sessions()
+from hajob.web.team_door import IDLE_SECONDS, LONGEST_SECONDS
+from tests.rigs.team_town import ALICE, BOB, TeamTown, open_team
 
 
 async def log_in(town: TeamTown, browser: aiohttp.ClientSession, token: str, **headers: str) -> int:
@@ -95,7 +22,7 @@ async def first_of(town: TeamTown, browser: aiohttp.ClientSession, **headers: st
 
 
 async def test_nobody_is_shown_anything_before_they_log_in() -> None:
-    async with team() as (town, browser):
+    async with open_team() as (town, browser):
         async with browser.get(town.url("/")) as answer:
             page = await answer.text()
         assert 'name="token"' in page
@@ -104,7 +31,7 @@ async def test_nobody_is_shown_anything_before_they_log_in() -> None:
 
 
 async def test_each_sees_what_the_own_token_may_see() -> None:
-    async with team() as (town, browser):
+    async with open_team() as (town, browser):
         assert await log_in(town, browser, ALICE) == 303
         assert "quickstart" in await first_of(town, browser)
         async with browser.get(town.url("/")) as answer:
@@ -117,21 +44,21 @@ async def test_each_sees_what_the_own_token_may_see() -> None:
 
 
 async def test_a_token_that_the_cluster_refuses_lets_nobody_in() -> None:
-    async with team() as (town, browser):
+    async with open_team() as (town, browser):
         for token in ("wrong", "", "stranger-token", "two\nlines", "ä" * 9):
             assert await log_in(town, browser, token) == 401
         assert "wrong" in town.ended, "nothing of it is kept"
 
 
 async def test_a_proxy_may_bring_the_token_with_each_request() -> None:
-    async with team() as (town, browser):
+    async with open_team() as (town, browser):
         assert "quickstart" in await first_of(town, browser, Authorization=f"Bearer {ALICE}")
         assert (await first_of(town, browser, Authorization="Bearer wrong")).startswith("401 ")
         assert await first_of(town, browser) == "401 log in first\n", "it is nobody's session"
 
 
 async def test_the_cookie_is_kept_from_scripts_and_other_pages() -> None:
-    async with team() as (town, browser):
+    async with open_team() as (town, browser):
         async with browser.post(
             town.url("/login"), data={"token": ALICE}, headers={"X-Forwarded-Proto": "https"}, allow_redirects=False
         ) as answer:
@@ -142,7 +69,7 @@ async def test_the_cookie_is_kept_from_scripts_and_other_pages() -> None:
 
 
 async def test_another_page_cannot_log_anybody_in_or_out() -> None:
-    async with team() as (town, browser):
+    async with open_team() as (town, browser):
         assert await log_in(town, browser, ALICE, **{"Sec-Fetch-Site": "cross-site"}) == 403
         assert await log_in(town, browser, ALICE, Origin="https://evil.example.org") == 403
         assert await log_in(town, browser, ALICE, Origin=f"http://127.0.0.1:{town.port}") == 303
@@ -151,7 +78,7 @@ async def test_another_page_cannot_log_anybody_in_or_out() -> None:
 
 
 async def test_who_leaves_is_forgotten() -> None:
-    async with team() as (town, browser):
+    async with open_team() as (town, browser):
         await log_in(town, browser, ALICE)
         async with browser.post(town.url("/logout"), allow_redirects=False) as answer:
             assert answer.status == 303
@@ -160,7 +87,7 @@ async def test_who_leaves_is_forgotten() -> None:
 
 
 async def test_a_session_ends_when_nobody_looks_and_after_a_day() -> None:
-    async with team() as (town, browser):
+    async with open_team() as (town, browser):
         await log_in(town, browser, ALICE)
         async with browser.get(town.url("/api/jobs")) as stream:
             await stream.content.readany()
