@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from e2e.nodes.config import local_address_of
 from e2e.nodes.environment import PodFacts, References
 from e2e.nodes.images import Image, ImageMissingError, read_image
 from e2e.nodes.plan import Surroundings, command_line, inside, make_sub_paths, plan_container
@@ -55,7 +56,13 @@ def test_the_environment_is_image_then_container_never_the_node(monkeypatch: pyt
         "KUBERNETES_SERVICE_HOST": "h",
         "ASCEND_VISIBLE_DEVICES": "0,1",
         "HAJOB_RUN": "r",
+        "HAJOB_LOCAL_ADDRESS": "ip",
     }
+
+
+def test_a_pod_has_a_loopback_of_its_own() -> None:
+    assert local_address_of("127.16.3.2") == "127.16.3.129"
+    assert local_address_of("127.16.3.127") == "127.16.3.254"
 
 
 def test_the_container_can_overrule_its_devices() -> None:
