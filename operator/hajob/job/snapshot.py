@@ -6,6 +6,7 @@ that took it: the pods and nodes to which it refers go on changing after that.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from hajob.capacity.pod_group_waits import why_group_waits, why_queue_full
 from hajob.capacity.queues import wait_in_words
 from hajob.capacity.quotas import Ask
 from hajob.capacity.spares import ready_spares
-from hajob.capacity.super_pods import super_pod_of_block
+from hajob.capacity.super_pods import super_pod_of_block, super_pod_of_node
 from hajob.domain.layout import Layout
 from hajob.domain.pace import StepPace
 from hajob.job.cluster import Cluster
@@ -507,11 +508,19 @@ class JobSnapshot:
         state, cluster = self.state, self.cluster
         if state.phase is JobPhase.SHRUNK or state.smaller is not None:
             room = cluster.room_to_grow(self.job.metadata.uid)
+            if room is not None and not self.has_room_in_super_pods(nodes_to_return(state, self.policy, self.now_ms)):
+                return 0
             if room is not None:
                 start = self.start_nodes if state.shrunk is None else None  # then it grows by another start
                 return room if start is None else min(room, start - state.nodes)
         silent = cluster.silent_nodes() if state.phase in {JobPhase.SHRINKING, JobPhase.SHRUNK} else ()
         return cluster.count_free_nodes(self.job, self.demand, self.pods.node_names, silent)
+
+    def has_room_in_super_pods(self, node_ranks: Collection[int]) -> bool:
+        """Return whether new pods of these node ranks find nodes in the super pods of their blocks, all at once."""
+        wanted = Counter(map(self.super_pod_for, node_ranks))
+        free = Counter(super_pod_of_node(self.nodes.get(name)) for name in self.free_node_names)
+        return all(count <= free[name] for name, count in wanted.items() if name)
 
     @cached_property
     def start_nodes(self) -> int | None:
