@@ -20,6 +20,8 @@ MINDCLUSTER = CHECKOUT / "deploy/mindcluster.yaml"
 """Process nodes write where NodeD and ClusterD do."""
 VOLCANO = CHECKOUT / "deploy/volcano.yaml"
 SERVES_VOLCANO = "HAJOB_VOLCANO_ENABLED"
+KUEUE = CHECKOUT / "deploy/kueue.yaml"
+SERVES_KUEUE = "HAJOB_KUEUE_ENABLED"
 CRDS = CHECKOUT / "crds"
 NAMESPACE = "hajob-system"
 NAME = "hajob-operator"
@@ -54,7 +56,8 @@ def manifests(
         command: What its pods run instead of the image's entry point.
     """
     settings = dict(environment or {})
-    paths = (MANIFEST, MINDCLUSTER, *((VOLCANO,) if SERVES_VOLCANO in settings else ()))
+    more = [path for setting, path in ((SERVES_VOLCANO, VOLCANO), (SERVES_KUEUE, KUEUE)) if setting in settings]
+    paths = (MANIFEST, MINDCLUSTER, *more)
     texts = (path.read_text() for path in paths)
     objects = [each for text in texts for each in yaml.safe_load_all(text) if each]
     found = [moved(each, namespace) for each in objects if each["kind"] != "Namespace" or namespace == NAMESPACE]

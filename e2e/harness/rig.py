@@ -16,6 +16,8 @@ from e2e.harness import blocks, diagnostics, operator
 from e2e.harness.images import write_images
 from e2e.harness.job import Job, manifest
 from e2e.harness.preflight import require_free_ports
+from e2e.kueue.launch import KueueStandIn, chips_of_choice, queued_in
+from e2e.kueue.real import queue_of_choice
 from e2e.nodes.config import NodeSettings
 from e2e.nodes.launch import RunningNodes, start_nodes
 from e2e.volcano.install import install_volcano, is_chosen, placed_by_volcano
@@ -38,6 +40,7 @@ class RigLayout:
         node_settings: More fields of the node set's settings.
         images: More images, by name: the directory that stands for each.
         volcano: Jobs are placed by Volcano, or what stands in for it.
+        queue_chips: Chips of the queue of Kueue's stand-in in which jobs are; 0: they are in none.
     """
 
     chip_nodes: int = 5
@@ -49,12 +52,13 @@ class RigLayout:
     node_settings: Mapping[str, Any] = field(default_factory=dict)
     images: Mapping[str, Path] = field(default_factory=dict)
     volcano: bool = field(default_factory=is_chosen)
+    queue_chips: int = field(default_factory=chips_of_choice)
 
     @property
     def settings_of_operator(self) -> Mapping[str, str]:
         """Its settings, with what Volcano needs."""
-        more = {operator.SERVES_VOLCANO: "true"} if self.volcano else {}
-        return {**more, **self.operator_environment}
+        asked = {operator.SERVES_VOLCANO: self.volcano, operator.SERVES_KUEUE: self.queue_chips > 0}
+        return {**{name: "true" for name, there in asked.items() if there}, **self.operator_environment}
 
 
 class Rig:
@@ -68,6 +72,7 @@ class Rig:
         directory: Everything it writes.
         operator_namespace: Where its operator runs.
         volcano: Its jobs are placed by Volcano.
+        queue: The stand-in for Kueue in whose queue its jobs are; None: in none.
     """
 
     def __init__(self, plane: ControlPlane, name: str, namespace: str, nodes: RunningNodes, directory: Path) -> None:
@@ -78,6 +83,7 @@ class Rig:
         self.directory = directory
         self.operator_namespace = namespace
         self.volcano = False
+        self.queue: KueueStandIn | None = None
         self.jobs: list[Job] = []
         self.installed: list[operator.Object] = []
 
@@ -90,6 +96,7 @@ class Rig:
         rig.volcano = layout.volcano
         if layout.volcano:
             install_volcano(plane)
+        rig.install_queue(layout.queue_chips)
         if layout.operators:
             rig.install_operator(layout.operators, layout.settings_of_operator)
         return rig
@@ -102,10 +109,18 @@ class Rig:
         rig.volcano = layout.volcano
         if layout.volcano:
             install_volcano(plane)
+        rig.install_queue(layout.queue_chips)
         operator.install_crd(plane)
         objects = operator.manifests(replicas=layout.operators, environment=layout.settings_of_operator)
         operator.install(plane, objects)
         return rig
+
+    def install_queue(self, chips: int) -> None:
+        """Install Kueue's stand-in with a queue of this many chips, whose flavor is the rig's nodes; 0: none."""
+        if chips:
+            self.queue = queue_of_choice(self.plane, self.namespace)
+            labels = {} if self.operator_namespace == operator.NAMESPACE else {RIG_LABEL: self.name}
+            self.queue.install(chips, node_labels=labels)
 
     def install_operator(
         self, replicas: int = 1, environment: Mapping[str, str] | None = None, command: Sequence[str] = ()
@@ -136,7 +151,8 @@ class Rig:
 
     def apply(self, content: Mapping[str, Any], volume: Path) -> Job:
         """`kubectl apply` a job whose checkpoint volume is the directory `volume` of this machine."""
-        self.plane.apply(placed_by_volcano(content) if self.volcano else content)
+        wanted = placed_by_volcano(content) if self.volcano else content
+        self.plane.apply(queued_in(wanted, self.queue.queue) if self.queue is not None else wanted)
         metadata = content["metadata"]
         job = Job(self.plane, metadata["name"], metadata.get("namespace", self.namespace), volume)
         self.jobs.append(job)
@@ -165,6 +181,8 @@ class Rig:
         """Delete its jobs, end its nodes with all their containers, and remove its objects."""
         for job in self.jobs:
             self.plane.api.delete(job.path)
+        if self.queue is not None:
+            self.queue.uninstall()
         self.nodes.stop()
         blocks.give_back(self.plane.run.directory, self.nodes.settings.first_block)
         for node in self.nodes.settings.nodes:

@@ -1,0 +1,203 @@
+"""Puts the stand-in onto a rig's cluster, with a queue for its jobs; `QUEUE=kueue` does so in every scenario."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import dataclasses
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from e2e.bootstrap.paths import CHECKOUT
+from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.run import free_port
+from e2e.kueue.crds import API, GROUP, VERSION, definitions
+from e2e.kueue.rules import Configuration
+
+Object = dict[str, Any]
+CHIPS: Final = "huawei.com/Ascend910"
+_HOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
+CHOICE: Final = "QUEUE"
+MANY: Final = 10_000
+"""Chips of a queue in which no job of a scenario ever waits."""
+
+
+def chips_of_choice() -> int:
+    """Return the chips of the queue in which jobs of scenarios are (`QUEUE=kueue`); 0: they are in none."""
+    return MANY if os.environ.get(CHOICE) == "kueue" else 0
+
+
+def queued_in(job: Mapping[str, Any], queue: str) -> Object:
+    """Return the job with the queue's label, unless it has one."""
+    made = copy.deepcopy(dict(job))
+    made["metadata"]["labels"] = {f"{GROUP}/queue-name": queue, **(made["metadata"].get("labels") or {})}
+    return made
+
+
+class KueueStandIn:
+    """Kueue for one namespace of a control plane: its kinds, its webhooks, its process.
+
+    Attributes:
+        plane: the control plane.
+        namespace: of the jobs.
+        configuration: of the manager.
+        address: of its webhooks.
+        port: of its webhooks.
+        queue: name of the LocalQueue that leads to the ClusterQueue of this namespace.
+    """
+
+    def __init__(self, plane: ControlPlane, namespace: str, configuration: Configuration | None = None) -> None:
+        self.plane, self.namespace = plane, namespace
+        self.configuration = configuration or Configuration()
+        self.address = plane.run.address(0, 1)
+        self.port = free_port(self.address, 9443)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.queue = "user-queue"
+
+    @property
+    def directory(self) -> Path:
+        """Return the directory of its files."""
+        return self.plane.run.directory / f"kueue-{self.namespace}"
+
+    @property
+    def cluster_queue(self) -> str:
+        """Return the name of the ClusterQueue."""
+        return f"cq-{self.namespace}"
+
+    @property
+    def flavor(self) -> str:
+        """Return the name of the ResourceFlavor."""
+        return f"flavor-{self.namespace}"
+
+    def install(self, chips: int, *, node_labels: Mapping[str, str] | None = None, preemption: bool = True) -> None:
+        """Install the kinds and a queue with this many chips; then start."""
+        with (self.plane.run.directory / "kueue.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._apply_server_side(*self.kinds())
+            for kind in ("workloads", "resourceflavors", "clusterqueues", "localqueues", "workloadpriorityclasses"):
+                self.plane.wait(f"the API server to serve {kind}", partial(self.plane.api.find, f"{API}/{kind}"))
+        self.start()
+        self._apply_server_side(*self.webhooks())
+        self.plane.apply(
+            _object("ResourceFlavor", self.flavor, spec={"nodeLabels": dict(node_labels or {})}),
+            self.cluster_queue_of(chips, preemption=preemption),
+            _object("LocalQueue", self.queue, self.namespace, spec={"clusterQueue": self.cluster_queue}),
+        )
+
+    def kinds(self) -> list[Object]:
+        """Build the CRDs."""
+        return definitions()
+
+    def _apply_server_side(self, *objects: Object) -> None:
+        """Apply what is too large for an annotation, as Kueue's own CRDs are."""
+        told = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self.plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=told)
+
+    def cluster_queue_of(self, chips: int, *, preemption: bool = True, stop: str = "None") -> Object:
+        """Build the ClusterQueue with this many chips."""
+        quota = [{"name": self.flavor, "resources": [{"name": CHIPS, "nominalQuota": chips}]}]
+        spec: Object = {
+            "resourceGroups": [{"coveredResources": [CHIPS], "flavors": quota}],
+            "preemption": {"withinClusterQueue": "LowerPriority" if preemption else "Never"},
+            "namespaceSelector": {},
+            "stopPolicy": stop,
+        }
+        return _object("ClusterQueue", self.cluster_queue, spec=spec)
+
+    def set_quota(self, chips: int) -> None:
+        """Change the quota."""
+        self.plane.apply(self.cluster_queue_of(chips))
+
+    def add_priority(self, name: str, value: int) -> None:
+        """Make a WorkloadPriorityClass."""
+        self.plane.apply({**_object("WorkloadPriorityClass", name), "value": value})
+
+    def workloads(self) -> list[Object]:
+        """List the Workloads of the namespace."""
+        return self.plane.api.items(f"{API}/namespaces/{self.namespace}/workloads")
+
+    def start(self) -> None:
+        """Start the manager, or start it again after `stop`."""
+        self.directory.mkdir(exist_ok=True)
+        code = {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'operator'}", "PYTHONDONTWRITEBYTECODE": "1"}
+        self._process = self.plane.run.spawn(f"kueue-{self.namespace}", self.command(), code)
+        self.plane.wait("Kueue's webhooks", self._serves)
+
+    def command(self) -> list[str]:
+        """Return the command line of the manager, and write what it reads."""
+        certificate, key = self.plane.authority.server("kueue", [self.address]).write(self.directory, "kueue")
+        settings = {
+            "server": self.plane.server,
+            "pki": str(self.plane.layout.pki),
+            "namespace": self.namespace,
+            "address": self.address,
+            "port": self.port,
+            "certificate": str(certificate),
+            "key": str(key),
+            "configuration": dataclasses.asdict(self.configuration),
+        }
+        path = self.directory / "settings.json"
+        path.write_text(json.dumps(settings), encoding="utf-8")
+        return [sys.executable, "-m", "e2e.kueue", str(path)]
+
+    def _serves(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((self.address, self.port)) == 0
+
+    def stop(self) -> None:
+        """End the manager; its webhooks stay, and fail closed."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(10)
+            self._process = None
+
+    def uninstall(self) -> None:
+        """End the manager and take its webhooks away: the control plane goes on without it."""
+        self.stop()
+        for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
+            self.plane.api.delete(f"{_HOOKS}/{kind}/kueue-{self.namespace}")
+
+    def webhooks(self) -> Iterator[Object]:
+        """Yield the webhook configurations, for this namespace only."""
+        url = f"https://{self.address}:{self.port}"
+        authority = base64.b64encode(self.plane.authority.credential().certificate).decode()
+        here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
+
+        def hook(name: str, path: str, group: str, version: str, resources: list[str]) -> Object:
+            operations = ["CREATE", "UPDATE"]
+            rule = {"apiGroups": [group], "apiVersions": [version], "resources": resources, "operations": operations}
+            return {
+                "name": f"{name}.kb.io",
+                "clientConfig": {"url": f"{url}/{path}", "caBundle": authority},
+                "rules": [rule],
+                "failurePolicy": "Fail",
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "timeoutSeconds": 10,
+                "namespaceSelector": here,
+            }
+
+        workloads = ["workloads", "workloads/status"]
+        checks = [hook("vworkload", "workloads", GROUP, VERSION, workloads)]
+        takes = [hook("mpod", "pods", "", "v1", ["pods"])]
+        metadata = {"name": f"kueue-{self.namespace}"}
+        for kind, hooks in (("ValidatingWebhookConfiguration", checks), ("MutatingWebhookConfiguration", takes)):
+            yield {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": kind,
+                "metadata": metadata,
+                "webhooks": hooks,
+            }
+
+
+def _object(kind: str, name: str, namespace: str = "", **content: Any) -> Object:  # noqa: ANN401 - any fields
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": metadata, **content}

@@ -1,0 +1,94 @@
+"""Kueue itself in the place of its stand-in, where `HAJOB_KUEUE` names a directory with its manager.
+
+The directory has the program `kueue`, the CRDs as `crds/*.yaml`, and the webhooks as `webhooks.yaml`, as Kueue's source
+has them in `config/components`. Only the version that Hajob speaks is served: its conversion is Kueue's own concern.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from e2e.cluster.control_plane import ControlPlane
+from e2e.cluster.run import free_port
+from e2e.kueue.crds import VERSION
+from e2e.kueue.launch import KueueStandIn
+
+Object = dict[str, Any]
+REAL_ONE: Final = "HAJOB_KUEUE"
+_HOOKS: Final = frozenset({"mworkload.kb.io", "vworkload.kb.io", "mpod.kb.io", "vpod.kb.io"})
+"""Of its webhooks those that a job of Hajob meets; the others are for kinds that are not installed."""
+
+
+def directory_of_choice() -> Path | None:
+    """Return the directory that is named; None: none is."""
+    named = os.environ.get(REAL_ONE, "")
+    return Path(named) if named else None
+
+
+class RealKueue(KueueStandIn):
+    """Kueue's own manager, webhooks and kinds."""
+
+    def kinds(self) -> list[Object]:
+        """Build its CRDs, with the version that Hajob speaks."""
+        found = _documents(self._directory / "crds")
+        for crd in found:
+            crd["spec"].pop("conversion", None)
+            versions = [one for one in crd["spec"]["versions"] if one["name"] == VERSION]
+            crd["spec"]["versions"] = [{**one, "storage": True} for one in versions] or crd["spec"]["versions"]
+        return found
+
+    @property
+    def _directory(self) -> Path:
+        named = directory_of_choice()
+        assert named is not None
+        return named
+
+    def command(self) -> list[str]:
+        """Return the command line of its manager, and write its configuration."""
+        directory = self.directory
+        self.plane.authority.server("kueue", [self.address]).write(directory, "tls")
+        configuration = {
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "kind": "Configuration",
+            "health": {"healthProbeBindAddress": f"{self.address}:{free_port(self.address, 8081)}"},
+            "metrics": {"bindAddress": "0"},
+            "webhook": {"host": self.address, "port": self.port, "certDir": str(directory)},
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            "integrations": {"frameworks": ["batch/job", "pod"]},
+            "resources": {"excludeResourcePrefixes": list(self.configuration.excluded_prefixes)},
+        }
+        path = directory / "configuration.yaml"
+        path.write_text(yaml.safe_dump(configuration), encoding="utf-8")
+        program = str(self._directory / "kueue")
+        gates = "--feature-gates=VisibilityOnDemand=false"
+        return [program, f"--config={path}", f"--kubeconfig={self.plane.kubeconfig}", gates]
+
+    def webhooks(self) -> Iterator[Object]:
+        """Yield its webhook configurations, for this namespace only."""
+        authority = base64.b64encode(self.plane.authority.credential().certificate).decode()
+        for whole in _documents(self._directory, "webhooks.yaml"):
+            kept = []
+            for hook in whole["webhooks"]:
+                if hook["name"] in _HOOKS:
+                    url = f"https://{self.address}:{self.port}{hook['clientConfig']['service']['path']}"
+                    here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
+                    told = {"url": url, "caBundle": authority}
+                    kept.append({**hook, "clientConfig": told, "namespaceSelector": here})
+            yield {**whole, "metadata": {"name": f"kueue-{self.namespace}"}, "webhooks": kept}
+
+
+def _documents(directory: Path, pattern: str = "*.yaml") -> list[Object]:
+    texts = (path.read_text(encoding="utf-8") for path in sorted(directory.glob(pattern)))
+    return [one for text in texts for one in yaml.safe_load_all(text) if one]
+
+
+def queue_of_choice(plane: ControlPlane, namespace: str) -> KueueStandIn:
+    """Return Kueue's stand-in for a namespace, or Kueue itself where that is named."""
+    return KueueStandIn(plane, namespace) if directory_of_choice() is None else RealKueue(plane, namespace)
