@@ -30,6 +30,7 @@ from hajob.cli.diagnosis import (
     selector_of_pods,
 )
 from hajob.cli.exits import NOT_DONE, run_reported
+from hajob.cli.kueue_diagnosis import CONFIGURATION, KueueObjects, findings_of_kueue
 from hajob.cli.objects import JOBS, NODES, QUARANTINES, KubernetesObjects, ReadObjects, find_job, path_of_config_maps
 from hajob.cli.options import (
     Commands,
@@ -94,11 +95,14 @@ def diagnose_and_print(
     gatherer = Gatherer(objects, now_ms)
     gathered = gatherer.gather_everything(arguments.operator_namespace, arguments.fault_namespaces.split(","))
     schedulers = gatherer.gather_schedulers(arguments.operator_namespace, arguments.fault_namespaces.split(","))
+    kueue = gatherer.gather_kueue()
     if job is not None:
         pods = gatherer.pods_of_job(arguments.namespace, arguments.job)
         found = [*findings_of_job(job, pods, gathered), *findings_of_schedulers(schedulers, [job])]
+        found += findings_of_kueue(kueue, schedulers.operator, [job], pods)
     else:
         found = [*findings_of_cluster(gathered), *findings_of_schedulers(schedulers, gathered.jobs)]
+        found += findings_of_kueue(kueue, schedulers.operator, gathered.jobs)
     answer = Answer(list(findings_as_text(found)), {"findings": [dataclasses.asdict(one) for one in found]})
     for line in lines_of_answer(answer, arguments.output):
         say(line)
@@ -175,6 +179,28 @@ class Gatherer:
     def _read_queues(self, found: Schedulers) -> None:
         answer = self._objects.find_object(f"/apis/{names.VOLCANO_API_VERSION}/{names.VOLCANO_QUEUES}")
         found.queues = list(answer.get("items") or []) if answer is not None else None
+
+    def gather_kueue(self) -> KueueObjects:
+        """Collect Kueue's queues, flavors and configuration, where the cluster has Kueue."""
+        found, objects, group = KueueObjects(), self._objects, f"/apis/{names.KUEUE_API_VERSION}"
+
+        def read_local_queues() -> None:
+            answer = objects.find_object(f"{group}/localqueues")
+            found.local_queues = list(answer.get("items") or []) if answer is not None else None
+
+        self._try_to_look(Look.SCHEDULERS, "list localqueues", read_local_queues)
+        if found.local_queues is None:
+            return found
+        queues = partial(_list_of_items, objects, f"{group}/clusterqueues")
+        flavors = partial(_list_of_items, objects, f"{group}/resourceflavors")
+        self._try_to_look(Look.SCHEDULERS, "list clusterqueues", lambda: found.cluster_queues.extend(queues()))
+        self._try_to_look(Look.SCHEDULERS, "list resourceflavors", lambda: found.flavors.extend(flavors()))
+        self._try_to_look(
+            Look.SCHEDULERS,
+            "get configmaps in kueue-system",
+            lambda: setattr(found, "configuration", objects.find_object(CONFIGURATION)),
+        )
+        return found
 
     def pods_of_job(self, namespace: str, job: str) -> list[Json]:
         """Return the pods of one job."""

@@ -83,6 +83,7 @@ def draft_status(
             checkpoint_step=view.checkpoint_step if (view.checkpoint_step or 0) > 0 else None,
             batch=policy.batch,
             queue_wait=snapshot.queue_wait if state.phase not in ENDED and not snapshot.job.spec.suspend else "",
+            spares_wait=snapshot.spares_wait,
             queue_stops=snapshot.queue_turn.asks_to_stop,
             recoverability=recoverability(state, view, policy, now) if trains else (),
         )

@@ -345,6 +345,14 @@ class JobSnapshot:
             return f"queue {self.queue_name}: there is no WorkloadPriorityClass {missing} (label {label})"
         return wait_in_words(self.cluster.queues, self.job.metadata.namespace, self.queue_name, self.workload)
 
+    @property
+    def spares_wait(self) -> str:
+        """Return why the queue lets the job have no spares, in words; empty: it does, or is not asked."""
+        if self.has_spare_quota or not self.job.spec.scheduling.num_spare_nodes:
+            return ""
+        namespace = self.job.metadata.namespace
+        return wait_in_words(self.cluster.queues, namespace, self.queue_name, self.spare_workload)
+
     @cached_property
     def job_in_queue(self) -> HATrainingJob:
         """Return the job with what its queue says of the nodes of its ranks and its coordinator."""
@@ -370,8 +378,18 @@ class JobSnapshot:
 
     @property
     def least_nodes(self) -> int:
-        """Return the fewest nodes with which the job may be admitted; 0: only with all."""
-        return 0
+        """Return the fewest nodes with which the queue may admit the job; 0: only with all.
+
+        The first start has all of them, whatever the spec says of later ones.
+        """
+        sizes = self.policy.sizes
+        return sizes.smallest if sizes is not None and self.state.attempt else 0
+
+    @property
+    def granted_nodes(self) -> int | None:
+        """Return for how many rank pods the queue has granted quota; None: for none, or no queue is asked."""
+        granted = self.workload.grant_of_pod_set(RANKS) if self.workload is not None else None
+        return granted.count if granted is not None else None
 
     # ------------------------------------------------------------------------------------------------ its pods
 
@@ -491,6 +509,10 @@ class JobSnapshot:
         allowed = self.cluster.quotas.allowed_pods(self.quota_use) if need else None
         if allowed is not None and allowed.pods < need:
             return allowed.told
+        granted, wanted_nodes = self.granted_nodes, self.job.spec.num_nodes
+        if need and granted is not None and granted < wanted_nodes:
+            told = f"queue {self.queue_name} has admitted {granted} of {wanted_nodes} rank pods"
+            return f"{told}; it admits more only when the job has been suspended or evicted"
         group = self.pod_group_of_role(names.ROLE_RANK)
         if not need or group is None:
             return ""
@@ -535,6 +557,8 @@ class JobSnapshot:
         closed = {*marks.quarantined, *marks.kept_out, *self.cluster.silent_nodes(), *capacity.not_ready}
         soon = capacity.soon_free_nodes(self.demand, self.job.metadata.uid)
         found = capacity.pods_placeable_on(capacity.free_nodes(self.demand).union(soon).difference(closed))
+        if self.granted_nodes is not None:
+            found = min(found, self.granted_nodes)
         refused = self.creation.why_missing
         return min(found, len(self.serving_pods)) if refused is not None and refused.over_quota else found
 

@@ -54,6 +54,11 @@ class StartSizes:
             return 0
         return next((count for count in range(nodes, 0, -1) if self._is_legal_size(count)), 0)
 
+    @property
+    def smallest(self) -> int:
+        """Return the fewest nodes to start with; 0: only all."""
+        return next((count for count in range(1, self.setting.layout.num_nodes) if self._is_legal_size(count)), 0)
+
     def _is_legal_size(self, nodes: int) -> bool:
         try:
             layout = replace(self.setting.layout, num_nodes=nodes)

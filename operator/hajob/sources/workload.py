@@ -283,7 +283,7 @@ def _open_checks(status: Mapping[str, Any]) -> Iterator[str]:
     for check in map(mapping, items(status.get("admissionChecks"))):
         if check.get("state") != "Ready":
             told = text(check.get("message"))
-            yield f"{text(check.get('name'))} is {text(check.get('state'))}{f' ({told})' if told else ''}"
+            yield f"{text(check.get('name'))} ({text(check.get('state'))}{f': {told}' if told else ''})"
 
 
 def _merged_pairs(updates: Sequence[Mapping[str, Any]], part: str) -> tuple[tuple[str, str], ...]:

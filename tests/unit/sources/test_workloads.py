@@ -88,7 +88,7 @@ def test_flavors_and_checks_are_merged() -> None:
         (
             RESERVED,
             {"admissionChecks": [{"name": "prov", "state": "Pending", "message": "waiting for nodes"}]},
-            "quota is reserved; waiting for admission checks: prov is Pending (waiting for nodes)",
+            "quota is reserved; waiting for admission checks: prov (Pending: waiting for nodes)",
         ),
     ],
 )

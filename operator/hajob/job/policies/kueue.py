@@ -124,7 +124,7 @@ def _changes_of_spares(snapshot: JobSnapshot, memo: KueueMemo) -> Iterator[Chang
         if wanted and trains and snapshot.queue_priority is not None:
             yield _creation_of_workload(snapshot, _wanted_spares(snapshot))
     elif not wanted or workload.has_true_condition(FINISHED) or _has_other_count(snapshot, workload):
-        if not spares or not wanted:
+        if not spares:  # with the Workload its quota is gone
             yield _deletion_of_workload(workload)
     elif workload.owes_quota:
         if not spares:

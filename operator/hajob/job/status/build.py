@@ -158,6 +158,7 @@ class Snapshot:
     checkpoint_step: int | None = None
     queue_wait: str = ""
     queue_stops: bool = False
+    spares_wait: str = ""
 
 
 def to_status_time(milliseconds: int) -> datetime:
@@ -487,7 +488,7 @@ def _spares_reason(snapshot: Snapshot) -> tuple[Reason, str]:
     if snapshot.state.phase is not JobPhase.RUNNING:
         return Reason.SPARES_AFTER_START, f"{told}; the others follow once the job trains at full size"
     missing = shortage_of_pods([pod for pod in snapshot.pods if pod.is_spare_pod], None)
-    return Reason.SPARES_PENDING, "; ".join(filter(None, (told, missing)))[:MESSAGE_LIMIT]
+    return Reason.SPARES_PENDING, "; ".join(filter(None, (told, snapshot.spares_wait, missing)))[:MESSAGE_LIMIT]
 
 
 def _summary_of_status(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,16 @@ from hajob.api.base import Json
 from hajob.job.policies.gang_start import GangMemo
 from hajob.job.policies.kueue import KueueMemo, want_kueue
 from hajob.job.policies.outdated_pods import BootMemo
+from hajob.job.policies.pod_groups import want_pod_groups
 from hajob.job.policies.pods import PodMemo, want_pods
 from hajob.job.snapshot import JobSnapshot
 from hajob.job.wants import Change, Create, Delete, MakePods, Patch
-from hajob.plan.state import JobPhase, JobState
+from hajob.plan.state import JobPhase, JobState, Smaller
+from hajob.sources.node import NodeView
 from hajob.sources.pod import PodView
-from hajob.sources.workload import QueuePriority
+from hajob.sources.workload import Flavor, QueuePriority
 from tests.rigs.example_jobs import UID, example_job
+from tests.rigs.plan_specs import GOOD
 from tests.rigs.snapshots import RUNNING, rank, snapshot
 from tests.rigs.workloads import (
     ADMITTED,
@@ -260,3 +264,65 @@ def test_spares_go_with_the_job() -> None:
     )
     assert isinstance(deletion, Delete)
     assert deletion.name == spares["metadata"]["name"]
+
+
+def spec_of_sizes() -> dict[str, Any]:
+    """Return what a job needs that may start with fewer nodes: its batch size is visible."""
+    template = copy.deepcopy(example_job("quickstart").spec.template)
+    template["spec"]["containers"][0]["command"] = ["torchrun", "train.py", *GOOD.split()]
+    return {"elastic": {"restartSize": "Available"}, "template": template}
+
+
+def test_a_later_start_may_have_fewer_nodes() -> None:
+    spec = spec_of_sizes()
+    made = taken(spec=spec, state=SUSPENDED)
+    assert made.policy.sizes is not None
+    (creation,) = changes_of(made)
+    assert isinstance(creation, Create)
+    assert creation.body["spec"]["podSets"][0]["minCount"] == made.policy.sizes.smallest > 0
+    (first,) = changes_of(taken(spec=spec, state=NEW))
+    assert isinstance(first, Create)
+    assert "minCount" not in first.body["spec"]["podSets"][0], "the first start has all of them"
+
+
+def test_a_start_has_no_more_nodes_than_were_granted() -> None:
+    spec = spec_of_sizes()
+    job = example_job("quickstart", **spec)
+    raw = workload_of(job, READY)
+    raw["status"]["admission"]["podSetAssignments"][0]["count"] = 2
+    chips, labels = {names.DEFAULT_RESOURCE_NAME: 8}, {"pool": "a2"}
+    nodes = [NodeView(f"n{number}", chips=chips, labels=labels) for number in range(6)]
+    smaller = replace(RUNNING, smaller=Smaller(2, 2))
+    made = taken(raw, spec=spec, nodes=nodes, state=smaller)
+    assert made.start_nodes == 2
+    assert "has admitted 2 of 4 rank pods" in made.growth_refused
+    assert taken(workload_of(job, READY), spec=spec, nodes=nodes).start_nodes == 4
+
+
+def test_spares_say_what_their_queue_says() -> None:
+    job = example_job("quickstart", **SPARES)
+    made = taken(workload_of(job, READY), workload_of(job, WAITING, spares=True), spec=SPARES)
+    assert "insufficient unused quota" in made.spares_wait
+    assert taken(workload_of(job, READY), workload_of(job, READY, spares=True), spec=SPARES).spares_wait == ""
+
+
+def test_kueue_admits_before_volcano_has_a_group() -> None:
+    spec = {"scheduling": {"gangPolicy": "Volcano"}}
+    job = example_job("quickstart", **spec)
+    for workload, makes in ((WAITING, False), (ADMITTED, True)):
+        wants = want_pod_groups(taken(workload_of(job, workload), spec=spec, state=PENDING))
+        assert [one.resource for one in wants.changes] == ([names.POD_GROUPS] if makes else [])
+
+
+def test_flavors_of_the_coordinator_are_its_own() -> None:
+    raw = workload_of(example_job("quickstart"), READY)
+    raw["status"]["admission"]["podSetAssignments"][1]["flavors"] = {"cpu": "plain"}
+    made = taken(raw)
+    made.cluster.queues.flavors["plain"] = Flavor(
+        "plain", (("pool", "plain"),), ({"key": "cpu", "operator": "Exists"},)
+    )
+    placed = made.job_as_started.spec
+    assert placed.coordinator.node_selector["pool"] == "plain"
+    assert [one.key for one in placed.coordinator.tolerations] == ["cpu"]
+    assert placed.template["spec"]["nodeSelector"]["pool"] == "a2"
+    assert "nodeSelector" not in made.job.spec.template["spec"], "the job itself is left as it is"
